@@ -1,0 +1,433 @@
+"""`Annotations`: who said what on which item.
+
+    item[m], annotator[m], label[m]     codes of annotation m        M annotations
+    items, annotators                   the names behind the codes   N items, K annotators
+    classes, options                    J true classes, L >= J label options; options[:J] == classes
+
+An item nobody has labeled yet belongs to the table too: the pool is part of what is known. An option that is
+no class ("unsure") is a legal answer. People without ids form one anonymous pool: a single annotator that may
+label an item many times.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hitl.errors import BadAnnotations
+from hitl.files import as_text, read_table, require_columns, write_table
+
+Name = str | int
+Names = tuple[Name, ...]
+Ints = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+
+ANONYMOUS = "(anonymous)"
+"""Name of the pool of people without ids."""
+
+
+class ConflictingLabels(UserWarning):
+    """One annotator gave two different answers to one item and no time tells which is the later."""
+
+
+@dataclass(frozen=True, eq=False)
+class Annotations:
+    """Who said what on which item; immutable, checked when built, sorted by item then annotator.
+
+    Attributes:
+        item, annotator, label: (M,) codes into `items`, `annotators`, `options`.
+        items, annotators, classes, options: the names; `options[:len(classes)] == classes`.
+        anonymous: the code of the annotator who is a pool of people without ids, or None.
+        time: (M,) seconds since the epoch, NaN where unknown, or None.
+        duration: (M,) seconds the answer took, NaN where unknown, or None.
+
+    Raises BadAnnotations when a code is outside its names or names repeat. Two answers of one (named)
+    annotator to one item are an error here; `from_frame` resolves them.
+    """
+
+    item: Ints
+    annotator: Ints
+    label: Ints
+    items: Names
+    annotators: Names
+    classes: Names
+    options: Names
+    anonymous: int | None = None
+    time: Floats | None = None
+    duration: Floats | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("items", "annotators", "classes", "options"):
+            _check_names(name, getattr(self, name))
+        if self.options[: len(self.classes)] != self.classes:
+            raise BadAnnotations(f"options must start with the classes {self.classes}, got {self.options}")
+        if not self.items:
+            raise BadAnnotations("no items: the table is empty; expected at least one item")
+        if len(self.classes) < 2:
+            raise BadAnnotations(
+                f"found {len(self.classes)} class{'' if self.classes else 'es'} {self.classes}; expected at least 2: "
+                "name the classes if the labels seen so far do not show them all"
+            )
+        shape = np.shape(self.item)
+        order = np.lexsort((self.annotator, self.item)) if not self._is_sorted() else slice(None)
+        for name, upper in (("item", self.n_items), ("annotator", self.n_annotators), ("label", self.n_options)):
+            codes = np.asarray(getattr(self, name))
+            if codes.ndim != 1 or codes.shape != shape:
+                raise BadAnnotations(f"{name} has shape {codes.shape}; expected {shape}, one entry an annotation")
+            bad = np.flatnonzero((codes < 0) | (codes >= upper))
+            if bad.size:
+                raise BadAnnotations(f"expected 0 <= {name} < {upper}, got {codes[bad[0]]} at {name}[{bad[0]}]")
+            self._freeze(name, codes[order].astype(np.int32))
+        for name in ("time", "duration"):
+            values = getattr(self, name)
+            if values is not None:
+                if np.shape(values) != shape:
+                    raise BadAnnotations(f"{name} has shape {np.shape(values)}; expected {shape}")
+                self._freeze(name, np.asarray(values, dtype=np.float64)[order])
+        self._check_one_answer_each()
+
+    # -- building ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        item: str = "item",
+        annotator: str | None = "annotator",
+        label: str = "label",
+        *,
+        items: Sequence[Name] | None = None,
+        classes: Sequence[Name] | None = None,
+        options: Sequence[Name] | None = None,
+        time: str | None = None,
+        duration: str | None = None,
+        strict: bool = False,
+    ) -> Annotations:
+        """From a table (pandas, Arrow, or a dict of columns) with one row an annotation.
+
+        `item`, `annotator`, `label`, `time`, `duration` name its columns; `annotator=None` says that nobody
+        has an id. `items` adds items without labels (and an item outside it is an error); `classes` and
+        `options` fix the codes (default: the labels seen, in natural order).
+
+        Rows that repeat an answer collapse. Of two different answers of one annotator to one item the latest
+        wins where there is a time, else the last row, with a ConflictingLabels warning that counts them
+        (an error if `strict`). Raises BadAnnotations or BadTable.
+        """
+        table = frame if isinstance(frame, pa.Table) else _to_arrow(frame)
+        wanted = [name for name in (item, annotator, label, time, duration) if name is not None]
+        hint = "Name the columns, or say annotator=None (--anonymous) when nobody has an id"
+        require_columns(table, wanted, "annotations", hint)
+        item_names, item_code = _encode("item", table.column(item), items)
+        label_names, label_code = _encode("label", table.column(label), _options(classes, options))
+        class_names = tuple(classes) if classes is not None else label_names
+        people, person_code, anonymous = _encode_annotators(table.column(annotator) if annotator else None, table)
+        seconds = None if time is None else _seconds(table.column(time), time)
+        length = None if duration is None else _numbers(table.column(duration), duration)
+        keep = _latest_answers(item_code, person_code, label_code, anonymous, seconds, strict)
+        return cls(
+            item=item_code[keep],
+            annotator=person_code[keep],
+            label=label_code[keep],
+            items=item_names,
+            annotators=people,
+            classes=class_names,
+            options=label_names,
+            anonymous=anonymous,
+            time=None if seconds is None else seconds[keep],
+            duration=None if length is None else length[keep],
+        )
+
+    @classmethod
+    def from_matrix(cls, matrix: npt.ArrayLike, classes: Sequence[Name] | None = None) -> Annotations:
+        """From an (N, K) matrix of label codes with -1 where annotator k did not label item n."""
+        codes = np.asarray(matrix)
+        if codes.ndim != 2 or not np.issubdtype(codes.dtype, np.integer):
+            raise BadAnnotations(f"expected an integer matrix of N items x K annotators, got {codes.dtype} {codes.shape}")
+        item, annotator = np.nonzero(codes >= 0)
+        label = codes[item, annotator]
+        names = tuple(classes) if classes is not None else tuple(range(int(codes.max(initial=1)) + 1))
+        n, k = codes.shape
+        return cls(
+            item.astype(np.int32),
+            annotator.astype(np.int32),
+            label.astype(np.int32),
+            tuple(range(n)),
+            tuple(range(k)),
+            names,
+            names,
+        )
+
+    @classmethod
+    def read(cls, path: str | Path, **columns: Any) -> Annotations:
+        """From a CSV, JSON Lines or Parquet file; all names are text. Keywords as in `from_frame`."""
+        named = [columns.get("item", "item"), columns.get("annotator", "annotator"), columns.get("label", "label")]
+        table = read_table(path, text=[name for name in named if name])
+        if table.num_rows == 0 and not columns.get("items"):
+            raise BadAnnotations(f"{path}: the table is empty; expected one row an annotation")
+        return cls.from_frame(table, **columns)
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def write(self, path: str | Path) -> None:
+        """Write one row an annotation (item, annotator, label, time, duration) as CSV, JSON Lines or Parquet."""
+        write_table(path, self.table())
+
+    def table(self) -> pa.Table:
+        """One row an annotation; an anonymous annotator is null."""
+        people: list[Name | None] = list(self.annotators)
+        if self.anonymous is not None:
+            people[self.anonymous] = None
+        columns = {
+            "item": _decode(self.items, self.item),
+            "annotator": _decode(people, self.annotator),
+            "label": _decode(self.options, self.label),
+        }
+        if self.time is not None:
+            columns["time"] = pa.array(self.time, from_pandas=True)
+        if self.duration is not None:
+            columns["duration"] = pa.array(self.duration, from_pandas=True)
+        return pa.table(columns)
+
+    @property
+    def n_items(self) -> int:
+        """N, items labeled or not."""
+        return len(self.items)
+
+    @property
+    def n_annotators(self) -> int:
+        """K; the anonymous pool counts as one."""
+        return len(self.annotators)
+
+    @property
+    def n_classes(self) -> int:
+        """J."""
+        return len(self.classes)
+
+    @property
+    def n_options(self) -> int:
+        """L >= J."""
+        return len(self.options)
+
+    def __len__(self) -> int:
+        """M, the number of annotations."""
+        return int(self.item.shape[0])
+
+    def __repr__(self) -> str:
+        return (
+            f"Annotations({len(self):,} labels of {self.n_annotators:,} annotators on {self.n_items:,} items, "
+            f"{self.n_classes} classes, {self.n_options} options)"
+        )
+
+    @cached_property
+    def item_start(self) -> npt.NDArray[np.int64]:
+        """(N+1,) annotations of item n are the rows item_start[n]:item_start[n+1]."""
+        return _starts(self.item, self.n_items)
+
+    @cached_property
+    def by_annotator(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """(K+1,) starts and (M,) rows: annotator k's annotations are rows[starts[k]:starts[k+1]]."""
+        rows = np.argsort(self.annotator, kind="stable")
+        return _starts(self.annotator, self.n_annotators), rows
+
+    @property
+    def labels_per_item(self) -> npt.NDArray[np.int64]:
+        """(N,) how many labels each item has."""
+        return np.diff(self.item_start)
+
+    @property
+    def labels_per_annotator(self) -> npt.NDArray[np.int64]:
+        """(K,) how many labels each annotator gave."""
+        return np.bincount(self.annotator, minlength=self.n_annotators)
+
+    def select(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Annotations:
+        """The same items, people and options with only these annotations (mask or row numbers)."""
+        return Annotations(
+            self.item[rows],
+            self.annotator[rows],
+            self.label[rows],
+            self.items,
+            self.annotators,
+            self.classes,
+            self.options,
+            self.anonymous,
+            None if self.time is None else self.time[rows],
+            None if self.duration is None else self.duration[rows],
+        )
+
+    # -- checks --------------------------------------------------------------------------------------------
+
+    def _is_sorted(self) -> bool:
+        item, annotator = np.asarray(self.item), np.asarray(self.annotator)
+        if item.shape != annotator.shape or item.ndim != 1:
+            return True
+        step = np.diff(item.astype(np.int64))
+        return bool(np.all((step > 0) | ((step == 0) & (np.diff(annotator.astype(np.int64)) >= 0))))
+
+    def _check_one_answer_each(self) -> None:
+        repeated = (np.diff(self.item) == 0) & (np.diff(self.annotator) == 0)
+        if self.anonymous is not None:
+            repeated &= self.annotator[1:] != self.anonymous
+        if repeated.any():
+            row = int(np.flatnonzero(repeated)[0])
+            raise BadAnnotations(
+                f"annotator {self.annotators[self.annotator[row]]!r} labels item {self.items[self.item[row]]!r} "
+                "more than once; build with Annotations.from_frame to keep the latest answer"
+            )
+
+    def _freeze(self, name: str, values: npt.NDArray[Any]) -> None:
+        values.setflags(write=False)
+        object.__setattr__(self, name, values)
+
+
+def natural_order(names: Sequence[Name]) -> Names:
+    """Names sorted as people sort them: numbers by value when all are numbers, else as text."""
+
+    def by_value(name: Name) -> tuple[float, str]:
+        return float(name), str(name)
+
+    try:
+        return tuple(sorted(names, key=by_value))
+    except ValueError:
+        return tuple(sorted(names, key=str))
+
+
+def _check_names(kind: str, names: Names) -> None:
+    if len(set(names)) != len(names):
+        seen: set[Name] = set()
+        repeated = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise BadAnnotations(f"{kind}: the name {repeated!r} appears twice; names must differ")
+
+
+def _to_arrow(frame: Any) -> pa.Table:
+    if isinstance(frame, dict):
+        return pa.table(frame)
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def _names_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of names: whole numbers stay numbers, everything else becomes text."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_integer(column.type) or pa.types.is_string(column.type):
+        return column
+    if pa.types.is_floating(column.type) and pc.all(pc.equal(column, pc.floor(column))).as_py():
+        return column.cast(pa.int64())
+    return as_text(column)
+
+
+def _encode(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) -> tuple[Names, Ints]:
+    """Names in order and (M,) codes. Without `names`: items by first appearance, labels in natural order."""
+    if column.null_count:
+        row = int(np.flatnonzero(np.asarray(pc.is_null(column)))[0])
+        raise BadAnnotations(f"row {row}: the {kind} is empty; expected a name in every row")
+    coded = _names_of(column).combine_chunks().dictionary_encode()
+    found: list[Name] = coded.dictionary.to_pylist()
+    codes = np.asarray(coded.indices).astype(np.int32)
+    if names is None:
+        ordered = tuple(found) if kind == "item" else natural_order(found)
+    else:
+        ordered = tuple(names)
+        _check_names(f"{kind}s", ordered)
+    place = {name: code for code, name in enumerate(ordered)}
+    unknown = [name for name in found if name not in place]
+    if unknown:
+        row = int(np.flatnonzero(codes == found.index(unknown[0]))[0])
+        shown = ", ".join(repr(name) for name in ordered[:8]) + (", ..." if len(ordered) > 8 else "")
+        raise BadAnnotations(f"row {row}: {kind} {unknown[0]!r} is not one of the {len(ordered)} expected ({shown})")
+    if tuple(found) == ordered:
+        return ordered, codes
+    recode = np.fromiter((place[name] for name in found), dtype=np.int32, count=len(found))
+    return ordered, recode[codes] if len(found) else codes
+
+
+def _encode_annotators(column: pa.ChunkedArray | None, table: pa.Table) -> tuple[Names, Ints, int | None]:
+    """Names, codes, and the code of the anonymous pool if a row has no annotator."""
+    if column is None:
+        return (ANONYMOUS,), np.zeros(table.num_rows, np.int32), 0
+    if not column.null_count:
+        names, codes = _encode("annotator", column, None)
+        return names, codes, None
+    missing = np.asarray(pc.is_null(column))
+    names, known = _encode("annotator", column.drop_null(), None)
+    codes = np.full(table.num_rows, len(names), np.int32)
+    codes[~missing] = known
+    return (*names, ANONYMOUS), codes, len(names)
+
+
+def _options(classes: Sequence[Name] | None, options: Sequence[Name] | None) -> Sequence[Name] | None:
+    """The options in order: the classes first, then what else may be answered."""
+    if options is None or classes is None:
+        return options if options is not None else classes
+    outside = [name for name in classes if name not in set(options)]
+    if outside:
+        raise BadAnnotations(f"class {outside[0]!r} is not among the options {tuple(options)}")
+    return [*classes, *(name for name in options if name not in set(classes))]
+
+
+def _latest_answers(
+    item: Ints, annotator: Ints, label: Ints, anonymous: int | None, seconds: Floats | None, strict: bool
+) -> npt.NDArray[np.intp]:
+    """Rows to keep, one for each (item, annotator); all rows of the anonymous pool."""
+    order = np.lexsort((annotator, item)) if seconds is None else np.lexsort((seconds, annotator, item))
+    same = (np.diff(item[order]) == 0) & (np.diff(annotator[order]) == 0)
+    if anonymous is not None:
+        same &= annotator[order][1:] != anonymous
+    if not same.any():
+        return order
+    changed = same & (np.diff(label[order]) != 0)
+    if seconds is not None:  # a later time settles it; equal or unknown times do not
+        changed &= ~(np.diff(seconds[order]) > 0)
+    if changed.any():
+        row = order[1:][changed][0]
+        message = (
+            f"{int(changed.sum())} annotations contradict an earlier answer of the same annotator to the same item "
+            f"and no time tells which is the later (first at row {row})"
+        )
+        if strict:
+            raise BadAnnotations(f"{message}; expected one answer each, or a time column")
+        warnings.warn(f"{message}; the last row of each wins", ConflictingLabels, stacklevel=3)
+    return order[np.append(~same, True)]
+
+
+def _seconds(column: pa.ChunkedArray, name: str) -> Floats:
+    """Times as seconds since the epoch: numbers as they are, timestamps and ISO 8601 text converted."""
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        try:
+            return _numbers(column, name)
+        except BadAnnotations:
+            pass
+        try:
+            column = pa.chunked_array([pc.cast(column.combine_chunks(), pa.timestamp("us", tz="UTC"))])
+        except pa.ArrowInvalid:
+            try:
+                column = pa.chunked_array([pc.cast(column.combine_chunks(), pa.timestamp("us"))])
+            except pa.ArrowInvalid as error:
+                raise BadAnnotations(f"column {name!r} is no time: {error}; expected ISO 8601 or seconds") from None
+    if pa.types.is_timestamp(column.type):
+        micros = pc.cast(pc.cast(column, pa.timestamp("us", tz=column.type.tz)), pa.int64())
+        return np.asarray(pc.divide(pc.cast(micros, pa.float64()), 1e6).to_numpy(), dtype=np.float64)
+    return _numbers(column, name)
+
+
+def _numbers(column: pa.ChunkedArray, name: str) -> Floats:
+    try:
+        return np.asarray(pc.cast(column, pa.float64()).to_numpy(), dtype=np.float64)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadAnnotations(f"column {name!r} is not numeric: {error}") from None
+
+
+def _starts(codes: Ints, size: int) -> npt.NDArray[np.int64]:
+    return np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=size)))).astype(np.int64)
+
+
+def _decode(names: Sequence[Name | None], codes: Ints) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(names)).cast(pa.array(names).type)

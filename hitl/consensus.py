@@ -1,0 +1,223 @@
+"""`Consensus`: the best-supported label of every item, how good everyone is, and how the fit went.
+
+    probabilities   N x J, rows sum to 1
+    annotators      K confusion matrices J x L with their uncertainty
+    class_shares    (J,) how common each class is
+    temperatures    model name -> T, how over-confident (> 1) each model was found to be
+    fit             objective trace, iterations, converged, seconds, settings
+
+Saved and loaded as one file (.npz) that starts with a version.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from hitl.annotations import Floats, Ints, Names
+from hitl.errors import BadInput, BadTable
+from hitl.files import atomic, write_table
+
+FORMAT = 1
+"""Version of the saved form."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a fit went.
+
+    Attributes:
+        method: command-line name of the method.
+        settings: its settings, JSON values.
+        objective: what was maximised, after each iteration (nats); empty for closed forms.
+        converged: True when the objective's gain fell below the tolerance (closed forms: True).
+        seconds: wall time.
+    """
+
+    method: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    objective: tuple[float, ...] = ()
+    converged: bool = True
+    seconds: float = 0.0
+
+    @property
+    def iterations(self) -> int:
+        """Number of iterations; 0 for a closed form."""
+        return len(self.objective)
+
+
+@dataclass(frozen=True, eq=False)
+class AnnotatorReport:
+    """What a fit says of the annotators.
+
+    Attributes:
+        names: K names; classes, options: J and L names.
+        concentration: (K, J, L) Dirichlet parameters of each confusion row's posterior.
+        confusion: (K, J, L) the confusion matrices the fit used; rows (true class) sum to 1.
+        labels: (K,) number of labels.
+        shares: (J,) class shares that weigh the rows into one accuracy.
+    """
+
+    names: Names
+    classes: Names
+    options: Names
+    concentration: Floats
+    confusion: Floats
+    labels: npt.NDArray[np.int64]
+    shares: Floats
+
+    @cached_property
+    def accuracy(self) -> Floats:
+        """(K,) expected chance of a right answer, in [0, 1]: the posterior mean diagonal, by class share."""
+        return self._moments[0]
+
+    @cached_property
+    def interval(self) -> tuple[Floats, Floats]:
+        """(K,) low and (K,) high of the central 95 % interval of the accuracy (Beta with matched moments)."""
+        from scipy.special import betaincinv
+
+        mean, variance = self._moments
+        strength = np.maximum(mean * (1 - mean) / np.maximum(variance, 1e-12) - 1, 1e-6)
+        a, b = mean * strength, (1 - mean) * strength
+        return betaincinv(a, b, 0.025), betaincinv(a, b, 0.975)
+
+    @cached_property
+    def _moments(self) -> tuple[Floats, Floats]:
+        j = np.arange(len(self.classes))
+        right = self.concentration[:, j, j]
+        total = self.concentration.sum(axis=2)
+        mean = right / total
+        variance = mean * (1 - mean) / (total + 1)
+        return mean @ self.shares, variance @ self.shares**2
+
+    def frame(self) -> pd.DataFrame:
+        """One row an annotator: annotator, labels, accuracy, low, high."""
+        low, high = self.interval
+        return pd.DataFrame(
+            {"annotator": list(self.names), "labels": self.labels, "accuracy": self.accuracy, "low": low, "high": high}
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Consensus:
+    """The result of a combiner: what is true and who is good at what.
+
+    Attributes:
+        items, classes: N and J names.
+        probabilities: (N, J), rows sum to 1.
+        annotators: what the fit says of each annotator.
+        class_shares: (J,) class prior, sums to 1.
+        temperatures: for each model its temperature T > 0 (weight 1/T in the log-linear pool).
+        fit: how the fit went.
+    """
+
+    items: Names
+    classes: Names
+    probabilities: Floats
+    annotators: AnnotatorReport
+    class_shares: Floats
+    temperatures: Mapping[str, float] = field(default_factory=dict)
+    fit: Fit = field(default_factory=lambda: Fit("unknown"))
+
+    def __post_init__(self) -> None:
+        shape = (len(self.items), len(self.classes))
+        if self.probabilities.shape != shape:
+            raise BadInput(f"consensus: probabilities have shape {self.probabilities.shape}; expected {shape}")
+        if not np.allclose(self.probabilities.sum(axis=1), 1, atol=1e-6):
+            row = int(np.argmax(~np.isclose(self.probabilities.sum(axis=1), 1, atol=1e-6)))
+            raise BadInput(f"consensus: probabilities of item {self.items[row]!r} do not sum to 1")
+
+    @cached_property
+    def labels(self) -> Ints:
+        """(N,) code of the most probable class of each item (the first of equals)."""
+        codes: Ints = self.probabilities.argmax(axis=1).astype(np.int32)
+        return codes
+
+    @cached_property
+    def confidence(self) -> Floats:
+        """(N,) probability of the most probable class, in [1/J, 1]."""
+        return np.asarray(self.probabilities.max(axis=1))
+
+    def table(self) -> pa.Table:
+        """Arrow table: item, label, confidence, p_<class>."""
+        columns: dict[str, Any] = {
+            "item": pa.array(self.items),
+            "label": pa.array(self.classes).take(pa.array(self.labels)),
+            "confidence": self.confidence,
+        }
+        columns |= {f"p_{name}": self.probabilities[:, code] for code, name in enumerate(self.classes)}
+        return pa.table(columns)
+
+    def frame(self) -> pd.DataFrame:
+        """The same as a pandas DataFrame."""
+        frame: pd.DataFrame = self.table().to_pandas()
+        return frame
+
+    def write(self, path: str | Path) -> None:
+        """Write `table()` as CSV, JSON Lines or Parquet."""
+        write_table(path, self.table())
+
+    def save(self, path: str | Path) -> None:
+        """Save everything as one file (.npz); `Consensus.load` gives it back."""
+        people = self.annotators
+        header = {
+            "format": FORMAT,
+            "items": self.items,
+            "classes": self.classes,
+            "annotators": people.names,
+            "options": people.options,
+            "temperatures": dict(self.temperatures),
+            "fit": asdict(self.fit),
+        }
+        with atomic(path) as handle:
+            np.savez_compressed(
+                handle,
+                header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
+                probabilities=self.probabilities,
+                class_shares=self.class_shares,
+                concentration=people.concentration,
+                confusion=people.confusion,
+                labels=people.labels,
+            )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Consensus:
+        """Load what `save` wrote. Raises BadTable for another file or another version."""
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                arrays = dict(stored)
+            header = json.loads(arrays["header"].tobytes())
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise BadTable(f"{path}: not a saved consensus: {error}") from None
+        if header.get("format") != FORMAT:
+            raise BadTable(f"{path}: saved as format {header.get('format')}; this version of hitl reads {FORMAT}")
+        classes = tuple(header["classes"])
+        people = AnnotatorReport(
+            tuple(header["annotators"]),
+            classes,
+            tuple(header["options"]),
+            arrays["concentration"],
+            arrays["confusion"],
+            arrays["labels"],
+            arrays["class_shares"],
+        )
+        fit = Fit(**{**header["fit"], "objective": tuple(header["fit"]["objective"])})
+        return cls(
+            tuple(header["items"]),
+            classes,
+            arrays["probabilities"],
+            people,
+            arrays["class_shares"],
+            header["temperatures"],
+            fit,
+        )

@@ -1,0 +1,67 @@
+"""`Crew`: who can be asked; `Budget`: how much may be asked and when an item is done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hitl.annotations import Name, Names
+from hitl.errors import BadSettings
+
+UNLIMITED = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Who is available, how much each can take on, and who may not see what.
+
+    Attributes:
+        names: annotators that can be asked by name; empty: whoever comes next ("anyone") is asked.
+        capacity: how many items each may be given in one plan; a missing name takes `default_capacity`.
+        never: (annotator, item) pairs that must not be asked (skipped, conflict of interest). What an
+            annotator has already labeled is excluded by the policy itself.
+        only: for each annotator the items they can answer; a missing name can answer every item.
+    """
+
+    names: Names = ()
+    capacity: Mapping[Name, int] = field(default_factory=dict)
+    default_capacity: int = UNLIMITED
+    never: frozenset[tuple[Name, Name]] = frozenset()
+    only: Mapping[Name, frozenset[Name]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in {**self.capacity, "default": self.default_capacity}.items():
+            if value < 0:
+                raise BadSettings(f"crew.capacity of {name!r} is {value}; expected 0 or more")
+
+    def capacity_of(self, name: Name) -> int:
+        """How many items this annotator may be given in one plan."""
+        return self.capacity.get(name, self.default_capacity)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many labels may be asked for, and when an item is done.
+
+    Attributes:
+        labels: most questions in one plan.
+        target_confidence: an item is done when its most probable class reaches this, in (0.5, 1].
+        min_labels: labels an item needs before it can be done by confidence (0: a model alone may do).
+        max_labels: an item with this many labels is done whatever its confidence.
+    """
+
+    labels: int = 100
+    target_confidence: float = 0.95
+    min_labels: int = 1
+    max_labels: int = 10
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.target_confidence) and 0 < self.target_confidence <= 1):
+            raise BadSettings(f"budget.target_confidence is {self.target_confidence}; expected a value in (0, 1]")
+        for key, low in (("labels", 0), ("min_labels", 0), ("max_labels", 1)):
+            if getattr(self, key) < low:
+                raise BadSettings(f"budget.{key} is {getattr(self, key)}; expected {low} or more")
+        if self.min_labels > self.max_labels:
+            raise BadSettings(f"budget.min_labels {self.min_labels} is above budget.max_labels {self.max_labels}")
+

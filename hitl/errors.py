@@ -1,0 +1,92 @@
+"""Everything hitl raises on purpose. Each error says where it happened, what was expected, and what to do.
+
+    HitlError
+    ├── BadInput            the data is wrong; nothing was written                    exit 65
+    │   ├── BadTable            a file cannot be read as the table it should be
+    │   ├── BadAnnotations      who said what on which item
+    │   └── BadEvidence         what stands beside the annotations (models, truth, ...)
+    ├── BadSettings         a key of hitl.toml, the environment or a flag             exit 78
+    ├── MissingExtra        an optional part of hitl is not installed                 exit 78
+    ├── PlatformError       the labeling platform
+    │   ├── Refused             it said no: rights, unsupported config, bad request   exit 77
+    │   └── Unreachable         it did not answer: may be retried, see retry_after    exit 69
+    ├── StoreError          the database cannot be opened or is of another version    exit 74
+    └── Busy                another cycle holds the project: try again later          exit 75
+        └── LeaseLost           this cycle was overtaken; it wrote nothing afterwards
+
+Exit codes follow BSD sysexits. Messages and logs never carry secrets.
+"""
+
+from __future__ import annotations
+
+
+class HitlError(Exception):
+    """Root of the tree. `exit_code` is what the command line ends with."""
+
+    exit_code = 70
+
+
+class BadInput(HitlError):
+    """Data that cannot be used. The message says where, what was found and what was expected."""
+
+    exit_code = 65
+
+
+class BadTable(BadInput):
+    """A file that cannot be read as the table it should be."""
+
+
+class BadAnnotations(BadInput):
+    """A table of annotations that contradicts itself or its options."""
+
+
+class BadEvidence(BadInput):
+    """Probabilities, features, truth, sequence or graph that do not fit the annotations."""
+
+
+class BadSettings(HitlError):
+    """A setting with a missing or impossible value; the message names the key."""
+
+    exit_code = 78
+
+
+class MissingExtra(HitlError):
+    """An optional part of hitl is not installed; the message says which extra to install."""
+
+    exit_code = 78
+
+
+class PlatformError(HitlError):
+    """The labeling platform failed us."""
+
+    exit_code = 77
+
+
+class Refused(PlatformError):
+    """The platform understood and said no. Trying again does not help."""
+
+
+class Unreachable(PlatformError):
+    """The platform did not answer. `retry_after` is a hint in seconds, or None."""
+
+    exit_code = 69
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class StoreError(HitlError):
+    """The database cannot be opened, or its schema is not the one this version knows."""
+
+    exit_code = 74
+
+
+class Busy(HitlError):
+    """Another cycle holds the project. Try again later."""
+
+    exit_code = 75
+
+
+class LeaseLost(Busy):
+    """This cycle was overtaken by another one; nothing was written after that."""

@@ -1,0 +1,268 @@
+"""`Evidence`: the annotations and everything else that is known, aligned to their items.
+
+    probabilities[model]   N x J, a row is a distribution over the classes, or all NaN where the model is silent
+    truth                  (N,) code of the known class, -1 where unknown
+    features               N x D          sequence   N x 2: which sequence, which position
+    graph                  sparse symmetric N x N adjacency
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hitl.annotations import Annotations, Floats, Ints, Name, Names, _names_of, natural_order
+from hitl.errors import BadEvidence
+from hitl.files import require_columns
+
+ROW_TOLERANCE = 1e-3
+"""How far from 1 a row of probabilities may sum; within it the row is renormalised."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What is known, aligned to `annotations.items`; checked when built.
+
+    Attributes:
+        annotations: who said what.
+        probabilities: for each model an (N, J) array of class probabilities; a row of NaN is a silence.
+        features: (N, D) finite numbers, or None.
+        truth: (N,) known class codes, -1 where unknown (all -1 when None is given).
+        sequence: (N, 2) integers, sequence and position, or None.
+        graph: sparse symmetric (N, N) non-negative weights, or None.
+
+    Raises BadEvidence, naming the field and the item.
+    """
+
+    annotations: Annotations
+    probabilities: Mapping[str, Floats] = field(default_factory=dict)
+    features: Floats | None = None
+    truth: Ints | None = None
+    sequence: npt.NDArray[np.int64] | None = None
+    graph: Any = None
+
+    def __post_init__(self) -> None:
+        n = self.annotations.n_items
+        checked = {name: self._check_probabilities(name, rows) for name, rows in self.probabilities.items()}
+        object.__setattr__(self, "probabilities", checked)
+        truth = np.full(n, -1, np.int32) if self.truth is None else np.asarray(self.truth)
+        object.__setattr__(self, "truth", self._check_truth(truth))
+        if self.features is not None:
+            features = np.asarray(self.features, dtype=np.float64)
+            self._check_rows("features", features, 2)
+            self._check_finite("features", features)
+            object.__setattr__(self, "features", features)
+        if self.sequence is not None:
+            sequence = np.asarray(self.sequence)
+            self._check_rows("sequence", sequence, 2)
+            if sequence.shape[1] != 2 or not np.issubdtype(sequence.dtype, np.integer):
+                raise BadEvidence(f"sequence: expected integers ({n}, 2), got {sequence.dtype} {sequence.shape}")
+            object.__setattr__(self, "sequence", sequence.astype(np.int64))
+        if self.graph is not None:
+            self._check_graph()
+
+    @classmethod
+    def from_tables(
+        cls,
+        annotations: Any,
+        probabilities: Mapping[str, Any] | None = None,
+        truth: Any = None,
+        *,
+        item: str = "item",
+        label: str = "label",
+        classes: Any = None,
+        options: Any = None,
+        items: Any = None,
+        **columns: Any,
+    ) -> Evidence:
+        """From tables that name their items: annotations, `p_<class>` columns a model, known labels.
+
+        The items are those of all tables together, the classes those of the annotations, the `p_` columns
+        and the truth together, unless `items`, `classes` or `options` fix them. Probability and truth tables
+        share the names of the item and label columns. Raises BadEvidence when a table has no item in common
+        with the rest.
+        """
+        tables = {name: _arrow(table) for name, table in (probabilities or {}).items()}
+        people = _arrow(annotations)
+        known = None if truth is None else _arrow(truth)
+        require_columns(people, [item, label], "annotations")
+        for name, table in tables.items():
+            require_columns(table, [item], f"probabilities {name!r}")
+            if not any(column.startswith("p_") for column in table.column_names):
+                raise BadEvidence(f"probabilities {name!r}: no column p_<class>; found {', '.join(table.column_names)}")
+        if known is not None:
+            require_columns(known, [item, label], "truth")
+        pool = items if items is not None else _union_of_items(people, tables, known, item)
+        if classes is None and options is None:
+            classes = _union_of_classes(people, tables, known, label)
+        built = Annotations.from_frame(
+            people, item=item, label=label, items=pool, classes=classes, options=options, **columns
+        )
+        return cls(
+            built,
+            {name: _align_probabilities(built, name, table, item) for name, table in tables.items()},
+            truth=None if known is None else _align_truth(built, known, item, label),
+        )
+
+    @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """(N,) where the truth is known."""
+        assert self.truth is not None
+        return self.truth >= 0
+
+    def __repr__(self) -> str:
+        parts = [f"probabilities of {', '.join(self.probabilities)}"] if self.probabilities else []
+        parts += [f"truth of {int(self.known.sum()):,} items"] if self.known.any() else []
+        parts += [name for name in ("features", "sequence", "graph") if getattr(self, name) is not None]
+        return f"Evidence({self.annotations!r}{''.join(', ' + part for part in parts)})"
+
+    # -- checks --------------------------------------------------------------------------------------------
+
+    def _item(self, row: int) -> str:
+        return f"row {row} (item {self.annotations.items[row]!r})"
+
+    def _check_rows(self, name: str, values: npt.NDArray[Any], ndim: int) -> None:
+        n = self.annotations.n_items
+        if values.ndim != ndim or values.shape[0] != n:
+            raise BadEvidence(f"{name}: expected {n} rows, one for each item in order, got shape {values.shape}")
+
+    def _check_finite(self, name: str, values: Floats) -> None:
+        bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+        if bad.size:
+            raise BadEvidence(f"{name}: {self._item(int(bad[0]))} is not finite; expected numbers")
+
+    def _check_probabilities(self, model: str, rows: npt.ArrayLike) -> Floats:
+        values = np.array(rows, dtype=np.float64)
+        name = f"probabilities[{model!r}]"
+        self._check_rows(name, values, 2)
+        if values.shape[1] != self.annotations.n_classes:
+            raise BadEvidence(f"{name}: expected {self.annotations.n_classes} columns, one a class, got {values.shape[1]}")
+        spoken = ~np.isnan(values).all(axis=1)
+        checks = (
+            (~np.isfinite(values).all(axis=1), "is not finite; expected numbers, or a row of NaN for no prediction"),
+            ((values < 0).any(axis=1), "has a negative probability; expected values in [0, 1]"),
+            (np.abs(values.sum(axis=1) - 1) > ROW_TOLERANCE, "sums to {total:.6g}; expected 1"),
+        )
+        for wrong, message in checks:
+            bad = np.flatnonzero(wrong & spoken)
+            if bad.size:
+                total = values[bad[0]].sum()
+                raise BadEvidence(f"{name}: {self._item(int(bad[0]))} {message.format(total=total)}")
+        values[spoken] /= values[spoken].sum(axis=1, keepdims=True)
+        values.setflags(write=False)
+        return values
+
+    def _check_truth(self, truth: npt.NDArray[Any]) -> Ints:
+        self._check_rows("truth", truth, 1)
+        upper = self.annotations.n_classes
+        bad = np.flatnonzero((truth < -1) | (truth >= upper))
+        if bad.size:
+            raise BadEvidence(f"truth: {self._item(int(bad[0]))} is {truth[bad[0]]}; expected -1 <= code < {upper}")
+        codes: Ints = truth.astype(np.int32)
+        codes.setflags(write=False)
+        return codes
+
+    def _check_graph(self) -> None:
+        n = self.annotations.n_items
+        if getattr(self.graph, "shape", None) != (n, n):
+            raise BadEvidence(f"graph: expected a sparse ({n}, {n}) matrix, got shape {getattr(self.graph, 'shape', None)}")
+        if abs(self.graph - self.graph.T).max() > 0 or self.graph.min() < 0:
+            raise BadEvidence("graph: expected a symmetric matrix of non-negative weights")
+
+
+def _arrow(table: Any) -> pa.Table:
+    from hitl.annotations import _to_arrow
+
+    return table if isinstance(table, pa.Table) else _to_arrow(table)
+
+
+def _unique(column: pa.ChunkedArray) -> list[Name]:
+    names: list[Name] = _names_of(column).drop_null().unique().to_pylist()
+    return names
+
+
+def _union_of_items(people: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, item: str) -> Names:
+    others = {f"probabilities {name!r}": _unique(table.column(item)) for name, table in models.items()}
+    if known is not None:
+        others["truth"] = _unique(known.column(item))
+    pool = dict.fromkeys(_unique(people.column(item)))
+    labeled = set(pool)
+    for where, names in others.items():
+        if labeled and names and labeled.isdisjoint(names):
+            raise BadEvidence(
+                f"{where}: none of its {len(names)} items is among the {len(labeled)} annotated ones "
+                f"(for instance {names[0]!r} beside {next(iter(labeled))!r}); expected the same item names"
+            )
+        pool.update(dict.fromkeys(names))
+    return tuple(pool)
+
+
+def _union_of_classes(people: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, label: str) -> Names:
+    found = dict.fromkeys(_unique(people.column(label)))
+    for table in models.values():
+        found.update(dict.fromkeys(_p_columns(table, found)))
+    if known is not None:
+        found.update(dict.fromkeys(_unique(known.column(label))))
+    return natural_order(list(found))
+
+
+def _p_columns(table: pa.Table, like: Mapping[Name, None]) -> dict[Name, str]:
+    """class -> column for the `p_<class>` columns; a class is a number where the labels are numbers."""
+    columns = [column for column in table.column_names if column.startswith("p_")]
+    numeric = bool(like) and all(isinstance(name, int) for name in like)
+    return {int(column[2:]) if numeric and column[2:].isdigit() else column[2:]: column for column in columns}
+
+
+def _rows_of(annotations: Annotations, where: str, column: pa.ChunkedArray) -> Ints:
+    """(rows,) item codes of a column of item names, which must be among the items, each once."""
+    place = {name: code for code, name in enumerate(annotations.items)}
+    names: list[Name] = _names_of(column).to_pylist()
+    rows = np.fromiter((place.get(name, -1) for name in names), dtype=np.int32, count=len(names))
+    if (rows < 0).any():
+        first = names[int(np.flatnonzero(rows < 0)[0])]
+        raise BadEvidence(f"{where}: item {first!r} is not among the {annotations.n_items} items of the annotations")
+    count = np.bincount(rows, minlength=annotations.n_items)
+    if (count > 1).any():
+        raise BadEvidence(f"{where}: item {annotations.items[int(np.argmax(count > 1))]!r} appears twice; expected one row")
+    return rows
+
+
+def _align_probabilities(annotations: Annotations, model: str, table: pa.Table, item: str) -> Floats:
+    columns = _p_columns(table, dict.fromkeys(annotations.classes))
+    absent = [name for name in annotations.classes if name not in columns]
+    extra = [name for name in columns if name not in annotations.classes]
+    if extra or len(absent) == annotations.n_classes:
+        raise BadEvidence(
+            f"probabilities {model!r}: columns p_<class> name {sorted(map(str, columns))}; "
+            f"expected the classes {sorted(map(str, annotations.classes))}"
+        )
+    rows = _rows_of(annotations, f"probabilities {model!r}", table.column(item))
+    values = np.full((annotations.n_items, annotations.n_classes), np.nan)
+    for code, name in enumerate(annotations.classes):
+        if name in columns:
+            try:
+                values[rows, code] = np.asarray(table.column(columns[name]).cast(pa.float64()).to_numpy())
+            except pa.ArrowInvalid as error:
+                raise BadEvidence(f"probabilities {model!r}: column {columns[name]!r} is not numeric: {error}") from None
+        else:  # a class the model does not know
+            values[rows, code] = 0.0
+    return values
+
+
+def _align_truth(annotations: Annotations, table: pa.Table, item: str, label: str) -> Ints:
+    rows = _rows_of(annotations, "truth", table.column(item))
+    place = {name: code for code, name in enumerate(annotations.classes)}
+    names: list[Name] = _names_of(table.column(label)).to_pylist()
+    truth = np.full(annotations.n_items, -1, np.int32)
+    for row, name in zip(rows, names, strict=True):
+        if name not in place:
+            raise BadEvidence(
+                f"truth: item {annotations.items[row]!r} is {name!r}; expected one of the classes {annotations.classes}"
+            )
+        truth[row] = place[name]
+    return truth

@@ -1,0 +1,192 @@
+"""What travels between a labeling platform and the store: pages in, operations out.
+
+    Source.pull(cursor) -> pages      rows keyed by the platform's own ids, and the cursor behind them
+    Sink.push(operations) -> receipts each operation says how something should be, not what to do about it,
+                                      so that the same operation twice changes nothing the second time
+
+A page carries, for each of its items, all annotations the item has now: an annotation that is stored but no
+longer on the page was deleted on the platform.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+from hitl.annotations import Names
+
+Cursor = Mapping[str, Any]
+"""Where a pull stopped: JSON values, understood by the connector that made it."""
+
+Kind = Literal["answer", "skip", "gold"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One thing asked of every item.
+
+    A project with a single-choice control has one; a multi-label control has one yes/no question a class.
+
+    Attributes:
+        name: unique in the project, stable (for instance "sentiment" or "topics=sports").
+        classes: true classes; options: all legal answers, classes first.
+    """
+
+    name: str
+    classes: Names
+    options: Names
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRow:
+    """An item as the platform holds it: `data` is what annotators see, `labels_wanted` how many of them."""
+
+    key: str
+    data: Mapping[str, Any]
+    version: str
+    labels_wanted: int = 1
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatorRow:
+    """A person: the platform's key and the name we show (an email address, say)."""
+
+    key: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationRow:
+    """One answer to one question (label None for a skip).
+
+    `key` is the platform's id of the annotation (one platform annotation may answer several questions);
+    `version` and `created` are ISO 8601 UTC; `annotator` is an AnnotatorRow key or None; `duration` seconds.
+    """
+
+    key: str
+    item: str
+    question: str
+    annotator: str | None
+    label: str | None
+    kind: Kind
+    version: str
+    created: str
+    duration: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionRow:
+    """A model's class probabilities for one item and question: class -> probability, sums to 1."""
+
+    item: str
+    question: str
+    model: str
+    probabilities: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A part of what the platform holds, saved in one transaction with the cursor behind it.
+
+    Attributes:
+        cursor: where to go on after this page.
+        items, annotations, predictions, annotators: rows; for every item of the page *all* its annotations
+            and model predictions are there.
+        live: keys of all items that exist now, or None when the page does not tell; stored items outside it
+            were deleted on the platform.
+        problems: rows that could not be understood, in words ("task 7: two choices on a single-choice control").
+        total: how many items there are in all, for a progress bar, or None.
+    """
+
+    cursor: Cursor
+    items: tuple[ItemRow, ...] = ()
+    annotations: tuple[AnnotationRow, ...] = ()
+    predictions: tuple[PredictionRow, ...] = ()
+    annotators: tuple[AnnotatorRow, ...] = ()
+    live: frozenset[str] | None = None
+    problems: tuple[str, ...] = ()
+    total: int | None = None
+
+
+OperationKind = Literal["consensus", "order", "assign", "labels_wanted", "add_items", "gold"]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """How something on the platform should be. A later operation with the same (kind, key) replaces it.
+
+    kind, key and payload (JSON values; item and annotator are platform keys):
+
+        consensus      key = question   {"rows": [{"item", "label", "confidence", "probabilities": {class: p}}]}
+        order          key = ""         {"items": [item, ...]}          the first is served first
+        assign         key = annotator  {"items": [item, ...]}          empty: this annotator has nothing to do
+        labels_wanted  key = ""         {"items": {item: n}}            n > answers so far: open; else: closed
+        add_items      key = batch name {"items": [{"key", "data"}]}    new items, known by our own key
+        gold           key = question   {"labels": {item: label}}       known truth, shown as such
+    """
+
+    kind: OperationKind
+    key: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex digest of kind, key and payload: equal operations have equal digests."""
+        text = json.dumps([self.kind, self.key, self.payload], sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The platform is as the operation says. `changed` counts what had to be changed (0: it already was)."""
+
+    operation: Operation
+    changed: int
+    detail: str = ""
+
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with (what, done, total or None) during long work."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of `hitl doctor`: what was looked at, whether it is fine, and how to mend it if not."""
+
+    name: str
+    ok: bool
+    detail: str
+    mend: str = ""
+
+
+class Source(Protocol):
+    """Where evidence comes from."""
+
+    def questions(self) -> tuple[Question, ...]:
+        """What the project asks of every item. Raises Refused for what is not supported."""
+        ...
+
+    def pull(self, cursor: Cursor | None) -> Iterator[Page]:
+        """Everything (cursor None) or what changed since the cursor; resumable after each page."""
+        ...
+
+
+class Sink(Protocol):
+    """Where plans go."""
+
+    def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
+        """Make the platform as each operation says, verify it, and give a receipt; in the order given."""
+        ...
+
+
+class Connector(Source, Sink, Protocol):
+    """A labeling platform or a folder of files."""
+
+    def check(self) -> list[Check]:
+        """What `hitl doctor` shows: connection, rights, configuration."""
+        ...

@@ -1,0 +1,186 @@
+"""Tables in files: CSV, JSON Lines and Parquet, in and out.
+
+A table read from a file has one rule for names: item, annotator and label are text, as written ("007" and
+"NA" stay what they are). Files are written whole or not at all: a temporary file beside the target, then a
+rename.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from hitl.errors import BadTable
+
+FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+
+
+def format_of(path: Path) -> str:
+    """The table format a file name stands for; raises BadTable for an unknown ending."""
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    try:
+        return FORMATS[suffix.lower()]
+    except KeyError:
+        known = ", ".join(FORMATS)
+        raise BadTable(f"{path}: unknown table format {suffix!r}; expected one of {known} (.gz allowed)") from None
+
+
+def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
+    """Read a file as an Arrow table; the columns named in `text` come back as strings.
+
+    CSV columns are all read as text (an empty field is null); JSON Lines and Parquet keep their types
+    elsewhere. Raises BadTable when the file is missing, empty, or not of its format.
+    """
+    path = Path(path)
+    kind = format_of(path)
+    if not path.is_file():
+        raise BadTable(f"{path}: no such file")
+    try:
+        table = _READERS[kind](path)
+    except (pa.ArrowException, OSError, UnicodeDecodeError, EOFError) as error:
+        raise BadTable(f"{path}: cannot be read as {kind}: {error}") from error
+    for name in text:
+        if name in table.column_names:
+            position = table.column_names.index(name)
+            table = table.set_column(position, name, as_text(table.column(name)))
+    return table
+
+
+def write_table(path: str | Path, table: pa.Table) -> None:
+    """Write an Arrow table in the format of the file name, whole or not at all."""
+    path = Path(path)
+    kind = format_of(path)
+    with atomic(path) as handle:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(fileobj=handle, mode="wb", mtime=0) as packed:
+                _WRITERS[kind](packed, table)
+        else:
+            _WRITERS[kind](handle, table)
+
+
+@contextmanager
+def atomic(path: str | Path) -> Iterator[IO[bytes]]:
+    """A binary file that appears under `path` only when the block ends without an error."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise BadTable(f"{path}: the folder {path.parent} does not exist")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column as strings; whole-numbered floats lose their ".0", so that 3 and 3.0 are one name."""
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_floating(column.type) and pc.all(pc.equal(column, pc.floor(column))).as_py():
+        column = column.cast(pa.int64())
+    return column.cast(pa.string())
+
+
+def require_columns(table: pa.Table, names: Sequence[str], where: str, hint: str = "") -> None:
+    """Raise BadTable unless the table has every column of `names`."""
+    missing = [name for name in names if name not in table.column_names]
+    if missing:
+        found = ", ".join(table.column_names) or "no columns"
+        raise BadTable(f"{where}: no column {missing[0]!r}; found {found}{'. ' + hint if hint else ''}")
+
+
+def _read_csv(path: Path, delimiter: str = ",") -> pa.Table:
+    from pyarrow import csv
+
+    opened = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
+    with opened as handle:
+        header = handle.readline().decode("utf-8-sig")
+    if not header.strip():
+        raise BadTable(f"{path}: the file is empty; expected a header line")
+    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    with csv.open_csv(path, parse_options=parse) as reader:
+        names = reader.schema.names
+    convert = csv.ConvertOptions(
+        column_types={name: pa.string() for name in names},
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        null_values=[""],
+    )
+    return csv.read_csv(path, parse_options=parse, convert_options=convert)
+
+
+def _read_tsv(path: Path) -> pa.Table:
+    return _read_csv(path, "\t")
+
+
+def _read_jsonl(path: Path) -> pa.Table:
+    from pyarrow import json
+
+    opened = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
+    with opened as handle:
+        return json.read_json(handle)
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    from pyarrow import parquet
+
+    return parquet.read_table(path, partitioning=None)
+
+
+def _write_csv(handle: IO[bytes], table: pa.Table, delimiter: str = ",") -> None:
+    from pyarrow import csv
+
+    options = csv.WriteOptions(delimiter=delimiter, quoting_style="needed")
+    csv.write_csv(table, handle, write_options=options)
+
+
+def _write_tsv(handle: IO[bytes], table: pa.Table) -> None:
+    _write_csv(handle, table, "\t")
+
+
+def _write_jsonl(handle: IO[bytes], table: pa.Table) -> None:
+    import json
+
+    for batch in table.to_batches(max_chunksize=10_000):
+        lines = (json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in batch.to_pylist())
+        handle.write("".join(lines).encode())
+
+
+def _write_parquet(handle: IO[bytes], table: pa.Table) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(table, handle)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+_READERS: dict[str, Callable[[Path], Any]] = {
+    "csv": _read_csv,
+    "tsv": _read_tsv,
+    "jsonl": _read_jsonl,
+    "parquet": _read_parquet,
+}
+_WRITERS: dict[str, Callable[[IO[bytes], Any], None]] = {
+    "csv": _write_csv,
+    "tsv": _write_tsv,
+    "jsonl": _write_jsonl,
+    "parquet": _write_parquet,
+}

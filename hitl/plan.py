@@ -1,0 +1,141 @@
+"""`Plan`: what to ask next and whom, and which items are done with what label. It is data.
+
+It can be printed, compared, dry-run, stored as JSON and pushed later; `asks` are in the order in which they
+should be served.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from hitl.annotations import Name
+from hitl.errors import BadTable
+from hitl.files import atomic, write_table
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question: this item, to this annotator (None: to anyone).
+
+    `gain` is the expected information of the answer in nats; `right` the chance that it is right; `why` says
+    it in words.
+    """
+
+    item: Name
+    annotator: Name | None
+    gain: float
+    right: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One finished item: its label (for several questions an item, a label each, in order) and the reason."""
+
+    item: Name
+    labels: tuple[Name, ...]
+    confidence: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do next.
+
+    Attributes:
+        asks: questions in serving order, first to be served first; an item may stand here once for each
+            annotator asked.
+        done: finished items.
+        open_items: how many items are not done (asked now or later).
+    """
+
+    asks: tuple[Ask, ...] = ()
+    done: tuple[Done, ...] = ()
+    open_items: int = 0
+
+    def asks_of(self, annotator: Name | None) -> tuple[Ask, ...]:
+        """The questions for one annotator (None: those for anyone), in serving order."""
+        return tuple(ask for ask in self.asks if ask.annotator == annotator)
+
+    @property
+    def annotators(self) -> tuple[Name, ...]:
+        """The annotators asked by name, in order of their first question."""
+        return tuple(dict.fromkeys(ask.annotator for ask in self.asks if ask.annotator is not None))
+
+    def __str__(self) -> str:
+        people = len(self.annotators)
+        whom = f"{people} annotator{'' if people == 1 else 's'}" if people else "anyone"
+        return f"{len(self.asks)} questions for {whom}; {len(self.done)} items done, {self.open_items} open"
+
+    def table(self) -> pa.Table:
+        """Arrow table of the questions: priority (1 first), item, annotator, gain, right, why."""
+        rows = [{"priority": rank, **asdict(ask)} for rank, ask in enumerate(self.asks, start=1)]
+        for row in rows:
+            row["item"] = str(row["item"])
+            row["annotator"] = None if row["annotator"] is None else str(row["annotator"])
+        return pa.Table.from_pylist(rows, schema=_ASK_SCHEMA)
+
+    def done_table(self) -> pa.Table:
+        """Arrow table of the finished items: item, label, confidence, why."""
+        rows = [
+            {"item": str(d.item), "label": ",".join(map(str, d.labels)), "confidence": d.confidence, "why": d.why}
+            for d in self.done
+        ]
+        return pa.Table.from_pylist(rows, schema=_DONE_SCHEMA)
+
+    def write(self, path: str | Path) -> None:
+        """Write the questions as CSV, JSON Lines or Parquet."""
+        write_table(path, self.table())
+
+    def to_json(self) -> str:
+        """The plan as one JSON object that starts with its version."""
+        data = {"format": FORMAT, **asdict(self)}
+        return json.dumps(data, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """What `to_json` wrote. Raises BadTable for another version or other JSON."""
+        try:
+            data: dict[str, Any] = json.loads(text)
+            if data["format"] != FORMAT:
+                raise BadTable(f"plan: saved as format {data['format']}; this version of hitl reads {FORMAT}")
+            asks = tuple(Ask(**row) for row in data["asks"])
+            done = tuple(Done(**{**row, "labels": tuple(row["labels"])}) for row in data["done"])
+            return cls(asks, done, data["open_items"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadTable(f"plan: not a saved plan: {error}") from None
+
+    def save(self, path: str | Path) -> None:
+        """Save as a JSON file; `Plan.load` gives it back."""
+        with atomic(path) as handle:
+            handle.write(self.to_json().encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """Load what `save` wrote."""
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise BadTable(f"{path}: {error.strerror}") from None
+
+
+_ASK_SCHEMA = pa.schema(
+    [
+        ("priority", pa.int64()),
+        ("item", pa.string()),
+        ("annotator", pa.string()),
+        ("gain", pa.float64()),
+        ("right", pa.float64()),
+        ("why", pa.string()),
+    ]
+)
+_DONE_SCHEMA = pa.schema(
+    [("item", pa.string()), ("label", pa.string()), ("confidence", pa.float64()), ("why", pa.string())]
+)
