@@ -79,13 +79,21 @@ class Annotations:
             )
         shape = np.shape(self.item)
         order = np.lexsort((self.annotator, self.item)) if not self._is_sorted() else slice(None)
-        for name, upper in (("item", self.n_items), ("annotator", self.n_annotators), ("label", self.n_options)):
+        for name, upper in (
+            ("item", self.n_items),
+            ("annotator", self.n_annotators),
+            ("label", self.n_options),
+        ):
             codes = np.asarray(getattr(self, name))
             if codes.ndim != 1 or codes.shape != shape:
-                raise BadAnnotations(f"{name} has shape {codes.shape}; expected {shape}, one entry an annotation")
+                raise BadAnnotations(
+                    f"{name} has shape {codes.shape}; expected {shape}, one entry an annotation"
+                )
             bad = np.flatnonzero((codes < 0) | (codes >= upper))
             if bad.size:
-                raise BadAnnotations(f"expected 0 <= {name} < {upper}, got {codes[bad[0]]} at {name}[{bad[0]}]")
+                raise BadAnnotations(
+                    f"expected 0 <= {name} < {upper}, got {codes[bad[0]]} at {name}[{bad[0]}]"
+                )
             self._freeze(name, codes[order].astype(np.int32))
         for name in ("time", "duration"):
             values = getattr(self, name)
@@ -129,7 +137,9 @@ class Annotations:
         item_names, item_code = _encode("item", table.column(item), items)
         label_names, label_code = _encode("label", table.column(label), _options(classes, options))
         class_names = tuple(classes) if classes is not None else label_names
-        people, person_code, anonymous = _encode_annotators(table.column(annotator) if annotator else None, table)
+        people, person_code, anonymous = _encode_annotators(
+            table.column(annotator) if annotator else None, table
+        )
         seconds = None if time is None else _seconds(table.column(time), time)
         length = None if duration is None else _numbers(table.column(duration), duration)
         keep = _latest_answers(item_code, person_code, label_code, anonymous, seconds, strict)
@@ -151,7 +161,9 @@ class Annotations:
         """From an (N, K) matrix of label codes with -1 where annotator k did not label item n."""
         codes = np.asarray(matrix)
         if codes.ndim != 2 or not np.issubdtype(codes.dtype, np.integer):
-            raise BadAnnotations(f"expected an integer matrix of N items x K annotators, got {codes.dtype} {codes.shape}")
+            raise BadAnnotations(
+                f"expected an integer matrix of N items x K annotators, got {codes.dtype} {codes.shape}"
+            )
         item, annotator = np.nonzero(codes >= 0)
         label = codes[item, annotator]
         names = tuple(classes) if classes is not None else tuple(range(int(codes.max(initial=1)) + 1))
@@ -169,7 +181,11 @@ class Annotations:
     @classmethod
     def read(cls, path: str | Path, **columns: Any) -> Annotations:
         """From a CSV, JSON Lines or Parquet file; all names are text. Keywords as in `from_frame`."""
-        named = [columns.get("item", "item"), columns.get("annotator", "annotator"), columns.get("label", "label")]
+        named = [
+            columns.get("item", "item"),
+            columns.get("annotator", "annotator"),
+            columns.get("label", "label"),
+        ]
         table = read_table(path, text=[name for name in named if name])
         if table.num_rows == 0 and not columns.get("items"):
             raise BadAnnotations(f"{path}: the table is empty; expected one row an annotation")
@@ -342,7 +358,9 @@ def _encode(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) ->
     if unknown:
         row = int(np.flatnonzero(codes == found.index(unknown[0]))[0])
         shown = ", ".join(repr(name) for name in ordered[:8]) + (", ..." if len(ordered) > 8 else "")
-        raise BadAnnotations(f"row {row}: {kind} {unknown[0]!r} is not one of the {len(ordered)} expected ({shown})")
+        raise BadAnnotations(
+            f"row {row}: {kind} {unknown[0]!r} is not one of the {len(ordered)} expected ({shown})"
+        )
     if tuple(found) == ordered:
         return ordered, codes
     recode = np.fromiter((place[name] for name in found), dtype=np.int32, count=len(found))
@@ -411,7 +429,9 @@ def _seconds(column: pa.ChunkedArray, name: str) -> Floats:
             try:
                 column = pa.chunked_array([pc.cast(column.combine_chunks(), pa.timestamp("us"))])
             except pa.ArrowInvalid as error:
-                raise BadAnnotations(f"column {name!r} is no time: {error}; expected ISO 8601 or seconds") from None
+                raise BadAnnotations(
+                    f"column {name!r} is no time: {error}; expected ISO 8601 or seconds"
+                ) from None
     if pa.types.is_timestamp(column.type):
         micros = pc.cast(pc.cast(column, pa.timestamp("us", tz=column.type.tz)), pa.int64())
         return np.asarray(pc.divide(pc.cast(micros, pa.float64()), 1e6).to_numpy(), dtype=np.float64)

@@ -11,6 +11,7 @@ Saved and loaded as one file (.npz) that starts with a version.
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from collections.abc import Mapping
@@ -104,7 +105,13 @@ class AnnotatorReport:
         """One row an annotator: annotator, labels, accuracy, low, high."""
         low, high = self.interval
         return pd.DataFrame(
-            {"annotator": list(self.names), "labels": self.labels, "accuracy": self.accuracy, "low": low, "high": high}
+            {
+                "annotator": list(self.names),
+                "labels": self.labels,
+                "accuracy": self.accuracy,
+                "low": low,
+                "high": high,
+            }
         )
 
 
@@ -132,7 +139,9 @@ class Consensus:
     def __post_init__(self) -> None:
         shape = (len(self.items), len(self.classes))
         if self.probabilities.shape != shape:
-            raise BadInput(f"consensus: probabilities have shape {self.probabilities.shape}; expected {shape}")
+            raise BadInput(
+                f"consensus: probabilities have shape {self.probabilities.shape}; expected {shape}"
+            )
         if not np.allclose(self.probabilities.sum(axis=1), 1, atol=1e-6):
             row = int(np.argmax(~np.isclose(self.probabilities.sum(axis=1), 1, atol=1e-6)))
             raise BadInput(f"consensus: probabilities of item {self.items[row]!r} do not sum to 1")
@@ -169,6 +178,11 @@ class Consensus:
 
     def save(self, path: str | Path) -> None:
         """Save everything as one file (.npz); `Consensus.load` gives it back."""
+        with atomic(path) as handle:
+            handle.write(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes."""
         people = self.annotators
         header = {
             "format": FORMAT,
@@ -179,28 +193,40 @@ class Consensus:
             "temperatures": dict(self.temperatures),
             "fit": asdict(self.fit),
         }
-        with atomic(path) as handle:
-            np.savez_compressed(
-                handle,
-                header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
-                probabilities=self.probabilities,
-                class_shares=self.class_shares,
-                concentration=people.concentration,
-                confusion=people.confusion,
-                labels=people.labels,
-            )
+        packed = io.BytesIO()
+        np.savez_compressed(
+            packed,
+            header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
+            probabilities=self.probabilities,
+            class_shares=self.class_shares,
+            concentration=people.concentration,
+            confusion=people.confusion,
+            labels=people.labels,
+        )
+        return packed.getvalue()
 
     @classmethod
     def load(cls, path: str | Path) -> Consensus:
         """Load what `save` wrote. Raises BadTable for another file or another version."""
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            packed = Path(path).read_bytes()
+        except OSError as error:
+            raise BadTable(f"{path}: {error.strerror}") from None
+        return cls.from_bytes(packed, where=str(path))
+
+    @classmethod
+    def from_bytes(cls, packed: bytes, where: str = "consensus") -> Consensus:
+        """What `to_bytes` made. Raises BadTable for anything else."""
+        try:
+            with np.load(io.BytesIO(packed), allow_pickle=False) as stored:
                 arrays = dict(stored)
             header = json.loads(arrays["header"].tobytes())
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise BadTable(f"{path}: not a saved consensus: {error}") from None
+            raise BadTable(f"{where}: not a saved consensus: {error}") from None
         if header.get("format") != FORMAT:
-            raise BadTable(f"{path}: saved as format {header.get('format')}; this version of hitl reads {FORMAT}")
+            raise BadTable(
+                f"{where}: saved as format {header.get('format')}; this version of hitl reads {FORMAT}"
+            )
         classes = tuple(header["classes"])
         people = AnnotatorReport(
             tuple(header["annotators"]),

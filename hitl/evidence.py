@@ -1,9 +1,9 @@
 """`Evidence`: the annotations and everything else that is known, aligned to their items.
 
-    probabilities[model]   N x J, a row is a distribution over the classes, or all NaN where the model is silent
-    truth                  (N,) code of the known class, -1 where unknown
-    features               N x D          sequence   N x 2: which sequence, which position
-    graph                  sparse symmetric N x N adjacency
+probabilities[model]   N x J, a row is a distribution over the classes, or all NaN where the model is silent
+truth                  (N,) code of the known class, -1 where unknown
+features               N x D          sequence   N x 2: which sequence, which position
+graph                  sparse symmetric N x N adjacency
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class Evidence:
             sequence = np.asarray(self.sequence)
             self._check_rows("sequence", sequence, 2)
             if sequence.shape[1] != 2 or not np.issubdtype(sequence.dtype, np.integer):
-                raise BadEvidence(f"sequence: expected integers ({n}, 2), got {sequence.dtype} {sequence.shape}")
+                raise BadEvidence(
+                    f"sequence: expected integers ({n}, 2), got {sequence.dtype} {sequence.shape}"
+                )
             object.__setattr__(self, "sequence", sequence.astype(np.int64))
         if self.graph is not None:
             self._check_graph()
@@ -94,7 +96,9 @@ class Evidence:
         for name, table in tables.items():
             require_columns(table, [item], f"probabilities {name!r}")
             if not any(column.startswith("p_") for column in table.column_names):
-                raise BadEvidence(f"probabilities {name!r}: no column p_<class>; found {', '.join(table.column_names)}")
+                raise BadEvidence(
+                    f"probabilities {name!r}: no column p_<class>; found {', '.join(table.column_names)}"
+                )
         if known is not None:
             require_columns(known, [item, label], "truth")
         pool = items if items is not None else _union_of_items(people, tables, known, item)
@@ -129,7 +133,9 @@ class Evidence:
     def _check_rows(self, name: str, values: npt.NDArray[Any], ndim: int) -> None:
         n = self.annotations.n_items
         if values.ndim != ndim or values.shape[0] != n:
-            raise BadEvidence(f"{name}: expected {n} rows, one for each item in order, got shape {values.shape}")
+            raise BadEvidence(
+                f"{name}: expected {n} rows, one for each item in order, got shape {values.shape}"
+            )
 
     def _check_finite(self, name: str, values: Floats) -> None:
         bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
@@ -141,10 +147,15 @@ class Evidence:
         name = f"probabilities[{model!r}]"
         self._check_rows(name, values, 2)
         if values.shape[1] != self.annotations.n_classes:
-            raise BadEvidence(f"{name}: expected {self.annotations.n_classes} columns, one a class, got {values.shape[1]}")
+            raise BadEvidence(
+                f"{name}: expected {self.annotations.n_classes} columns, one a class, got {values.shape[1]}"
+            )
         spoken = ~np.isnan(values).all(axis=1)
         checks = (
-            (~np.isfinite(values).all(axis=1), "is not finite; expected numbers, or a row of NaN for no prediction"),
+            (
+                ~np.isfinite(values).all(axis=1),
+                "is not finite; expected numbers, or a row of NaN for no prediction",
+            ),
             ((values < 0).any(axis=1), "has a negative probability; expected values in [0, 1]"),
             (np.abs(values.sum(axis=1) - 1) > ROW_TOLERANCE, "sums to {total:.6g}; expected 1"),
         )
@@ -162,7 +173,9 @@ class Evidence:
         upper = self.annotations.n_classes
         bad = np.flatnonzero((truth < -1) | (truth >= upper))
         if bad.size:
-            raise BadEvidence(f"truth: {self._item(int(bad[0]))} is {truth[bad[0]]}; expected -1 <= code < {upper}")
+            raise BadEvidence(
+                f"truth: {self._item(int(bad[0]))} is {truth[bad[0]]}; expected -1 <= code < {upper}"
+            )
         codes: Ints = truth.astype(np.int32)
         codes.setflags(write=False)
         return codes
@@ -170,7 +183,9 @@ class Evidence:
     def _check_graph(self) -> None:
         n = self.annotations.n_items
         if getattr(self.graph, "shape", None) != (n, n):
-            raise BadEvidence(f"graph: expected a sparse ({n}, {n}) matrix, got shape {getattr(self.graph, 'shape', None)}")
+            raise BadEvidence(
+                f"graph: expected a sparse ({n}, {n}) matrix, got shape {getattr(self.graph, 'shape', None)}"
+            )
         if abs(self.graph - self.graph.T).max() > 0 or self.graph.min() < 0:
             raise BadEvidence("graph: expected a symmetric matrix of non-negative weights")
 
@@ -186,7 +201,9 @@ def _unique(column: pa.ChunkedArray) -> list[Name]:
     return names
 
 
-def _union_of_items(people: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, item: str) -> Names:
+def _union_of_items(
+    people: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, item: str
+) -> Names:
     others = {f"probabilities {name!r}": _unique(table.column(item)) for name, table in models.items()}
     if known is not None:
         others["truth"] = _unique(known.column(item))
@@ -202,7 +219,9 @@ def _union_of_items(people: pa.Table, models: Mapping[str, pa.Table], known: pa.
     return tuple(pool)
 
 
-def _union_of_classes(people: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, label: str) -> Names:
+def _union_of_classes(
+    people: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, label: str
+) -> Names:
     found = dict.fromkeys(_unique(people.column(label)))
     for table in models.values():
         found.update(dict.fromkeys(_p_columns(table, found)))
@@ -225,10 +244,14 @@ def _rows_of(annotations: Annotations, where: str, column: pa.ChunkedArray) -> I
     rows = np.fromiter((place.get(name, -1) for name in names), dtype=np.int32, count=len(names))
     if (rows < 0).any():
         first = names[int(np.flatnonzero(rows < 0)[0])]
-        raise BadEvidence(f"{where}: item {first!r} is not among the {annotations.n_items} items of the annotations")
+        raise BadEvidence(
+            f"{where}: item {first!r} is not among the {annotations.n_items} items of the annotations"
+        )
     count = np.bincount(rows, minlength=annotations.n_items)
     if (count > 1).any():
-        raise BadEvidence(f"{where}: item {annotations.items[int(np.argmax(count > 1))]!r} appears twice; expected one row")
+        raise BadEvidence(
+            f"{where}: item {annotations.items[int(np.argmax(count > 1))]!r} appears twice; expected one row"
+        )
     return rows
 
 
@@ -248,7 +271,9 @@ def _align_probabilities(annotations: Annotations, model: str, table: pa.Table, 
             try:
                 values[rows, code] = np.asarray(table.column(columns[name]).cast(pa.float64()).to_numpy())
             except pa.ArrowInvalid as error:
-                raise BadEvidence(f"probabilities {model!r}: column {columns[name]!r} is not numeric: {error}") from None
+                raise BadEvidence(
+                    f"probabilities {model!r}: column {columns[name]!r} is not numeric: {error}"
+                ) from None
         else:  # a class the model does not know
             values[rows, code] = 0.0
     return values

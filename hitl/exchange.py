@@ -122,12 +122,14 @@ class Operation:
 
     kind, key and payload (JSON values; item and annotator are platform keys):
 
-        consensus      key = question   {"rows": [{"item", "label", "confidence", "probabilities": {class: p}}]}
-        order          key = ""         {"items": [item, ...]}          the first is served first
-        assign         key = annotator  {"items": [item, ...]}          empty: this annotator has nothing to do
-        labels_wanted  key = ""         {"items": {item: n}}            n > answers so far: open; else: closed
-        add_items      key = batch name {"items": [{"key", "data"}]}    new items, known by our own key
-        gold           key = question   {"labels": {item: label}}       known truth, shown as such
+        consensus      {"questions": {question: [{"item", "label", "confidence", "probabilities": {class: p}}]}}
+        order          {"items": [item, ...]}              the first is served first
+        assign         {"items": [item, ...]}              key = annotator; empty: nothing to do for them
+        labels_wanted  {"items": {item: n}}                n > answers so far: open; else: closed
+        add_items      {"items": [{"key", "data"}, ...]}   key = batch name; items known by our own keys
+        gold           {"questions": {question: {item: label}}}   known truth, shown as such
+
+    The key is "" where nothing else is said.
     """
 
     kind: OperationKind

@@ -29,7 +29,9 @@ def format_of(path: Path) -> str:
         return FORMATS[suffix.lower()]
     except KeyError:
         known = ", ".join(FORMATS)
-        raise BadTable(f"{path}: unknown table format {suffix!r}; expected one of {known} (.gz allowed)") from None
+        raise BadTable(
+            f"{path}: unknown table format {suffix!r}; expected one of {known} (.gz allowed)"
+        ) from None
 
 
 def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:

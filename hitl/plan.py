@@ -85,7 +85,12 @@ class Plan:
     def done_table(self) -> pa.Table:
         """Arrow table of the finished items: item, label, confidence, why."""
         rows = [
-            {"item": str(d.item), "label": ",".join(map(str, d.labels)), "confidence": d.confidence, "why": d.why}
+            {
+                "item": str(d.item),
+                "label": ",".join(map(str, d.labels)),
+                "confidence": d.confidence,
+                "why": d.why,
+            }
             for d in self.done
         ]
         return pa.Table.from_pylist(rows, schema=_DONE_SCHEMA)

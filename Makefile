@@ -1,0 +1,51 @@
+# Two commands: `make demo` shows the main job on real input, `make test` proves the rest. Each sets up
+# everything it needs under .venv/ (first run) and reuses it (second run). Nothing global is touched.
+
+PYTHON ?= python3
+DEMO   := .venv/demo
+TEST   := .venv/test
+# Label Studio (its own virtual environment and a migrated data folder) is kept here for tests.
+export HITL_HOME ?= $(CURDIR)/.venv/home
+export HITL_DATA ?= $(CURDIR)/../shared/data
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo demo-label-studio test lint types unit bench format clean
+
+demo: $(DEMO)/.ready  ## replay real annotators through the loop; writes hitl-demo-report.html
+	$(DEMO)/bin/hitl demo
+
+demo-label-studio: $(TEST)/.ready  ## the same through a real Label Studio started here
+	$(TEST)/bin/hitl demo --label-studio
+
+test: lint types unit  ## what CI runs
+
+lint: $(TEST)/.ready
+	$(TEST)/bin/ruff check .
+	$(TEST)/bin/ruff format --check .
+
+types: $(TEST)/.ready  # mypy cannot see the folder mapping in a checkout: it checks an installed copy
+	rm -rf .venv/typed build && $(TEST)/bin/pip install -q --no-deps --target .venv/typed .
+	cd .venv/typed && ../test/bin/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p hitl
+
+unit: $(TEST)/.ready
+	$(TEST)/bin/python -m pytest
+
+bench: $(TEST)/.ready  ## the figures of docs/benchmarks.md
+	$(TEST)/bin/python -m tests.bench
+
+format: $(TEST)/.ready
+	$(TEST)/bin/ruff check --fix . && $(TEST)/bin/ruff format .
+
+clean:
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache *.egg-info
+
+$(DEMO)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(DEMO)
+	$(DEMO)/bin/pip install -q -e .
+	touch $@
+
+# torch and torchvision come in one install from one index: a torch of another build breaks torchvision.
+$(TEST)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(TEST)
+	$(TEST)/bin/pip install -q -e '.[label-studio,postgres,gp,vision,service,test]'
+	touch $@
