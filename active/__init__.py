@@ -1,0 +1,1 @@
+"""Policies: which item next, which annotator, when to stop."""

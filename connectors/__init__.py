@@ -1,0 +1,1 @@
+"""Labeling platforms and file formats: one a file."""

@@ -86,14 +86,10 @@ class Annotations:
         ):
             codes = np.asarray(getattr(self, name))
             if codes.ndim != 1 or codes.shape != shape:
-                raise BadAnnotations(
-                    f"{name} has shape {codes.shape}; expected {shape}, one entry an annotation"
-                )
+                raise BadAnnotations(f"{name} has shape {codes.shape}; expected {shape}, one entry an annotation")
             bad = np.flatnonzero((codes < 0) | (codes >= upper))
             if bad.size:
-                raise BadAnnotations(
-                    f"expected 0 <= {name} < {upper}, got {codes[bad[0]]} at {name}[{bad[0]}]"
-                )
+                raise BadAnnotations(f"expected 0 <= {name} < {upper}, got {codes[bad[0]]} at {name}[{bad[0]}]")
             self._freeze(name, codes[order].astype(np.int32))
         for name in ("time", "duration"):
             values = getattr(self, name)
@@ -137,9 +133,7 @@ class Annotations:
         item_names, item_code = _encode("item", table.column(item), items)
         label_names, label_code = _encode("label", table.column(label), _options(classes, options))
         class_names = tuple(classes) if classes is not None else label_names
-        people, person_code, anonymous = _encode_annotators(
-            table.column(annotator) if annotator else None, table
-        )
+        people, person_code, anonymous = _encode_annotators(table.column(annotator) if annotator else None, table)
         seconds = None if time is None else _seconds(table.column(time), time)
         length = None if duration is None else _numbers(table.column(duration), duration)
         keep = _latest_answers(item_code, person_code, label_code, anonymous, seconds, strict)
@@ -358,9 +352,7 @@ def _encode(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) ->
     if unknown:
         row = int(np.flatnonzero(codes == found.index(unknown[0]))[0])
         shown = ", ".join(repr(name) for name in ordered[:8]) + (", ..." if len(ordered) > 8 else "")
-        raise BadAnnotations(
-            f"row {row}: {kind} {unknown[0]!r} is not one of the {len(ordered)} expected ({shown})"
-        )
+        raise BadAnnotations(f"row {row}: {kind} {unknown[0]!r} is not one of the {len(ordered)} expected ({shown})")
     if tuple(found) == ordered:
         return ordered, codes
     recode = np.fromiter((place[name] for name in found), dtype=np.int32, count=len(found))
@@ -429,9 +421,7 @@ def _seconds(column: pa.ChunkedArray, name: str) -> Floats:
             try:
                 column = pa.chunked_array([pc.cast(column.combine_chunks(), pa.timestamp("us"))])
             except pa.ArrowInvalid as error:
-                raise BadAnnotations(
-                    f"column {name!r} is no time: {error}; expected ISO 8601 or seconds"
-                ) from None
+                raise BadAnnotations(f"column {name!r} is no time: {error}; expected ISO 8601 or seconds") from None
     if pa.types.is_timestamp(column.type):
         micros = pc.cast(pc.cast(column, pa.timestamp("us", tz=column.type.tz)), pa.int64())
         return np.asarray(pc.divide(pc.cast(micros, pa.float64()), 1e6).to_numpy(), dtype=np.float64)

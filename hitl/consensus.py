@@ -139,9 +139,7 @@ class Consensus:
     def __post_init__(self) -> None:
         shape = (len(self.items), len(self.classes))
         if self.probabilities.shape != shape:
-            raise BadInput(
-                f"consensus: probabilities have shape {self.probabilities.shape}; expected {shape}"
-            )
+            raise BadInput(f"consensus: probabilities have shape {self.probabilities.shape}; expected {shape}")
         if not np.allclose(self.probabilities.sum(axis=1), 1, atol=1e-6):
             row = int(np.argmax(~np.isclose(self.probabilities.sum(axis=1), 1, atol=1e-6)))
             raise BadInput(f"consensus: probabilities of item {self.items[row]!r} do not sum to 1")
@@ -224,9 +222,7 @@ class Consensus:
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise BadTable(f"{where}: not a saved consensus: {error}") from None
         if header.get("format") != FORMAT:
-            raise BadTable(
-                f"{where}: saved as format {header.get('format')}; this version of hitl reads {FORMAT}"
-            )
+            raise BadTable(f"{where}: saved as format {header.get('format')}; this version of hitl reads {FORMAT}")
         classes = tuple(header["classes"])
         people = AnnotatorReport(
             tuple(header["annotators"]),

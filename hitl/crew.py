@@ -58,13 +58,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.target_confidence) and 0 < self.target_confidence <= 1):
-            raise BadSettings(
-                f"budget.target_confidence is {self.target_confidence}; expected a value in (0, 1]"
-            )
+            raise BadSettings(f"budget.target_confidence is {self.target_confidence}; expected a value in (0, 1]")
         for key, low in (("labels", 0), ("min_labels", 0), ("max_labels", 1)):
             if getattr(self, key) < low:
                 raise BadSettings(f"budget.{key} is {getattr(self, key)}; expected {low} or more")
         if self.min_labels > self.max_labels:
-            raise BadSettings(
-                f"budget.min_labels {self.min_labels} is above budget.max_labels {self.max_labels}"
-            )
+            raise BadSettings(f"budget.min_labels {self.min_labels} is above budget.max_labels {self.max_labels}")

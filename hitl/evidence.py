@@ -61,9 +61,7 @@ class Evidence:
             sequence = np.asarray(self.sequence)
             self._check_rows("sequence", sequence, 2)
             if sequence.shape[1] != 2 or not np.issubdtype(sequence.dtype, np.integer):
-                raise BadEvidence(
-                    f"sequence: expected integers ({n}, 2), got {sequence.dtype} {sequence.shape}"
-                )
+                raise BadEvidence(f"sequence: expected integers ({n}, 2), got {sequence.dtype} {sequence.shape}")
             object.__setattr__(self, "sequence", sequence.astype(np.int64))
         if self.graph is not None:
             self._check_graph()
@@ -96,9 +94,7 @@ class Evidence:
         for name, table in tables.items():
             require_columns(table, [item], f"probabilities {name!r}")
             if not any(column.startswith("p_") for column in table.column_names):
-                raise BadEvidence(
-                    f"probabilities {name!r}: no column p_<class>; found {', '.join(table.column_names)}"
-                )
+                raise BadEvidence(f"probabilities {name!r}: no column p_<class>; found {', '.join(table.column_names)}")
         if known is not None:
             require_columns(known, [item, label], "truth")
         pool = items if items is not None else _union_of_items(people, tables, known, item)
@@ -133,9 +129,7 @@ class Evidence:
     def _check_rows(self, name: str, values: npt.NDArray[Any], ndim: int) -> None:
         n = self.annotations.n_items
         if values.ndim != ndim or values.shape[0] != n:
-            raise BadEvidence(
-                f"{name}: expected {n} rows, one for each item in order, got shape {values.shape}"
-            )
+            raise BadEvidence(f"{name}: expected {n} rows, one for each item in order, got shape {values.shape}")
 
     def _check_finite(self, name: str, values: Floats) -> None:
         bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
@@ -173,9 +167,7 @@ class Evidence:
         upper = self.annotations.n_classes
         bad = np.flatnonzero((truth < -1) | (truth >= upper))
         if bad.size:
-            raise BadEvidence(
-                f"truth: {self._item(int(bad[0]))} is {truth[bad[0]]}; expected -1 <= code < {upper}"
-            )
+            raise BadEvidence(f"truth: {self._item(int(bad[0]))} is {truth[bad[0]]}; expected -1 <= code < {upper}")
         codes: Ints = truth.astype(np.int32)
         codes.setflags(write=False)
         return codes
@@ -201,9 +193,7 @@ def _unique(column: pa.ChunkedArray) -> list[Name]:
     return names
 
 
-def _union_of_items(
-    people: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, item: str
-) -> Names:
+def _union_of_items(people: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, item: str) -> Names:
     others = {f"probabilities {name!r}": _unique(table.column(item)) for name, table in models.items()}
     if known is not None:
         others["truth"] = _unique(known.column(item))
@@ -219,9 +209,7 @@ def _union_of_items(
     return tuple(pool)
 
 
-def _union_of_classes(
-    people: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, label: str
-) -> Names:
+def _union_of_classes(people: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, label: str) -> Names:
     found = dict.fromkeys(_unique(people.column(label)))
     for table in models.values():
         found.update(dict.fromkeys(_p_columns(table, found)))
@@ -244,9 +232,7 @@ def _rows_of(annotations: Annotations, where: str, column: pa.ChunkedArray) -> I
     rows = np.fromiter((place.get(name, -1) for name in names), dtype=np.int32, count=len(names))
     if (rows < 0).any():
         first = names[int(np.flatnonzero(rows < 0)[0])]
-        raise BadEvidence(
-            f"{where}: item {first!r} is not among the {annotations.n_items} items of the annotations"
-        )
+        raise BadEvidence(f"{where}: item {first!r} is not among the {annotations.n_items} items of the annotations")
     count = np.bincount(rows, minlength=annotations.n_items)
     if (count > 1).any():
         raise BadEvidence(

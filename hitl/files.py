@@ -29,9 +29,7 @@ def format_of(path: Path) -> str:
         return FORMATS[suffix.lower()]
     except KeyError:
         known = ", ".join(FORMATS)
-        raise BadTable(
-            f"{path}: unknown table format {suffix!r}; expected one of {known} (.gz allowed)"
-        ) from None
+        raise BadTable(f"{path}: unknown table format {suffix!r}; expected one of {known} (.gz allowed)") from None
 
 
 def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
@@ -108,10 +106,7 @@ def require_columns(table: pa.Table, names: Sequence[str], where: str, hint: str
 def _read_csv(path: Path, delimiter: str = ",") -> pa.Table:
     from pyarrow import csv
 
-    opened = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
-    with opened as handle:
-        header = handle.readline().decode("utf-8-sig")
-    if not header.strip():
+    if not path.stat().st_size:
         raise BadTable(f"{path}: the file is empty; expected a header line")
     parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     with csv.open_csv(path, parse_options=parse) as reader:
@@ -132,8 +127,7 @@ def _read_tsv(path: Path) -> pa.Table:
 def _read_jsonl(path: Path) -> pa.Table:
     from pyarrow import json
 
-    opened = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
-    with opened as handle:
+    with pa.input_stream(path, compression="detect") as handle:
         return json.read_json(handle)
 
 

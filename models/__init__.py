@@ -1,0 +1,1 @@
+"""Combiners: a truth prior times an annotator model; one algorithm a file."""

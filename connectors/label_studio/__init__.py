@@ -1,0 +1,1 @@
+"""Label Studio: pull and push through label-studio-sdk."""

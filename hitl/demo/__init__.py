@@ -1,0 +1,1 @@
+"""The demonstration on real annotators."""

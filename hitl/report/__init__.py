@@ -1,0 +1,1 @@
+"""One self-contained HTML page with the state of a project."""

@@ -1,0 +1,1 @@
+"""The database: what was pulled, what was concluded, what must still be pushed."""

@@ -1,0 +1,1 @@
+"""Calibration of model probabilities."""

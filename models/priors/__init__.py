@@ -1,0 +1,1 @@
+"""Priors over the true labels."""
