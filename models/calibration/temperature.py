@@ -1,0 +1,118 @@
+"""Temperature scaling by maximum a posteriori (Guo 2017; Kerrigan 2021, section 4).
+
+    p_T[n, j] ∝ exp( sum_m log p_m[n, j] / T_m )        log T_m ~ N(mean, sd²)
+
+    maximise  sum_n w_n sum_j q_nj log p_T[n, j]  +  prior_weight * sum_m log N(log T_m)
+
+The objective is the SUM of the log likelihoods: with their mean the prior would weigh as much as all the data at
+every n. In each log T it is one-dimensional and smooth; Brent's method needs no gradient and takes milliseconds.
+Several models are fitted by coordinate ascent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize_scalar
+
+from hitl.annotations import Floats
+from hitl.models import kernels
+
+LOWEST, HIGHEST = np.log(0.02), np.log(100.0)
+"""Bounds of log T."""
+
+WINDOW = 0.7
+"""Half width in log T of the search around a known start; doubled until the optimum is inside."""
+
+
+@dataclass(frozen=True)
+class LogTemperature:
+    """Gaussian prior on log T; the mode of T is exp(mean) (1.65: networks tend to be over-confident)."""
+
+    mean: float = 0.5
+    sd: float = 0.5
+
+    @property
+    def mode(self) -> float:
+        """exp(mean)."""
+        return float(np.exp(self.mean))
+
+    def shared_by(self, models: int) -> LogTemperature:
+        """The prior of each of several models: together they weigh as much as one (their errors go together)."""
+        return replace(self, mean=self.mean + float(np.log(models)))
+
+    def log_density(self, temperature_m: Floats) -> float:
+        """Log density of log T summed over models, up to a constant."""
+        return float(-0.5 * np.sum(((np.log(temperature_m) - self.mean) / self.sd) ** 2))
+
+
+def map_temperatures(
+    log_p_mnj: Floats,
+    q_nj: Floats,
+    prior: LogTemperature,
+    *,
+    weight_n: Floats | None = None,
+    prior_weight: float = 1.0,
+    speaks_nm: npt.NDArray[np.bool_] | None = None,
+    start_m: Floats | None = None,
+    tolerance: float = 1e-4,
+) -> Floats:
+    """(M,) temperatures that maximise the objective above.
+
+    log_p_mnj: (M, N, J) log probabilities (0 where silent); q_nj: (N, J) true classes, one-hot or expected;
+    speaks_nm: (N, M) who has a prediction (default: all). `tolerance` is in log T.
+    """
+    n_models, n_items, _ = log_p_mnj.shape
+    weight_n = np.ones(n_items) if weight_n is None else weight_n
+    speaks_nm = np.ones((n_items, n_models), dtype=bool) if speaks_nm is None else speaks_nm
+    log_p_mnj = np.ascontiguousarray(log_p_mnj)
+    linear_nm = np.einsum("nj,mnj->nm", q_nj, log_p_mnj) * weight_n[:, None]
+
+    def objective(log_t_m: Floats) -> float:
+        weight_nm = pool_weights(speaks_nm, np.exp(log_t_m))
+        likelihood = np.sum(linear_nm * weight_nm) - weight_n @ kernels.log_normalisers(log_p_mnj, weight_nm)
+        return float(likelihood + prior_weight * prior.log_density(np.exp(log_t_m)))
+
+    log_t_m = np.full(n_models, prior.mean) if start_m is None else np.log(start_m)
+    for _ in range(50 if n_models > 1 else 1):
+        before = log_t_m.copy()
+        for m in range(n_models):
+            log_t_m = _best_coordinate(objective, log_t_m, m, tolerance)
+        if np.abs(log_t_m - before).max() < 10 * tolerance:
+            break
+    return np.exp(log_t_m)
+
+
+def pool_weights(speaks_nm: npt.NDArray[np.bool_], temperature_m: Floats) -> Floats:
+    """(N, M) weights 1 / T of the models that speak, scaled up for those that are silent on the item."""
+    inverse = 1 / temperature_m
+    spoken = speaks_nm * inverse
+    total = spoken.sum(axis=1, keepdims=True)
+    scaled: Floats = spoken * np.divide(inverse.sum(), total, out=np.zeros_like(total), where=total > 0)
+    return scaled
+
+
+def _best_coordinate(objective: Callable[[Floats], float], log_t_m: Floats, m: int, tolerance: float) -> Floats:
+    """log_t_m with coordinate m at its best; never worse than before."""
+
+    def negative(value: float) -> float:
+        moved = log_t_m.copy()
+        moved[m] = value
+        return -objective(moved)
+
+    width = WINDOW
+    while True:
+        low, high = max(LOWEST, log_t_m[m] - width), min(HIGHEST, log_t_m[m] + width)
+        found = minimize_scalar(negative, bounds=(low, high), method="bounded", options={"xatol": tolerance})
+        at_edge = min(found.x - low, high - found.x) < 0.05 * width
+        if not at_edge or (low <= LOWEST and high >= HIGHEST):
+            break
+        width *= 2
+    if found.fun > negative(log_t_m[m]):
+        return log_t_m
+    best = log_t_m.copy()
+    best[m] = found.x
+    return best

@@ -1,0 +1,77 @@
+"""Annotator model: one confusion matrix an annotator, pi[k, j, l] = p(annotator k says l | true class j).
+
+Each row has a Dirichlet prior given by pseudo-counts b[j, l] = alpha[j, l] - 1 >= 0, so that the posterior mode is
+
+    pi[k, j, l] = (N[k, j, l] + b[j, l]) / sum_l (N[k, j, l] + b[j, l]).
+
+Every entry gets the same "-1"; subtracting it on the diagonal alone would silently add one to all the rest.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hitl.annotations import Annotations, Floats, Names
+from hitl.consensus import AnnotatorReport, Consensus
+
+
+def even_pseudo_counts(n_classes: int, n_options: int, smoothing: float) -> Floats:
+    """(J, L) the same pseudo-count everywhere."""
+    return np.full((n_classes, n_options), smoothing)
+
+
+def accurate_pseudo_counts(n_classes: int, n_options: int, accuracy: float, off: float = 0.1) -> Floats:
+    """(J, L) pseudo-counts `off` off the diagonal and, on it, what puts the prior's mode at `accuracy`.
+
+    Kerrigan 2021, section 4: the diagonal of the mode is the expected accuracy a in (0, 1); the diagonal
+    pseudo-count is off * (L - 1) * a / (1 - a).
+    """
+    pseudo = np.full((n_classes, n_options), off)
+    np.fill_diagonal(pseudo, off * (n_options - 1) * accuracy / (1 - accuracy))
+    return pseudo
+
+
+def posterior_mode(counts_klj: Floats, pseudo_jl: Floats) -> Floats:
+    """(K, L, J) maximum a posteriori confusion matrices, sum over l is 1; needs pseudo-counts > 0."""
+    raised = counts_klj + pseudo_jl.T
+    mode: Floats = raised / raised.sum(axis=1, keepdims=True)
+    return mode
+
+
+def log_prior_density(log_pi_klj: Floats, pseudo_jl: Floats) -> float:
+    """Log Dirichlet density of all rows of all annotators, up to a constant."""
+    return float(np.sum(log_pi_klj * pseudo_jl.T))
+
+
+def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, share_j: Floats) -> AnnotatorReport:
+    """What the fit says of the annotators: Dirichlet posteriors counts + pseudo-counts + 1, and their modes."""
+    return AnnotatorReport(
+        names=annotations.annotators,
+        classes=annotations.classes,
+        options=annotations.options,
+        concentration=np.ascontiguousarray((counts_klj + pseudo_jl.T + 1).transpose(0, 2, 1)),
+        confusion=np.ascontiguousarray(posterior_mode(counts_klj, pseudo_jl).transpose(0, 2, 1)),
+        labels=annotations.labels_per_annotator,
+        shares=share_j,
+    )
+
+
+def confusion_from(consensus: Consensus, annotations: Annotations, pseudo_jl: Floats) -> Floats:
+    """(K, L, J) the confusion matrices a consensus learned, for these annotators and codes.
+
+    Annotators it has not met get the mode of the prior; so do all where classes or options differ.
+    """
+    unknown = pseudo_jl / pseudo_jl.sum(axis=1, keepdims=True)
+    pi_kjl = np.repeat(unknown[None], annotations.n_annotators, axis=0)
+    learned = consensus.annotators
+    if same_codes(learned, annotations.classes, annotations.options):
+        place = {name: k for k, name in enumerate(learned.names)}
+        for k, name in enumerate(annotations.annotators):
+            if name in place:
+                pi_kjl[k] = learned.confusion[place[name]]
+    return np.ascontiguousarray(pi_kjl.transpose(0, 2, 1))
+
+
+def same_codes(learned: AnnotatorReport, classes: Names, options: Names) -> bool:
+    """Whether a fit used the same class and option codes."""
+    return learned.classes == classes and learned.options == options

@@ -1,0 +1,89 @@
+"""Dawid–Skene (Dawid & Skene 1979): class shares x one confusion matrix an annotator, by EM.
+
+    z_n ~ Cat(p)        l_nk | z_n = j ~ Cat(pi_k[j])        q_nj = p(z_n = j | labels)
+
+    E   q_nj ∝ p_j prod_k pi[k, j, l_nk]                                   (eq. 2.5)
+    M   pi[k, j, l] ∝ sum_{n: l_nk = l} q_nj + b_jl,   p_j ∝ sum_n q_nj + b  (eqs. 2.3, 2.4, as posterior modes)
+
+starting from the votes. `smoothing` b = 0.01 is nearly maximum likelihood. With `accuracy` set, each row's prior
+expects that accuracy with the weight of a few labels (Kerrigan 2021), which keeps people with few labels sane.
+Label options may outnumber the classes; items with known truth are clamped.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import Consensus, Fit
+from hitl.evidence import Evidence
+from hitl.models import confusion, em
+from hitl.models.majority import MajorityVote
+from hitl.models.priors.shares import Shares
+
+
+@dataclass(frozen=True, slots=True)
+class DawidSkene:
+    """Dawid–Skene by maximum a posteriori.
+
+    Attributes:
+        smoothing: pseudo-count of each class share and, without `accuracy`, of each confusion cell, > 0.
+        accuracy: expected accuracy of annotators in (0, 1), or None for an even prior.
+        strength: pseudo-counts of a whole confusion row when `accuracy` is set, > 0.
+        tolerance: an iteration that gains less, in nats an item, is the last.
+    """
+
+    smoothing: float = 0.01
+    accuracy: float | None = None
+    strength: float = 4.0
+    tolerance: float = 1e-7
+    max_iterations: int = 1000
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """EM from the votes, or from what `start` learned."""
+        began = time.perf_counter()
+        annotations = evidence.annotations
+        pseudo_jl = self._pseudo_counts(annotations)
+        q_nj = self._start(evidence, pseudo_jl, start)
+        prior = Shares.even(annotations.n_classes, self.smoothing)
+        estimate = em.maximise(
+            evidence, prior, pseudo_jl, q_nj, tolerance=self.tolerance, max_iterations=self.max_iterations
+        )
+        share_j = estimate.prior.share_j
+        people = confusion.report(annotations, estimate.counts_klj, pseudo_jl, share_j)
+        seconds = time.perf_counter() - began
+        fit = Fit("dawid-skene", asdict(self), estimate.objective, estimate.converged, seconds)
+        return Consensus(annotations.items, annotations.classes, estimate.q_nj, people, share_j, fit=fit)
+
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Judge other items, by the same or new people, with what was learned."""
+        q_nj = self._beliefs(consensus, evidence, self._pseudo_counts(evidence.annotations))
+        annotations = evidence.annotations
+        return Consensus(
+            annotations.items,
+            annotations.classes,
+            q_nj,
+            consensus.annotators,
+            consensus.class_shares,
+            fit=consensus.fit,
+        )
+
+    def _pseudo_counts(self, annotations: Annotations) -> Floats:
+        j, options = annotations.n_classes, annotations.n_options
+        if self.accuracy is None:
+            return confusion.even_pseudo_counts(j, options, self.smoothing)
+        off = self.strength * (1 - self.accuracy) / (options - 1)
+        return confusion.accurate_pseudo_counts(j, options, self.accuracy, off)
+
+    def _start(self, evidence: Evidence, pseudo_jl: Floats, start: Consensus | None) -> Floats:
+        if start is None or start.classes != evidence.annotations.classes:
+            return MajorityVote().fit(evidence).probabilities
+        return self._beliefs(start, evidence, pseudo_jl)
+
+    def _beliefs(self, learned: Consensus, evidence: Evidence, pseudo_jl: Floats) -> Floats:
+        log_pi = np.log(confusion.confusion_from(learned, evidence.annotations, pseudo_jl))
+        q_nj, _ = em.expectation(evidence, Shares(learned.class_shares), log_pi)
+        return q_nj

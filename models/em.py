@@ -1,0 +1,88 @@
+"""The one loop: expectation-maximisation of a truth prior x an annotator model.
+
+    E   L = messages(log pi);  q = prior.beliefs(L);  q one-hot where the truth is known
+    M   pi = posterior mode of counts(q);  prior = prior.learn(q)
+
+It climbs the log posterior of the parameters (truths summed out), which therefore never falls:
+
+    sum_n log sum_j p(z_n = j | theta) prod_k pi[k, j, l_nk]  +  log p(pi)  +  log p(theta)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Floats
+from hitl.evidence import Evidence
+from hitl.models import confusion, kernels
+from hitl.models.priors import TruthPrior
+
+P = TypeVar("P", bound=TruthPrior)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate(Generic[P]):
+    """What the loop found: beliefs (N, J), the prior, counts (K, L, J), and its trace."""
+
+    q_nj: Floats
+    prior: P
+    counts_klj: Floats
+    objective: tuple[float, ...]
+    converged: bool
+
+
+def maximise(
+    evidence: Evidence, prior: P, pseudo_jl: Floats, q_nj: Floats, *, tolerance: float, max_iterations: int
+) -> Estimate[P]:
+    """Iterate from the beliefs `q_nj` until an iteration gains less than `tolerance` nats an item."""
+    annotations = evidence.annotations
+    informative_n = (annotations.labels_per_item > 0) | evidence.known
+    q_nj = clamp(q_nj, evidence)
+    trace: list[float] = []
+    converged = False
+    while not converged and len(trace) < max_iterations:
+        counts_klj, log_pi_klj, prior = maximisation(evidence, prior, pseudo_jl, q_nj, informative_n)
+        q_nj, log_evidence = expectation(evidence, prior, log_pi_klj)
+        penalty = confusion.log_prior_density(log_pi_klj, pseudo_jl) + prior.log_density()
+        trace.append(log_evidence + penalty)
+        converged = len(trace) > 1 and trace[-1] - trace[-2] < tolerance * max(1, informative_n.sum())
+    return Estimate(q_nj, prior, kernels.counts(annotations, q_nj), tuple(trace), converged)
+
+
+def maximisation(
+    evidence: Evidence, prior: P, pseudo_jl: Floats, q_nj: Floats, informative_n: npt.NDArray[np.bool_]
+) -> tuple[Floats, Floats, P]:
+    """The M-step: expected counts (K, L, J), log confusion matrices (K, L, J), and the prior."""
+    counts_klj = kernels.counts(evidence.annotations, q_nj)
+    log_pi_klj = np.log(confusion.posterior_mode(counts_klj, pseudo_jl))
+    return counts_klj, log_pi_klj, prior.learn(q_nj, informative_n)
+
+
+def expectation(evidence: Evidence, prior: TruthPrior, log_pi_klj: Floats) -> tuple[Floats, float]:
+    """The E-step: (N, J) beliefs and the log evidence of all items, known truths included as observed."""
+    message_nj = kernels.messages(evidence.annotations, log_pi_klj)
+    q_nj, log_z_n = prior.beliefs(message_nj)
+    known = np.flatnonzero(evidence.known)
+    if known.size:
+        assert evidence.truth is not None
+        truth = evidence.truth[known]
+        log_prior = prior.log_prior()
+        row = known if log_prior.shape[0] > 1 else np.zeros_like(known)
+        log_z_n[known] = message_nj[known, truth] + log_prior[row, truth]
+    return clamp(q_nj, evidence), float(log_z_n.sum())
+
+
+def clamp(q_nj: Floats, evidence: Evidence) -> Floats:
+    """Beliefs with the known truths put in as one-hot rows."""
+    known = np.flatnonzero(evidence.known)
+    if not known.size:
+        return q_nj
+    assert evidence.truth is not None
+    clamped = q_nj.copy()
+    clamped[known] = 0.0
+    clamped[known, evidence.truth[known]] = 1.0
+    return clamped

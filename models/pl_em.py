@@ -1,0 +1,64 @@
+"""P+L-EM (Kerrigan, Smyth & Steyvers 2021, appendix I): P+L without truth.
+
+    E   q_nj ∝ p_T(z_n = j | models) prod_k pi[k, j, l_nk]                                        (eq. 3)
+    M   pi[k, j, l] ∝ sum_{n: l_nk = l} q_nj + b_jl                                               (eq. 28)
+        T = argmax of the expected log likelihood of the pool + anchored log prior                (eq. 26)
+
+The first E-step trusts the prior: everybody is right with probability `accuracy`, every model as over-confident
+as networks tend to be. Items with known truth are clamped and anchor the temperatures (see `priors.calibrated`).
+Items nobody labeled teach nothing and are judged by the calibrated models alone.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from hitl.consensus import Consensus, Fit
+from hitl.evidence import Evidence
+from hitl.models import confusion, em
+from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.pl import PL, calibrated_prior, judged
+
+
+@dataclass(frozen=True, slots=True)
+class PLEM:
+    """P+L by expectation-maximisation; settings as in `PL`.
+
+    `tolerance`: an iteration that gains less, in nats an item, is the last.
+    """
+
+    accuracy: float = 0.75
+    off: float = 0.1
+    temperature: LogTemperature = LogTemperature()
+    tolerance: float = 1e-6
+    max_iterations: int = 200
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """EM from the prior's modes, or from what `start` learned. Raises BadEvidence without a model."""
+        began = time.perf_counter()
+        pseudo_jl = self._supervised.pseudo_counts(evidence.annotations)
+        usable = start if start is not None and start.classes == evidence.annotations.classes else None
+        prior = calibrated_prior(evidence, self.temperature, "P+L-EM", usable)
+        if usable is None:
+            pi_jl = pseudo_jl / pseudo_jl.sum(axis=1, keepdims=True)
+            pi_klj = np.repeat(pi_jl.T[None], evidence.annotations.n_annotators, axis=0)
+        else:
+            pi_klj = confusion.confusion_from(usable, evidence.annotations, pseudo_jl)
+        q_nj, _ = em.expectation(evidence, prior, np.log(pi_klj))
+        estimate = em.maximise(
+            evidence, prior, pseudo_jl, q_nj, tolerance=self.tolerance, max_iterations=self.max_iterations
+        )
+        seconds = time.perf_counter() - began
+        fit = Fit("pl-em", asdict(self), estimate.objective, estimate.converged, seconds)
+        return judged(evidence, estimate.prior, estimate.counts_klj, pseudo_jl, estimate.q_nj, fit)
+
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Judge other items with what was learned."""
+        return self._supervised.apply(consensus, evidence)
+
+    @property
+    def _supervised(self) -> PL:
+        return PL(self.accuracy, self.off, self.temperature)

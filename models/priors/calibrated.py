@@ -1,0 +1,131 @@
+"""Calibrated model probabilities as the prior of each item (Kerrigan 2021, eq. 3), for one or several models.
+
+    p(z_n = j)  ∝  exp( sum_m  w_nm log p_m[n, j] )        w_nm = 1 / T_m
+
+a log-linear pool in which model m has temperature T_m (> 1: it was over-confident). Where some models are
+silent on an item, the weights of the others stand in for them, in proportion; where all are, the class shares
+are the prior. A probability of exactly 0 is read as FLOOR: no model may forbid a class for ever.
+
+The temperatures are maximum a posteriori. Soft labels identify them only weakly (EM alone lets them drift, the
+further the more items there are), so what is known for sure, the prior and the items with known truth, is
+weighted up to balance the unknown items:
+
+    anchor (sum_{n known} log p(z_n) + log N(log T))  +  sum_{n unknown} sum_j q_nj log p(z_n = j),
+    anchor = 1 + unknown / (1 + known).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Floats
+from hitl.evidence import Evidence
+from hitl.models import kernels
+from hitl.models.calibration.temperature import LogTemperature, map_temperatures, pool_weights
+from hitl.models.priors.shares import Shares
+
+FLOOR = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated:
+    """A log-linear pool of models, one temperature each.
+
+    Attributes:
+        models: M names.
+        log_p_mnj: (M, N, J) floored log probabilities, 0 where the model is silent.
+        speaks_nm: (N, M) whether model m has a prediction for item n.
+        known_n: (N,) items whose truth is known (their q is one-hot).
+        temperature_m: (M,) temperatures, > 0.
+        shares: prior of items on which all models are silent.
+        prior: of each log temperature.
+        anchored: what the anchor adds to the objective, set by `learn`.
+    """
+
+    models: tuple[str, ...]
+    log_p_mnj: Floats
+    speaks_nm: npt.NDArray[np.bool_]
+    known_n: npt.NDArray[np.bool_]
+    temperature_m: Floats
+    shares: Shares
+    prior: LogTemperature
+    anchored: float = 0.0
+
+    @classmethod
+    def from_evidence(
+        cls, evidence: Evidence, prior: LogTemperature, temperatures: Mapping[str, float] | None = None
+    ) -> Calibrated:
+        """The pool of all models in the evidence; temperatures start at the prior's mode unless given."""
+        models = tuple(evidence.probabilities)
+        stacked = np.stack([evidence.probabilities[name] for name in models])
+        speaks = ~np.isnan(stacked[:, :, 0])
+        log_p = np.log(np.maximum(np.where(speaks[:, :, None], stacked, 1.0), FLOOR))
+        prior = prior.shared_by(len(models))
+        known = temperatures or {}
+        return cls(
+            models,
+            log_p,
+            np.ascontiguousarray(speaks.T),
+            evidence.known,
+            np.array([known.get(name, prior.mode) for name in models]),
+            Shares.even(evidence.annotations.n_classes, smoothing=1.0),
+            prior,
+        )
+
+    @property
+    def temperatures(self) -> dict[str, float]:
+        """Model name -> temperature."""
+        return {name: float(t) for name, t in zip(self.models, self.temperature_m, strict=True)}
+
+    def with_shares(self, shares: Shares) -> Calibrated:
+        """The same pool with other class shares for the items on which all models are silent."""
+        return replace(self, shares=shares)
+
+    def log_prior(self) -> Floats:
+        """(N, J) log probabilities of the pool; rows sum to 1 after exp."""
+        weight_nm = pool_weights(self.speaks_nm, self.temperature_m)
+        logits = np.einsum("nm,mnj->nj", weight_nm, self.log_p_mnj)
+        log_p: Floats = logits - kernels.log_normalisers(self.log_p_mnj, weight_nm)[:, None]
+        log_p[self._silent] = self.shares.log_prior()
+        return log_p
+
+    def beliefs(self, message_nj: Floats) -> tuple[Floats, Floats]:
+        """(N, J) posterior and (N,) log evidence."""
+        return kernels.beliefs(message_nj, self.log_prior())
+
+    def learn(self, q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Self:
+        """Temperatures that maximise the anchored objective; shares from the items without predictions."""
+        rows = np.flatnonzero(informative_n & ~self._silent)
+        known = self.known_n[rows]
+        anchor = 1 + (~known).sum() / (1 + known.sum())
+        temperature_m = map_temperatures(
+            self.log_p_mnj[:, rows],
+            q_nj[rows],
+            self.prior,
+            weight_n=np.where(known, anchor, 1.0),
+            prior_weight=anchor,
+            speaks_nm=self.speaks_nm[rows],
+            start_m=self.temperature_m,
+        )
+        shares = self.shares.learn(q_nj, informative_n & self._silent)
+        learned = replace(self, temperature_m=temperature_m, shares=shares)
+        return replace(learned, anchored=learned._anchored(q_nj, rows, anchor))
+
+    def log_density(self) -> float:
+        """Log density of temperatures and shares, and the extra weight of the items with known truth."""
+        return self.anchored + self.shares.log_density()
+
+    def _anchored(self, q_nj: Floats, rows: npt.NDArray[np.intp], anchor: float) -> float:
+        known = rows[self.known_n[rows]]
+        extra = (anchor - 1) * np.sum(q_nj[known] * self.log_prior()[known])
+        return float(extra + anchor * self.prior.log_density(self.temperature_m))
+
+    @property
+    def _silent(self) -> npt.NDArray[np.bool_]:
+        silent: npt.NDArray[np.bool_] = ~self.speaks_nm.any(axis=1)
+        return silent

@@ -1,0 +1,77 @@
+"""The real data sets that tests and benchmarks read: one folder a set, found through HITL_DATA."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hitl.annotations import Annotations, Floats, Ints
+from hitl.evidence import Evidence
+from hitl.files import read_table
+
+FOLDER = Path(os.environ.get("HITL_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def folder(name: str) -> Path:
+    """The folder of a set; skips the test where it is absent."""
+    path = FOLDER / name
+    if not path.is_dir():
+        pytest.skip(f"data set {name!r} is not in {FOLDER} (set HITL_DATA)")
+    return path
+
+
+def crowd(name: str) -> Evidence:
+    """Annotations and truth of a crowd set."""
+    path = folder(name)
+    found = next(path.glob("annotations.csv*"))
+    truth = next(path.glob("truth.csv*"))
+    return Evidence.from_tables(read_table(found), truth=read_table(truth))
+
+
+def without_truth(evidence: Evidence) -> Evidence:
+    """The same evidence as somebody sees it who does not know the truth."""
+    return Evidence(evidence.annotations, evidence.probabilities)
+
+
+def cifar10h_truth() -> tuple[Ints, tuple[str, ...]]:
+    """(N,) class codes and the class names."""
+    table = read_table(folder("cifar10h") / "truth.csv")
+    names = table.column("label").to_pylist()
+    classes = tuple(sorted(set(names)))
+    return np.array([classes.index(name) for name in names], dtype=np.int32), classes
+
+
+def cifar10h_probabilities(model: str) -> Floats:
+    """(N, J) class probabilities of a model."""
+    table = read_table(folder("cifar10h") / f"probabilities_{model}.csv.gz")
+    columns = [np.asarray(table.column(name).cast("float64")) for name in table.column_names if name.startswith("p_")]
+    values = np.stack(columns, axis=1)
+    return values / values.sum(axis=1, keepdims=True)
+
+
+def cifar10h_labels(seed: int) -> list[Ints]:
+    """For each image its recorded human labels in a seeded random order."""
+    table = read_table(folder("cifar10h") / "counts.csv.gz")
+    counts = np.stack(
+        [np.asarray(table.column(name).cast("int64")) for name in table.column_names if name.startswith("n_")], axis=1
+    )
+    rng = np.random.default_rng(seed)
+    return [rng.permutation(np.repeat(np.arange(10, dtype=np.int32), row)) for row in counts]
+
+
+def anonymous(labels: Ints, classes: tuple[str, ...]) -> Annotations:
+    """One label an item by a pool of people without ids."""
+    n = len(labels)
+    return Annotations(
+        np.arange(n, dtype=np.int32),
+        np.zeros(n, np.int32),
+        labels,
+        tuple(range(n)),
+        ("people",),
+        classes,
+        classes,
+        anonymous=0,
+    )
