@@ -45,7 +45,7 @@ def maximise(
     trace: list[float] = []
     converged = False
     while not converged and len(trace) < max_iterations:
-        counts_klj, log_pi_klj, prior = maximisation(evidence, prior, pseudo_jl, q_nj, informative_n)
+        _, log_pi_klj, prior = maximisation(evidence, prior, pseudo_jl, q_nj, informative_n)
         q_nj, log_evidence = expectation(evidence, prior, log_pi_klj)
         penalty = confusion.log_prior_density(log_pi_klj, pseudo_jl) + prior.log_density()
         trace.append(log_evidence + penalty)

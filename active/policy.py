@@ -1,0 +1,150 @@
+"""The first policy: the item whose answer tells most, to the annotator most likely to be right.
+
+    item       arg max  expected information gain of one more answer by the crew
+    annotator  arg max  p(right)                                   (Rodrigues 2014, eq. 12), within capacity
+    done       confidence >= target, or the label limit            (`stopping`)
+
+With several questions an item (multi-label), the gains add up and an item is done when all its questions are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.active import scores, stopping
+from hitl.active.assign import Availability, most_likely_right
+from hitl.annotations import Floats
+from hitl.consensus import Consensus
+from hitl.crew import Budget, Crew
+from hitl.errors import BadInput
+from hitl.evidence import Evidence
+from hitl.plan import Ask, Done, Plan
+
+Judged = tuple[Evidence, Consensus]
+
+
+class Policy(Protocol):
+    """Decides what to ask next, and whom."""
+
+    def plan(self, evidence: Evidence, consensus: Consensus, crew: Crew, budget: Budget) -> Plan:
+        """The next questions and the finished items."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InformationGain:
+    """Expected information gain for the item, eq. 12 for the annotator."""
+
+    def plan(self, evidence: Evidence, consensus: Consensus, crew: Crew, budget: Budget) -> Plan:
+        """The next questions and the finished items of a project with one question an item."""
+        return self.plan_questions([(evidence, consensus)], crew, budget)
+
+    def plan_questions(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
+        """The same for several questions about the same items. Raises BadInput when the items differ."""
+        items = questions[0][0].annotations.items
+        if any(evidence.annotations.items != items or consensus.items != items for evidence, consensus in questions):
+            raise BadInput("plan: evidence and consensus list different items; expected the same, in the same order")
+        states = np.stack([stopping.item_states(*question, budget) for question in questions])
+        open_rows = np.flatnonzero((states == stopping.OPEN).any(axis=0))
+        gain = np.zeros(len(open_rows))
+        for (_, consensus), state in zip(questions, states, strict=True):
+            typical = typical_confusion(consensus, crew)
+            more = scores.expected_information_gain(consensus.probabilities[open_rows], typical)
+            gain += np.where(state[open_rows] == stopping.OPEN, more, 0.0)
+        fewest = questions[0][0].annotations.labels_per_item[open_rows]
+        best = np.lexsort((open_rows, fewest, -np.round(gain, 12)))
+        asks = _asks(questions, crew, budget, open_rows[best], gain[best])
+        return Plan(asks, _finished(questions, states), len(open_rows))
+
+
+def crew_confusion_matrices(consensus: Consensus, crew: Crew) -> Floats:
+    """(K', J, L) confusion matrices of the crew; people not met yet are like the average of those met."""
+    learned = consensus.annotators
+    place = {name: k for k, name in enumerate(learned.names)}
+    newcomer = _average(consensus)
+    return np.stack([learned.confusion[place[name]] if name in place else newcomer for name in crew.names])
+
+
+def typical_confusion(consensus: Consensus, crew: Crew) -> Floats:
+    """(J, L) confusion matrix of whoever answers next: the crew's average, or that of all who have answered."""
+    if not crew.names:
+        return _average(consensus)
+    capacity = np.array([crew.capacity_of(name) for name in crew.names], dtype=np.float64)
+    if not capacity.any():
+        return _average(consensus)
+    return scores.crew_confusion(crew_confusion_matrices(consensus, crew), capacity)
+
+
+def _average(consensus: Consensus) -> Floats:
+    learned = consensus.annotators
+    if not learned.names:
+        n_classes, n_options = len(learned.classes), len(learned.options)
+        guess = np.full((n_classes, n_options), 0.25 / max(n_options - 1, 1))
+        np.fill_diagonal(guess, 0.75)
+        return guess
+    return scores.crew_confusion(learned.confusion, learned.labels + 1.0)
+
+
+def _asks(
+    questions: Sequence[Judged], crew: Crew, budget: Budget, order: npt.NDArray[np.intp], gain: Floats
+) -> tuple[Ask, ...]:
+    items = questions[0][0].annotations.items
+    if not crew.names:
+        top = order[: budget.labels]
+        right = _chance_right(questions, top, lambda consensus: _average(consensus)[None])[:, 0]
+        return tuple(
+            Ask(items[item], None, float(g), float(r), _why(questions, int(item)))
+            for item, g, r in zip(top, gain, right, strict=False)
+        )
+    availability = Availability.of(crew, tuple(evidence for evidence, _ in questions))
+    right_nk = _chance_right(questions, order, lambda consensus: crew_confusion_matrices(consensus, crew))
+    row = {int(item): position for position, item in enumerate(order)}
+    return tuple(
+        Ask(
+            items[item],
+            crew.names[person],
+            float(gain[row[item]]),
+            float(right_nk[row[item], person]),
+            _why(questions, item),
+        )
+        for item, person in most_likely_right(order, right_nk, availability, budget.labels)
+    )
+
+
+def _chance_right(questions: Sequence[Judged], rows: npt.NDArray[np.intp], confusion) -> Floats:  # type: ignore[no-untyped-def]
+    """(rows, K') chance of a right answer, averaged over the questions."""
+    chances = [scores.chance_right(consensus.probabilities[rows], confusion(consensus)) for _, consensus in questions]
+    return np.mean(chances, axis=0)
+
+
+def _why(questions: Sequence[Judged], item: int) -> str:
+    """In words: where the item stands."""
+    evidence, consensus = questions[0]
+    labels = int(evidence.annotations.labels_per_item[item])
+    said = f"{labels} label{'' if labels == 1 else 's'}"
+    if len(questions) > 1:
+        unsure = min(float(consensus.confidence[item]) for _, consensus in questions)
+        return f"least sure of its questions {unsure:.0%} after {said}"
+    label = consensus.classes[consensus.labels[item]]
+    return f"{label} at {consensus.confidence[item]:.0%} after {said}"
+
+
+def _finished(questions: Sequence[Judged], states: npt.NDArray[np.int8]) -> tuple[Done, ...]:
+    items = questions[0][0].annotations.items
+    rows = np.flatnonzero((states != stopping.OPEN).all(axis=0))
+    confidence = np.min([consensus.confidence for _, consensus in questions], axis=0)
+    reason = states.max(axis=0)
+    return tuple(
+        Done(
+            items[row],
+            tuple(consensus.classes[consensus.labels[row]] for _, consensus in questions),
+            float(confidence[row]),
+            stopping.REASONS[int(reason[row])],
+        )
+        for row in rows
+    )
