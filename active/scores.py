@@ -28,7 +28,7 @@ def expected_information_gain(probabilities: Floats, confusion: Floats) -> Float
 def chance_right(probabilities: Floats, confusion: Floats) -> Floats:
     """(N, K) chance that annotator k answers item n with its true class (Rodrigues 2014, eq. 12).
 
-        sum_j q_nj pi[k, j, j]        probabilities (N, J), confusion (K, J, L)
+    sum_j q_nj pi[k, j, j]        probabilities (N, J), confusion (K, J, L)
     """
     j = np.arange(probabilities.shape[1])
     right: Floats = probabilities @ confusion[:, j, j].T

@@ -23,8 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hitl.errors import BadAnnotations
-from hitl.files import as_text, read_table, require_columns, write_table
+from hitl.errors import BadAnnotations, BadTable
+from hitl.files import are_whole, as_text, read_table, require_columns, write_table
 
 Name = str | int
 Names = tuple[Name, ...]
@@ -67,6 +67,7 @@ class Annotations:
 
     def __post_init__(self) -> None:
         for name in ("items", "annotators", "classes", "options"):
+            object.__setattr__(self, name, _plain_names(getattr(self, name)))
             _check_names(name, getattr(self, name))
         if self.options[: len(self.classes)] != self.classes:
             raise BadAnnotations(f"options must start with the classes {self.classes}, got {self.options}")
@@ -77,6 +78,8 @@ class Annotations:
                 f"found {len(self.classes)} class{'' if self.classes else 'es'} {self.classes}; expected at least 2: "
                 "name the classes if the labels seen so far do not show them all"
             )
+        if self.anonymous is not None and not 0 <= self.anonymous < self.n_annotators:
+            raise BadAnnotations(f"expected 0 <= anonymous < {self.n_annotators} or None, got {self.anonymous}")
         shape = np.shape(self.item)
         order = np.lexsort((self.annotator, self.item)) if not self._is_sorted() else slice(None)
         for name, upper in (
@@ -87,6 +90,8 @@ class Annotations:
             codes = np.asarray(getattr(self, name))
             if codes.ndim != 1 or codes.shape != shape:
                 raise BadAnnotations(f"{name} has shape {codes.shape}; expected {shape}, one entry an annotation")
+            if codes.size and not np.issubdtype(codes.dtype, np.integer):
+                raise BadAnnotations(f"{name} has type {codes.dtype}; expected integer codes")
             bad = np.flatnonzero((codes < 0) | (codes >= upper))
             if bad.size:
                 raise BadAnnotations(f"expected 0 <= {name} < {upper}, got {codes[bad[0]]} at {name}[{bad[0]}]")
@@ -96,7 +101,7 @@ class Annotations:
             if values is not None:
                 if np.shape(values) != shape:
                     raise BadAnnotations(f"{name} has shape {np.shape(values)}; expected {shape}")
-                self._freeze(name, np.asarray(values, dtype=np.float64)[order])
+                self._freeze(name, np.array(values, dtype=np.float64)[order])
         self._check_one_answer_each()
 
     # -- building ------------------------------------------------------------------------------------------
@@ -158,6 +163,9 @@ class Annotations:
             raise BadAnnotations(
                 f"expected an integer matrix of N items x K annotators, got {codes.dtype} {codes.shape}"
             )
+        if (codes < -1).any():
+            n, k = np.argwhere(codes < -1)[0]
+            raise BadAnnotations(f"expected a label code or -1 for a gap, got {codes[n, k]} at matrix[{n}, {k}]")
         item, annotator = np.nonzero(codes >= 0)
         label = codes[item, annotator]
         names = tuple(classes) if classes is not None else tuple(range(int(codes.max(initial=1)) + 1))
@@ -310,6 +318,11 @@ def natural_order(names: Sequence[Name]) -> Names:
         return tuple(sorted(names, key=str))
 
 
+def _plain_names(names: Sequence[Name]) -> Names:
+    """As a tuple of Python's own str and int, which JSON and Arrow know."""
+    return tuple(name.item() if isinstance(name, np.generic) else name for name in names)
+
+
 def _check_names(kind: str, names: Names) -> None:
     if len(set(names)) != len(names):
         seen: set[Name] = set()
@@ -318,9 +331,16 @@ def _check_names(kind: str, names: Names) -> None:
 
 
 def _to_arrow(frame: Any) -> pa.Table:
-    if isinstance(frame, dict):
-        return pa.table(frame)
-    return pa.Table.from_pandas(frame, preserve_index=False)
+    try:
+        if isinstance(frame, dict):
+            arrow = (pa.Array, pa.ChunkedArray)
+            return pa.table(
+                {name: c if isinstance(c, arrow) else pa.array(c, from_pandas=True) for name, c in frame.items()}
+            )
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except pa.ArrowException as error:
+        reason = "; ".join(map(str, error.args))
+        raise BadTable(f"not a table with one type a column: {reason}; expected numbers or text, not both") from None
 
 
 def _names_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -329,7 +349,7 @@ def _names_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
         column = column.cast(column.type.value_type)
     if pa.types.is_integer(column.type) or pa.types.is_string(column.type):
         return column
-    if pa.types.is_floating(column.type) and pc.all(pc.equal(column, pc.floor(column))).as_py():
+    if pa.types.is_floating(column.type) and are_whole(column):
         return column.cast(pa.int64())
     return as_text(column)
 
@@ -387,25 +407,30 @@ def _latest_answers(
     item: Ints, annotator: Ints, label: Ints, anonymous: int | None, seconds: Floats | None, strict: bool
 ) -> npt.NDArray[np.intp]:
     """Rows to keep, one for each (item, annotator); all rows of the anonymous pool."""
+    if seconds is not None and np.isnan(seconds).any():  # one unknown time leaves only the order of the rows
+        pair = item.astype(np.int64) * (int(annotator.max()) + 1) + annotator
+        seconds = np.where(np.isin(pair, pair[np.isnan(seconds)]), 0.0, seconds)
     order = np.lexsort((annotator, item)) if seconds is None else np.lexsort((seconds, annotator, item))
     same = (np.diff(item[order]) == 0) & (np.diff(annotator[order]) == 0)
     if anonymous is not None:
         same &= annotator[order][1:] != anonymous
     if not same.any():
         return order
-    changed = same & (np.diff(label[order]) != 0)
+    ends = np.flatnonzero(np.append(~same, True))
+    last = order[np.repeat(ends, np.diff(ends, prepend=-1))]  # for each row in order, the row that is kept
+    contradicted = label[order] != label[last]
     if seconds is not None:  # a later time settles it; equal or unknown times do not
-        changed &= ~(np.diff(seconds[order]) > 0)
-    if changed.any():
-        row = order[1:][changed][0]
+        contradicted &= seconds[order] == seconds[last]
+    if contradicted.any():
+        row = order[contradicted].min()
         message = (
-            f"{int(changed.sum())} annotations contradict an earlier answer of the same annotator to the same item "
+            f"{int(contradicted.sum())} annotations contradict another answer of the same annotator to the same item "
             f"and no time tells which is the later (first at row {row})"
         )
         if strict:
             raise BadAnnotations(f"{message}; expected one answer each, or a time column")
         warnings.warn(f"{message}; the last row of each wins", ConflictingLabels, stacklevel=3)
-    return order[np.append(~same, True)]
+    return order[ends]
 
 
 def _seconds(column: pa.ChunkedArray, name: str) -> Floats:
@@ -416,14 +441,16 @@ def _seconds(column: pa.ChunkedArray, name: str) -> Floats:
         except BadAnnotations:
             pass
         try:
-            column = pa.chunked_array([pc.cast(column.combine_chunks(), pa.timestamp("us", tz="UTC"))])
+            column = pc.cast(column, pa.timestamp("us", tz="UTC"))
         except pa.ArrowInvalid:
             try:
-                column = pa.chunked_array([pc.cast(column.combine_chunks(), pa.timestamp("us"))])
+                column = pc.cast(column, pa.timestamp("us"))
             except pa.ArrowInvalid as error:
                 raise BadAnnotations(f"column {name!r} is no time: {error}; expected ISO 8601 or seconds") from None
+    if pa.types.is_date(column.type):
+        column = pc.cast(column, pa.timestamp("us"))
     if pa.types.is_timestamp(column.type):
-        micros = pc.cast(pc.cast(column, pa.timestamp("us", tz=column.type.tz)), pa.int64())
+        micros = pc.cast(pc.cast(column, pa.timestamp("us", tz=column.type.tz), safe=False), pa.int64())
         return np.asarray(pc.divide(pc.cast(micros, pa.float64()), 1e6).to_numpy(), dtype=np.float64)
     return _numbers(column, name)
 

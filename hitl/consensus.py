@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -219,10 +220,15 @@ class Consensus:
             with np.load(io.BytesIO(packed), allow_pickle=False) as stored:
                 arrays = dict(stored)
             header = json.loads(arrays["header"].tobytes())
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            version = header["format"]
+            if version == FORMAT:
+                return cls._unpacked(header, arrays)
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise BadTable(f"{where}: not a saved consensus: {error}") from None
-        if header.get("format") != FORMAT:
-            raise BadTable(f"{where}: saved as format {header.get('format')}; this version of hitl reads {FORMAT}")
+        raise BadTable(f"{where}: saved as format {version}; this version of hitl reads {FORMAT}")
+
+    @classmethod
+    def _unpacked(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Consensus:
         classes = tuple(header["classes"])
         people = AnnotatorReport(
             tuple(header["annotators"]),

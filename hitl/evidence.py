@@ -137,8 +137,11 @@ class Evidence:
             raise BadEvidence(f"{name}: {self._item(int(bad[0]))} is not finite; expected numbers")
 
     def _check_probabilities(self, model: str, rows: npt.ArrayLike) -> Floats:
-        values = np.array(rows, dtype=np.float64)
         name = f"probabilities[{model!r}]"
+        try:
+            values = np.array(rows, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise BadEvidence(f"{name}: {error}; expected an (N, J) array of numbers") from None
         self._check_rows(name, values, 2)
         if values.shape[1] != self.annotations.n_classes:
             raise BadEvidence(
@@ -165,6 +168,8 @@ class Evidence:
     def _check_truth(self, truth: npt.NDArray[Any]) -> Ints:
         self._check_rows("truth", truth, 1)
         upper = self.annotations.n_classes
+        if not np.issubdtype(truth.dtype, np.integer):
+            raise BadEvidence(f"truth: has type {truth.dtype}; expected integer class codes, -1 where unknown")
         bad = np.flatnonzero((truth < -1) | (truth >= upper))
         if bad.size:
             raise BadEvidence(f"truth: {self._item(int(bad[0]))} is {truth[bad[0]]}; expected -1 <= code < {upper}")
@@ -178,7 +183,8 @@ class Evidence:
             raise BadEvidence(
                 f"graph: expected a sparse ({n}, {n}) matrix, got shape {getattr(self.graph, 'shape', None)}"
             )
-        if abs(self.graph - self.graph.T).max() > 0 or self.graph.min() < 0:
+        # Not "> 0" and "< 0": a NaN must fail too.
+        if not (abs(self.graph - self.graph.T).max() == 0 and self.graph.min() >= 0):
             raise BadEvidence("graph: expected a symmetric matrix of non-negative weights")
 
 
@@ -215,6 +221,12 @@ def _union_of_classes(people: pa.Table, models: Mapping[str, pa.Table], known: p
         found.update(dict.fromkeys(_p_columns(table, found)))
     if known is not None:
         found.update(dict.fromkeys(_unique(known.column(label))))
+    as_written = {str(name): name for name in found}
+    if len(as_written) < len(found):
+        twice = next(name for name in found if as_written[str(name)] != name)
+        raise BadEvidence(
+            f"the class {twice!r} is a number in one table and text in another; expected one type of label everywhere"
+        )
     return natural_order(list(found))
 
 
@@ -260,8 +272,10 @@ def _align_probabilities(annotations: Annotations, model: str, table: pa.Table, 
                 raise BadEvidence(
                     f"probabilities {model!r}: column {columns[name]!r} is not numeric: {error}"
                 ) from None
-        else:  # a class the model does not know
-            values[rows, code] = 0.0
+    spoken = ~np.isnan(values).all(axis=1)
+    for code, name in enumerate(annotations.classes):
+        if name not in columns:  # a class the model does not know
+            values[spoken, code] = 0.0
     return values
 
 

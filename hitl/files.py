@@ -47,7 +47,7 @@ def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
     except (pa.ArrowException, OSError, UnicodeDecodeError, EOFError) as error:
         raise BadTable(f"{path}: cannot be read as {kind}: {error}") from error
     for name in text:
-        if name in table.column_names:
+        if table.column_names.count(name) == 1:
             position = table.column_names.index(name)
             table = table.set_column(position, name, as_text(table.column(name)))
     return table
@@ -86,13 +86,19 @@ def atomic(path: str | Path) -> Iterator[IO[bytes]]:
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column as strings; whole-numbered floats lose their ".0", so that 3 and 3.0 are one name."""
-    import pyarrow.compute as pc
-
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if pa.types.is_floating(column.type) and pc.all(pc.equal(column, pc.floor(column))).as_py():
+    if pa.types.is_floating(column.type) and are_whole(column):
         column = column.cast(pa.int64())
     return column.cast(pa.string())
+
+
+def are_whole(column: pa.ChunkedArray) -> bool:
+    """Whether all floats of the column are whole numbers that an integer holds exactly."""
+    import pyarrow.compute as pc
+
+    exact = pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), 2.0**53))
+    return bool(pc.all(exact).as_py())
 
 
 def require_columns(table: pa.Table, names: Sequence[str], where: str, hint: str = "") -> None:
@@ -101,6 +107,9 @@ def require_columns(table: pa.Table, names: Sequence[str], where: str, hint: str
     if missing:
         found = ", ".join(table.column_names) or "no columns"
         raise BadTable(f"{where}: no column {missing[0]!r}; found {found}{'. ' + hint if hint else ''}")
+    repeated = [name for name in names if table.column_names.count(name) > 1]
+    if repeated:
+        raise BadTable(f"{where}: column {repeated[0]!r} appears twice; expected one column of each name")
 
 
 def _read_csv(path: Path, delimiter: str = ",") -> pa.Table:
@@ -127,14 +136,23 @@ def _read_tsv(path: Path) -> pa.Table:
 def _read_jsonl(path: Path) -> pa.Table:
     from pyarrow import json
 
-    with pa.input_stream(path, compression="detect") as handle:
-        return json.read_json(handle)
+    def read(options: Any = None) -> pa.Table:
+        with pa.input_stream(path, compression="detect") as handle:
+            return json.read_json(handle, parse_options=options)
+
+    table = read()
+    dates = [(entry.name, pa.string()) for entry in table.schema if pa.types.is_timestamp(entry.type)]
+    if dates:  # Arrow guesses times from text; a name that looks like a date stays as written
+        table = read(json.ParseOptions(explicit_schema=pa.schema(dates))).select(table.column_names)
+    return table
 
 
 def _read_parquet(path: Path) -> pa.Table:
     from pyarrow import parquet
 
-    return parquet.read_table(path, partitioning=None)
+    with pa.input_stream(path, compression="detect") as handle:
+        source = pa.BufferReader(handle.read()) if path.suffix == ".gz" else path
+    return parquet.read_table(source, partitioning=None)
 
 
 def _write_csv(handle: IO[bytes], table: pa.Table, delimiter: str = ",") -> None:

@@ -105,17 +105,17 @@ class Plan:
         return json.dumps(data, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Plan:
+    def from_json(cls, text: str, where: str = "plan") -> Plan:
         """What `to_json` wrote. Raises BadTable for another version or other JSON."""
         try:
             data: dict[str, Any] = json.loads(text)
             if data["format"] != FORMAT:
-                raise BadTable(f"plan: saved as format {data['format']}; this version of hitl reads {FORMAT}")
+                raise BadTable(f"{where}: saved as format {data['format']}; this version of hitl reads {FORMAT}")
             asks = tuple(Ask(**row) for row in data["asks"])
             done = tuple(Done(**{**row, "labels": tuple(row["labels"])}) for row in data["done"])
             return cls(asks, done, data["open_items"])
         except (KeyError, TypeError, ValueError) as error:
-            raise BadTable(f"plan: not a saved plan: {error}") from None
+            raise BadTable(f"{where}: not a saved plan: {error}") from None
 
     def save(self, path: str | Path) -> None:
         """Save as a JSON file; `Plan.load` gives it back."""
@@ -126,9 +126,11 @@ class Plan:
     def load(cls, path: str | Path) -> Plan:
         """Load what `save` wrote."""
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+            return cls.from_json(Path(path).read_text(encoding="utf-8"), where=str(path))
         except OSError as error:
             raise BadTable(f"{path}: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            raise BadTable(f"{path}: not a saved plan: {error}") from None
 
 
 _ASK_SCHEMA = pa.schema(

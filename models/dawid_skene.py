@@ -19,6 +19,7 @@ import numpy as np
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
+from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import confusion, em
 from hitl.models.majority import MajorityVote
@@ -30,15 +31,17 @@ class DawidSkene:
     """Dawid–Skene by maximum a posteriori.
 
     Attributes:
-        smoothing: pseudo-count of each class share and, without `accuracy`, of each confusion cell, > 0.
+        smoothing: pseudo-count of each confusion cell without `accuracy`, > 0.
         accuracy: expected accuracy of annotators in (0, 1), or None for an even prior.
         strength: pseudo-counts of a whole confusion row when `accuracy` is set, > 0.
+        share_smoothing: pseudo-items of each class in the class shares, > 0; large: shares stay even.
         tolerance: an iteration that gains less, in nats an item, is the last.
     """
 
     smoothing: float = 0.01
     accuracy: float | None = None
     strength: float = 4.0
+    share_smoothing: float = 0.01
     tolerance: float = 1e-7
     max_iterations: int = 1000
 
@@ -48,7 +51,7 @@ class DawidSkene:
         annotations = evidence.annotations
         pseudo_jl = self._pseudo_counts(annotations)
         q_nj = self._start(evidence, pseudo_jl, start)
-        prior = Shares.even(annotations.n_classes, self.smoothing)
+        prior = Shares.even(annotations.n_classes, self.share_smoothing)
         estimate = em.maximise(
             evidence, prior, pseudo_jl, q_nj, tolerance=self.tolerance, max_iterations=self.max_iterations
         )
@@ -60,8 +63,10 @@ class DawidSkene:
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new people, with what was learned."""
-        q_nj = self._beliefs(consensus, evidence, self._pseudo_counts(evidence.annotations))
         annotations = evidence.annotations
+        if consensus.classes != annotations.classes:
+            raise BadEvidence(f"learned for classes {consensus.classes}; the evidence has {annotations.classes}")
+        q_nj = self._beliefs(consensus, evidence, self._pseudo_counts(annotations))
         return Consensus(
             annotations.items,
             annotations.classes,
@@ -79,9 +84,15 @@ class DawidSkene:
         return confusion.accurate_pseudo_counts(j, options, self.accuracy, off)
 
     def _start(self, evidence: Evidence, pseudo_jl: Floats, start: Consensus | None) -> Floats:
-        if start is None or start.classes != evidence.annotations.classes:
-            return MajorityVote().fit(evidence).probabilities
-        return self._beliefs(start, evidence, pseudo_jl)
+        annotations = evidence.annotations
+        votes_nj = MajorityVote().fit(evidence).probabilities
+        if start is None or not confusion.same_codes(start.annotators, annotations.classes, annotations.options):
+            return votes_nj
+        # Where nobody whom `start` knows has spoken its beliefs are even, from which EM could not move.
+        met = {name for name, m in zip(start.annotators.names, start.annotators.labels, strict=True) if m > 0}
+        met_k = np.array([name in met for name in annotations.annotators], dtype=bool)
+        judged_n = np.bincount(annotations.item, met_k[annotations.annotator], annotations.n_items) > 0
+        return np.where(judged_n[:, None], self._beliefs(start, evidence, pseudo_jl), votes_nj)
 
     def _beliefs(self, learned: Consensus, evidence: Evidence, pseudo_jl: Floats) -> Floats:
         log_pi = np.log(confusion.confusion_from(learned, evidence.annotations, pseudo_jl))

@@ -1,0 +1,341 @@
+"""A folder of tables as a labeling platform: the reference connector, no network.
+
+Read from the folder (CSV, JSON Lines or Parquet; .gz allowed), or a single annotations file:
+
+    annotations.*              item, annotator, label [, time, duration]; an empty label is a skip
+    items.*                    item and any other columns: what annotators see; items without labels
+    truth.*                    item, label: known truth
+    probabilities_<model>.*    item, p_<class>
+
+Written to `output` (default <folder>/hitl/): consensus.csv, order.csv, assignments/<annotator>.csv,
+labels_wanted.csv, added_items.jsonl and gold.csv; the last two are read back. A file is written whole, and only when
+its content changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from hitl.annotations import natural_order
+from hitl.errors import BadTable
+from hitl.exchange import (
+    AnnotationRow,
+    AnnotatorRow,
+    Check,
+    Cursor,
+    ItemRow,
+    Operation,
+    Page,
+    PredictionRow,
+    Question,
+    Receipt,
+)
+from hitl.files import FORMATS, atomic, read_table, require_columns, write_table
+
+PAGE = 5_000
+QUESTION = "label"
+
+
+class Tables:
+    """A folder or file of tables as source and sink.
+
+    `item`, `annotator`, `label`, `time` name the columns; `classes` fixes the classes (default: all labels seen).
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        item: str = "item",
+        annotator: str = "annotator",
+        label: str = "label",
+        time: str | None = None,
+        classes: tuple[str, ...] = (),
+        output: str | Path | None = None,
+    ) -> None:
+        self._path = Path(path)
+        self._columns = (item, annotator, label, time)
+        self._classes = classes
+        root = self._path if self._path.is_dir() else self._path.parent
+        self._output = Path(output) if output else root / "hitl"
+
+    # -- source --------------------------------------------------------------------------------------------
+
+    def questions(self) -> tuple[Question, ...]:
+        """One question; its classes are the labels and probability columns seen, unless given."""
+        if self._classes:
+            return (Question(QUESTION, self._classes, self._classes),)
+        item, _, label, _ = self._columns
+        found: dict[str, None] = {}
+        for name in ("annotations", "truth", "gold"):
+            table = self._read(name, [item, label])
+            if table is not None:
+                found |= dict.fromkeys(value for value in table.column(label).to_pylist() if value)
+        for table in self._models().values():
+            found |= dict.fromkeys(name[2:] for name in table.column_names if name.startswith("p_"))
+        classes = natural_order(list(found))
+        return (Question(QUESTION, classes, classes),)
+
+    def pull(self, cursor: Cursor | None) -> Iterator[Page]:
+        """All pages when a file changed since the cursor, else none; resumable by item."""
+        stamp = self._stamp()
+        after = 0
+        if cursor and cursor.get("files") == stamp:
+            if cursor.get("after") is None:
+                return
+            after = int(cursor["after"])
+        items = self._items()
+        annotations, problems = self._annotations()
+        predictions = self._predictions()
+        people = tuple(sorted({row.annotator for rows in annotations.values() for row in rows if row.annotator}))
+        keys = list(dict.fromkeys([*items, *annotations, *predictions]))
+        version = self._version()
+        for start in range(after, max(len(keys), 1), PAGE):
+            part = keys[start : start + PAGE]
+            last = start + PAGE >= len(keys)
+            yield Page(
+                cursor={"files": stamp, "after": None if last else start + PAGE},
+                items=tuple(ItemRow(key, items.get(key, {}), version) for key in part),
+                annotations=tuple(row for key in part for row in annotations.get(key, ())),
+                predictions=tuple(row for key in part for row in predictions.get(key, ())),
+                annotators=tuple(AnnotatorRow(name, name) for name in people) if start == after else (),
+                live=frozenset(keys) if last else None,
+                problems=tuple(problems) if last else (),
+                total=len(keys),
+            )
+
+    # -- sink ----------------------------------------------------------------------------------------------
+
+    def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
+        """Write what each operation says; files that already say so are left alone."""
+        writers = {
+            "consensus": self._push_consensus,
+            "order": self._push_order,
+            "assign": self._push_assignment,
+            "labels_wanted": self._push_labels_wanted,
+            "add_items": self._push_items,
+            "gold": self._push_gold,
+        }
+        for operation in operations:
+            (self._output / "assignments").mkdir(parents=True, exist_ok=True)
+            path, table = writers[operation.kind](operation)
+            changed = _write_if_changed(path, table)
+            yield Receipt(operation, table.num_rows if changed else 0, str(path))
+
+    def _push_consensus(self, operation: Operation) -> tuple[Path, pa.Table]:
+        rows = [
+            {
+                "item": row["item"],
+                "label": row["label"],
+                "confidence": row["confidence"],
+                **{f"p_{name}": p for name, p in row["probabilities"].items()},
+            }
+            for rows in operation.payload["questions"].values()
+            for row in rows
+        ]
+        return self._output / "consensus.csv", _table(rows, ["item", "label", "confidence"])
+
+    def _push_order(self, operation: Operation) -> tuple[Path, pa.Table]:
+        rows = [{"priority": rank, "item": key} for rank, key in enumerate(operation.payload["items"], start=1)]
+        return self._output / "order.csv", _table(rows, ["priority", "item"])
+
+    def _push_assignment(self, operation: Operation) -> tuple[Path, pa.Table]:
+        rows = [{"priority": rank, "item": key} for rank, key in enumerate(operation.payload["items"], start=1)]
+        return self._output / "assignments" / f"{_file_name(operation.key)}.csv", _table(rows, ["priority", "item"])
+
+    def _push_labels_wanted(self, operation: Operation) -> tuple[Path, pa.Table]:
+        rows = [{"item": key, "labels": wanted} for key, wanted in sorted(operation.payload["items"].items())]
+        return self._output / "labels_wanted.csv", _table(rows, ["item", "labels"])
+
+    def _push_items(self, operation: Operation) -> tuple[Path, pa.Table]:
+        item = self._columns[0]
+        path = self._output / "added_items.jsonl"
+        known = {row[item]: row for row in read_table(path, [item]).to_pylist()} if path.exists() else {}
+        known |= {row["key"]: {item: row["key"], **row["data"]} for row in operation.payload["items"]}
+        return path, _table(list(known.values()), [item])
+
+    def _push_gold(self, operation: Operation) -> tuple[Path, pa.Table]:
+        item, _, label, _ = self._columns
+        path = self._output / "gold.csv"
+        known = {row[item]: row for row in read_table(path, [item, label]).to_pylist()} if path.exists() else {}
+        for labels in operation.payload["questions"].values():
+            known |= {key: {item: key, label: value} for key, value in labels.items()}
+        return path, _table(list(known.values()), [item, label])
+
+    # -- check ---------------------------------------------------------------------------------------------
+
+    def check(self) -> list[Check]:
+        """Whether the tables can be read and the output written."""
+        checks = []
+        try:
+            annotations, problems = self._annotations()
+            labels = sum(len(rows) for rows in annotations.values())
+            checks.append(Check("annotations", True, f"{labels:,} labels on {len(annotations):,} items"))
+            checks += [Check("annotations", False, problem, "mend the row, or ignore this") for problem in problems]
+            classes = self.questions()[0].classes
+            mend = "name the classes in hitl.toml: source.classes"
+            checks.append(Check("classes", len(classes) >= 2, ", ".join(map(str, classes)) or "none", mend))
+        except BadTable as error:
+            checks.append(Check("annotations", False, str(error), "see README: input columns"))
+        parent = self._output if self._output.exists() else self._output.parent
+        checks.append(Check("output", parent.is_dir(), str(self._output), f"make the folder {parent}"))
+        return checks
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def _find(self, name: str) -> Path | None:
+        if name == "annotations" and not self._path.is_dir():
+            if not self._path.exists():
+                raise BadTable(f"{self._path}: no such file or folder")
+            return self._path
+        folder = self._output if name in ("added_items", "gold") else self._path
+        if not folder.is_dir():
+            return None
+        found = sorted(
+            path for path in folder.iterdir() if path.name.removesuffix(".gz") in {name + suffix for suffix in FORMATS}
+        )
+        if len(found) > 1:
+            raise BadTable(f"{folder}: {found[0].name} and {found[1].name} both are there; expected one {name} table")
+        return found[0] if found else None
+
+    def _read(self, name: str, text: list[str]) -> pa.Table | None:
+        path = self._find(name)
+        return None if path is None else read_table(path, text)
+
+    def _models(self) -> dict[str, pa.Table]:
+        if not self._path.is_dir():
+            return {}
+        models = {}
+        for path in sorted(self._path.glob("probabilities_*")):
+            stem = path.name.removesuffix(".gz").rsplit(".", 1)[0]
+            models[stem.removeprefix("probabilities_")] = read_table(path, [self._columns[0]])
+        return models
+
+    def _files(self) -> list[Path]:
+        names = ("annotations", "items", "truth", "added_items", "gold")
+        found = [path for name in names if (path := self._find(name)) is not None]
+        if self._path.is_dir():
+            found += sorted(self._path.glob("probabilities_*"))
+        if self._find("annotations") is None and self._find("items") is None:
+            raise BadTable(f"{self._path}: neither annotations.* nor items.* (csv, jsonl, parquet) is there")
+        return found
+
+    def _stamp(self) -> str:
+        """A digest of all files that are read: a changed byte means a new pull."""
+        digest = hashlib.sha256()
+        for path in self._files():
+            digest.update(path.name.encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        return digest.hexdigest()[:16]
+
+    def _version(self) -> str:
+        newest = max(path.stat().st_mtime for path in self._files())
+        return datetime.fromtimestamp(newest, UTC).isoformat()
+
+    def _items(self) -> dict[str, Mapping[str, Any]]:
+        item = self._columns[0]
+        rows: dict[str, Mapping[str, Any]] = {}
+        for name in ("items", "added_items"):
+            table = self._read(name, [item])
+            if table is not None:
+                require_columns(table, [item], name)
+                for row in table.to_pylist():
+                    key = row.pop(item)
+                    if not key:
+                        raise BadTable(f"{self._find(name)}: a row without {item}; expected a name in every row")
+                    rows[key] = {column: value for column, value in row.items() if value is not None}
+        return rows
+
+    def _annotations(self) -> tuple[dict[str, list[AnnotationRow]], list[str]]:
+        """Rows by item, and problems in words; of two answers of one annotator the last row wins."""
+        item, annotator, label, time = self._columns
+        answers: dict[tuple[str, str], AnnotationRow] = {}
+        contradicted = 0
+        table = self._read("annotations", [item, annotator, label])
+        version = self._version()
+        if table is not None:
+            require_columns(table, [item, label, *([time] if time else [])], str(self._find("annotations")))
+            for number, row in enumerate(table.to_pylist(), start=1):
+                made = _annotation(row, number, (item, annotator, label, time), version)
+                key = (made.item, made.key)
+                earlier = answers.get(key)
+                contradicted += earlier is not None and earlier.label != made.label and time is None
+                if earlier is None or made.version >= earlier.version:
+                    answers[key] = made
+        gold = self._gold(version)
+        grouped: dict[str, list[AnnotationRow]] = {}
+        for made in [*answers.values(), *gold]:
+            grouped.setdefault(made.item, []).append(made)
+        problem = f"{contradicted} rows contradict an earlier answer of the same annotator; the last row wins"
+        return grouped, [problem] if contradicted else []
+
+    def _gold(self, version: str) -> list[AnnotationRow]:
+        item, _, label, _ = self._columns
+        known: dict[str, AnnotationRow] = {}
+        for name in ("truth", "gold"):
+            table = self._read(name, [item, label])
+            if table is not None:
+                require_columns(table, [item, label], name)
+                for key, value in zip(table.column(item).to_pylist(), table.column(label).to_pylist(), strict=True):
+                    known[key] = AnnotationRow(f"{key}\ttruth", key, QUESTION, None, value, "gold", version, version)
+        return list(known.values())
+
+    def _predictions(self) -> dict[str, list[PredictionRow]]:
+        grouped: dict[str, list[PredictionRow]] = {}
+        for model, table in self._models().items():
+            require_columns(table, [self._columns[0]], f"probabilities_{model}")
+            for row in table.to_pylist():
+                key = row[self._columns[0]]
+                shares = {name[2:]: float(value) for name, value in row.items() if name.startswith("p_")}
+                grouped.setdefault(key, []).append(PredictionRow(key, QUESTION, model, shares))
+        return grouped
+
+
+def _annotation(
+    row: Mapping[str, Any], number: int, columns: tuple[str, str, str, str | None], version: str
+) -> AnnotationRow:
+    item, annotator, label, time = columns
+    if not row[item]:
+        raise BadTable(f"annotations, row {number}: no {item}; expected a name in every row")
+    person = row.get(annotator)
+    seen = str(row[time]) if time and row[time] is not None else version
+    key = f"{row[item]}\t{person}" if person else f"{row[item]}\t#{number}"
+    kind: Any = "answer" if row[label] else "skip"
+    duration = row.get("duration")
+    return AnnotationRow(
+        key, row[item], QUESTION, person, row[label] or None, kind, seen, seen, float(duration) if duration else None
+    )
+
+
+def _table(rows: list[dict[str, Any]], columns: list[str]) -> pa.Table:
+    if rows:
+        return pa.Table.from_pylist(rows)
+    return pa.table({name: pa.array([], pa.string()) for name in columns})
+
+
+def _write_if_changed(path: Path, table: pa.Table) -> bool:
+    """Write the table unless the file holds the same bytes already."""
+    fresh = path.with_name(f".new-{path.name}")
+    write_table(fresh, table)
+    try:
+        content = fresh.read_bytes()
+        if path.exists() and path.read_bytes() == content:
+            return False
+        with atomic(path) as handle:
+            handle.write(content)
+        return True
+    finally:
+        fresh.unlink()
+
+
+def _file_name(name: str) -> str:
+    """A file name for an annotator: itself where it is harmless, else with a digest so that no two collide."""
+    plain = re.sub(r"[^\w.@+-]", "_", name)
+    return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

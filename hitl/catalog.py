@@ -1,0 +1,40 @@
+"""Names to classes, loaded on demand: what the command line and the settings call things."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from hitl.errors import BadSettings
+
+if TYPE_CHECKING:
+    from hitl.models.combiner import Combiner
+
+COMBINERS = {
+    "default": "hitl.models.default:DefaultCombiner",
+    "majority": "hitl.models.majority:MajorityVote",
+    "dawid-skene": "hitl.models.dawid_skene:DawidSkene",
+    "pl": "hitl.models.pl:PL",
+    "pl-em": "hitl.models.pl_em:PLEM",
+}
+"""Method name -> where its class is."""
+
+
+def combiner_class(name: str) -> Any:
+    """The class of a method. Raises BadSettings for an unknown name."""
+    try:
+        module, _, attribute = COMBINERS[name].partition(":")
+    except KeyError:
+        raise BadSettings(f"method {name!r} is unknown; expected one of {', '.join(COMBINERS)}") from None
+    return getattr(import_module(module), attribute)
+
+
+def combiner(name: str, **settings: Any) -> Combiner:
+    """A method with settings. Raises BadSettings for an unknown name or setting."""
+    made = combiner_class(name)
+    try:
+        result: Combiner = made(**settings)
+    except TypeError:
+        known = ", ".join(made.__dataclass_fields__)
+        raise BadSettings(f"method {name!r} has no such setting among {sorted(settings)}; it has {known}") from None
+    return result

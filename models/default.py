@@ -1,0 +1,40 @@
+"""The default combiner: picks by what the evidence holds.
+
+    model probabilities   P+L-EM (calibrated models x confusion matrices)
+    people only           Dawid–Skene with an informative prior on accuracy and even class shares
+
+Plain Dawid–Skene is not a default: with one or two labels an item, learned class shares run away to a single
+class and the labels follow (docs/decisions.md has the figures). Even shares cost little where labels are many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hitl.consensus import Consensus
+from hitl.evidence import Evidence
+from hitl.models.dawid_skene import DawidSkene
+from hitl.models.pl_em import PLEM
+
+EVEN_SHARES = 1e6
+"""Pseudo-items of each class that keep the shares even."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultCombiner:
+    """P+L-EM where there are model probabilities, else a cautious Dawid–Skene; `accuracy` is expected of people."""
+
+    accuracy: float = 0.75
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """Fit the combiner that suits the evidence."""
+        return self._suited(evidence).fit(evidence, start=start)
+
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Judge other items with what was learned."""
+        return self._suited(evidence).apply(consensus, evidence)
+
+    def _suited(self, evidence: Evidence) -> PLEM | DawidSkene:
+        if evidence.probabilities:
+            return PLEM(accuracy=self.accuracy)
+        return DawidSkene(accuracy=self.accuracy, share_smoothing=EVEN_SHARES)
