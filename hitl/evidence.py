@@ -209,7 +209,7 @@ def _union_of_items(people: pa.Table, models: Mapping[str, pa.Table], known: pa.
         if labeled and names and labeled.isdisjoint(names):
             raise BadEvidence(
                 f"{where}: none of its {len(names)} items is among the {len(labeled)} annotated ones "
-                f"(for instance {names[0]!r} beside {next(iter(labeled))!r}); expected the same item names"
+                f"(for instance {names[0]!r} beside {next(iter(pool))!r}); expected the same item names"
             )
         pool.update(dict.fromkeys(names))
     return tuple(pool)

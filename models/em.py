@@ -49,7 +49,7 @@ def maximise(
         q_nj, log_evidence = expectation(evidence, prior, log_pi_klj)
         penalty = confusion.log_prior_density(log_pi_klj, pseudo_jl) + prior.log_density()
         trace.append(log_evidence + penalty)
-        converged = len(trace) > 1 and trace[-1] - trace[-2] < tolerance * max(1, informative_n.sum())
+        converged = len(trace) > 1 and bool(trace[-1] - trace[-2] < tolerance * max(1, informative_n.sum()))
     return Estimate(q_nj, prior, kernels.counts(annotations, q_nj), tuple(trace), converged)
 
 

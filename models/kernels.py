@@ -112,7 +112,8 @@ def _counts_threaded(start: Any, rows: Any, item: Any, label: Any, q: Any, out: 
 
 @_compiled
 def _item_belief(message: Any, log_prior: Any, out: Any, log_z: Any, n: int) -> None:
-    prior = log_prior[n if log_prior.shape[0] > 1 else 0]
+    # A threaded loop counts in unsigned integers; beside a signed 0 numba would make the index a float.
+    prior = log_prior[np.int64(n) if log_prior.shape[0] > 1 else np.int64(0)]
     top = -np.inf
     for j in range(out.shape[1]):
         out[n, j] = message[n, j] + prior[j]

@@ -1,1 +1,8 @@
-"""One self-contained HTML page with the state of a project."""
+"""One self-contained HTML page with the state of a project: `write(Report(...), path)`."""
+
+from __future__ import annotations
+
+from hitl.report.contents import Curve, Cycle, QuestionPage, Report
+from hitl.report.page import render, write
+
+__all__ = ["Curve", "Cycle", "QuestionPage", "Report", "render", "write"]

@@ -54,7 +54,11 @@ def main() -> None:
         results.append(run(evidence, seed, arguments.labels))
         reached = {target: results[-1].labels_to_reach(target) for target in TARGETS}
         print(f"seed {seed}: {reached}  ({time.perf_counter() - began:.1f} s)", flush=True)
-        at = {n: round(float(results[-1].accuracy[np.searchsorted(results[-1].labels, n)]), 4) for n in (0, 1000, 2000, 4000, 6000, 8000, 10000, 14000) if n <= arguments.labels}
+        at = {
+            n: round(float(results[-1].accuracy[np.searchsorted(results[-1].labels, n)]), 4)
+            for n in (0, 1000, 2000, 4000, 6000, 8000, 10000, 14000)
+            if n <= arguments.labels
+        }
         print("   ", at, flush=True)
     even = spread_evenly(evidence, MajorityVote(), EVEN, np.random.default_rng(0))
     print("majority vote spread evenly:", {n: round(float(a), 4) for n, a in zip(EVEN, even, strict=True)})

@@ -1,0 +1,125 @@
+"""`hitl combine` over files: no project, no store."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import typer
+
+from hitl.errors import BadSettings, BadTable
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of the annotations are what; `annotator` None: nobody has an id."""
+
+    item: str
+    annotator: str | None
+    label: str
+    time: str | None
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """Comma-separated names."""
+    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def read_evidence(  # type: ignore[no-untyped-def]
+    annotations: Path,
+    probabilities: list[str],
+    truth: Path | None,
+    columns: Columns,
+    classes: tuple[str, ...] | None,
+    options: tuple[str, ...] | None,
+    strict: bool,
+):
+    """The evidence of the files named on the command line."""
+    from hitl.evidence import Evidence
+    from hitl.files import read_table
+
+    text = [name for name in (columns.item, columns.annotator, columns.label) if name]
+    models = {}
+    for entry in probabilities:
+        model, equals, file = entry.partition("=")
+        if not equals or not model or not file:
+            raise BadSettings(f"--probabilities {entry!r}: expected MODEL=FILE, for instance resnet=probs.csv")
+        if model in models:
+            raise BadSettings(f"--probabilities: model {model!r} is given twice")
+        models[model] = read_table(file, [columns.item])
+    table = read_table(annotations, text)
+    if table.num_rows == 0:
+        raise BadTable(f"{annotations}: the table is empty; expected one row an annotation")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        evidence = Evidence.from_tables(
+            table,
+            models,
+            None if truth is None else read_table(truth, text),
+            item=columns.item,
+            label=columns.label,
+            annotator=columns.annotator,
+            time=columns.time,
+            classes=classes,
+            options=options,
+            strict=strict,
+        )
+    for warning in caught:
+        typer.echo(f"hitl: warning: {warning.message}", err=True)
+    return evidence
+
+
+def combine(  # type: ignore[no-untyped-def]
+    evidence, method: str, output: Path | None, annotators: Path | None, save: Path | None, as_json: bool
+) -> None:
+    """Combine, write what was asked for, and show a summary."""
+    from hitl.catalog import combiner
+    from hitl.cli import show
+    from hitl.files import format_of, write_table
+
+    for path in (output, annotators):
+        if path is not None:
+            format_of(path)
+    consensus = combiner(method).fit(evidence)
+    people = consensus.annotators.frame().sort_values("labels", ascending=False)
+    if output is not None:
+        consensus.write(output)
+    if annotators is not None:
+        import pyarrow as pa
+
+        write_table(annotators, pa.Table.from_pandas(people, preserve_index=False))
+    if save is not None:
+        consensus.save(save)
+    if as_json:
+        fit = {
+            **asdict(consensus.fit),
+            "objective": consensus.fit.objective[-1:],
+            "iterations": consensus.fit.iterations,
+        }
+        written = {"consensus": output, "annotators": annotators, "saved": save}
+        summary = {
+            "items": len(consensus.items),
+            "annotators": evidence.annotations.n_annotators,
+            "labels": len(evidence.annotations),
+            "classes": consensus.classes,
+            "confidence": float(consensus.confidence.mean()),
+            "temperatures": consensus.temperatures,
+            "fit": fit,
+            "written": {name: str(path) for name, path in written.items() if path is not None},
+        }
+        show.as_json(summary)
+        return
+    converged = "" if consensus.fit.converged else "; NOT converged"
+    show.line(f"{evidence.annotations!r}")
+    show.line(
+        f"{consensus.fit.method}: {consensus.fit.iterations} iterations in {consensus.fit.seconds:.2f} s{converged}; "
+        f"mean confidence {consensus.confidence.mean():.3f}"
+    )
+    if output is None:
+        show.table("Consensus", consensus.frame())
+    if annotators is None:
+        show.table("Annotators", people, 10)
+    for path in (output, annotators, save):
+        if path is not None:
+            show.line(f"wrote {path}")

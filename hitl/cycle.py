@@ -1,0 +1,308 @@
+"""One cycle: pull what is new, combine, plan, push. Each step is safe to repeat, and so is the whole.
+
+    pull    pages -> store                              rows and the cursor behind them in one transaction
+    judge   store -> evidence -> consensus -> plan      a pure function of what is stored
+    record  consensus, plan, operations -> store        in one transaction; unchanged operations stay confirmed
+    push    outbox -> platform                          verified there, then marked
+
+A crash anywhere loses nothing: the next cycle pulls on from the cursor, comes to the same plan from the same
+evidence, and sends what was not confirmed. Combiners start cold, so that the result depends on the evidence alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from hitl.active.policy import InformationGain
+from hitl.annotations import Annotations
+from hitl.catalog import combiner
+from hitl.consensus import Consensus
+from hitl.crew import Budget, Crew
+from hitl.errors import BadInput
+from hitl.evidence import Evidence
+from hitl.exchange import Connector, Operation, Progress, Question, Receipt
+from hitl.plan import Plan
+from hitl.settings import PushSettings, Settings
+
+if TYPE_CHECKING:
+    from hitl.store import Lease, Store
+
+DIGITS = 6
+"""Decimals of the probabilities that are pushed."""
+
+
+@dataclass(frozen=True)
+class PullSummary:
+    """What a pull brought."""
+
+    items: int = 0
+    annotations: int = 0
+    changed: int = 0
+    deleted: int = 0
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the stored evidence says: evidence and consensus by question, and the plan that follows."""
+
+    evidence: Mapping[str, Evidence]
+    results: Mapping[str, Consensus]
+    plan: Plan
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CycleReport:
+    """What one cycle did."""
+
+    pulled: PullSummary
+    judgement: Judgement
+    receipts: tuple[Receipt, ...]
+
+    @property
+    def changed(self) -> int:
+        """How much had to be changed on the platform (0: it was as planned)."""
+        return sum(receipt.changed for receipt in self.receipts)
+
+
+def silent(what: str, done: int, total: int | None) -> None:
+    """A Progress that shows nothing."""
+
+
+def run(
+    settings: Settings,
+    store: Store,
+    connector: Connector,
+    progress: Progress = silent,
+    crew: Crew | None = None,
+) -> CycleReport:
+    """One whole cycle under the project's lease. Raises Busy when another cycle holds it.
+
+    `crew`: who can be asked just now; default: the crew of the settings.
+    """
+    with store.lease(settings.name) as lease:
+        pulled = pull(lease, store, connector, progress)
+        judgement = judge(settings, store, connector.questions(), progress, crew)
+        record(lease, settings, store, judgement)
+        progress("recorded", 1, 1)
+        receipts = tuple(push(lease, store, connector, progress))
+    return CycleReport(pulled, judgement, receipts)
+
+
+def pull(lease: Lease, store: Store, connector: Connector, progress: Progress = silent) -> PullSummary:
+    """Pull everything new, page by page, each saved with the cursor behind it."""
+    items = annotations = changed = deleted = 0
+    problems: list[str] = []
+    for page in connector.pull(store.cursor(lease.project)):
+        summary = store.save_page(lease, page)
+        items += len(page.items)
+        annotations += len(page.annotations)
+        changed += summary.changed
+        deleted += summary.deleted
+        problems += page.problems
+        progress("pull", items, page.total)
+    return PullSummary(items, annotations, changed, deleted, tuple(problems))
+
+
+def judge(
+    settings: Settings,
+    store: Store,
+    questions: tuple[Question, ...],
+    progress: Progress = silent,
+    crew: Crew | None = None,
+) -> Judgement:
+    """Evidence to consensus to plan, from what is stored; writes nothing."""
+    evidence = stored_evidence(store, settings.name, questions)
+    method = combiner(settings.combine.method, **settings.combine.options)
+    results = {}
+    for position, (name, known) in enumerate(evidence.items(), start=1):
+        results[name] = method.fit(known)
+        progress("combine", position, len(evidence))
+    pairs = [(evidence[name], results[name]) for name in evidence]
+    plan = InformationGain().plan_questions(pairs, crew or crew_of(settings, store), budget_of(settings))
+    progress("plan", 1, 1)
+    return Judgement(evidence, results, plan, metrics_of(evidence, results, plan))
+
+
+def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement) -> int:
+    """Store the judgement and what follows from it for the platform, in one transaction; the cycle's number."""
+    from hitl.store import CycleRecord
+
+    operations = tuple(operations_of(settings.push, store, lease.project, judgement))
+    return store.record_cycle(lease, CycleRecord(judgement.results, judgement.plan, operations, judgement.metrics))
+
+
+def push(lease: Lease, store: Store, connector: Connector, progress: Progress = silent) -> Iterator[Receipt]:
+    """Make the platform as planned: every operation not yet confirmed, in order, each marked when verified."""
+    pending = store.pending(lease.project)
+    for position, operation in enumerate(pending, start=1):
+        store.check(lease)
+        for receipt in connector.push([operation]):
+            progress("pushed", position, len(pending))
+            store.confirm(lease, receipt)
+            progress("push", position, len(pending))
+            yield receipt
+
+
+# -- evidence ----------------------------------------------------------------------------------------------
+
+
+def stored_evidence(store: Store, project: str, questions: tuple[Question, ...]) -> dict[str, Evidence]:
+    """Question name -> evidence, all over the same items. Raises BadInput when nothing was pulled yet."""
+    items = tuple(store.items(project).column("item").to_pylist())
+    if not items:
+        raise BadInput(f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform")
+    names = annotator_names(store, project)
+    return {question.name: _evidence_of(store, project, question, items, names) for question in questions}
+
+
+def _evidence_of(
+    store: Store, project: str, question: Question, items: tuple[str, ...], names: Mapping[str, str]
+) -> Evidence:
+    table = store.annotations(project, question.name)
+    people = [None if key is None else names.get(key, key) for key in table.column("annotator").to_pylist()]
+    position = table.column_names.index("annotator")
+    table = table.set_column(position, "annotator", pa.array(people, pa.string()))
+    annotations = Annotations.from_frame(
+        table, items=items, classes=question.classes, options=question.options, time="time", duration="duration"
+    )
+    place = {name: code for code, name in enumerate(question.classes)}
+    row = {key: code for code, key in enumerate(items)}
+    truth = np.full(len(items), -1, np.int32)
+    gold = store.gold(project, question.name)
+    for key, label in zip(gold.column("item").to_pylist(), gold.column("label").to_pylist(), strict=True):
+        if label in place:
+            truth[row[key]] = place[label]
+    probabilities = {
+        model: _aligned(predicted, row, question)
+        for model, predicted in store.predictions(project, question.name).items()
+    }
+    return Evidence(annotations, probabilities, truth=truth)
+
+
+def _aligned(table: pa.Table, row: Mapping[str, int], question: Question) -> np.ndarray[Any, np.dtype[np.float64]]:
+    values = np.full((len(row), len(question.classes)), np.nan)
+    rows = [row[key] for key in table.column("item").to_pylist()]
+    for code, name in enumerate(question.classes):
+        column = f"p_{name}"
+        known = column in table.column_names
+        values[rows, code] = np.nan_to_num(np.asarray(table.column(column).cast("float64"))) if known else 0.0
+    return values
+
+
+def annotator_names(store: Store, project: str) -> dict[str, str]:
+    """Platform key -> shown name; the key is added where two people share a name."""
+    table = store.annotators(project)
+    names = dict(zip(table.column("key").to_pylist(), table.column("name").to_pylist(), strict=True))
+    count: dict[str, int] = {}
+    for name in names.values():
+        count[name] = count.get(name, 0) + 1
+    return {key: name if count[name] == 1 else f"{name} ({key})" for key, name in names.items()}
+
+
+def crew_of(settings: Settings, store: Store) -> Crew:
+    """The crew of the settings; whoever skipped an item is not asked about it again."""
+    crew = settings.crew
+    names = annotator_names(store, settings.name)
+    skips = store.skips(settings.name)
+    pairs = zip(skips.column("annotator").to_pylist(), skips.column("item").to_pylist(), strict=True)
+    never = frozenset((names.get(person, person), item) for person, item in pairs)
+    capacities = {str(name): value for name, value in crew.capacities.items()}
+    return Crew(tuple(crew.annotators), capacities, crew.capacity, never)
+
+
+def budget_of(settings: Settings) -> Budget:
+    """The budget of the settings."""
+    return Budget(**settings.budget.model_dump())
+
+
+def metrics_of(evidence: Mapping[str, Evidence], results: Mapping[str, Consensus], plan: Plan) -> dict[str, Any]:
+    """What the history of cycles shows: labels, people, items, done, confidence, agreement, accuracy on gold."""
+    first = next(iter(evidence.values())).annotations
+    agreement = [_agreement(evidence[name].annotations, results[name]) for name in evidence]
+    known = [value for value in agreement if value is not None]
+    return {
+        "items": first.n_items,
+        "labels": sum(len(e.annotations) for e in evidence.values()) // len(evidence),
+        "annotators": int((first.labels_per_annotator > 0).sum()),
+        "done": len(plan.done),
+        "confidence": round(float(np.mean([result.confidence.mean() for result in results.values()])), DIGITS),
+        "agreement": round(float(np.mean(known)), DIGITS) if known else None,
+    }
+
+
+def _agreement(annotations: Annotations, consensus: Consensus) -> float | None:
+    """Share of labels that equal the consensus of their item, or None without labels."""
+    if not len(annotations):
+        return None
+    return float(np.mean(annotations.label == consensus.labels[annotations.item]))
+
+
+# -- operations --------------------------------------------------------------------------------------------
+
+
+def operations_of(what: PushSettings, store: Store, project: str, judgement: Judgement) -> Iterator[Operation]:
+    """What the platform should look like after this cycle; a function of judgement and crew alone.
+
+    The order comes before the items are opened, so that nobody is served an item at random in between.
+    """
+    plan, evidence = judgement.plan, judgement.evidence
+    if what.consensus:
+        yield Operation("consensus", "", {"questions": _consensus_rows(judgement)})
+    if what.order:
+        yield Operation("order", "", {"items": list(dict.fromkeys(str(ask.item) for ask in plan.asks))})
+    if what.assignments:
+        yield from _assignments(store, project, plan)
+    if what.labels_wanted:
+        yield Operation("labels_wanted", "", {"items": _labels_wanted(plan, evidence)})
+
+
+def _consensus_rows(judgement: Judgement) -> dict[str, list[dict[str, Any]]]:
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for name, result in judgement.results.items():
+        known = judgement.evidence[name]
+        supported = (known.annotations.labels_per_item > 0) | known.known
+        for predicted in known.probabilities.values():
+            supported |= ~np.isnan(predicted[:, 0])
+        rows[name] = [
+            {
+                "item": str(result.items[n]),
+                "label": str(result.classes[result.labels[n]]),
+                "confidence": round(float(result.confidence[n]), DIGITS),
+                "probabilities": {
+                    str(label): round(float(p), DIGITS)
+                    for label, p in zip(result.classes, result.probabilities[n], strict=True)
+                },
+            }
+            for n in np.flatnonzero(supported)
+        ]
+    return rows
+
+
+def _assignments(store: Store, project: str, plan: Plan) -> Iterator[Operation]:
+    keys = {name: key for key, name in annotator_names(store, project).items()}
+    planned = {name: [str(ask.item) for ask in plan.asks_of(name)] for name in plan.annotators}
+    assigned = {keys.get(str(name), str(name)): items for name, items in planned.items()}
+    for operation, _ in store.operations(project):
+        if operation.kind == "assign":
+            assigned.setdefault(operation.key, [])
+    for key in sorted(assigned):
+        yield Operation("assign", key, {"items": assigned[key]})
+
+
+def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> dict[str, int]:
+    """Answers each asked item should get in all, and the answers that done items have (which closes them)."""
+    known = next(iter(evidence.values()))
+    labels = known.annotations.labels_per_item
+    row = {name: n for n, name in enumerate(known.annotations.items)}
+    wanted = {str(done.item): int(labels[row[done.item]]) for done in plan.done if not known.known[row[done.item]]}
+    for ask in plan.asks:
+        key = str(ask.item)
+        wanted[key] = wanted.get(key, int(labels[row[ask.item]])) + 1
+    return wanted

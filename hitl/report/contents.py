@@ -1,0 +1,114 @@
+"""What a report is made of: questions with their results, a plan, curves, and the history of cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import numpy as np
+
+from hitl.annotations import Floats, Ints, Name
+from hitl.consensus import Consensus
+from hitl.errors import BadInput
+from hitl.evidence import Evidence
+from hitl.plan import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Accuracy or agreement over labels spent.
+
+    Attributes:
+        name: what the line stands for, written at its end.
+        labels: (P,) labels spent.
+        value: (P,) accuracy or agreement, in [0, 1].
+        low, high: (P,) the band around it, or None.
+    """
+
+    name: str
+    labels: Floats
+    value: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+
+    def __post_init__(self) -> None:
+        for kind in ("labels", "value", "low", "high"):
+            values = getattr(self, kind)
+            if values is not None and np.shape(values) != np.shape(self.labels):
+                raise BadInput(
+                    f"curve {self.name!r}: {kind} has shape {np.shape(values)}; expected {np.shape(self.labels)}"
+                )
+        if (self.low is None) != (self.high is None):
+            raise BadInput(f"curve {self.name!r}: expected both low and high, or neither")
+
+
+@dataclass(frozen=True, eq=False)
+class QuestionPage:
+    """The results of one question.
+
+    Attributes:
+        name: the question.
+        evidence, consensus: what is known and what follows, over the same items and classes.
+        texts: item -> short text to show.
+        truth: (N,) true class codes held out from the fit, -1 where unknown, to measure accuracy against. None
+            takes `evidence.truth`; a truth that the fit was given measures nothing and is left aside.
+    """
+
+    name: str
+    evidence: Evidence
+    consensus: Consensus
+    texts: Mapping[Name, str] = field(default_factory=dict)
+    truth: Ints | None = None
+
+    def __post_init__(self) -> None:
+        annotations = self.evidence.annotations
+        for kind in ("items", "classes"):
+            if getattr(annotations, kind) != getattr(self.consensus, kind):
+                raise BadInput(f"report, question {self.name!r}: evidence and consensus differ in their {kind}")
+        if self.truth is not None and np.shape(self.truth) != (annotations.n_items,):
+            raise BadInput(
+                f"report, question {self.name!r}: truth has shape {np.shape(self.truth)}; "
+                f"expected {(annotations.n_items,)}"
+            )
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """One turn of the loop.
+
+    Attributes:
+        number: 1 for the first.
+        when: when it ended.
+        metrics: any of `labels` (labels so far), `confidence`, `agreement`, `done` (means and shares, in [0, 1]).
+    """
+
+    number: int
+    when: datetime
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Everything on the page.
+
+    Attributes:
+        title, subtitle: the heading and a line under it.
+        questions: results, one entry a question.
+        plan: what is asked next and what is done, or None.
+        curves: lines over labels spent; `curve_title` is their heading, `curve_axis` what the values are.
+        history: the cycles so far, oldest first.
+        command: the command line that wrote the report, if any.
+        generated: when (None: now).
+    """
+
+    title: str
+    questions: tuple[QuestionPage, ...]
+    plan: Plan | None = None
+    curves: tuple[Curve, ...] = ()
+    curve_title: str = "Accuracy over labels spent"
+    curve_axis: str = "accuracy (% of items)"
+    history: tuple[Cycle, ...] = ()
+    subtitle: str = ""
+    command: str = ""
+    generated: datetime | None = None

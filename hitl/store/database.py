@@ -1,0 +1,268 @@
+"""One database: opening it, its schema, its transactions, its clock, and its errors in words.
+
+SQLite runs in WAL mode: readers never wait. A write transaction takes the write lock when it begins (BEGIN
+IMMEDIATE), so that what it has read cannot change under it. PostgreSQL serialises writers of one project by the row
+lock on `hitl_project` that the fence takes first (see `lease`).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from hitl.errors import BadInput, MissingExtra, StoreError
+from hitl.store import arrow, schema
+
+BUSY_SECONDS = 30
+"""How long a SQLite writer waits for another one."""
+
+CONNECT_SECONDS = 10
+"""How long to try to reach PostgreSQL, unless the address says `connect_timeout`."""
+
+_MIGRATION_LOCK = 0x6869_746C
+"""Advisory lock on PostgreSQL while the schema changes ("hitl")."""
+
+_one_migration = threading.Lock()  # alembic's `context` and `op` are global to the process
+
+_SQLITE = "sqlite:///"
+_EXPECTED = "expected sqlite:///folder/hitl.db or postgresql://user:password@host/database"
+
+
+class Database:
+    """A connection pool to one database whose schema is the newest."""
+
+    def __init__(self, url: str) -> None:
+        self._url = _parse(url)
+        self.postgres = self._url.get_backend_name() == "postgresql"
+        self.name = _shown(self._url)
+        self._engine = _engine(self._url)
+        try:
+            self._migrate()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    # -- transactions --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A transaction that reads."""
+        with self._in_words(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """A transaction that writes: committed at the end, undone by an exception."""
+        with self._in_words(), self._engine.connect() as connection:
+            connection.execution_options(hitl_write=True)
+            with connection.begin():
+                yield connection
+
+    def rows(self, connection: sa.Connection, query: sa.Select[Any]) -> list[dict[str, Any]]:
+        """The rows of a query as dicts."""
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+    def table(self, query: sa.Select[Any], columns: pa.Schema) -> pa.Table:
+        """The rows of a query as an Arrow table with exactly these columns."""
+        if self.postgres:
+            address = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
+            try:
+                return arrow.from_postgres(address, query, columns)
+            except arrow.DriverError as error:
+                raise StoreError(self._sentence(str(error))) from None
+        with self.read() as connection:
+            return arrow.from_sqlite(connection, query, columns)
+
+    # -- dialects ------------------------------------------------------------------------------------------
+
+    def insert(self, table: sa.Table) -> Any:
+        """An INSERT that knows ON CONFLICT."""
+        return postgresql_insert(table) if self.postgres else sqlite_insert(table)
+
+    def upsert(self, connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Write rows by primary key, all columns; gives how many differed from what was there.
+
+        Where there is a version, a newer row stays.
+        """
+        if not rows:
+            return 0
+        insert = self.insert(table)
+        if self.postgres:  # whole columns in one statement: several times faster than row by row
+            names = [column.name for column in table.c]
+            columns = [sa.literal([row[name] for row in rows], sa.ARRAY(table.c[name].type)) for name in names]
+            values = sa.func.unnest(*columns).table_valued(*names, name="new").render_derived()
+            insert = insert.from_select(names, sa.select(*(values.c[name] for name in names)))
+        written = {column.name: insert.excluded[column.name] for column in table.c if not column.primary_key}
+        wanted = sa.or_(*(table.c[name].is_distinct_from(value) for name, value in written.items()))
+        if "version" in table.c:
+            wanted &= insert.excluded.version >= table.c.version
+        key = [column.name for column in table.primary_key]
+        statement = insert.on_conflict_do_update(index_elements=key, set_=written, where=wanted)
+        statement = statement.execution_options(preserve_rowcount=True)
+        result = connection.execute(statement) if self.postgres else connection.execute(statement, list(rows))
+        return int(result.rowcount)
+
+    def among(self, column: sa.Column[Any], keys: Sequence[str]) -> sa.ColumnElement[bool]:
+        """`column IN keys`, for any number of keys: they travel as one value."""
+        if self.postgres:
+            return column == sa.any_(sa.literal(list(keys), sa.ARRAY(sa.Text())))
+        each = sa.func.json_each(json.dumps(keys)).table_valued("value")
+        return column.in_(sa.select(each.c.value))
+
+    def now(self) -> sa.ColumnElement[float]:
+        """Seconds since the epoch: the server's clock on PostgreSQL, whose clients' clocks may differ."""
+        if self.postgres:
+            return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double())
+        return sa.literal(time.time(), sa.Double())
+
+    # -- schema --------------------------------------------------------------------------------------------
+
+    def _migrate(self) -> None:
+        with self.read() as connection:
+            if _version(connection) == schema.HEAD:
+                return
+        with _one_migration, self.write() as connection:
+            if self.postgres:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+            self._upgrade(connection)
+
+    def _upgrade(self, connection: sa.Connection) -> None:
+        from alembic import command
+        from alembic.script import ScriptDirectory
+
+        config = migrations(connection)
+        known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+        found = _version(connection)
+        if found is not None and found not in known:
+            raise StoreError(
+                f"{self.name}: its schema is version {found}; this version of hitl knows {schema.HEAD} at most. "
+                "Upgrade: pip install -U hitl-toolkit"
+            )
+        command.upgrade(config, "head")
+
+    # -- errors --------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            raise StoreError(self._sentence(str(error.orig), connecting=error.statement is None)) from None
+        except UnicodeEncodeError as error:
+            raise BadInput(f"{self.name}: text that is not valid Unicode cannot be stored: {error.reason}") from None
+
+    def _sentence(self, text: str, *, connecting: bool = False) -> str:
+        text = " ".join(self._without_secrets(text).split()) or "no reason given"
+        if self.postgres:
+            hint = ". Is the server running, and are host, database, user and password right?" if connecting else ""
+            return f"{self.name}: {text}{hint}"
+        hint = next((hint for sign, hint in _SQLITE_HINTS.items() if sign in text), text)
+        return f"{self.name}: {hint.format(folder=Path(self.name).absolute().parent)}"
+
+    def _without_secrets(self, text: str) -> str:
+        secrets = [self._url.password, self._url.query.get("password")]
+        for secret in map(str, filter(None, secrets)):
+            for shown in (secret, quote(secret, safe="")):
+                text = text.replace(shown, "***")
+        return text
+
+
+_SQLITE_HINTS = {
+    "unable to open": "cannot be opened: the folder {folder} must exist and you must be allowed to write there",
+    "not a database": "is a file, but not a database: move it away or name another one",
+    "malformed": "the database is damaged: restore a copy, or move it away and pull again",
+    "readonly": "may not be written: check the rights of the file and of the folder {folder}",
+    "locked": f"another program has kept the database locked for {BUSY_SECONDS} s: try again when it is done",
+    "disk is full": "the disk is full: make room in {folder}",
+}
+
+
+def migrations(connection: sa.Connection) -> Any:
+    """The alembic configuration of our migrations, bound to a connection; there is no ini file."""
+    from alembic.config import Config
+
+    config = Config()
+    folder = str(Path(__file__).parent / "migrations")
+    config.set_main_option("script_location", folder.replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _version(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table(schema.VERSION_TABLE):
+        return None
+    found = connection.execute(sa.text(f"SELECT version_num FROM {schema.VERSION_TABLE}")).scalar()
+    return None if found is None else str(found)
+
+
+def _parse(text: str) -> sa.URL:
+    if text.startswith(_SQLITE):  # the rest is a path as it is: no escapes, no options
+        path = text.removeprefix(_SQLITE)
+        if path in ("", ":memory:"):
+            raise StoreError(f"the store needs a file; {_EXPECTED}")
+        return sa.URL.create("sqlite", database=str(Path(path).expanduser()))
+    try:
+        url = sa.make_url(text)
+    except (ArgumentError, ValueError):  # its message could show a password
+        raise StoreError(f"the address of the store cannot be understood; {_EXPECTED}") from None
+    if url.get_backend_name() not in ("postgresql", "postgres"):
+        raise StoreError(f"the store cannot be kept in {text.partition(':')[0]!r}; {_EXPECTED}")
+    if "connect_timeout" not in url.query:
+        url = url.update_query_dict({"connect_timeout": str(CONNECT_SECONDS)})
+    return url.set(drivername="postgresql+psycopg")
+
+
+def _shown(url: sa.URL) -> str:
+    """The address for messages: a file's path, or a server's address without password and options."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
+
+
+def _engine(url: sa.URL) -> sa.Engine:
+    if url.get_backend_name() == "sqlite":
+        engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS}, hide_parameters=True)
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+        sa.event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    try:
+        return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True)
+    except ImportError:
+        raise MissingExtra("PostgreSQL needs: pip install 'hitl-toolkit[postgres]'") from None
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:
+    connection.isolation_level = None  # transactions begin where we say so, not where the driver guesses
+    connection.execute("PRAGMA foreign_keys=ON")
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            # Switching a new file to WAL does not wait for another process that is doing the same.
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    writes = connection.get_execution_options().get("hitl_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

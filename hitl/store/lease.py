@@ -1,0 +1,96 @@
+"""One cycle at a time per project: a lease in the database, with an epoch that rises with every holder.
+
+    acquire   takes a lease nobody holds, or one whose time is over; the epoch rises by one
+    fence     the first statement of every write: fails unless this lease is still the newest, and renews it
+    release   gives it back
+
+A process that was paused past its lease and overtaken (a zombie) still believes it holds it; its epoch is no longer
+the newest, so that its next write fails and changes nothing. The fence is an UPDATE of the project's row: it takes
+the lock that a take-over also needs, so neither can slip between the other's check and its commit.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from hitl.errors import Busy, LeaseLost
+from hitl.store.database import Database
+from hitl.store.schema import project
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write to one project, for `seconds` after each write."""
+
+    project: str
+    owner: str
+    epoch: int
+    seconds: float
+
+
+def acquire(database: Database, name: str, seconds: float, owner: str | None) -> Lease:
+    """Take the lease of a project, or raise Busy."""
+    owner = owner or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+    first = database.insert(project).values(
+        project=name,
+        epoch=1,
+        owner=owner,
+        lease_until=database.now() + seconds,
+        problems="[]",
+        problems_epoch=0,
+    )
+    take = first.on_conflict_do_update(
+        index_elements=[project.c.project],
+        set_={
+            "epoch": project.c.epoch + 1,
+            "owner": first.excluded.owner,
+            "lease_until": first.excluded.lease_until,
+        },
+        where=project.c.lease_until <= database.now(),
+    ).returning(project.c.epoch)
+    with database.write() as connection:
+        epoch = connection.execute(take).scalar()
+        if epoch is None:
+            raise Busy(f"project {name!r} is held by {_holder(connection, name)}. Try again later")
+    return Lease(name, owner, int(epoch), seconds)
+
+
+def fence(database: Database, connection: sa.Connection, lease: Lease) -> None:
+    """Raise LeaseLost unless the lease is still ours; renew it and keep others from taking it over."""
+    renew = (
+        sa.update(project)
+        .where(project.c.project == lease.project, project.c.epoch == lease.epoch, project.c.owner == lease.owner)
+        .values(lease_until=database.now() + lease.seconds)
+    )
+    if connection.execute(renew).rowcount != 1:
+        raise LeaseLost(
+            f"project {lease.project!r}: this cycle took too long and was overtaken; "
+            f"the lease is held by {_holder(connection, lease.project)}. Nothing was written"
+        )
+
+
+def release(database: Database, lease: Lease) -> None:
+    """Give the lease back; nothing happens when it was lost."""
+    free = (
+        sa.update(project)
+        .where(project.c.project == lease.project, project.c.epoch == lease.epoch, project.c.owner == lease.owner)
+        .values(owner="", lease_until=0.0)
+    )
+    with database.write() as connection:
+        connection.execute(free)
+
+
+def _holder(connection: sa.Connection, name: str) -> str:
+    """Who holds the lease and until when, in words."""
+    query = sa.select(project.c.owner, project.c.lease_until).where(project.c.project == name)
+    row = connection.execute(query).first()
+    if row is None or not row.owner:
+        return "nobody"
+    until = datetime.fromtimestamp(row.lease_until, UTC)
+    return f"{row.owner} until {until:%Y-%m-%d %H:%M:%S} UTC"

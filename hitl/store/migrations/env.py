@@ -1,0 +1,15 @@
+"""Run by alembic: migrates the connection that `hitl.store.database` hands over, inside its transaction."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from hitl.store.schema import VERSION_TABLE, metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    version_table=VERSION_TABLE,
+)
+with context.begin_transaction():
+    context.run_migrations()

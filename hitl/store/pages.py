@@ -1,0 +1,284 @@
+"""Saving a page: rows, deletions, problems and the cursor, within one transaction of the caller.
+
+What of two pictures of the same item is the newer:
+
+- An item and all that a page says of it (annotations, predictions) are one picture, as old as the item's version. A
+  picture older than the stored one is ignored as a whole: it cannot bring back what was deleted since, nor delete
+  what came since.
+- In a newer or equally old picture each row replaces the stored one unless that has a newer version. Stored
+  annotations of the item that the picture lacks were deleted on the platform; so were predictions.
+- `live` and the names of annotators have no version. Pages are saved in the order of the pull, by the one holder of
+  the lease, so the last page is right.
+
+Deleted items and annotations stay as marked rows (with their version, which keeps old pages from reviving them); an
+item that appears again is alive again, with the annotations it had.
+
+The page is compared with what is stored before anything is written: a page that says nothing new writes no rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from hitl.exchange import Page
+from hitl.store.database import Database
+from hitl.store.lease import Lease
+from hitl.store.schema import annotation, annotator, item, prediction, project
+
+MAX_PROBLEMS = 100
+"""How many problems of a pull are kept."""
+
+_MAX_PROBLEM_LENGTH = 500
+
+Row = dict[str, Any]
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PageSummary:
+    """What a page brought: rows on it, rows that differed from the stored ones, rows gone, problems."""
+
+    items: int = 0
+    annotations: int = 0
+    changed: int = 0
+    deleted: int = 0
+    problems: int = 0
+
+
+def save(database: Database, connection: sa.Connection, lease: Lease, page: Page) -> PageSummary:
+    """Save a page; the caller has passed the fence in the same transaction."""
+    saver = _Saver(database, connection, lease.project)
+    fresh = saver.items(page)
+    saver.annotations(page, fresh)
+    saver.predictions(page, fresh)
+    saver.annotators(page)
+    saver.live(page)
+    _save_problems(connection, lease, page)
+    _save_cursor(connection, lease, page)
+    return PageSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, len(page.problems))
+
+
+class _Saver:
+    """The steps of one page, counting what they change."""
+
+    def __init__(self, database: Database, connection: sa.Connection, name: str) -> None:
+        self._database = database
+        self._connection = connection
+        self._project = name
+        self.changed = 0
+        self.deleted = 0
+
+    def items(self, page: Page) -> frozenset[str]:
+        """Save the items; gives the keys of those whose picture is not older than the stored one."""
+        rows = _newest(
+            (
+                {
+                    "item": row.key,
+                    "data": json.dumps(row.data),
+                    "version": sortable(row.version),
+                    "labels_wanted": row.labels_wanted,
+                    "closed": row.closed,
+                    "deleted": False,
+                }
+                for row in page.items
+                if page.live is None or row.key in page.live
+            ),
+            _item_key,
+        )
+        stored = self._stored(item, item.c.item, [key for (key,) in rows], _item_key)
+        fresh = {key: row for key, row in rows.items() if not _older(row, stored.get(key))}
+        position = self._next_position()
+        for key, row in fresh.items():
+            row["position"] = stored[key]["position"] if key in stored else position
+            position += key not in stored
+        self._upsert(item, fresh, stored)
+        return frozenset(key for (key,) in fresh)
+
+    def annotations(self, page: Page, fresh: frozenset[str]) -> None:
+        """Save the annotations of fresh pictures and mark those that the pictures lack as deleted."""
+        stale = {row.key for row in page.items} - fresh
+        rows = _newest((_annotation(row) for row in page.annotations if row.item not in stale), _annotation_key)
+        stored = self._stored(annotation, annotation.c.item, fresh, _annotation_key)
+        self._upsert(annotation, rows, stored)
+        gone = [key for key, row in stored.items() if key not in rows and not row["deleted"]]
+        mark = (
+            sa.update(annotation)
+            .where(
+                annotation.c.project == self._project,
+                annotation.c.question == sa.bindparam("_0"),
+                annotation.c.annotation == sa.bindparam("_1"),
+            )
+            .values(deleted=True)
+        )
+        self.deleted += self._each(mark, gone)
+
+    def predictions(self, page: Page, fresh: frozenset[str]) -> None:
+        """Replace the predictions of fresh pictures."""
+        rows: dict[Key, Row] = {}
+        for row in page.predictions:
+            if row.item in fresh:
+                packed = json.dumps({name: float(p) for name, p in row.probabilities.items()})
+                found = {"item": row.item, "question": row.question, "model": row.model, "probabilities": packed}
+                rows[_prediction_key(found)] = found
+        stored = self._stored(prediction, prediction.c.item, fresh, _prediction_key)
+        self._upsert(prediction, rows, stored)
+        remove = sa.delete(prediction).where(
+            prediction.c.project == self._project,
+            prediction.c.item == sa.bindparam("_0"),
+            prediction.c.question == sa.bindparam("_1"),
+            prediction.c.model == sa.bindparam("_2"),
+        )
+        self.deleted += self._each(remove, [key for key in stored if key not in rows])
+
+    def annotators(self, page: Page) -> None:
+        """Save the annotators; the last name wins."""
+        rows: dict[Key, Row] = {(row.key,): {"annotator": row.key, "name": row.name} for row in page.annotators}
+        stored = self._stored(annotator, annotator.c.annotator, [key for (key,) in rows], _annotator_key)
+        self._upsert(annotator, rows, stored)
+
+    def live(self, page: Page) -> None:
+        """Mark items outside `live` deleted, and those inside alive."""
+        if page.live is None:
+            return
+        query = sa.select(item.c.item, item.c.deleted).where(item.c.project == self._project)
+        marks = {key: bool(deleted) for key, deleted in self._connection.execute(query)}
+        for deleted in (True, False):
+            wrong = [(key,) for key, mark in marks.items() if mark != deleted and (key not in page.live) == deleted]
+            mark = (
+                sa.update(item)
+                .where(item.c.project == self._project, item.c.item == sa.bindparam("_0"))
+                .values(deleted=deleted)
+            )
+            count = self._each(mark, wrong)
+            self.deleted += count if deleted else 0
+            self.changed += 0 if deleted else count
+
+    # -- statements ----------------------------------------------------------------------------------------
+
+    def _stored(
+        self, table: sa.Table, column: sa.Column[Any], keys: Iterable[str], key: Callable[[Row], Key]
+    ) -> dict[Key, Row]:
+        """The stored rows whose column is one of the keys."""
+        wanted = self._database.among(column, list(keys))
+        query = sa.select(table).where(table.c.project == self._project, wanted)
+        return {key(row): row for row in self._database.rows(self._connection, query)}
+
+    def _upsert(self, table: sa.Table, rows: Mapping[Key, Row], stored: Mapping[Key, Row]) -> None:
+        """Write the rows that differ from the stored ones, unless a newer version is stored."""
+        news = [
+            {**row, "project": self._project}
+            for key, row in rows.items()
+            if key not in stored or _differs(row, stored[key])
+        ]
+        # The database compares again: a row may be stored under another item, and so not be in `stored`.
+        self.changed += self._database.upsert(self._connection, table, news)
+
+    def _each(self, statement: sa.Update | sa.Delete, keys: Sequence[Key]) -> int:
+        """Run the statement once for each key (bound as _0, _1, ...) of a stored row; gives how many."""
+        if keys:
+            named = [{f"_{place}": part for place, part in enumerate(key)} for key in keys]
+            self._connection.execute(statement, named)
+        return len(keys)
+
+    def _next_position(self) -> int:
+        query = sa.select(sa.func.max(item.c.position)).where(item.c.project == self._project)
+        last = self._connection.execute(query).scalar()
+        return 0 if last is None else int(last) + 1
+
+
+def _save_problems(connection: sa.Connection, lease: Lease, page: Page) -> None:
+    """Add the problems to those of the same pull, that is of the same lease."""
+    query = sa.select(project.c.problems, project.c.problems_epoch).where(project.c.project == lease.project)
+    row = connection.execute(query).one()
+    before = json.loads(row.problems) if row.problems_epoch == lease.epoch else []
+    problems = [*before, *(text[:_MAX_PROBLEM_LENGTH] for text in page.problems)][:MAX_PROBLEMS]
+    values = {"problems": json.dumps(problems), "problems_epoch": lease.epoch}
+    connection.execute(sa.update(project).where(project.c.project == lease.project).values(values))
+
+
+def _save_cursor(connection: sa.Connection, lease: Lease, page: Page) -> None:
+    cursor = json.dumps(dict(page.cursor))
+    connection.execute(sa.update(project).where(project.c.project == lease.project).values(cursor=cursor))
+
+
+# -- rows --------------------------------------------------------------------------------------------------
+
+
+def _item_key(row: Row) -> Key:
+    return (row["item"],)
+
+
+def _annotation_key(row: Row) -> Key:
+    return (row["question"], row["annotation"])
+
+
+def _prediction_key(row: Row) -> Key:
+    return (row["item"], row["question"], row["model"])
+
+
+def _annotator_key(row: Row) -> Key:
+    return (row["annotator"],)
+
+
+def _annotation(row: Any) -> Row:
+    when = _parse_time(row.version)
+    return {
+        "question": row.question,
+        "annotation": row.key,
+        "item": row.item,
+        "annotator": row.annotator,
+        "label": row.label,
+        "kind": row.kind,
+        "version": _fixed_width(when) if when else sortable(row.version),
+        "time": when.timestamp() if when else None,
+        "created": row.created,
+        "duration": row.duration,
+        "deleted": False,
+    }
+
+
+def _newest(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, Row]:
+    """By key; of two rows with the same key the newer, of equally old ones the last."""
+    found: dict[Key, Row] = {}
+    for row in rows:
+        name = key(row)
+        if not _older(row, found.get(name)):
+            found[name] = row
+    return found
+
+
+def _older(row: Row, other: Row | None) -> bool:
+    return other is not None and bool(row["version"] < other["version"])
+
+
+def _differs(row: Row, stored: Row) -> bool:
+    return any(stored[name] != value for name, value in row.items())
+
+
+def sortable(version: str) -> str:
+    """The version as text whose order is that of the versions: times by time, whole numbers by size.
+
+    ISO 8601 text is not in order by itself: "12:00:00.5Z" comes before "12:00:00Z" byte by byte.
+    """
+    if version.isascii() and version.isdigit():
+        return version.zfill(20)
+    when = _parse_time(version)
+    return _fixed_width(when) if when else version
+
+
+def _parse_time(text: str) -> datetime | None:
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+def _fixed_width(when: datetime) -> str:
+    return when.astimezone(UTC).isoformat(timespec="microseconds")

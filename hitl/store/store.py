@@ -1,0 +1,182 @@
+"""`Store`: the database behind one or several projects.
+
+Writes take a `Lease`; each is one transaction that begins with the fence. Reads take a project's name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from hitl.consensus import Consensus
+from hitl.errors import StoreError
+from hitl.exchange import Cursor, Operation, Page, Receipt
+from hitl.plan import Plan
+from hitl.store import cycles, pages, tables
+from hitl.store import lease as leases
+from hitl.store.cycles import CycleRecord, CycleSummary
+from hitl.store.database import Database
+from hitl.store.lease import Lease
+from hitl.store.pages import PageSummary
+from hitl.store.schema import project as projects
+
+
+class Store:
+    """What was pulled, what was concluded, what must still be pushed.
+
+    `url` is "sqlite:///folder/hitl.db" or "postgresql://user:password@host/database". Opening brings the schema up to
+    date. A store may be used from several threads and processes; close it, or use it as a context manager.
+
+    Raises StoreError when the database cannot be opened, here or later.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._database = Database(url)
+
+    def __repr__(self) -> str:
+        return f"Store({self._database.name!r})"
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._database.close()
+
+    # -- the lease -----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def lease(self, project: str, *, seconds: float = 300, owner: str | None = None) -> Iterator[Lease]:
+        """The right to write to a project. It ends `seconds` after the last write, or with the block.
+
+        Raises Busy when another holds it; a lease whose time is over is taken over.
+        """
+        lease = leases.acquire(self._database, project, seconds, owner)
+        try:
+            yield lease
+        finally:
+            with suppress(StoreError):  # what the block raised matters more, and the lease ends by itself
+                leases.release(self._database, lease)
+
+    def renew(self, lease: Lease) -> None:
+        """Start the lease's time anew, during long work. Raises LeaseLost when it was overtaken."""
+        with self._fenced(lease):
+            pass
+
+    def check(self, lease: Lease) -> None:
+        """To be called just before a push: raises LeaseLost when the lease was overtaken, and renews it."""
+        self.renew(lease)
+
+    @contextmanager
+    def _fenced(self, lease: Lease) -> Iterator[sa.Connection]:
+        """A transaction that only the newest lease gets."""
+        with self._database.write() as connection:
+            leases.fence(self._database, connection, lease)
+            yield connection
+
+    # -- what was pulled -----------------------------------------------------------------------------------
+
+    def cursor(self, project: str) -> Cursor | None:
+        """Where the last pull stopped; None: pull everything."""
+        query = sa.select(projects.c.cursor).where(projects.c.project == project)
+        with self._database.read() as connection:
+            text = connection.execute(query).scalar()
+        cursor: Cursor | None = None if text is None else json.loads(text)
+        return cursor
+
+    def reset_cursor(self, lease: Lease) -> None:
+        """Let the next pull start from the beginning."""
+        with self._fenced(lease) as connection:
+            connection.execute(sa.update(projects).where(projects.c.project == lease.project).values(cursor=None))
+
+    def save_page(self, lease: Lease, page: Page) -> PageSummary:
+        """Save rows and cursor together, or nothing. `hitl.store.pages` says which of two rows stays."""
+        with self._fenced(lease) as connection:
+            return pages.save(self._database, connection, lease, page)
+
+    def items(self, project: str) -> pa.Table:
+        """Live items in the order first seen: item, data (JSON text), labels_wanted, closed."""
+        return tables.items(self._database, project)
+
+    def annotators(self, project: str) -> pa.Table:
+        """Everyone the platform has named, by key: key, name."""
+        return tables.annotators(self._database, project)
+
+    def annotations(self, project: str, question: str) -> pa.Table:
+        """Live answers: item, annotator (or null), label, time (of the version, seconds since the epoch), duration.
+
+        Items in the order of `items`, the answers to one from the oldest to the newest.
+        """
+        return tables.answers(self._database, project, question)
+
+    def gold(self, project: str, question: str) -> pa.Table:
+        """The latest known truth of each live item: item, label."""
+        return tables.gold(self._database, project, question)
+
+    def skips(self, project: str) -> pa.Table:
+        """Who passed over which live item, each pair once: item, annotator."""
+        return tables.skips(self._database, project)
+
+    def predictions(self, project: str, question: str) -> dict[str, pa.Table]:
+        """For each model a table of live items: item, p_<class>, ..."""
+        return tables.predictions(self._database, project, question)
+
+    def problems(self, project: str) -> list[str]:
+        """What the latest pull that brought a page could not understand (the first hundred)."""
+        query = sa.select(projects.c.problems).where(projects.c.project == project)
+        with self._database.read() as connection:
+            text = connection.execute(query).scalar()
+        return [] if text is None else [str(problem) for problem in json.loads(text)]
+
+    def counts(self, project: str) -> dict[str, int]:
+        """How many items, annotations, annotators, skips and items with gold there are."""
+        with self._database.read() as connection:
+            return tables.counts(connection, project)
+
+    # -- what was concluded --------------------------------------------------------------------------------
+
+    def record_cycle(self, lease: Lease, record: CycleRecord) -> int:
+        """Write what a cycle concluded and what is to be pushed, together; gives its number, 1 for the first."""
+        packed = cycles.pack(record)
+        with self._fenced(lease) as connection:
+            return cycles.record(self._database, connection, lease.project, packed)
+
+    def cycles(self, project: str) -> list[CycleSummary]:
+        """All cycles, oldest first."""
+        with self._database.read() as connection:
+            return cycles.history(connection, project)
+
+    def latest(self, project: str) -> tuple[dict[str, Consensus], Plan] | None:
+        """The consensus of each question and the plan of the last cycle, or None before the first."""
+        with self._database.read() as connection:
+            found = cycles.latest(connection, project)
+        if found is None:
+            return None
+        results = {name: Consensus.from_bytes(packed, f"consensus of {name!r}") for name, packed in found[0].items()}
+        return results, Plan.from_json(found[1])
+
+    # -- the outbox ----------------------------------------------------------------------------------------
+
+    def pending(self, project: str) -> list[Operation]:
+        """What must still be pushed, in order."""
+        return [operation for operation, state in self.operations(project) if state == cycles.PENDING]
+
+    def operations(self, project: str) -> list[tuple[Operation, str]]:
+        """The latest operation of each (kind, key) with its state, "pending" or "confirmed"."""
+        with self._database.read() as connection:
+            return cycles.operations(connection, project)
+
+    def confirm(self, lease: Lease, receipt: Receipt) -> None:
+        """The platform is as the operation says: it will not be pushed again."""
+        with self._fenced(lease) as connection:
+            cycles.confirm(connection, lease.project, receipt)
