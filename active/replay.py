@@ -75,10 +75,9 @@ class Replay:
         labels: list[int] = []
         accuracy: list[float] = []
         done: list[int] = []
-        consensus: Consensus | None = None
         while True:
             evidence = Evidence(answers.revealed(), recorded.probabilities, recorded.features)
-            consensus = self.combiner.fit(evidence, start=consensus)
+            consensus = self.combiner.fit(evidence)  # cold, as in a cycle: a warm start keeps early mistakes
             labels.append(answers.spent)
             accuracy.append(accuracy_of(consensus, recorded))
             left = None if self.most_labels is None else self.most_labels - answers.spent

@@ -99,10 +99,9 @@ class RecordedPeople:
         """Whoever is assigned an item answers it, once."""
         given = {(row.item, row.annotator) for row in self._given}
         for operation in operations:
+            person = operation.key
             asked = operation.payload["items"] if operation.kind == "assign" else []
-            fresh = [
-                item for item in asked if (item, operation.key) in self._answers and (item, operation.key) not in given
-            ]
+            fresh = [item for item in asked if (item, person) in self._answers and (item, person) not in given]
             self._given += [self._answer(item, person) for item in fresh]
             yield Receipt(operation, len(fresh))
 

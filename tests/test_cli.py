@@ -1,0 +1,348 @@
+"""The command line: what it prints and writes, and what bad input does to it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hitl.cli import main
+from hitl.cli.app import app
+from hitl.consensus import Consensus
+from hitl.files import read_table
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """`run("combine", "a.csv")` in an empty folder -> exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    for name in [name for name in os.environ if name.startswith("HITL_") and name not in ("HITL_HOME", "HITL_DATA")]:
+        monkeypatch.delenv(name)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["hitl", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+ANNOTATIONS = "item,annotator,label\n" + "".join(
+    f"{n},{who},{'cat' if (n + (who == 'cyd' and n % 3 == 0)) % 2 else 'dog'}\n"
+    for n in range(12)
+    for who in ("ann", "bob", "cyd")
+)
+PROBABILITIES = "item,p_cat,p_dog\n" + "".join(
+    f"{n},{0.9 if n % 2 else 0.2},{0.1 if n % 2 else 0.8}\n" for n in range(14)
+)
+TRUTH = "item,label\n0,dog\n1,cat\n2,dog\n3,cat\n"
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    (tmp_path / "annotations.csv").write_text(ANNOTATIONS)
+    (tmp_path / "probs.csv").write_text(PROBABILITIES)
+    (tmp_path / "truth.csv").write_text(TRUTH)
+    return tmp_path
+
+
+# -- files -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [None, "majority", "dawid-skene"])
+def test_combine_writes_item_label_confidence_and_probabilities(run: Run, tables: Path, method: str | None) -> None:
+    flags = ["--method", method] if method else []
+    code, out, _ = run("combine", "annotations.csv", *flags, "--output", "consensus.csv", "--annotators", "people.csv")
+    assert code == 0
+    assert "wrote consensus.csv" in out
+    table = read_table("consensus.csv")
+    assert table.column_names == ["item", "label", "confidence", "p_cat", "p_dog"]
+    assert table.column("item").to_pylist() == [str(n) for n in range(12)]
+    assert table.column("label").to_pylist() == ["dog", "cat"] * 6
+    people = read_table("people.csv")
+    assert people.column_names == ["annotator", "labels", "accuracy", "low", "high"]
+    accuracy = dict(
+        zip(people.column("annotator").to_pylist(), map(float, people.column("accuracy").to_pylist()), strict=True)
+    )
+    assert accuracy["cyd"] < accuracy["ann"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz"])
+def test_combine_writes_every_format(run: Run, tables: Path, ending: str) -> None:
+    assert run("combine", "annotations.csv", "--output", f"c.{ending}")[0] == 0
+    assert read_table(f"c.{ending}", ["item"]).num_rows == 12
+
+
+def test_combine_with_models_and_truth(run: Run, tables: Path) -> None:
+    flags = ["--probabilities", "net=probs.csv", "--truth", "truth.csv", "--json", "--save", "c.npz"]
+    for method in ("pl", "pl-em", "default"):
+        code, out, _ = run("combine", "annotations.csv", "--method", method, "--output", "c.jsonl", *flags)
+        assert code == 0
+        summary = json.loads(out)
+        assert summary["items"] == 14  # the model knows two items nobody labeled
+        assert summary["temperatures"].keys() == {"net"}
+        rows = {row["item"]: row for row in read_table("c.jsonl", ["item"]).to_pylist()}
+        assert rows["0"]["confidence"] == 1.0
+        assert rows["13"]["label"] == "cat"
+    assert Consensus.load("c.npz").fit.method == "pl-em"
+
+
+def test_columns_by_flag_anonymous_people_and_more_options_than_classes(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("task,said\n1,yes\n1,yes\n1,unsure\n2,no\n")
+    flags = ["--item", "task", "--label", "said", "--anonymous", "--classes", "no,yes", "--options", "no,yes,unsure"]
+    code, _, err = run("combine", "a.csv", *flags, "--output", "c.csv")
+    assert (code, err) == (0, "")
+    assert read_table("c.csv").column("label").to_pylist() == ["yes", "no"]
+
+
+def test_contradictions_warn_and_are_an_error_with_strict(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("item,annotator,label\n1,ann,yes\n1,ann,no\n2,ann,yes\n")
+    code, _, err = run("combine", "a.csv", "--output", "c.csv")
+    assert code == 0
+    assert "warning: 1 annotations contradict" in err
+    code, _, err = run("combine", "a.csv", "--strict", "--output", "d.csv")
+    assert code == 65
+    assert "expected one answer each" in err
+    assert not Path("d.csv").exists()
+
+
+BAD_FILES = [
+    ({"annotations.csv": ""}, [], 65, "the file is empty"),
+    ({"annotations.csv": "item,annotator,label\n"}, [], 65, "the table is empty"),
+    ({"annotations.csv": "item,who,label\n1,ann,x\n"}, [], 65, "no column 'annotator'"),
+    ({"annotations.csv": "item,annotator,label\n1,ann,x\n1,bob\n"}, [], 65, "cannot be read as csv"),
+    ({"annotations.csv": "item,annotator,label\n,ann,x\n1,bob,y\n"}, [], 65, "row 0: the item is empty"),
+    ({"annotations.csv": "item,annotator,label\n1,ann,\n1,bob,y\n"}, [], 65, "row 0: the label is empty"),
+    ({"annotations.csv": "item,annotator,label\n1,ann,x\n"}, [], 65, "found 1 class"),
+    ({}, ["--classes", "cat,cow"], 65, "label 'dog' is not one of the 2 expected"),
+    ({}, ["--method", "magic"], 78, "method 'magic' is unknown"),
+    ({}, ["--method", "pl-em"], 65, "needs class probabilities"),
+    ({}, ["--method", "pl", "--probabilities", "net=probs.csv"], 65, "known truth"),
+    ({}, ["--probabilities", "probs.csv"], 78, "expected MODEL=FILE"),
+    ({}, ["--probabilities", "net=missing.csv"], 65, "no such file"),
+    (
+        {"probs.csv": "item,p_cat,p_dog\n0,0.5,0.9\n"},
+        ["--probabilities", "net=probs.csv"],
+        65,
+        "sums to 1.4; expected 1",
+    ),
+    ({"probs.csv": "item,p_cat,p_dog\n0,nan,0.9\n"}, ["--probabilities", "net=probs.csv"], 65, "not finite"),
+    ({"probs.csv": "item,p_cat,p_dog\n0,a,0.9\n"}, ["--probabilities", "net=probs.csv"], 65, "not numeric"),
+    ({"probs.csv": "item,p_cat,p_dog\n0,1,0\n0,1,0\n"}, ["--probabilities", "net=probs.csv"], 65, "appears twice"),
+    (
+        {"probs.csv": "item,p_cat,p_dog\nzz,1,0\n"},
+        ["--probabilities", "net=probs.csv"],
+        65,
+        "expected the same item names",
+    ),
+    ({"probs.csv": "item,cat,dog\n0,1,0\n"}, ["--probabilities", "net=probs.csv"], 65, "no column p_<class>"),
+    ({"truth.csv": "item,label\n0,cow\n"}, ["--truth", "truth.csv", "--classes", "cat,dog"], 65, "item '0' is 'cow'"),
+    ({}, ["--time", "when"], 65, "no column 'when'"),
+    ({}, ["--output", "c.xlsx"], 65, "unknown table format"),
+    ({}, ["--output", "nowhere/c.csv"], 65, "does not exist"),
+]
+
+
+@pytest.mark.parametrize(("files", "flags", "code", "message"), BAD_FILES, ids=[case[3] for case in BAD_FILES])
+def test_bad_input_to_combine_is_a_clear_error_and_writes_nothing(
+    run: Run, tables: Path, files: dict[str, str], flags: list[str], code: int, message: str
+) -> None:
+    for name, text in files.items():
+        (tables / name).write_text(text)
+    before = sorted(path.name for path in tables.iterdir())
+    output = [] if "--output" in flags else ["--output", "c.csv"]
+    got, out, err = run("combine", "annotations.csv", *flags, *output)
+    assert got == code
+    assert message in err
+    assert err.startswith("hitl: ")
+    assert "Traceback" not in err + out
+    assert sorted(path.name for path in tables.iterdir()) == before
+
+
+def test_a_missing_file_names_itself(run: Run) -> None:
+    code, _, err = run("combine", "nothing.csv")
+    assert (code, "nothing.csv: no such file" in err) == (65, True)
+
+
+# -- projects ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def project(run: Run, tables: Path) -> Path:
+    (tables / "probs.csv").rename(tables / "probabilities_net.csv")
+    assert run("init", "--tables", ".", "--name", "pets", "--annotators", "ann,bob,cyd,dee")[0] == 0
+    return tables
+
+
+def test_a_project_from_init_to_export(run: Run, project: Path) -> None:
+    code, out, err = run("doctor")
+    assert (code, err) == (0, "")
+    assert "ok    annotations: 40 labels on 12 items" in out
+    code, out, _ = run("run")
+    assert code == 0
+    assert "pulled 14 items" in out
+    code, out, _ = run("status", "--json")
+    status = json.loads(out)
+    assert status["stored"]["items"] == 14
+    assert status["cycles"] == 1
+    assert status["pending"] == 0
+    assert run("export", "labels.csv", "--annotators", "people.csv", "--annotations", "raw.csv")[0] == 0
+    assert read_table("labels.csv").num_rows == 14
+    assert read_table("raw.csv").num_rows == 36
+    assert run("report", "--output", "report.html")[0] == 0
+    assert "<html" in Path("report.html").read_text()
+    order = read_table("hitl/order.csv").column("item").to_pylist()
+    assert set(order) <= {str(n) for n in range(14)}
+    assert order
+
+
+def test_the_same_run_twice_changes_nothing_the_second_time(run: Run, project: Path) -> None:
+    assert run("run")[0] == 0
+    written = project / "hitl"
+    before = {path: path.read_bytes() for path in written.rglob("*") if path.is_file()}
+    code, out, _ = run("run", "--json")
+    report = json.loads(out)
+    assert code == 0
+    assert (report["changed"], report["operations"], report["pulled"]["changed"]) == (0, 0, 0)
+    assert {path: path.read_bytes() for path in written.rglob("*") if path.is_file()} == before
+
+
+def test_steps_one_by_one_do_what_run_does(run: Run, project: Path) -> None:
+    assert run("pull")[0] == 0
+    assert run("combine", "--output", "c.csv")[0] == 0
+    code, out, _ = run("plan", "--dry-run", "--json")
+    assert code == 0
+    assert json.loads(out)["plan"]["asks"]
+    assert "nothing to push" in run("push", "--dry-run")[1]
+    assert run("plan", "--output", "asks.csv")[0] == 0
+    assert "would push order" in run("push", "--dry-run")[1]
+    assert not (project / "hitl").exists()
+    assert "order" in run("push")[1]
+    asked = list(dict.fromkeys(read_table("asks.csv").column("item").to_pylist()))
+    assert read_table("hitl/order.csv").column("item").to_pylist() == asked
+    pushed = read_table("hitl/consensus.csv")
+    combined = {row["item"]: float(row["confidence"]) for row in read_table("c.csv").to_pylist()}
+    assert all(np.isclose(float(row["confidence"]), combined[row["item"]], atol=1e-6) for row in pushed.to_pylist())
+
+
+def test_a_dry_run_writes_nothing(run: Run, project: Path) -> None:
+    assert run("pull")[0] == 0
+    code, out, _ = run("run", "--dry-run")
+    assert code == 0
+    assert "dry run" in out
+    assert not (project / "hitl").exists()
+    assert json.loads(run("status", "--json")[1])["cycles"] == 0
+
+
+def test_new_items_and_gold_reach_the_platform(run: Run, project: Path) -> None:
+    (project / "new.csv").write_text("item,text\n99,hello\n")
+    (project / "known.csv").write_text("item,label\n5,cat\n")
+    assert run("run")[0] == 0
+    assert run("add", "new.csv", "--dry-run")[1].startswith("would push add_items")
+    assert run("add", "new.csv")[0] == 0
+    assert run("gold", "known.csv")[0] == 0
+    assert run("run")[0] == 0
+    labels = {row["item"]: row for row in read_table("hitl/consensus.csv").to_pylist()}
+    assert float(labels["5"]["confidence"]) == 1.0
+    assert json.loads(run("status", "--json")[1])["stored"]["items"] == 15
+
+
+BAD_PROJECTS = [
+    (["run"], None, 78, "no such file; make one with `hitl init`"),
+    (["run"], "name = ", 78, "not valid TOML"),
+    (["run"], 'name = "x"\n', 78, "source: field required"),
+    (["run"], 'name = "x"\n[source]\nkind = "excel"\n', 78, "source.kind"),
+    (["run"], 'name = "x"\n[source]\nkind = "tables"\n', 78, "source.path is missing"),
+    (["run"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n[budget]\nlabels = -1\n', 78, "budget.labels"),
+    (["run"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n[budgets]\nlabels = 1\n', 78, "budgets"),
+    (
+        ["run"],
+        'name = "x"\nlabel_studio_token = "secret"\n[source]\nkind = "tables"\n',
+        78,
+        "does not belong in a file",
+    ),
+    (["run"], 'name = "x"\n[source]\nkind = "label-studio"\nproject = 1\n', 78, "HITL_LABEL_STUDIO_TOKEN is not set"),
+    (["run"], 'name = "x"\nstore = "mysql://x"\n[source]\nkind = "tables"\npath = "."\n', 74, "mysql"),
+    (["plan"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n', 65, "no items stored; run `hitl pull` first"),
+    (["combine"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n', 65, "no items stored"),
+    (["report"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n', 65, "no items stored"),
+    (["export", "o.csv"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n', 78, "no cycle yet"),
+    (["pull"], 'name = "x"\n[source]\nkind = "tables"\npath = "nowhere"\n', 65, "no such file or folder"),
+    (["run"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n[combine]\nmethod = "magic"\n', 78, "magic"),
+    (["add", "nothing.csv"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n', 65, "nothing.csv: no such file"),
+    (
+        ["gold", "truth.csv"],
+        'name = "x"\n[source]\nkind = "tables"\npath = "annotations.csv"\nclasses = ["a", "b"]\n',
+        65,
+        "not one of",
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "settings", "code", "message"), BAD_PROJECTS, ids=[c[3] for c in BAD_PROJECTS])
+def test_a_bad_project_is_a_clear_error_and_writes_no_output(
+    run: Run, tables: Path, command: list[str], settings: str | None, code: int, message: str
+) -> None:
+    if settings is not None:
+        (tables / "hitl.toml").write_text(settings)
+    got, out, err = run(*command)
+    assert (got, message in err) == (code, True), err
+    assert "Traceback" not in err + out
+    assert "secret" not in err + out
+    assert not (tables / "hitl").exists()
+    assert not (tables / "hitl-report.html").exists()
+
+
+def test_init_refuses_to_overwrite_and_to_guess(run: Run, project: Path) -> None:
+    assert run("init", "--tables", ".")[0] == 78
+    code, _, err = run("init", "--config", "other.toml")
+    assert (code, "--label-studio is missing" in err) == (78, True)
+    assert run("init", "--config", "b.toml", "--tables", "nowhere")[0] == 78
+    assert run("init", "--config", "c.toml", "--tables", ".", "--label-studio", "http://localhost")[0] == 78
+    assert not any(Path(name).exists() for name in ("other.toml", "b.toml", "c.toml"))
+
+
+def test_the_environment_wins_over_the_file(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HITL_BUDGET__LABELS", "1")
+    assert run("pull")[0] == 0
+    assert len(json.loads(run("plan", "--dry-run", "--json")[1])["plan"]["asks"]) == 1
+
+
+def test_doctor_fails_with_what_to_do(run: Run, tables: Path) -> None:
+    code, out, _ = run("doctor")
+    assert code == 78
+    assert "hitl init" in out
+    (tables / "hitl.toml").write_text('name = "x"\n[source]\nkind = "tables"\npath = "truth.csv"\nlabel = "said"\n')
+    code, out, _ = run("doctor", "--json")
+    assert code == 1
+    assert not json.loads(out)["ok"]
+
+
+def test_every_command_has_help_with_an_example(run: Run) -> None:
+    code, out, _ = run("--help")
+    assert code == 0
+    commands = [entry.name or entry.callback.__name__ for entry in app.registered_commands if entry.callback]
+    assert len(commands) == 13
+    for command in commands:
+        assert command in out
+        code, text, _ = run(command, "--help")
+        assert code == 0
+        assert "Example" in text
+
+
+def test_unknown_flags_are_a_usage_error(run: Run) -> None:
+    assert run("combine", "--nonsense")[0] == 2
+    assert run("nonsense")[0] == 2

@@ -1,0 +1,177 @@
+"""The tables connector: what it reads, when it reads again, what it writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hitl.connectors import tables
+from hitl.connectors.tables import Tables
+from hitl.errors import BadTable
+from hitl.exchange import Operation, Page
+from hitl.files import read_table
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / f"{name}.csv").write_text(text)
+    return folder
+
+
+def pulled(connector: Tables, cursor: object = None) -> list[Page]:
+    return list(connector.pull(cursor))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return write(
+        tmp_path,
+        annotations="item,annotator,label,duration\na,ann,yes,2.5\na,bob,no,\nb,ann,,\nb,,yes,\nb,,yes,\n",
+        items="item,text\na,first\nb,second\nc,nobody labeled this\n",
+        truth="item,label\na,yes\n",
+        probabilities_net="item,p_no,p_yes\na,0.2,0.8\nc,0.5,0.5\n",
+    )
+
+
+def test_a_folder_is_read_whole(project: Path) -> None:
+    connector = Tables(project)
+    (question,) = connector.questions()
+    (page,) = pulled(connector)
+    assert question.classes == ("no", "yes")
+    assert [(row.key, dict(row.data)) for row in page.items] == [
+        ("a", {"text": "first"}),
+        ("b", {"text": "second"}),
+        ("c", {"text": "nobody labeled this"}),
+    ]
+    said = [(row.item, row.annotator, row.label, row.kind) for row in page.annotations]
+    assert said == [
+        ("a", "ann", "yes", "answer"),
+        ("a", "bob", "no", "answer"),
+        ("a", None, "yes", "gold"),
+        ("b", "ann", None, "skip"),
+        ("b", None, "yes", "answer"),
+        ("b", None, "yes", "answer"),
+    ]
+    assert len({(row.item, row.key) for row in page.annotations}) == 6
+    assert page.annotations[0].duration == 2.5
+    assert [(row.item, dict(row.probabilities)) for row in page.predictions] == [
+        ("a", {"no": 0.2, "yes": 0.8}),
+        ("c", {"no": 0.5, "yes": 0.5}),
+    ]
+    assert [row.key for row in page.annotators] == ["ann", "bob"]
+    assert page.live == {"a", "b", "c"}
+
+
+def test_nothing_is_read_again_until_a_file_changes(project: Path) -> None:
+    connector = Tables(project)
+    (page,) = pulled(connector)
+    assert pulled(connector, page.cursor) == []
+    write(project, annotations="item,annotator,label\na,ann,no\n")
+    (again,) = pulled(connector, page.cursor)
+    assert [(row.item, row.label) for row in again.annotations] == [("a", "no"), ("a", "yes")]
+
+
+def test_a_pull_goes_on_after_the_last_page_saved(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "PAGE", 1)
+    connector = Tables(project)
+    pages = pulled(connector)
+    assert [[row.key for row in page.items] for page in pages] == [["a"], ["b"], ["c"]]
+    assert [page.live for page in pages[:2]] == [None, None]
+    rest = pulled(connector, pages[0].cursor)
+    assert [[row.key for row in page.items] for page in rest] == [["b"], ["c"]]
+
+
+def test_the_last_row_wins_and_is_counted_unless_there_is_a_time(tmp_path: Path) -> None:
+    write(
+        tmp_path, annotations="item,annotator,label,at\na,ann,yes,2026-01-02T00:00:00Z\na,ann,no,2026-01-01T00:00:00Z\n"
+    )
+    (last,) = pulled(Tables(tmp_path))
+    assert [row.label for row in last.annotations] == ["no"]
+    assert last.problems == ("1 rows contradict an earlier answer of the same annotator; the last row wins",)
+    (latest,) = pulled(Tables(tmp_path, time="at"))
+    assert [row.label for row in latest.annotations] == ["yes"]
+    assert latest.problems == ()
+
+
+def test_a_single_file_is_a_project_too(tmp_path: Path) -> None:
+    write(tmp_path, labels="task,who,said\n1,ann,A\n2,ann,B\n")
+    connector = Tables(tmp_path / "labels.csv", item="task", annotator="who", label="said")
+    (page,) = pulled(connector)
+    assert [(row.item, row.annotator, row.label) for row in page.annotations] == [("1", "ann", "A"), ("2", "ann", "B")]
+
+
+OPERATIONS = [
+    Operation(
+        "consensus",
+        "",
+        {
+            "questions": {
+                "label": [{"item": "a", "label": "yes", "confidence": 0.9, "probabilities": {"no": 0.1, "yes": 0.9}}]
+            }
+        },
+    ),
+    Operation("order", "", {"items": ["c", "b"]}),
+    Operation("assign", "ann", {"items": ["c"]}),
+    Operation("assign", "../bob", {"items": []}),
+    Operation("labels_wanted", "", {"items": {"c": 1, "a": 2}}),
+    Operation("add_items", "batch", {"items": [{"key": "d", "data": {"text": "new"}}]}),
+    Operation("gold", "label", {"questions": {"label": {"b": "no"}}}),
+]
+
+
+def test_pushing_writes_each_operation_and_twice_changes_nothing(project: Path) -> None:
+    connector = Tables(project)
+    receipts = list(connector.push(OPERATIONS))
+    assert [receipt.operation for receipt in receipts] == OPERATIONS
+    assert all(receipt.changed for receipt in receipts if receipt.operation.key != "../bob")
+    written = project / "hitl"
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in written.rglob("*") if path.is_file()}
+    assert [receipt.changed for receipt in connector.push(OPERATIONS)] == [0] * len(OPERATIONS)
+    after = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in written.rglob("*") if path.is_file()}
+    assert after == before
+    assert read_table(written / "order.csv").to_pylist() == [
+        {"priority": "1", "item": "c"},
+        {"priority": "2", "item": "b"},
+    ]
+    assert read_table(written / "consensus.csv").column_names == ["item", "label", "confidence", "p_no", "p_yes"]
+    assert read_table(written / "assignments" / "ann.csv").column("item").to_pylist() == ["c"]
+    assert all(written in path.parents for path in before)
+
+
+def test_added_items_and_gold_are_read_back(project: Path) -> None:
+    connector = Tables(project)
+    list(connector.push(OPERATIONS))
+    (page,) = pulled(connector)
+    assert [row.key for row in page.items] == ["a", "b", "c", "d"]
+    assert [(row.item, row.label) for row in page.annotations if row.kind == "gold"] == [("a", "yes"), ("b", "no")]
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "neither annotations"),
+        ({"annotations": ""}, "the file is empty"),
+        ({"annotations": "item,label\n,yes\n"}, "row 1: no item"),
+        ({"annotations": "thing,label\na,yes\n"}, "no column 'item'"),
+        ({"annotations": "item,label\na,yes\n", "items": "text\nhello\n"}, "items: no column 'item'"),
+    ],
+)
+def test_what_cannot_be_read_says_where(tmp_path: Path, files: dict[str, str], message: str) -> None:
+    write(tmp_path, **files)
+    with pytest.raises(BadTable, match=message):
+        pulled(Tables(tmp_path))
+
+
+def test_two_tables_of_one_kind_are_refused(project: Path) -> None:
+    (project / "annotations.tsv").write_text("item\tlabel\na\tyes\n")
+    with pytest.raises(BadTable, match="both are there"):
+        pulled(Tables(project))
+
+
+def test_check_tells_what_is_there_and_what_is_wrong(project: Path, tmp_path: Path) -> None:
+    assert all(check.ok for check in Tables(project).check())
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    failed = [check for check in Tables(empty).check() if not check.ok]
+    assert failed[0].name == "annotations"
