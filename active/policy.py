@@ -87,7 +87,7 @@ def _average(consensus: Consensus) -> Floats:
         guess = np.full((n_classes, n_options), 0.25 / max(n_options - 1, 1))
         np.fill_diagonal(guess, 0.75)
         return guess
-    return scores.crew_confusion(learned.confusion, learned.labels + 1.0)
+    return scores.crew_confusion(learned.confusion, learned.labels.astype(np.float64) + 1)
 
 
 def _asks(
@@ -119,7 +119,8 @@ def _asks(
 def _chance_right(questions: Sequence[Judged], rows: npt.NDArray[np.intp], confusion) -> Floats:  # type: ignore[no-untyped-def]
     """(rows, K') chance of a right answer, averaged over the questions."""
     chances = [scores.chance_right(consensus.probabilities[rows], confusion(consensus)) for _, consensus in questions]
-    return np.mean(chances, axis=0)
+    mean: Floats = np.mean(chances, axis=0)
+    return mean
 
 
 def _why(questions: Sequence[Judged], item: int) -> str:

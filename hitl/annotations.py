@@ -328,6 +328,11 @@ def _check_names(kind: str, names: Names) -> None:
         seen: set[Name] = set()
         repeated = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise BadAnnotations(f"{kind}: the name {repeated!r} appears twice; names must differ")
+    text = next((name for name in names if isinstance(name, str) and name != ANONYMOUS), None)
+    other = next((name for name in names if not isinstance(name, str)), None)
+    if other is not None and (text is not None or not isinstance(other, int)):
+        found = f"{other!r} and {text!r}" if text is not None else repr(other)
+        raise BadAnnotations(f"{kind}: found the names {found}; expected all text or all whole numbers")
 
 
 def _to_arrow(frame: Any) -> pa.Table:
@@ -365,7 +370,7 @@ def _encode(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) ->
     if names is None:
         ordered = tuple(found) if kind == "item" else natural_order(found)
     else:
-        ordered = tuple(names)
+        ordered = _plain_names(names)
         _check_names(f"{kind}s", ordered)
     place = {name: code for code, name in enumerate(ordered)}
     unknown = [name for name in found if name not in place]
@@ -410,7 +415,9 @@ def _latest_answers(
     if seconds is not None and np.isnan(seconds).any():  # one unknown time leaves only the order of the rows
         pair = item.astype(np.int64) * (int(annotator.max()) + 1) + annotator
         seconds = np.where(np.isin(pair, pair[np.isnan(seconds)]), 0.0, seconds)
-    order = np.lexsort((annotator, item)) if seconds is None else np.lexsort((seconds, annotator, item))
+    order: npt.NDArray[np.intp] = (
+        np.lexsort((annotator, item)) if seconds is None else np.lexsort((seconds, annotator, item))
+    )
     same = (np.diff(item[order]) == 0) & (np.diff(annotator[order]) == 0)
     if anonymous is not None:
         same &= annotator[order][1:] != anonymous
@@ -430,7 +437,8 @@ def _latest_answers(
         if strict:
             raise BadAnnotations(f"{message}; expected one answer each, or a time column")
         warnings.warn(f"{message}; the last row of each wins", ConflictingLabels, stacklevel=3)
-    return order[ends]
+    kept: npt.NDArray[np.intp] = order[ends]
+    return kept
 
 
 def _seconds(column: pa.ChunkedArray, name: str) -> Floats:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from hitl.active.policy import InformationGain
-from hitl.annotations import Annotations
+from hitl.annotations import Annotations, Name
 from hitl.catalog import combiner
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
@@ -213,7 +213,7 @@ def crew_of(settings: Settings, store: Store) -> Crew:
     skips = store.skips(settings.name)
     pairs = zip(skips.column("annotator").to_pylist(), skips.column("item").to_pylist(), strict=True)
     never = frozenset((names.get(person, person), item) for person, item in pairs)
-    capacities = {str(name): value for name, value in crew.capacities.items()}
+    capacities: dict[Name, int] = {**crew.capacities}
     return Crew(tuple(crew.annotators), capacities, crew.capacity, never)
 
 

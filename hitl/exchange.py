@@ -15,9 +15,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from hitl.annotations import Names
+if TYPE_CHECKING:
+    from hitl.annotations import Names
 
 Cursor = Mapping[str, Any]
 """Where a pull stopped: JSON values, understood by the connector that made it."""

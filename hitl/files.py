@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import pyarrow as pa
 
@@ -60,7 +60,7 @@ def write_table(path: str | Path, table: pa.Table) -> None:
     with atomic(path) as handle:
         if path.suffix == ".gz":
             with gzip.GzipFile(fileobj=handle, mode="wb", mtime=0) as packed:
-                _WRITERS[kind](packed, table)
+                _WRITERS[kind](cast(IO[bytes], packed), table)
         else:
             _WRITERS[kind](handle, table)
 

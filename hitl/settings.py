@@ -52,17 +52,17 @@ class CombineSettings(_Part):
 class BudgetSettings(_Part):
     """How many labels a cycle asks for, and when an item is done (see hitl.crew.Budget)."""
 
-    labels: int = Field(100, ge=0)
-    target_confidence: float = Field(0.99, gt=0, le=1)
-    min_labels: int = Field(1, ge=0)
-    max_labels: int = Field(10, ge=1)
+    labels: int = Field(default=100, ge=0)
+    target_confidence: float = Field(default=0.99, gt=0, le=1)
+    min_labels: int = Field(default=1, ge=0)
+    max_labels: int = Field(default=10, ge=1)
 
 
 class CrewSettings(_Part):
     """Who is asked by name. Empty: everybody gets the same queue, whoever comes next is served next."""
 
     annotators: tuple[str, ...] = ()
-    capacity: int = Field(UNLIMITED, ge=0)
+    capacity: int = Field(default=UNLIMITED, ge=0)
     capacities: dict[str, int] = Field(default_factory=dict)
 
 
@@ -90,8 +90,8 @@ class Settings(BaseSettings):
     source: SourceSettings
     store: str = "sqlite:///.hitl/hitl.db"
     combine: CombineSettings = CombineSettings()
-    budget: BudgetSettings = BudgetSettings()  # type: ignore[call-arg]
-    crew: CrewSettings = CrewSettings()  # type: ignore[call-arg]
+    budget: BudgetSettings = BudgetSettings()
+    crew: CrewSettings = CrewSettings()
     push: PushSettings = PushSettings()
     label_studio_token: SecretStr | None = None
 

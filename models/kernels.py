@@ -12,7 +12,7 @@ twin for small tables, where waking threads costs more than the work.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import njit, prange
@@ -26,11 +26,11 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _compiled(function: _F) -> _F:
-    return njit(cache=True, nogil=True)(function)  # type: ignore[no-any-return]
+    return cast(_F, njit(cache=True, nogil=True)(function))
 
 
 def _threaded(function: _F) -> _F:
-    return njit(cache=True, nogil=True, parallel=True)(function)  # type: ignore[no-any-return]
+    return cast(_F, njit(cache=True, nogil=True, parallel=True)(function))
 
 
 def messages(annotations: Annotations, log_pi_klj: Floats) -> Floats:

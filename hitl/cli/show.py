@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hitl.exchange import Progress
-
 if TYPE_CHECKING:
     import pandas as pd
+
+    from hitl.exchange import Progress
 
 SHOW_AFTER = 1.0
 """Seconds after which long work gets a progress bar."""

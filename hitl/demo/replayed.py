@@ -15,13 +15,13 @@ import numpy as np
 
 from hitl import cycle, score
 from hitl.active.replay import spread_evenly
-from hitl.annotations import Floats
+from hitl.annotations import Floats, Ints, Name
 from hitl.cycle import Judgement
 from hitl.demo.recorded import QUESTION, RecordedPeople, rte, texts
 from hitl.evidence import Evidence
 from hitl.models.majority import MajorityVote
 from hitl.report import Curve, QuestionPage, Report, write
-from hitl.settings import Settings
+from hitl.settings import BudgetSettings, PushSettings, Settings, SourceSettings
 from hitl.store import Store
 
 BATCH = 100
@@ -53,9 +53,9 @@ def run(output: Path) -> None:
 def _loop(recorded: Evidence, people: RecordedPeople, url: str) -> tuple[list[int], list[float], Judgement]:
     settings = Settings(
         name="rte",
-        source={"kind": "tables", "path": "recorded"},
-        budget={"labels": BATCH},
-        push={"consensus": False, "order": False, "labels_wanted": False},
+        source=SourceSettings(kind="tables", path="recorded"),
+        budget=BudgetSettings(labels=BATCH),
+        push=PushSettings(consensus=False, order=False, labels_wanted=False),
     )
     spent: list[int] = []
     accuracy: list[float] = []
@@ -76,7 +76,7 @@ def _loop(recorded: Evidence, people: RecordedPeople, url: str) -> tuple[list[in
                 return spent, accuracy, judgement
 
 
-def _truth(recorded: Evidence) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+def _truth(recorded: Evidence) -> Ints:
     assert recorded.truth is not None
     return recorded.truth
 
@@ -91,7 +91,7 @@ def _report(recorded: Evidence, judgement: Judgement, spent: list[int], accuracy
         Curve("hitl", labels, np.array(accuracy)),
         Curve("majority vote, spread evenly", labels, even.mean(axis=0), even.min(axis=0), even.max(axis=0)),
     )
-    shown = {item: f"{row['text']} — {row['hypothesis']}" for item, row in texts().items()}
+    shown: dict[Name, str] = {item: f"{row['text']} — {row['hypothesis']}" for item, row in texts().items()}
     page = QuestionPage(
         "does the text entail the hypothesis?",
         judgement.evidence[QUESTION],

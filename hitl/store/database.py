@@ -2,7 +2,8 @@
 
 SQLite runs in WAL mode: readers never wait. A write transaction takes the write lock when it begins (BEGIN
 IMMEDIATE), so that what it has read cannot change under it. PostgreSQL serialises writers of one project by the row
-lock on `hitl_project` that the fence takes first (see `lease`).
+lock on `hitl_project` that the fence takes first (see `lease`); a statement that waited for it sees what the other
+has committed (READ COMMITTED).
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class Database:
         self.postgres = self._url.get_backend_name() == "postgresql"
         self.name = _shown(self._url)
         self._engine = _engine(self._url)
+        address = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
+        self._reader = arrow.PostgresReader(address)  # not used on SQLite
         try:
             self._migrate()
         except BaseException:
@@ -57,6 +60,7 @@ class Database:
 
     def close(self) -> None:
         """Close all connections."""
+        self._reader.close()
         self._engine.dispose()
 
     # -- transactions --------------------------------------------------------------------------------------
@@ -82,9 +86,8 @@ class Database:
     def table(self, query: sa.Select[Any], columns: pa.Schema) -> pa.Table:
         """The rows of a query as an Arrow table with exactly these columns."""
         if self.postgres:
-            address = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
             try:
-                return arrow.from_postgres(address, query, columns)
+                return self._reader.table(query, columns)
             except arrow.DriverError as error:
                 raise StoreError(self._sentence(str(error))) from None
         with self.read() as connection:
@@ -243,7 +246,7 @@ def _engine(url: sa.URL) -> sa.Engine:
         sa.event.listen(engine, "begin", _begin_sqlite)
         return engine
     try:
-        return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True)
+        return sa.create_engine(url, isolation_level="READ COMMITTED", pool_pre_ping=True, hide_parameters=True)
     except ImportError:
         raise MissingExtra("PostgreSQL needs: pip install 'hitl-toolkit[postgres]'") from None
 

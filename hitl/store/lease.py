@@ -16,6 +16,7 @@ import socket
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -37,28 +38,28 @@ class Lease:
 def acquire(database: Database, name: str, seconds: float, owner: str | None) -> Lease:
     """Take the lease of a project, or raise Busy."""
     owner = owner or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-    first = database.insert(project).values(
-        project=name,
-        epoch=1,
-        owner=owner,
-        lease_until=database.now() + seconds,
-        problems="[]",
-        problems_epoch=0,
-    )
-    take = first.on_conflict_do_update(
-        index_elements=[project.c.project],
-        set_={
-            "epoch": project.c.epoch + 1,
-            "owner": first.excluded.owner,
-            "lease_until": first.excluded.lease_until,
-        },
-        where=project.c.lease_until <= database.now(),
-    ).returning(project.c.epoch)
     with database.write() as connection:
-        epoch = connection.execute(take).scalar()
-        if epoch is None:
+        if connection.execute(_take(database, name, seconds, owner)).rowcount != 1:
             raise Busy(f"project {name!r} is held by {_holder(connection, name)}. Try again later")
+        epoch = connection.execute(sa.select(project.c.epoch).where(project.c.project == name)).scalar_one()
     return Lease(name, owner, int(epoch), seconds)
+
+
+def _take(database: Database, name: str, seconds: float, owner: str) -> Any:
+    """A new row, or the next epoch of one whose time is over; otherwise nothing."""
+    now = database.now()
+    first = database.insert(project).values(
+        project=name, epoch=1, owner=owner, lease_until=now + seconds, problems="[]", problems_epoch=0
+    )
+    taken = {
+        "epoch": project.c.epoch + 1,
+        "owner": first.excluded.owner,
+        "lease_until": first.excluded.lease_until,
+    }
+    take = first.on_conflict_do_update(
+        index_elements=[project.c.project], set_=taken, where=project.c.lease_until <= now
+    )
+    return take.execution_options(preserve_rowcount=True)
 
 
 def fence(database: Database, connection: sa.Connection, lease: Lease) -> None:

@@ -83,7 +83,8 @@ def map_temperatures(
             log_t_m = _best_coordinate(objective, log_t_m, m, tolerance)
         if np.abs(log_t_m - before).max() < 10 * tolerance:
             break
-    return np.exp(log_t_m)
+    temperature_m: Floats = np.exp(log_t_m)
+    return temperature_m
 
 
 def pool_weights(speaks_nm: npt.NDArray[np.bool_], temperature_m: Floats) -> Floats:

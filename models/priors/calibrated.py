@@ -127,5 +127,4 @@ class Calibrated:
 
     @property
     def _silent(self) -> npt.NDArray[np.bool_]:
-        silent: npt.NDArray[np.bool_] = ~self.speaks_nm.any(axis=1)
-        return silent
+        return np.logical_not(np.asarray(self.speaks_nm.any(axis=1)))

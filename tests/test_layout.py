@@ -1,0 +1,148 @@
+"""The house keeps its shape: imports point one way, every package is listed, light imports stay light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = {"hitl": "hitl", "hitl.connectors": "connectors", "hitl.models": "models", "hitl.active": "active"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+CORE = ("annotations", "catalog", "consensus", "crew", "errors", "evidence", "exchange", "files", "plan", "score")
+MAY_IMPORT = {
+    "core": {"core"},
+    "models": {"core", "models"},
+    "active": {"core", "models", "active"},
+    "settings": {"core"},
+    "store": {"core", "store"},
+    "connectors": {"core", "settings", "connectors"},
+    "cycle": {"core", "models", "active", "settings", "store", "connectors", "cycle"},
+    "report": {"core", "settings", "store", "cycle", "report"},
+    "demo": {"core", "models", "active", "settings", "store", "connectors", "cycle", "report", "demo"},
+    "cli": {"core", "models", "active", "settings", "store", "connectors", "cycle", "report", "demo", "cli"},
+}
+"""A group of modules and what it may import: core -> parts -> cycle -> command line."""
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for package, folder in FOLDERS.items():
+        for path in (ROOT / folder).rglob("*.py"):
+            parts = list(path.relative_to(ROOT / folder).with_suffix("").parts)
+            name = ".".join([package, *(parts[:-1] if parts[-1] == "__init__" else parts)])
+            found[name] = path
+    return found
+
+
+def imports(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def group(module: str) -> str:
+    parts = module.split(".")
+    if len(parts) == 1 or parts[1] in CORE or parts[1].startswith("__"):
+        return "core"
+    return parts[1]
+
+
+def test_imports_point_one_way() -> None:
+    wrong = []
+    for module, path in modules().items():
+        allowed = MAY_IMPORT[group(module)]
+        for name in imports(path):
+            lazy = module in ("hitl", "hitl.catalog")  # they name classes, loaded on demand
+            if name.split(".")[0] == "hitl" and not lazy and group(name) not in allowed:
+                wrong.append(f"{module} imports {name}")
+    assert wrong == []
+
+
+def test_nobody_imports_the_folders_by_their_bare_names() -> None:
+    """`import models` works from a checkout and loads a second copy of every class."""
+    paths = [*modules().values(), *(ROOT / "tests").rglob("*.py")]
+    bare = {
+        f"{path}: {name}"
+        for path in paths
+        for name in imports(path)
+        if name.split(".")[0] in ("models", "connectors", "active")
+    }
+    assert bare == set()
+
+
+def test_there_is_no_cycle_of_imports() -> None:
+    """At module level; what a function imports when it is called cannot loop."""
+    known = modules()
+    graph: dict[str, set[str]] = {}
+    for module, path in known.items():
+        top = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)]
+        names = {f"{node.module}.{alias.name}" for node in top for alias in node.names}
+        graph[module] = {name if name in known else name.rpartition(".")[0] for name in names} & known.keys() - {module}
+    done: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, " -> ".join((*trail, module))
+        if module not in done:
+            for name in graph[module]:
+                visit(name, (*trail, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+def test_every_package_is_in_the_wheel() -> None:
+    listed = set(PROJECT["tool"]["setuptools"]["packages"])
+    there = {name for name, path in modules().items() if path.name == "__init__.py"}
+    assert listed == there
+
+
+def test_top_level_holds_what_was_agreed() -> None:
+    allowed = {"hitl", "connectors", "models", "active", "tests", "deploy", "docs"}
+    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    folders = {line.split("/")[0] for line in listing if "/" in line}
+    assert {name for name in folders if not name.startswith(".")} <= allowed
+
+
+def test_files_stay_short() -> None:
+    paths = [*modules().values(), *(ROOT / "tests").rglob("*.py")]
+    assert [str(path) for path in paths if len(path.read_text().splitlines()) > 500] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import hitl", {"numpy", "pandas", "numba", "torch", "plotly", "pyarrow", "sqlalchemy", "label_studio_sdk"}),
+        (
+            "import sys; sys.argv = ['hitl', '--help']\ntry:\n    import hitl.cli; hitl.cli.main()\nexcept SystemExit: pass",
+            {"numpy", "pandas", "numba", "torch", "plotly", "pyarrow", "sqlalchemy", "label_studio_sdk", "pydantic"},
+        ),
+        ("import hitl.connectors.label_studio", {"label_studio_sdk", "torch", "numba", "plotly"}),
+        ("from hitl import Annotations, Evidence, Consensus, Plan", {"torch", "numba", "plotly", "sqlalchemy"}),
+        ("from hitl.models import PLEM", {"torch", "gpytorch", "plotly", "sqlalchemy", "sklearn"}),
+    ],
+)
+def test_light_imports_stay_light(code: str, heavy: set[str]) -> None:
+    script = f"{code}\nimport sys\nprint(*sorted(sys.modules), file=sys.stderr)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stderr.split()
+    assert heavy & set(loaded) == set()
+
+
+def test_the_optional_parts_are_installed_together_and_work() -> None:
+    """torch and torchvision must be of one build: a CPU-only torch breaks `import torchvision`."""
+    code = "import torch, torchvision, gpytorch; from torchvision.ops import nms; print(float(torch.ones(2).sum()))"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "2.0", done.stderr
