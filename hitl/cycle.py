@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -213,7 +213,7 @@ def crew_of(settings: Settings, store: Store) -> Crew:
     skips = store.skips(settings.name)
     pairs = zip(skips.column("annotator").to_pylist(), skips.column("item").to_pylist(), strict=True)
     never = frozenset((names.get(person, person), item) for person, item in pairs)
-    capacities: dict[Name, int] = {**crew.capacities}
+    capacities = cast(Mapping[Name, int], crew.capacities)
     return Crew(tuple(crew.annotators), capacities, crew.capacity, never)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hitl.cli import files, project
+from hitl.cli import files, project, show
 
 app = typer.Typer(
     name="hitl",
@@ -212,7 +212,8 @@ def demo(
     if label_studio:
         from hitl.demo import on_label_studio
 
-        on_label_studio.run(output, items, keep)
+        with show.progress() as progress:
+            on_label_studio.run(output, items, keep, progress)
     else:
         from hitl.demo import replayed
 

@@ -176,8 +176,9 @@ class Database:
         if self.postgres:
             hint = ". Is the server running, and are host, database, user and password right?" if connecting else ""
             return f"{self.name}: {text}{hint}"
-        hint = next((hint for sign, hint in _SQLITE_HINTS.items() if sign in text), text)
-        return f"{self.name}: {hint.format(folder=Path(self.name).absolute().parent)}"
+        folder = Path(self.name).absolute().parent
+        hints = [hint.format(folder=folder) for sign, hint in _SQLITE_HINTS.items() if sign in text]
+        return f"{self.name}: {hints[0] if hints else text}"
 
     def _without_secrets(self, text: str) -> str:
         secrets = [self._url.password, self._url.query.get("password")]

@@ -1,6 +1,7 @@
 """One cycle at a time per project: a lease in the database, with an epoch that rises with every holder.
 
-    acquire   takes a lease nobody holds, or one whose time is over; the epoch rises by one
+    acquire   takes a lease nobody holds, one whose time is over, or one whose holder has died on this machine;
+              the epoch rises by one
     fence     the first statement of every write: fails unless this lease is still the newest, and renews it
     release   gives it back
 
@@ -39,7 +40,10 @@ def acquire(database: Database, name: str, seconds: float, owner: str | None) ->
     """Take the lease of a project, or raise Busy."""
     owner = owner or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
     with database.write() as connection:
-        if connection.execute(_take(database, name, seconds, owner)).rowcount != 1:
+        taken = connection.execute(_take(database, name, seconds, owner)).rowcount == 1
+        if not taken:
+            taken = _take_from_the_dead(database, connection, name, seconds, owner)
+        if not taken:
             raise Busy(f"project {name!r} is held by {_holder(connection, name)}. Try again later")
         epoch = connection.execute(sa.select(project.c.epoch).where(project.c.project == name)).scalar_one()
     return Lease(name, owner, int(epoch), seconds)
@@ -60,6 +64,34 @@ def _take(database: Database, name: str, seconds: float, owner: str) -> Any:
         index_elements=[project.c.project], set_=taken, where=project.c.lease_until <= now
     )
     return take.execution_options(preserve_rowcount=True)
+
+
+def _take_from_the_dead(database: Database, connection: sa.Connection, name: str, seconds: float, owner: str) -> bool:
+    """Take over at once from a process of this machine that is no more (killed: it could not release)."""
+    holder = connection.execute(sa.select(project.c.owner).where(project.c.project == name)).scalar_one_or_none()
+    if holder is None or not _has_died(holder):
+        return False
+    take = (
+        sa.update(project)
+        .where(project.c.project == name, project.c.owner == holder)
+        .values(epoch=project.c.epoch + 1, owner=owner, lease_until=database.now() + seconds)
+    )
+    return connection.execute(take).rowcount == 1
+
+
+def _has_died(owner: str) -> bool:
+    """Whether an owner "host:pid:..." names this host and a process that does not exist."""
+    host, _, rest = owner.partition(":")
+    pid = rest.partition(":")[0]
+    if host != socket.gethostname() or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
 
 
 def fence(database: Database, connection: sa.Connection, lease: Lease) -> None:

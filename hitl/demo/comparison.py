@@ -1,0 +1,80 @@
+"""What a demo shows: accuracy against labels spent, beside majority vote with the same labels spread evenly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hitl import score
+from hitl.active.replay import spread_evenly
+from hitl.annotations import Floats, Ints, Name
+from hitl.consensus import Consensus
+from hitl.cycle import Judgement
+from hitl.demo.recorded import QUESTION
+from hitl.evidence import Evidence
+from hitl.models.majority import MajorityVote
+from hitl.report import Curve, QuestionPage, Report
+
+SEEDS = 5
+ROW = "{:>8} {:>12} {:>12} {:>16}"
+HEADER = ROW.format("labels", "items done", "hitl right", "majority right*")
+
+
+@dataclass
+class Comparison:
+    """The course of a demo. `recorded` holds all answers there are and the truth, which only scores."""
+
+    recorded: Evidence
+    spent: list[int] = field(default_factory=list)
+    accuracy: list[float] = field(default_factory=list)
+
+    @property
+    def truth(self) -> Ints:
+        """(N,) the true answers."""
+        assert self.recorded.truth is not None
+        return self.recorded.truth
+
+    def add(self, spent: int, consensus: Consensus) -> None:
+        """One more step: labels spent and what they came to (items in the order of the recording)."""
+        self.spent.append(spent)
+        self.accuracy.append(score.accuracy(consensus.probabilities, self.truth))
+
+    def majority(self, spent: list[int]) -> Floats:
+        """(SEEDS, len(spent)) accuracy of majority vote with as many labels spread evenly at random."""
+        draws = [
+            spread_evenly(self.recorded, MajorityVote(), spent, np.random.default_rng(seed)) for seed in range(SEEDS)
+        ]
+        return np.stack(draws)
+
+    def row(self, done: int) -> str:
+        """The last step as a line under HEADER."""
+        majority = self.majority(self.spent[-1:]).mean()
+        items = f"{done}/{self.recorded.annotations.n_items}"
+        return ROW.format(f"{self.spent[-1]:,}", items, f"{self.accuracy[-1]:.1%}", f"{majority:.1%}")
+
+    def summary(self) -> str:
+        """The end in words."""
+        whole = score.accuracy(MajorityVote().fit(Evidence(self.recorded.annotations)).probabilities, self.truth)
+        labels = self.spent[-1]
+        return (
+            f"* the same number of labels spread evenly over the items at random, mean of {SEEDS} draws\n\n"
+            f"hitl:     {self.accuracy[-1]:.1%} right with {labels:,} labels\n"
+            f"majority: {self.majority([labels]).mean():.1%} right with {labels:,} labels, "
+            f"{whole:.1%} with all {len(self.recorded.annotations):,}"
+        )
+
+    def report(self, judgement: Judgement, shown: dict[Name, str], title: str, command: str) -> Report:
+        """The page: both curves, and the judgement at the end."""
+        labels = np.array(self.spent, dtype=np.float64)
+        even = self.majority(self.spent)
+        curves = (
+            Curve("hitl", labels, np.array(self.accuracy)),
+            Curve("majority, evenly", labels, even.mean(axis=0), even.min(axis=0), even.max(axis=0)),
+        )
+        evidence, result = judgement.evidence[QUESTION], judgement.results[QUESTION]
+        page = QuestionPage("does the text entail the hypothesis?", evidence, result, shown, truth=self.truth)
+        subtitle = f"real people of 2008 (Snow et al.), asked by hitl; the band is the range of {SEEDS} even spreads"
+        return Report(
+            title, (page,), judgement.plan, curves, "Accuracy against labels spent", subtitle=subtitle, command=command
+        )

@@ -1,0 +1,211 @@
+"""`hitl demo --label-studio`: the loop through a real Label Studio that is installed and started here.
+
+A project with real texts, signed-up annotators, and answers given through the server in the order it serves them:
+every cycle each annotator opens their tab and takes what "next" gives until there is nothing left.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hitl import cycle, settings
+from hitl.annotations import Annotations, Name
+from hitl.connectors.label_studio import LabelStudio
+from hitl.connectors.label_studio.client import Client
+from hitl.connectors.label_studio.server import LocalServer, Person
+from hitl.crew import Crew
+from hitl.cycle import Judgement
+from hitl.demo.comparison import HEADER, Comparison
+from hitl.demo.recorded import QUESTION, rte, texts
+from hitl.errors import Refused
+from hitl.evidence import Evidence
+from hitl.exchange import Operation, Progress
+from hitl.report import write
+from hitl.settings import Settings
+from hitl.store import Store
+
+PEOPLE = 12
+PASSWORD = "entailment-2008"
+MOST_CYCLES = 40
+CONFIG = f"""<View>
+  <Text name="text" value="$text"/>
+  <Header value="Does it follow?"/>
+  <Text name="hypothesis" value="$hypothesis"/>
+  <Choices name="{QUESTION}" toName="text" choice="single" showInline="true">
+    <Choice value="no"/>
+    <Choice value="yes"/>
+  </Choices>
+</View>"""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """One signed-up annotator: opens their tab, answers as recorded. `answers`: task key -> label."""
+
+    person: Person
+    client: Client
+    answers: dict[str, str]
+
+    def work(self, project: int) -> int:
+        """Take "next" until the tab has nothing left; returns how many tasks were answered."""
+        tab = self._tab(project)
+        answered = 0
+        while tab is not None and (task := self._next(project, tab)) is not None:
+            result = {
+                "from_name": QUESTION,
+                "to_name": "text",
+                "type": "choices",
+                "value": {"choices": [self.answers[str(task["id"])]]},
+            }
+            self.client.post(f"/api/tasks/{task['id']}/annotations/", {"result": [result], "lead_time": 10.0})
+            answered += 1
+        return answered
+
+    def _tab(self, project: int) -> int | None:
+        views = self.client.get("/api/dm/views/", project=project)
+        mine = [int(view["id"]) for view in views if view["data"].get("title") == f"hitl: {self.person.email}"]
+        return mine[0] if mine else None
+
+    def _next(self, project: int, tab: int) -> dict[str, Any] | None:
+        try:
+            task: dict[str, Any] = self.client.get(f"/api/projects/{project}/next", view=tab)
+        except Refused:  # 404: nothing left for this person
+            return None
+        return task
+
+
+def run(output: Path, items: int, keep: bool, progress: Progress = cycle.silent) -> None:
+    """Run the demo in a new folder hitl-demo*, print the comparison, write the report, and stay until Ctrl-C."""
+    began = time.perf_counter()
+    folder = _new_folder(Path("hitl-demo"))
+    recorded, people = _part(rte(), items)
+    print(
+        f"{recorded.annotations!r}; starting Label Studio (the first time it is installed: minutes, 1 GB)", flush=True
+    )
+    with LocalServer(folder / "label-studio", progress) as server:
+        loaded = _new_project(folder, server)
+        connector = LabelStudio(server.url, server.token, loaded.source.project)
+        with Store(f"sqlite:///{folder.resolve()}/hitl.db") as store:
+            recorded, lines = _upload(recorded, connector, store, loaded.name)
+            comparison = Comparison(recorded)
+            judgement = _loop(comparison, _desks(recorded.annotations, people, server), connector, loaded, store)
+        print(comparison.summary())
+        write(comparison.report(judgement, lines, "hitl demo: a real Label Studio", "hitl demo --label-studio"), output)
+        print(f"\nreport:  {output.resolve()}   ({time.perf_counter() - began:.0f} s)")
+        print(f"project: {server.url}/projects/{connector.project}/data")
+        print(f"login:   {server.admin_email} / {server.admin_password}")
+        print(f"or as:   {_email(people[0])} / {PASSWORD}")
+        print(f"go on:   cd {folder} && export {settings.TOKEN}={server.token} && hitl status")
+        if keep:
+            _wait()
+
+
+def _loop(
+    comparison: Comparison, desks: list[Desk], connector: LabelStudio, loaded: Settings, store: Store
+) -> Judgement:
+    """Cycles until nobody has anything left to answer."""
+    crew = Crew(
+        tuple(desk.person.email for desk in desks),
+        only={desk.person.email: frozenset(desk.answers) for desk in desks},
+    )
+    tasks = comparison.recorded.annotations.n_items
+    print(f"{tasks} tasks, {len(desks)} annotators signed up\n\n{HEADER}", flush=True)
+    spent = 0
+    for _ in range(MOST_CYCLES):
+        judgement = cycle.run(loaded, store, connector, crew=crew).judgement
+        comparison.add(spent, judgement.results[QUESTION])
+        print(comparison.row(len(judgement.plan.done)), flush=True)
+        answered = sum(desk.work(connector.project) for desk in desks)
+        spent += answered
+        if not answered:
+            break
+    return judgement
+
+
+def _upload(recorded: Evidence, connector: LabelStudio, store: Store, name: str) -> tuple[Evidence, dict[Name, str]]:
+    """Create the tasks; the same recording with tasks for items, in the order stored, and their texts."""
+    shown = {item: data for item, data in texts().items() if item in set(recorded.annotations.items)}
+    batch = [{"key": item, "data": {**data, "rte": item}} for item, data in shown.items()]
+    list(connector.push([Operation("add_items", "rte", {"items": batch})]))
+    with store.lease(name) as lease:
+        cycle.pull(lease, store, connector)
+    table = store.items(name)
+    stored = zip(table.column("item").to_pylist(), table.column("data").to_pylist(), strict=True)
+    item_of = {key: json.loads(data)["rte"] for key, data in stored}
+    task_of = {item: key for key, item in item_of.items()}
+    rows = recorded.annotations.table().to_pylist()
+    said = pa.Table.from_pylist([{**row, "item": task_of[row["item"]]} for row in rows])
+    place = {item: n for n, item in enumerate(recorded.annotations.items)}
+    assert recorded.truth is not None
+    truth = recorded.truth[[place[item] for item in item_of.values()]]
+    annotations = Annotations.from_frame(said, items=tuple(item_of), classes=recorded.annotations.classes)
+    lines: dict[Name, str] = {key: " — ".join(shown[item].values()) for key, item in item_of.items()}
+    return Evidence(annotations, truth=truth), lines
+
+
+def _desks(annotations: Annotations, people: tuple[str, ...], server: LocalServer) -> list[Desk]:
+    """Everybody signs up; each knows the answers they gave in 2008."""
+    desks = []
+    for name in people:
+        person = server.sign_up(_email(name), PASSWORD)
+        mine = np.flatnonzero(annotations.annotator == annotations.annotators.index(name))
+        answers = {
+            str(annotations.items[annotations.item[row]]): str(annotations.options[annotations.label[row]])
+            for row in mine
+        }
+        desks.append(Desk(person, Client(server.url, person.token), answers))
+    return desks
+
+
+def _part(recorded: Evidence, items: int) -> tuple[Evidence, tuple[str, ...]]:
+    """The recording cut down to the people with most answers and the items they share."""
+    annotations = recorded.annotations
+    busiest = np.sort(np.argsort(-annotations.labels_per_annotator, kind="stable")[:PEOPLE])
+    by_them = np.isin(annotations.annotator, busiest)
+    count = np.bincount(annotations.item[by_them], minlength=annotations.n_items)
+    chosen = np.sort(np.argsort(-count, kind="stable")[:items])
+    rows = by_them & np.isin(annotations.item, chosen)
+    table = annotations.select(rows).table()
+    names = tuple(annotations.items[n] for n in chosen)
+    part = Annotations.from_frame(table, items=names, classes=annotations.classes)
+    assert recorded.truth is not None
+    return Evidence(part, truth=recorded.truth[chosen]), tuple(map(str, part.annotators))
+
+
+def _new_project(folder: Path, server: LocalServer) -> Settings:
+    """A project on the server and its hitl.toml, so that the other commands can go on with it."""
+    project = LabelStudio.create_project(server.url, server.token, "hitl demo: does it follow?", CONFIG)
+    source = {"kind": "label-studio", "url": server.url, "project": project}
+    settings.write(folder / settings.FILE, "rte", source, "sqlite:///hitl.db", [])
+    return settings.load(folder / settings.FILE)
+
+
+def _email(name: str) -> str:
+    return f"{name}@example.com"
+
+
+def _new_folder(wanted: Path) -> Path:
+    """The folder, or the next one with a number behind it that does not exist yet; made."""
+    number = 1
+    folder = wanted
+    while folder.exists():
+        number += 1
+        folder = wanted.with_name(f"{wanted.name}-{number}")
+    folder.mkdir()
+    return folder
+
+
+def _wait() -> None:
+    print("\nLabel Studio runs until you press Ctrl-C.", flush=True)
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        print("stopped")

@@ -1,0 +1,135 @@
+"""Cycles and the outbox."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from hitl.exchange import Operation, Receipt
+from hitl.store import CycleRecord, Store, cycles
+from tests.store.rows import PLAN, assign, consensus, order, record
+
+
+def run(store: Store, *operations: Operation, confirmed: tuple[Operation, ...] = (), project: str = "p") -> int:
+    with store.lease(project) as lease:
+        number = store.record_cycle(lease, record(*operations))
+        for operation in confirmed:
+            store.confirm(lease, Receipt(operation, 1, "done"))
+    return number
+
+
+def states(store: Store) -> list[tuple[str, str, str]]:
+    return [(operation.kind, operation.key, state) for operation, state in store.operations("p")]
+
+
+def test_before_the_first_cycle(store: Store) -> None:
+    assert store.latest("p") is None
+    assert store.cycles("p") == []
+    assert store.pending("p") == []
+
+
+def test_consensus_and_plan_come_back(store: Store) -> None:
+    results = {"topic=спорт": consensus(), "a": consensus(0.125)}
+    with store.lease("p") as lease:
+        assert store.record_cycle(lease, CycleRecord(results, PLAN, (), {"accuracy": 0.5, "n": [1]})) == 1
+    found = store.latest("p")
+    assert found is not None
+    assert list(found[0]) == ["topic=спорт", "a"]
+    assert found[1] == PLAN
+    for name, result in results.items():
+        assert np.array_equal(found[0][name].probabilities, result.probabilities)
+        assert found[0][name].fit == result.fit
+        assert found[0][name].annotators.names == ("ann",)
+
+
+def test_history(store: Store) -> None:
+    with store.lease("p") as lease:
+        for number in range(5):
+            store.record_cycle(lease, record(metrics={"open": 10 - number}, q=consensus(number / 16)))
+    history = store.cycles("p")
+    assert [(line.number, line.metrics) for line in history] == [(n + 1, {"open": 10 - n}) for n in range(5)]
+    assert all(timedelta(0) <= datetime.now(UTC) - line.recorded_at < timedelta(minutes=5) for line in history)
+    found = store.latest("p")
+    assert found is not None
+    assert found[0]["q"].probabilities[0, 0] == 0.5
+    assert _kept(store) == [3, 4, 5]
+
+
+def _kept(store: Store) -> list[int]:
+    query = "SELECT c.number FROM hitl_consensus c JOIN hitl_cycle y ON y.number = c.number WHERE y.plan IS NOT NULL"
+    with store._database.read() as connection:
+        return sorted(number for (number,) in connection.exec_driver_sql(query))
+
+
+def test_an_operation_is_pending_until_confirmed(store: Store) -> None:
+    first, second = order("2", "1"), assign("ann", "1")
+    run(store, second, first)
+    assert store.pending("p") == [second, first], "in the order given"
+    assert [operation.digest for operation in store.pending("p")] == [second.digest, first.digest]
+    with store.lease("p") as lease:
+        store.confirm(lease, Receipt(second, 1))
+    assert store.pending("p") == [first]
+    assert states(store) == [("assign", "ann", "confirmed"), ("order", "", "pending")]
+
+
+def test_the_same_again_has_nothing_to_send(store: Store) -> None:
+    run(store, order("1"), confirmed=(order("1"),))
+    run(store, assign("ann", "2"), order("1"))
+    assert store.pending("p") == [assign("ann", "2")]
+    assert states(store) == [("assign", "ann", "pending"), ("order", "", "confirmed")]
+
+
+def test_something_else_is_pending_again(store: Store) -> None:
+    run(store, order("1"), confirmed=(order("1"),))
+    run(store, order("2"))
+    assert store.pending("p") == [order("2")]
+    run(store, order("1"))
+    assert store.pending("p") == [order("1")], "the platform may have seen order 2 without our knowing"
+
+
+def test_pending_ones_of_an_older_cycle_are_dropped_and_confirmed_ones_stay(store: Store) -> None:
+    run(store, order("1"), assign("ann", "1"), assign("bob", "2"), confirmed=(assign("ann", "1"),))
+    run(store, assign("eve", "3"))
+    assert states(store) == [("assign", "ann", "confirmed"), ("assign", "eve", "pending")]
+
+
+def test_the_later_of_two_in_one_cycle_replaces_the_earlier(store: Store) -> None:
+    run(store, order("1"), assign("ann", "1"), order("2"))
+    assert store.pending("p") == [assign("ann", "1"), order("2")]
+
+
+def test_a_receipt_for_what_was_replaced_confirms_nothing(store: Store) -> None:
+    run(store, order("1"))
+    run(store, order("2"), confirmed=(order("1"), assign("nobody")))
+    assert store.pending("p") == [order("2")]
+
+
+def test_after_a_crash_what_is_pending_is_sent_again(store: Store, url: str) -> None:
+    run(store, order("1"))
+    with Store(url) as another:
+        assert another.pending("p") == [order("1")]
+
+
+def test_cycle_and_outbox_are_written_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(store, order("1"))
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("power cut")
+
+    monkeypatch.setattr(cycles, "_write_outbox", fail)
+    with pytest.raises(RuntimeError):
+        run(store, order("2"))
+    assert len(store.cycles("p")) == 1
+    assert store.pending("p") == [order("1")]
+
+
+def test_projects_do_not_touch_one_another(store: Store) -> None:
+    run(store, order("1"))
+    for _ in range(4):
+        assert run(store, order("2"), project="other") > 0
+    assert store.pending("p") == [order("1")]
+    assert _kept(store) == []
+    assert [line.number for line in store.cycles("p")] == [1]
+    assert [line.number for line in store.cycles("other")] == [1, 2, 3, 4]

@@ -1,0 +1,201 @@
+"""One cycle at a time: busy, taken over, fenced out."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hitl.errors import Busy, LeaseLost, StoreError
+from hitl.exchange import Receipt
+from hitl.store import Lease, Store, pages
+from hitl.store import lease as leases
+from tests.store.rows import consensus, item, order, page, record
+
+SHORT = 0.05
+
+
+def test_busy_says_by_whom_and_until_when(store: Store) -> None:
+    with store.lease("p", owner="Ann's laptop"):
+        until = r"until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+        with pytest.raises(Busy, match=f"'p' is held by Ann's laptop {until}"), store.lease("p"):
+            raise AssertionError
+        with store.lease("another project"):
+            pass
+
+
+def test_the_owner_does_not_get_it_twice(store: Store) -> None:
+    with store.lease("p", owner="me"), pytest.raises(Busy), store.lease("p", owner="me"):
+        raise AssertionError
+
+
+def test_the_epoch_rises_and_the_block_ends_the_lease(store: Store) -> None:
+    with store.lease("p") as first:
+        pass
+    with pytest.raises(ZeroDivisionError), store.lease("p") as second:
+        _ = 1 / 0
+    with store.lease("p") as third:
+        assert [first.epoch, second.epoch, third.epoch] == [1, 2, 3]
+        assert third.owner != first.owner
+    with pytest.raises(LeaseLost, match="held by nobody"):
+        store.renew(third)
+
+
+def test_writing_renews(store: Store) -> None:
+    with store.lease("p", seconds=0.5) as lease:
+        for number in range(4):
+            time.sleep(0.2)
+            store.save_page(lease, page(number))
+        with pytest.raises(Busy), store.lease("p"):
+            raise AssertionError
+
+
+def test_a_lease_whose_time_is_over_still_writes_while_nobody_wants_it(store: Store) -> None:
+    with store.lease("p", seconds=SHORT) as lease:
+        time.sleep(2 * SHORT)
+        store.save_page(lease, page(1, item("1")))
+    assert store.cursor("p") == {"page": 1}
+
+
+WRITES: dict[str, Callable[[Store, Lease], Any]] = {
+    "save_page": lambda store, lease: store.save_page(lease, page(2, item("2"), live=["2"])),
+    "reset_cursor": lambda store, lease: store.reset_cursor(lease),
+    "record_cycle": lambda store, lease: store.record_cycle(lease, record(order("9"), q=consensus())),
+    "confirm": lambda store, lease: store.confirm(lease, Receipt(order("1"), 1)),
+    "renew": lambda store, lease: store.renew(lease),
+    "check": lambda store, lease: store.check(lease),
+}
+
+
+def _state(store: Store) -> tuple[Any, ...]:
+    return (
+        store.cursor("p"),
+        store.items("p").to_pylist(),
+        [(operation.digest, state) for operation, state in store.operations("p")],
+        store.cycles("p"),
+    )
+
+
+@pytest.mark.parametrize("overtaker_is_done", [False, True])
+@pytest.mark.parametrize("write", WRITES)
+def test_a_zombie_writes_nothing(store: Store, write: str, overtaker_is_done: bool) -> None:
+    with store.lease("p", seconds=SHORT, owner="zombie") as zombie:
+        store.save_page(zombie, page(1, item("1")))
+        store.record_cycle(zombie, record(order("1")))
+        before = _state(store)
+        time.sleep(2 * SHORT)
+        with store.lease("p", owner="zombie") as overtaker:  # even under the same name
+            assert overtaker.epoch == zombie.epoch + 1
+            if not overtaker_is_done:
+                with pytest.raises(LeaseLost, match="overtaken"):
+                    WRITES[write](store, zombie)
+        with pytest.raises(LeaseLost):
+            WRITES[write](store, zombie)
+        assert _state(store) == before
+
+
+def test_a_zombie_does_not_end_the_lease_of_its_overtaker(store: Store) -> None:
+    with store.lease("p", seconds=SHORT):
+        time.sleep(2 * SHORT)
+        overtaker = leases.acquire(store._database, "p", 60, None)
+    store.check(overtaker)
+
+
+def test_each_project_has_its_own_lease(store: Store) -> None:
+    with store.lease("one") as lease:
+        wrong = Lease("two", lease.owner, lease.epoch, lease.seconds)
+        with pytest.raises(LeaseLost):
+            store.save_page(wrong, page(1, item("1")))
+
+
+def test_threads_race_for_it(store: Store) -> None:
+    """Six at once, for a lease nobody had and for one whose time is over: one gets it."""
+    with store.lease("over", seconds=0.0):
+        for project, epoch in (("new", 1), ("over", 2)):
+            assert _race(store, project, 6) == ([epoch], 5)
+
+
+def _race(store: Store, project: str, runners: int) -> tuple[list[int], int]:
+    barrier, got, busy = threading.Barrier(runners), [], []
+
+    def run() -> None:
+        barrier.wait()
+        try:
+            got.append(leases.acquire(store._database, project, 60, None).epoch)
+        except Busy:
+            busy.append(1)
+
+    threads = [threading.Thread(target=run) for _ in range(runners)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return got, len(busy)
+
+
+def test_a_takeover_waits_for_a_write_that_has_passed_the_fence(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, go_on, save_cursor = threading.Event(), threading.Event(), pages._save_cursor
+    epochs: list[int] = []
+
+    def slow(*arguments: Any) -> None:
+        inside.set()
+        assert go_on.wait(10)
+        save_cursor(*arguments)
+
+    def overtake() -> None:
+        epochs.append(leases.acquire(store._database, "p", 60, None).epoch)
+
+    monkeypatch.setattr(pages, "_save_cursor", slow)
+    with store.lease("p", seconds=SHORT) as lease:
+        writer = threading.Thread(target=store.save_page, args=(lease, page(1, item("1"))))
+        writer.start()
+        assert inside.wait(10)
+        time.sleep(2 * SHORT)  # its time is over in the middle of the transaction
+        overtaker = threading.Thread(target=overtake)
+        overtaker.start()
+        time.sleep(0.2)
+        assert epochs == [], "the overtaker has to wait"
+        go_on.set()
+        writer.join()
+        overtaker.join()
+        assert epochs == [2]
+        assert store.cursor("p") == {"page": 1}, "written before the take-over"
+        with pytest.raises(LeaseLost):
+            store.save_page(lease, page(2))
+
+
+def test_a_database_that_fails_at_the_end_does_not_hide_what_happened(store: Store) -> None:
+    def work() -> None:
+        with store._database.write() as connection:
+            connection.exec_driver_sql("DROP TABLE hitl_project")
+        with pytest.raises(StoreError):
+            store.cursor("p")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), store.lease("p"):
+        work()
+
+
+def test_a_holder_that_died_on_this_machine_is_succeeded_at_once(store: Store) -> None:
+    """A killed process cannot release its lease; nobody should have to wait for it to expire."""
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
+    )
+    with store.lease("p", owner=f"{socket.gethostname()}:{gone.stdout.strip()}:x") as dead, store.lease("p") as heir:
+        assert heir.epoch == dead.epoch + 1
+        with pytest.raises(LeaseLost):
+            store.renew(dead)
+        store.renew(heir)
+
+
+def test_a_holder_elsewhere_or_alive_is_not_succeeded(store: Store) -> None:
+    for owner in (f"elsewhere:{2**22 + 1}:x", f"{socket.gethostname()}:{os.getpid()}:x", "Ann's laptop"):
+        with store.lease("p", owner=owner), pytest.raises(Busy), store.lease("p"):
+            pass
