@@ -52,14 +52,18 @@ def cifar10h_probabilities(model: str) -> Floats:
     return values / values.sum(axis=1, keepdims=True)
 
 
+def cifar10h_counts() -> Ints:
+    """(N, J) how many people gave each class."""
+    table = read_table(folder("cifar10h") / "counts.csv.gz")
+    columns = [np.asarray(table.column(name).cast("int64")) for name in table.column_names if name.startswith("n_")]
+    counts: Ints = np.stack(columns, axis=1)
+    return counts
+
+
 def cifar10h_labels(seed: int) -> list[Ints]:
     """For each image its recorded human labels in a seeded random order."""
-    table = read_table(folder("cifar10h") / "counts.csv.gz")
-    counts = np.stack(
-        [np.asarray(table.column(name).cast("int64")) for name in table.column_names if name.startswith("n_")], axis=1
-    )
     rng = np.random.default_rng(seed)
-    return [rng.permutation(np.repeat(np.arange(10, dtype=np.int32), row)) for row in counts]
+    return [rng.permutation(np.repeat(np.arange(10, dtype=np.int32), row)) for row in cifar10h_counts()]
 
 
 def anonymous(labels: Ints, classes: tuple[str, ...]) -> Annotations:

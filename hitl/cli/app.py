@@ -203,7 +203,7 @@ def demo(
         bool, typer.Option("--label-studio", help="Through a real Label Studio started here.")
     ] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="The report.")] = Path("hitl-demo-report.html"),
-    items: Annotated[int, typer.Option(help="With --label-studio: how many of the 800 items.", min=10, max=800)] = 60,
+    items: Annotated[int, typer.Option(help="With --label-studio: how many of the 800 items.", min=10, max=800)] = 40,
     keep: Annotated[
         bool, typer.Option("--keep/--stop", help="With --label-studio: leave the server running to look at.")
     ] = True,

@@ -1,12 +1,14 @@
 """`hitl demo --label-studio`: the loop through a real Label Studio that is installed and started here.
 
 A project with real texts, signed-up annotators, and answers given through the server in the order it serves them:
-every cycle each annotator opens their tab and takes what "next" gives until there is nothing left.
+every cycle each annotator opens their tab and takes what "next" gives until there is nothing left. The last plan is
+left unanswered, so that whoever logs in finds predictions, tabs and an order to look at.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +36,8 @@ from hitl.store import Store
 PEOPLE = 12
 PASSWORD = "entailment-2008"
 MOST_CYCLES = 40
+ENOUGH = 0.6
+"""Share of the recorded answers after which the demo stops asking."""
 CONFIG = f"""<View>
   <Text name="text" value="$text"/>
   <Header value="Does it follow?"/>
@@ -84,6 +88,8 @@ class Desk:
 def run(output: Path, items: int, keep: bool, progress: Progress = cycle.silent) -> None:
     """Run the demo in a new folder hitl-demo*, print the comparison, write the report, and stay until Ctrl-C."""
     began = time.perf_counter()
+    for number in (signal.SIGTERM, signal.SIGINT):  # either ends the server as well
+        signal.signal(number, signal.default_int_handler)
     folder = _new_folder(Path("hitl-demo"))
     recorded, people = _part(rte(), items)
     print(
@@ -101,7 +107,8 @@ def run(output: Path, items: int, keep: bool, progress: Progress = cycle.silent)
         print(f"\nreport:  {output.resolve()}   ({time.perf_counter() - began:.0f} s)")
         print(f"project: {server.url}/projects/{connector.project}/data")
         print(f"login:   {server.admin_email} / {server.admin_password}")
-        print(f"or as:   {_email(people[0])} / {PASSWORD}")
+        asked = judgement.plan.annotators
+        print(f"or as:   {asked[0] if asked else _email(people[0])} / {PASSWORD} (their tab holds what is asked next)")
         print(f"go on:   cd {folder} && export {settings.TOKEN}={server.token} && hitl status")
         if keep:
             _wait()
@@ -110,7 +117,7 @@ def run(output: Path, items: int, keep: bool, progress: Progress = cycle.silent)
 def _loop(
     comparison: Comparison, desks: list[Desk], connector: LabelStudio, loaded: Settings, store: Store
 ) -> Judgement:
-    """Cycles until nobody has anything left to answer."""
+    """Cycles until enough is answered; the plan of the last one is pushed but nobody answers it."""
     crew = Crew(
         tuple(desk.person.email for desk in desks),
         only={desk.person.email: frozenset(desk.answers) for desk in desks},
@@ -122,10 +129,9 @@ def _loop(
         judgement = cycle.run(loaded, store, connector, crew=crew).judgement
         comparison.add(spent, judgement.results[QUESTION])
         print(comparison.row(len(judgement.plan.done)), flush=True)
-        answered = sum(desk.work(connector.project) for desk in desks)
-        spent += answered
-        if not answered:
+        if not judgement.plan.asks or spent >= ENOUGH * len(comparison.recorded.annotations):
             break
+        spent += sum(desk.work(connector.project) for desk in desks)
     return judgement
 
 

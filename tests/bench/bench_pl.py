@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from hitl.annotations import Floats
 from hitl.evidence import Evidence
 from hitl.models.pl import PL
 from hitl.models.pl_em import PLEM
+from tests.bench import results
 from tests.reference_data import anonymous, cifar10h_labels, cifar10h_probabilities, cifar10h_truth
 
 SIZES = (10, 50, 100, 500, 5000)
@@ -38,7 +39,9 @@ def evidence_of(
     )
 
 
-def run(model: str, splits: int, label_seed: int = 0) -> dict[tuple[str, int], np.ndarray]:
+def run(
+    model: str, splits: int, label_seed: int = 0, sizes: tuple[int, ...] = SIZES
+) -> dict[tuple[str, int], np.ndarray]:
     """(method, n) -> (splits, 5): error %, ECE, cwECE, NLL, fit seconds."""
     truth, classes = cifar10h_truth()
     human = np.array([labels[0] for labels in cifar10h_labels(label_seed)], dtype=np.int32)
@@ -49,7 +52,7 @@ def run(model: str, splits: int, label_seed: int = 0) -> dict[tuple[str, int], n
         order = np.random.default_rng(split).permutation(len(truth))
         train, test = order[:7000], order[7000:]
         held_out = evidence_of(test, human, probabilities, None, classes, model)
-        for n in SIZES:
+        for n in sizes:
             for name, (make, supervised) in methods.items():
                 known = truth if supervised else None
                 fitted_on = evidence_of(train[:n], human, probabilities, known, classes, model)
@@ -81,22 +84,31 @@ def run(model: str, splits: int, label_seed: int = 0) -> dict[tuple[str, int], n
     return {key: np.array(values) for key, values in rows.items()}
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table of each model; with --save also write docs/benchmarks/pl.*."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=["resnet-110", "resnet-low-acc", "preresnet-110"])
     parser.add_argument("--splits", type=int, default=25)
-    arguments = parser.parse_args()
-    for model in arguments.models:
-        results = run(model, arguments.splits)
-        print(
-            f"\n{model} ({arguments.splits} splits)\nmethod      n   error %        ECE    cwECE    NLL   ms (median)"
-        )
-        for (name, n), values in sorted(results.items(), key=lambda entry: (entry[0][0], entry[0][1])):
+    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/pl.txt and .json")
+    options = parser.parse_args(arguments)
+    lines: list[str] = []
+    figures: dict[str, float] = {}
+    for model in options.models:
+        lines += [
+            "",
+            f"{model} ({options.splits} splits)",
+            "method       n   error %        ECE    cwECE    NLL   fit ms",
+        ]
+        for (name, n), values in sorted(run(model, options.splits).items()):
             mean, spread = values.mean(axis=0), values[:, 0].std(ddof=1) / np.sqrt(len(values))
-            print(
-                f"{name:8s} {n:5d}   {mean[0]:5.2f} ±{spread:.2f}   {mean[1]:.4f}  {mean[2]:.4f}  {mean[3]:.3f}"
-                f"   {1000 * np.median(values[:, 4]):6.1f}"
+            milliseconds = 1000 * np.median(values[:, 4])
+            lines.append(
+                f"{name:8s} {n:5d}   {mean[0]:5.2f} ±{spread:.2f}   {mean[1]:.4f}   {mean[2]:.4f}  {mean[3]:.3f}   {milliseconds:6.1f}"
             )
+            figures[f"{model} {name} {n}"] = float(mean[0])
+    print("\n".join(lines))
+    if options.save:
+        results.save("pl", lines, figures)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,12 @@
+"""All benchmarks, one after the other; each writes its figures to docs/benchmarks/.
+
+python -m tests.bench
+"""
+
+from __future__ import annotations
+
+from tests.bench import bench_demo, bench_label_studio_pull, bench_pl, bench_replay_cifar10h
+
+for bench in (bench_pl, bench_replay_cifar10h, bench_demo, bench_label_studio_pull):
+    print(f"\n== {bench.__name__}", flush=True)
+    bench.main(["--save"])

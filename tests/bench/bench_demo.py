@@ -1,0 +1,70 @@
+"""The first policy on rte without a model, over random orders of the items: does the demo's figure depend on luck?
+
+    python -m tests.bench.bench_demo [--orders 10]
+
+Replays the 164 recorded people (see `hitl demo`) with the default combiner until every item is done. Ties between
+items are broken by their order, so the order is what varies.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import numpy as np
+
+from hitl.active.replay import Replay, ReplayResult, accuracy_of, spread_evenly
+from hitl.annotations import Annotations
+from hitl.crew import Budget
+from hitl.demo.recorded import rte
+from hitl.evidence import Evidence
+from hitl.models.default import DefaultCombiner
+from hitl.models.majority import MajorityVote
+from tests.bench import results
+
+
+def reordered(recorded: Evidence, rng: np.random.Generator) -> Evidence:
+    """The same recording with its items in a random order."""
+    annotations = recorded.annotations
+    order = rng.permutation(annotations.n_items)
+    names = tuple(annotations.items[n] for n in order)
+    assert recorded.truth is not None
+    return Evidence(Annotations.from_frame(annotations.table(), items=names), truth=recorded.truth[order])
+
+
+def run(recorded: Evidence, seed: int) -> ReplayResult:
+    """One replay to the end."""
+    replay = Replay(DefaultCombiner(), budget=Budget(labels=100, target_confidence=0.99))
+    rng = np.random.default_rng(seed)
+    return replay.run(reordered(recorded, rng), rng)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print labels and accuracy at the end of each replay."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--orders", type=int, default=10)
+    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/demo.txt and .json")
+    options = parser.parse_args(arguments)
+    recorded = rte()
+    runs = [run(recorded, seed) for seed in range(options.orders)]
+    labels = np.array([result.labels[-1] for result in runs])
+    accuracy = np.array([result.accuracy[-1] for result in runs])
+    evenly = [
+        spread_evenly(recorded, MajorityVote(), [int(n)], np.random.default_rng(seed))[0]
+        for seed, n in enumerate(labels)
+    ]
+    everything = accuracy_of(MajorityVote().fit(Evidence(recorded.annotations)), recorded)
+    lines = [
+        f"rte, {options.orders} random orders of the 800 items, all 8,000 recorded labels available",
+        f"hitl           {accuracy.mean():.4f} ± {accuracy.std(ddof=1):.4f} right with {labels.mean():,.0f} ± {labels.std(ddof=1):,.0f} labels",
+        f"majority vote  {np.mean(evenly):.4f} ± {np.std(evenly, ddof=1):.4f} right with as many labels spread evenly",
+        f"majority vote  {everything:.4f} right with all 8,000",
+    ]
+    print("\n".join(lines))
+    if options.save:
+        figures = {"labels": float(labels.mean()), "accuracy": float(accuracy.mean()), "evenly": float(np.mean(evenly))}
+        results.save("demo", lines, {**figures, "everything": everything})
+
+
+if __name__ == "__main__":
+    main()

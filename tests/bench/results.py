@@ -1,0 +1,23 @@
+"""Where the last figures of the benchmarks are kept: docs/benchmarks/, text for people and JSON for tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parents[2] / "docs" / "benchmarks"
+
+
+def save(name: str, lines: Sequence[str], figures: Mapping[str, Any]) -> None:
+    """Write <name>.txt and <name>.json."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / f"{name}.txt").write_text("\n".join([f"$ python -m tests.bench.bench_{name} --save", *lines]) + "\n")
+    (FOLDER / f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def load(name: str) -> dict[str, Any]:
+    """The figures last saved."""
+    figures: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return figures
