@@ -1,0 +1,238 @@
+"""The same mathematics again, in plain loops and by enumeration: what the tests compare the program with.
+
+Nothing here is fast and nothing shares code with the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from hitl.annotations import Annotations
+from hitl.evidence import Evidence
+
+Floats = NDArray[np.float64]
+
+
+# -- simulated crowds ----------------------------------------------------------------------------------------
+
+
+def names(letter: str, size: int) -> tuple[str, ...]:
+    return tuple(f"{letter}{number}" for number in range(size))
+
+
+def crowd(
+    rng: np.random.Generator,
+    n_items: int = 5,
+    n_annotators: int = 4,
+    n_classes: int = 3,
+    n_options: int | None = None,
+    *,
+    asked: float = 0.7,
+    accuracy: tuple[float, float] = (0.55, 0.95),
+    unlabeled: int = 0,
+    pool: int = 0,
+    known: float = 0.0,
+    models: int = 0,
+    silent: float = 0.0,
+) -> tuple[Evidence, NDArray[np.int32]]:
+    """Simulated evidence and its truth.
+
+    The last `unlabeled` items have no label; a pool of people without ids gives `pool` labels, repeats included;
+    the truth of a share `known` is told; `models` models predict, silent on a share `silent` of the items.
+    """
+    n_options = n_classes if n_options is None else n_options
+    truth = rng.integers(n_classes, size=n_items).astype(np.int32)
+    right = rng.uniform(*accuracy, size=n_annotators)
+    rows = [
+        (n, k) for n in range(n_items - unlabeled) for k in range(n_annotators) if rng.random() < asked
+    ]  # fmt: skip
+    people = [*names("k", n_annotators)]
+    anonymous = None
+    if pool:
+        anonymous = n_annotators
+        people.append("(anonymous)")
+        right = np.append(right, 0.7)
+        rows += [(int(rng.integers(n_items - unlabeled)), anonymous) for _ in range(pool)]
+    label = [
+        truth[n] if rng.random() < right[k] else rng.choice(np.delete(np.arange(n_options), truth[n])) for n, k in rows
+    ]
+    annotations = Annotations(
+        np.array([n for n, _ in rows], np.int32),
+        np.array([k for _, k in rows], np.int32),
+        np.array(label, np.int32),
+        names("n", n_items),
+        tuple(people),
+        names("j", n_classes),
+        (*names("j", n_classes), *names("unsure", n_options - n_classes)),
+        anonymous,
+    )
+    told = np.where(rng.random(n_items) < known, truth, -1).astype(np.int32)
+    return Evidence(annotations, predictions(rng, truth, n_classes, models, silent), truth=told), truth
+
+
+def predictions(
+    rng: np.random.Generator, truth: NDArray[np.int32], n_classes: int, models: int, silent: float = 0.0
+) -> dict[str, Floats]:
+    found = {}
+    for number in range(models):
+        logits = rng.normal(size=(len(truth), n_classes)) + 1.5 * np.eye(n_classes)[truth]
+        p = np.exp(2 * logits)
+        p /= p.sum(axis=1, keepdims=True)
+        p[rng.random(len(truth)) < silent] = np.nan
+        found[f"m{number}"] = p
+    return found
+
+
+# -- the hot loops -------------------------------------------------------------------------------------------
+
+
+def messages(annotations: Annotations, log_pi_kjl: Floats) -> Floats:
+    out = np.zeros((annotations.n_items, annotations.n_classes))
+    for n, k, l in zip(annotations.item, annotations.annotator, annotations.label, strict=True):  # noqa: E741
+        for j in range(annotations.n_classes):
+            out[n, j] += log_pi_kjl[k, j, l]
+    return out
+
+
+def counts(annotations: Annotations, q_nj: Floats) -> Floats:
+    """(K, J, L)."""
+    out = np.zeros((annotations.n_annotators, annotations.n_classes, annotations.n_options))
+    for n, k, l in zip(annotations.item, annotations.annotator, annotations.label, strict=True):  # noqa: E741
+        for j in range(annotations.n_classes):
+            out[k, j, l] += q_nj[n, j]
+    return out
+
+
+# -- the model -----------------------------------------------------------------------------------------------
+
+
+def pool(evidence: Evidence, temperature: dict[str, float], share_j: Floats, floor: float = 1e-12) -> Floats:
+    """(N, J) log p(z_n = j): the log-linear pool of eq. 3, item by item."""
+    n_items, n_classes = evidence.annotations.n_items, evidence.annotations.n_classes
+    out = np.empty((n_items, n_classes))
+    everybody = sum(1 / t for t in temperature.values())
+    for n in range(n_items):
+        speaking = [m for m in temperature if not np.isnan(evidence.probabilities[m][n]).any()]
+        if not speaking:
+            out[n] = np.log(share_j)
+            continue
+        scale = everybody / sum(1 / temperature[m] for m in speaking)
+        logits = np.zeros(n_classes)
+        for m in speaking:
+            logits += scale / temperature[m] * np.log(np.maximum(evidence.probabilities[m][n], floor))
+        out[n] = logits - logsumexp(logits)
+    return out
+
+
+def log_joint(evidence: Evidence, log_prior_nj: Floats, log_pi_kjl: Floats, z: tuple[int, ...]) -> float:
+    """log p(z, labels): one term an item, one a label."""
+    annotations = evidence.annotations
+    total = sum(log_prior_nj[n, j] for n, j in enumerate(z))
+    for n, k, l in zip(annotations.item, annotations.annotator, annotations.label, strict=True):  # noqa: E741
+        total += log_pi_kjl[k, z[n], l]
+    return float(total)
+
+
+def enumerate_truths(evidence: Evidence, log_prior_nj: Floats, log_pi_kjl: Floats) -> tuple[Floats, float]:
+    """(N, J) posterior and the log evidence, from all J**N truths that agree with the known ones."""
+    n_items, n_classes = evidence.annotations.n_items, evidence.annotations.n_classes
+    allowed = [range(n_classes) if t < 0 else [int(t)] for t in evidence.truth]
+    truths = list(product(*allowed))
+    weights = np.array([log_joint(evidence, log_prior_nj, log_pi_kjl, z) for z in truths])
+    log_evidence = logsumexp(weights)
+    q_nj = np.zeros((n_items, n_classes))
+    for z, weight in zip(truths, np.exp(weights - log_evidence), strict=True):
+        for n, j in enumerate(z):
+            q_nj[n, j] += weight
+    return q_nj, float(log_evidence)
+
+
+def confusion_objective(evidence: Evidence, q_nj: Floats, pi_kjl: Floats, pseudo_jl: Floats) -> float:
+    """Expected log likelihood of the labels + log Dirichlet density (up to a constant)."""
+    total = float((pseudo_jl[None] * np.log(pi_kjl)).sum())
+    annotations = evidence.annotations
+    for n, k, l in zip(annotations.item, annotations.annotator, annotations.label, strict=True):  # noqa: E741
+        total += float(q_nj[n] @ np.log(pi_kjl[k, :, l]))
+    return total
+
+
+def temperature_objective(
+    evidence: Evidence,
+    q_nj: Floats,
+    temperature: dict[str, float],
+    mean: float,
+    sd: float,
+    *,
+    anchor: float,
+    informative_n: NDArray[np.bool_],
+) -> float:
+    """anchor (sum_known log p(z_n) + log N(log T)) + sum_unknown E log p(z_n), over informative, predicted items."""
+    n_models = len(temperature)
+    log_p = pool(evidence, temperature, np.full(evidence.annotations.n_classes, 1.0))
+    total = 0.0
+    for n in np.flatnonzero(informative_n):
+        if all(np.isnan(p[n]).any() for p in evidence.probabilities.values()):
+            continue
+        weight = anchor if evidence.truth[n] >= 0 else 1.0
+        total += weight * float(q_nj[n] @ log_p[n])
+    for t in temperature.values():
+        total -= anchor * 0.5 * ((np.log(t) - mean - np.log(n_models)) / sd) ** 2
+    return total
+
+
+def beaten_by_a_neighbour(
+    objective: Callable[[Floats], float], rows: Floats, rng: np.random.Generator, trials: int = 40, slack: float = 1e-9
+) -> str | None:
+    """None when no nearby point on the simplex (last axis of `rows`) is better; else by how much one is."""
+    best = objective(rows)
+    for trial in range(trials):
+        size = 10.0 ** -rng.uniform(0.5, 4)
+        moved = rows * np.exp(size * rng.normal(size=rows.shape))
+        moved /= moved.sum(axis=-1, keepdims=True)
+        if objective(moved) > best + slack:
+            return f"trial {trial}, size {size:.2g}: {objective(moved)} > {best}"
+    return None
+
+
+# -- the same evidence, told differently ---------------------------------------------------------------------
+
+
+def reordered(
+    evidence: Evidence,
+    items: NDArray[np.intp] | None = None,
+    annotators: NDArray[np.intp] | None = None,
+    classes: NDArray[np.intp] | None = None,
+    rows: NDArray[np.intp] | None = None,
+) -> Evidence:
+    """The same evidence with new codes: place i of the new order holds the old code items[i], and so on."""
+    a = evidence.annotations
+    items = np.arange(a.n_items) if items is None else items
+    annotators = np.arange(a.n_annotators) if annotators is None else annotators
+    classes = np.arange(a.n_classes) if classes is None else classes
+    rows = np.arange(len(a)) if rows is None else rows
+    options = np.concatenate((classes, np.arange(a.n_classes, a.n_options))).astype(int)
+    new_item, new_annotator, new_option = np.argsort(items), np.argsort(annotators), np.argsort(options)
+    annotations = Annotations(
+        new_item[a.item[rows]],
+        new_annotator[a.annotator[rows]],
+        new_option[a.label[rows]],
+        tuple(a.items[n] for n in items),
+        tuple(a.annotators[k] for k in annotators),
+        tuple(a.classes[j] for j in classes),
+        tuple(a.options[o] for o in options),
+        None if a.anonymous is None else int(new_annotator[a.anonymous]),
+    )
+    truth = evidence.truth[items]
+    return Evidence(
+        annotations,
+        {name: p[np.ix_(items, classes)] for name, p in evidence.probabilities.items()},
+        truth=np.where(truth < 0, -1, np.argsort(classes)[truth]).astype(np.int32),
+        features=None if evidence.features is None else evidence.features[items],
+        sequence=None if evidence.sequence is None else evidence.sequence[items],
+        graph=None if evidence.graph is None else evidence.graph[items][:, items],
+    )

@@ -1,0 +1,517 @@
+"""Who said what: what the table takes, what it refuses, and what it makes of repeated answers."""
+
+from __future__ import annotations
+
+import warnings
+from datetime import date, datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hitl
+from hitl.annotations import ANONYMOUS, Annotations, ConflictingLabels, natural_order
+from hitl.errors import BadAnnotations, BadTable
+
+
+def rows(*triples: tuple[Any, Any, Any], **more: list[Any]) -> dict[str, list[Any]]:
+    item, annotator, label = (list(column) for column in zip(*triples, strict=True))
+    return {"item": item, "annotator": annotator, "label": label, **more}
+
+
+def said(annotations: Annotations) -> list[tuple[Any, Any, Any]]:
+    table = annotations.table()
+    return list(zip(*(table.column(name).to_pylist() for name in ("item", "annotator", "label")), strict=True))
+
+
+def codes(**changes: Any) -> Annotations:
+    fields = {
+        "item": [0, 1],
+        "annotator": [0, 0],
+        "label": [0, 1],
+        "items": ("a", "b"),
+        "annotators": ("ann",),
+        "classes": ("x", "y"),
+        "options": ("x", "y"),
+    }
+    return Annotations(**{**fields, **changes})
+
+
+# -- repeated answers ----------------------------------------------------------------------------------------
+
+
+def test_rows_that_repeat_an_answer_collapse_without_a_warning() -> None:
+    annotations = Annotations.from_frame(rows(("a", "ann", "x"), ("b", "ann", "y"), ("a", "ann", "x")))
+    assert said(annotations) == [("a", "ann", "x"), ("b", "ann", "y")]
+
+
+def test_the_latest_of_two_answers_wins_where_there_is_a_time() -> None:
+    frame = rows(("a", "ann", "x"), ("a", "ann", "y"), ("b", "ann", "y"), at=[20.0, 10.0, 5.0])
+    annotations = Annotations.from_frame(frame, time="at", strict=True)
+    assert said(annotations) == [("a", "ann", "x"), ("b", "ann", "y")]
+    assert annotations.time.tolist() == [20.0, 5.0]
+
+
+def test_without_a_time_the_last_row_wins_with_a_warning_that_counts() -> None:
+    frame = rows(("a", "ann", "x"), ("a", "ann", "y"), ("b", "bob", "y"), ("b", "bob", "x"), ("c", "bob", "x"))
+    with pytest.warns(ConflictingLabels, match=r"^2 annotations contradict .*first at row 0.*last row of each wins"):
+        annotations = Annotations.from_frame(frame)
+    assert said(annotations) == [("a", "ann", "y"), ("b", "bob", "x"), ("c", "bob", "x")]
+
+
+def test_the_warning_points_at_the_line_that_called() -> None:
+    with pytest.warns(ConflictingLabels) as caught:
+        Annotations.from_frame(rows(("a", "ann", "x"), ("a", "ann", "y")))
+    assert caught[0].filename == __file__
+
+
+def test_without_a_time_two_answers_are_an_error_when_strict() -> None:
+    with pytest.raises(BadAnnotations, match=r"^1 annotations contradict .*row 0.*expected one answer each, or a time"):
+        Annotations.from_frame(rows(("a", "ann", "x"), ("a", "ann", "y")), strict=True)
+
+
+def test_equal_times_do_not_tell_which_is_the_later() -> None:
+    frame = rows(("a", "ann", "y"), ("a", "ann", "x"), ("b", "ann", "y"), at=[7, 7, 7])
+    with pytest.warns(ConflictingLabels, match="^1 annotations"):
+        annotations = Annotations.from_frame(frame, time="at")
+    assert said(annotations)[0] == ("a", "ann", "x")
+
+
+def test_equal_times_of_older_answers_do_not_matter() -> None:
+    frame = rows(("a", "ann", "x"), ("a", "ann", "y"), ("a", "ann", "x"), ("b", "ann", "y"), at=[1, 1, 2, 1])
+    annotations = Annotations.from_frame(frame, time="at", strict=True)
+    assert said(annotations)[0] == ("a", "ann", "x")
+
+
+@pytest.mark.parametrize("at", [[None, 5.0], [5.0, None], [None, None]])
+def test_an_unknown_time_leaves_only_the_order_of_the_rows(at: list[float | None]) -> None:
+    with pytest.warns(ConflictingLabels, match="^1 annotations"):
+        annotations = Annotations.from_frame(
+            rows(("a", "ann", "x"), ("a", "ann", "y"), at=at), time="at", classes=["x", "y"]
+        )
+    assert said(annotations) == [("a", "ann", "y")]
+
+
+def test_the_time_of_a_kept_answer_stays_its_own() -> None:
+    frame = rows(("b", "ann", "x"), ("a", "ann", "x"), ("b", "ann", "y"), at=[1.0, 3.0, 2.0], took=[10.0, 30.0, 20.0])
+    annotations = Annotations.from_frame(frame, time="at", duration="took", items=["a", "b"])
+    assert said(annotations) == [("a", "ann", "x"), ("b", "ann", "y")]
+    assert (annotations.time.tolist(), annotations.duration.tolist()) == ([3.0, 2.0], [30.0, 20.0])
+
+
+def test_codes_with_two_answers_are_refused_with_a_way_out() -> None:
+    with pytest.raises(
+        BadAnnotations, match=r"annotator 'ann' labels item 'b' more than once; build with .*from_frame"
+    ):
+        codes(item=[0, 1, 1], annotator=[0, 0, 0], label=[0, 1, 0])
+
+
+# -- people without ids --------------------------------------------------------------------------------------
+
+
+def test_people_without_ids_form_one_pool_that_may_label_an_item_many_times() -> None:
+    annotations = Annotations.from_frame(rows(("a", None, "x"), ("a", None, "x"), ("a", None, "y"), ("a", "ann", "y")))
+    assert annotations.annotators == ("ann", ANONYMOUS)
+    assert annotations.anonymous == 1
+    assert annotations.labels_per_annotator.tolist() == [1, 3]
+    assert sorted(said(annotations), key=str) == [
+        ("a", "ann", "y"),
+        ("a", None, "x"),
+        ("a", None, "x"),
+        ("a", None, "y"),
+    ]
+
+
+def test_nobody_has_an_id_when_no_column_is_named() -> None:
+    annotations = Annotations.from_frame({"item": ["a", "a"], "label": ["x", "y"]}, annotator=None)
+    assert (annotations.annotators, annotations.anonymous, len(annotations)) == ((ANONYMOUS,), 0, 2)
+
+
+def test_a_missing_number_is_a_person_without_id_and_the_others_stay_whole_numbers() -> None:
+    for frame in (
+        pd.DataFrame(rows((1, 7.0, 0), (1, np.nan, 1))),
+        {"item": np.array([1, 1]), "annotator": np.array([7.0, np.nan]), "label": np.array([0, 1])},
+    ):
+        assert Annotations.from_frame(frame).annotators == (7, ANONYMOUS)
+
+
+def test_the_pool_must_be_one_of_the_annotators() -> None:
+    with pytest.raises(BadAnnotations, match=r"expected 0 <= anonymous < 1 or None, got 3"):
+        codes(anonymous=3)
+
+
+# -- refusals: where, and what was expected ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("label", [0, 7], r"expected 0 <= label < 2, got 7 at label\[1\]"),
+        ("label", [-1, 0], r"expected 0 <= label < 2, got -1 at label\[0\]"),
+        ("item", [0, 2], r"expected 0 <= item < 2, got 2 at item\[1\]"),
+        ("annotator", [0, 1], r"expected 0 <= annotator < 1, got 1 at annotator\[1\]"),
+        ("label", [0], r"label has shape \(1,\); expected \(2,\), one entry an annotation"),
+        ("annotator", [0], r"annotator has shape \(1,\); expected \(2,\)"),
+        ("label", [0.0, 1.0], r"label has type float64; expected integer codes"),
+        ("time", [1.0], r"time has shape \(1,\); expected \(2,\)"),
+        ("items", ("a", "a"), r"items: the name 'a' appears twice"),
+        ("annotators", ("ann", "ann"), r"annotators: the name 'ann' appears twice"),
+        ("items", ("a", 1), r"items: found the names 1 and 'a'; expected all text or all whole numbers"),
+        ("items", (1.5, 2), r"items: found the names 1.5; expected all text or all whole numbers"),
+        ("options", ("x", "y", 3), r"options: found the names 3 and 'x'"),
+        ("options", ("y", "x"), r"options must start with the classes \('x', 'y'\), got \('y', 'x'\)"),
+        ("options", ("x",), r"options must start with the classes \('x', 'y'\), got \('x',\)"),
+    ],
+)
+def test_codes_that_do_not_fit_are_refused(field: str, value: Any, message: str) -> None:
+    with pytest.raises(BadAnnotations, match=message):
+        codes(**{field: value})
+
+
+def test_a_label_outside_the_options_says_its_row_and_what_was_expected() -> None:
+    with pytest.raises(BadAnnotations, match=r"row 2: label 'z' is not one of the 2 expected \('x', 'y'\)"):
+        Annotations.from_frame(rows(("a", "ann", "x"), ("b", "ann", "y"), ("c", "ann", "z")), classes=["x", "y"])
+
+
+def test_an_item_outside_the_pool_says_its_row() -> None:
+    with pytest.raises(BadAnnotations, match=r"row 1: item 'b' is not one of the 1 expected \('a'\)"):
+        Annotations.from_frame(rows(("a", "ann", "x"), ("b", "ann", "y")), items=["a"])
+
+
+def test_a_class_must_be_an_option() -> None:
+    with pytest.raises(BadAnnotations, match=r"class 'z' is not among the options \('x', 'y'\)"):
+        Annotations.from_frame(rows(("a", "ann", "x")), classes=["x", "z"], options=["x", "y"])
+
+
+@pytest.mark.parametrize("frame", [{"item": [], "annotator": [], "label": []}, pd.DataFrame(rows(("a", "b", "c")))[:0]])
+def test_an_empty_table_is_refused(frame: Any) -> None:
+    with pytest.raises(BadAnnotations, match="the table is empty; expected at least one item"):
+        Annotations.from_frame(frame)
+
+
+def test_one_class_is_not_enough() -> None:
+    with pytest.raises(BadAnnotations, match=r"found 1 class \('x',\); expected at least 2: name the classes"):
+        Annotations.from_frame(rows(("a", "ann", "x")))
+
+
+@pytest.mark.parametrize("column", ["item", "label"])
+def test_an_empty_cell_says_its_row(column: str) -> None:
+    frame = pd.DataFrame(rows(("a", "ann", "x"), ("b", "ann", "y"))).astype(object)
+    frame.loc[1, column] = None
+    with pytest.raises(BadAnnotations, match=f"row 1: the {column} is empty; expected a name in every row"):
+        Annotations.from_frame(frame)
+
+
+def test_a_missing_column_says_what_was_found_and_what_to_do() -> None:
+    with pytest.raises(BadTable, match=r"annotations: no column 'annotator'; found item, label\. .*annotator=None"):
+        Annotations.from_frame({"item": ["a"], "label": ["x"]})
+
+
+def test_a_column_that_stands_there_twice_is_refused() -> None:
+    table = pa.table([pa.array(["a"])] * 4, names=["item", "item", "annotator", "label"])
+    with pytest.raises(BadTable, match="annotations: column 'item' appears twice"):
+        Annotations.from_frame(table)
+
+
+def test_a_column_of_numbers_and_text_is_refused() -> None:
+    with pytest.raises(BadTable, match=r"column item.*expected numbers or text, not both"):
+        Annotations.from_frame(pd.DataFrame(rows(("a", 1, "x"), (1, 1, "y"))))
+
+
+# -- matrices ------------------------------------------------------------------------------------------------
+
+
+def test_a_matrix_with_gaps_becomes_codes() -> None:
+    annotations = Annotations.from_matrix(np.array([[0, -1], [-1, -1], [1, 2]]))
+    assert said(annotations) == [(0, 0, 0), (2, 0, 1), (2, 1, 2)]
+    assert (annotations.items, annotations.classes) == ((0, 1, 2), (0, 1, 2))
+    assert annotations.labels_per_item.tolist() == [1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        ([[0.0, np.nan]], r"expected an integer matrix of N items x K annotators, got float64 \(1, 2\)"),
+        ([0, 1], r"expected an integer matrix .* got int64 \(2,\)"),
+        ([[0, 1], [1, -2]], r"expected a label code or -1 for a gap, got -2 at matrix\[1, 1\]"),
+    ],
+)
+def test_a_matrix_of_something_else_is_refused(matrix: Any, message: str) -> None:
+    with pytest.raises(BadAnnotations, match=message):
+        Annotations.from_matrix(matrix)
+
+
+def test_a_matrix_with_a_label_outside_the_classes_is_refused() -> None:
+    with pytest.raises(BadAnnotations, match="expected 0 <= label < 2, got 2"):
+        Annotations.from_matrix(np.array([[0, 2]]), classes=["no", "yes"])
+
+
+# -- names ---------------------------------------------------------------------------------------------------
+
+
+def test_whole_numbers_of_a_frame_stay_numbers_in_order_of_value() -> None:
+    annotations = Annotations.from_frame(pd.DataFrame(rows((10, 3, 10), (9, 20, 9), (9, 3, 10))))
+    assert annotations.items == (10, 9)  # by first appearance
+    assert annotations.classes == (9, 10)
+    assert annotations.annotators == (3, 20)
+    assert all(type(name) is int for name in (*annotations.items, *annotations.classes, *annotations.annotators))
+
+
+def test_floats_that_are_whole_are_numbers_and_others_text() -> None:
+    annotations = Annotations.from_frame(rows((1.0, 1.5, 0.0), (2.0, 1e300, 1.0)))
+    assert (annotations.items, annotations.classes) == ((1, 2), (0, 1))
+    assert set(annotations.annotators) == {"1.5", "1e+300"}
+
+
+def test_numpy_names_become_plain_ones() -> None:
+    annotations = Annotations.from_frame(rows((1, "ann", "x")), items=np.arange(3), classes=np.array(["x", "y"]))
+    assert [type(name) for name in annotations.items] == [int] * 3
+    assert [type(name) for name in annotations.classes] == [str] * 2
+    assert codes(items=["a", "b"], classes=["x", "y"]).items == ("a", "b")
+
+
+def test_true_and_false_are_text() -> None:
+    assert Annotations.from_frame(rows((1, 1, True), (2, 1, False))).classes == ("false", "true")
+
+
+def test_text_is_kept_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "annotations.csv"
+    path.write_text('item,annotator,label\n007,NA,1\n"a,b",nan,10\n"two\nlines",null,2\nüñí😀,é,1\n', encoding="utf-8")
+    annotations = Annotations.read(path)
+    assert annotations.items == ("007", "a,b", "two\nlines", "üñí😀")
+    assert set(annotations.annotators) == {"NA", "nan", "null", "é"}
+    assert annotations.classes == ("1", "2", "10")  # text, in order of value
+
+
+def test_natural_order_is_by_value_for_numbers_and_by_text_else() -> None:
+    assert natural_order(["10", "9", "-1", "2.5"]) == ("-1", "2.5", "9", "10")
+    assert natural_order(["b", "a10", "a9"]) == ("a10", "a9", "b")
+
+
+@pytest.mark.parametrize("kind", ["category", "string", object])
+def test_every_pandas_type_of_text_is_understood(kind: Any) -> None:
+    frame = pd.DataFrame(rows(("a", "ann", "x"), ("b", "bob", "y"))).astype(kind)
+    assert said(Annotations.from_frame(frame)) == [("a", "ann", "x"), ("b", "bob", "y")]
+
+
+def test_columns_may_have_other_names() -> None:
+    frame = {"task": ["a", "a"], "who": ["ann", "bob"], "said": ["x", "y"]}
+    annotations = Annotations.from_frame(frame, item="task", annotator="who", label="said")
+    assert said(annotations) == [("a", "ann", "x"), ("a", "bob", "y")]
+
+
+# -- items without labels, options beyond the classes --------------------------------------------------------
+
+
+def test_items_nobody_labeled_belong_to_the_table_in_the_given_order() -> None:
+    annotations = Annotations.from_frame(rows(("b", "ann", "x"), ("a", "ann", "y")), items=["a", "b", "c"])
+    assert annotations.items == ("a", "b", "c")
+    assert annotations.labels_per_item.tolist() == [1, 1, 0]
+    assert annotations.item_start.tolist() == [0, 1, 2, 2]
+
+
+def test_no_labels_at_all_are_fine_where_items_and_classes_are_named() -> None:
+    annotations = Annotations.from_frame({"item": [], "annotator": [], "label": []}, items=["a"], classes=["x", "y"])
+    assert (len(annotations), annotations.n_items, annotations.n_annotators) == (0, 1, 0)
+
+
+def test_an_option_that_is_no_class_follows_the_classes() -> None:
+    frame = rows(("a", "ann", "unsure"), ("b", "ann", "y"))
+    annotations = Annotations.from_frame(frame, classes=["y", "x"], options=["unsure", "x", "y"])
+    assert annotations.options == ("y", "x", "unsure")
+    assert (annotations.n_classes, annotations.n_options) == (2, 3)
+    assert annotations.label.tolist() == [2, 0]
+
+
+# -- times ---------------------------------------------------------------------------------------------------
+
+UTC = timezone.utc  # noqa: UP017
+NOON = datetime(2024, 3, 1, 12, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        ["2024-03-01T12:00:00Z", "2024-03-01T12:00:01.5Z"],
+        ["2024-03-01T14:00:00+02:00", "2024-03-01T10:30:01.500000-01:30"],
+        ["2024-03-01 12:00:00", "2024-03-01T12:00:01.5"],
+        [NOON, NOON + 1.5],
+        [str(NOON), str(NOON + 1.5)],
+        [datetime(2024, 3, 1, 12), datetime(2024, 3, 1, 12, 0, 1, 500_000)],
+        [datetime(2024, 3, 1, 12, tzinfo=UTC), datetime(2024, 3, 1, 12, 0, 1, 500_000, tzinfo=UTC)],
+        pa.array([int(NOON * 1e9), int(NOON * 1e9 + 1_500_000_001)], pa.timestamp("ns")),
+        pa.array([int(NOON * 1e3), int(NOON * 1e3 + 1500)], pa.timestamp("ms", tz="Asia/Tokyo")),
+    ],
+    ids=["Z", "offset", "naive", "seconds", "text seconds", "datetime", "aware", "nanoseconds", "zone"],
+)
+def test_every_form_of_time_is_seconds_since_the_epoch_in_utc(column: Any) -> None:
+    table = pa.table({"item": ["a", "b"], "annotator": ["ann", "ann"], "label": ["x", "y"], "at": pa.array(column)})
+    for frame in (table, table.to_pandas()):
+        assert Annotations.from_frame(frame, time="at").time.tolist() == [NOON, NOON + 1.5]
+
+
+def test_a_date_is_its_midnight() -> None:
+    annotations = Annotations.from_frame(
+        rows(("a", 1, "x"), ("b", 1, "y"), at=[date(1970, 1, 1), date(1970, 1, 2)]), time="at"
+    )
+    assert annotations.time.tolist() == [0, 86_400]
+
+
+def test_an_unknown_time_is_nan() -> None:
+    frame = rows(("a", 1, "x"), ("b", 1, "y"), at=["1970-01-01T00:00:02Z", None])
+    np.testing.assert_array_equal(Annotations.from_frame(frame, time="at").time, [2.0, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [("time", "column 'at' is no time: .*expected ISO 8601 or seconds"), ("duration", "column 'at' is not numeric")],
+)
+def test_text_that_is_no_time_is_refused(column: str, message: str) -> None:
+    with pytest.raises(BadAnnotations, match=message):
+        Annotations.from_frame(rows(("a", 1, "x"), ("b", 1, "y"), at=["soon", "later"]), **{column: "at"})
+
+
+# -- immutable and sorted ------------------------------------------------------------------------------------
+
+
+def test_the_table_cannot_be_changed_and_does_not_hang_on_what_it_was_built_from() -> None:
+    item, time = np.array([0, 1], np.int32), np.array([1.0, 2.0])
+    annotations = codes(item=item, time=time)
+    item[0], time[0] = 1, 9.0
+    assert (annotations.item.tolist(), annotations.time.tolist()) == ([0, 1], [1.0, 2.0])
+    with pytest.raises(ValueError, match="read-only"):
+        annotations.label[0] = 1
+    with pytest.raises(AttributeError):
+        annotations.items = ()
+
+
+def test_codes_are_sorted_by_item_then_annotator_and_times_follow() -> None:
+    annotations = codes(
+        item=[1, 0, 1], annotator=[1, 0, 0], label=[0, 1, 1], annotators=("ann", "bob"), time=[3.0, 1.0, 2.0]
+    )
+    assert annotations.item.tolist() == [0, 1, 1]
+    assert annotations.annotator.tolist() == [0, 0, 1]
+    assert annotations.label.tolist() == [1, 1, 0]
+    assert annotations.time.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_by_annotator_finds_everybodys_rows() -> None:
+    annotations = Annotations.from_matrix(np.array([[0, -1, 1], [1, -1, 0], [-1, -1, 1]]))
+    starts, found = annotations.by_annotator
+    assert starts.tolist() == [0, 2, 2, 5]
+    for k in range(3):
+        mine = found[starts[k] : starts[k + 1]]
+        assert mine.tolist() == np.flatnonzero(annotations.annotator == k).tolist()
+
+
+def test_a_selection_keeps_items_people_and_times() -> None:
+    annotations = codes(time=[1.0, 2.0], duration=[3.0, 4.0])
+    part = annotations.select(np.array([False, True]))
+    assert (part.items, part.annotators, len(part)) == (annotations.items, annotations.annotators, 1)
+    assert (part.time.tolist(), part.duration.tolist()) == ([2.0], [4.0])
+    assert said(annotations.select(np.array([1, 0]))) == said(annotations)
+
+
+def test_it_says_what_it_holds() -> None:
+    assert repr(codes()) == "Annotations(2 labels of 1 annotators on 2 items, 2 classes, 2 options)"
+
+
+def test_the_package_gives_the_nouns_by_name() -> None:
+    assert hitl.Annotations is Annotations
+    assert {"Annotations", "Consensus", "Evidence", "Plan"} <= set(dir(hitl))
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        _ = hitl.Nonsense
+
+
+# -- files ---------------------------------------------------------------------------------------------------
+
+ENDINGS = [f"{ending}{packed}" for ending in ("csv", "tsv", "jsonl", "ndjson", "parquet") for packed in ("", ".gz")]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_table_comes_back_from_a_file_as_it_was(tmp_path: Path, ending: str) -> None:
+    frame = rows(
+        ("2024-01-01", "007", 'x "quoted", comma'),
+        ("NA", None, "tab\there"),
+        ("NA", None, "tab\there"),
+        ("ünï\ncode", "1e5", "x\\y"),
+        at=[0.1 + 0.2, 1e9 + 1 / 3, None, 2.0],
+        took=[1.5, None, 2.5, None],
+    )
+    annotations = Annotations.from_frame(frame, time="at", duration="took")
+    path = tmp_path / f"annotations.{ending}"
+    annotations.write(path)
+    again = Annotations.read(path, time="time", duration="duration")
+    assert said(again) == said(annotations)
+    for field in ("items", "annotators", "classes", "options", "anonymous"):
+        assert getattr(again, field) == getattr(annotations, field)
+    for field in ("item", "annotator", "label", "time", "duration"):
+        np.testing.assert_array_equal(getattr(again, field), getattr(annotations, field))
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_a_table_of_nobody_in_particular_comes_back(tmp_path: Path, ending: str) -> None:
+    annotations = Annotations.from_frame({"item": ["a", "a", "b"], "label": ["x", "x", "y"]}, annotator=None)
+    annotations.write(tmp_path / f"a.{ending}")
+    again = Annotations.read(tmp_path / f"a.{ending}")
+    assert (again.annotators, again.anonymous, len(again)) == ((ANONYMOUS,), 0, 3)
+
+
+def test_a_file_with_a_header_alone_is_refused_unless_the_items_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("item,annotator,label\n")
+    with pytest.raises(BadAnnotations, match=r"a\.csv: the table is empty; expected one row an annotation"):
+        Annotations.read(path)
+    assert len(Annotations.read(path, items=["a"], classes=["x", "y"])) == 0
+
+
+# -- properties ----------------------------------------------------------------------------------------------
+
+TRIPLES = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 2)),
+    min_size=1,
+    max_size=25,
+    unique_by=lambda t: t[:2],
+)
+
+
+@given(TRIPLES, st.randoms())
+def test_the_order_of_the_rows_does_not_matter(triples: list[tuple[int, int, int]], random: Any) -> None:
+    shuffled = list(triples)
+    random.shuffle(shuffled)
+    one, two = (Annotations.from_frame(rows(*t), items=range(5), classes=range(3)) for t in (triples, shuffled))
+    for field in ("item", "annotator", "label"):
+        np.testing.assert_array_equal(getattr(one, field), getattr(two, field))
+
+
+@given(TRIPLES)
+def test_starts_delimit_every_items_annotations(triples: list[tuple[int, int, int]]) -> None:
+    annotations = Annotations.from_frame(rows(*triples), items=range(5), classes=range(3))
+    start = annotations.item_start
+    for n in range(5):
+        labels = annotations.label[start[n] : start[n + 1]].tolist()
+        expected = [label for item, _, label in sorted(triples, key=lambda t: t[:2]) if item == n]
+        assert labels == expected
+    assert (start[0], start[-1]) == (0, len(triples))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 1), st.integers(0, 9)), min_size=1, max_size=12
+    )
+)
+def test_the_kept_answer_is_the_latest_and_of_equals_the_last(quads: list[tuple[int, int, int, int]]) -> None:
+    frame = rows(*(quad[:3] for quad in quads), at=[quad[3] for quad in quads])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConflictingLabels)
+        annotations = Annotations.from_frame(frame, time="at", items=[0, 1], classes=[0, 1])
+    kept = {(n, k): label for n, k, label in said(annotations)}
+    expected = {}
+    for n, k, label, _ in sorted(quads, key=lambda quad: quad[3]):
+        expected[n, k] = label
+    assert kept == expected

@@ -1,0 +1,146 @@
+"""Tables in files: every format, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hitl import files
+from hitl.errors import BadTable
+from hitl.files import as_text, atomic, format_of, read_table, write_table
+
+TABLE = pa.table({"item": ["a", "", None], "n": pa.array([1, None, 3], pa.int64()), "p": [0.1 + 0.2, None, 1e-300]})
+
+
+@pytest.mark.parametrize("ending", ["parquet", "parquet.gz", "jsonl", "jsonl.gz"])
+def test_typed_formats_keep_types_nulls_and_every_digit(tmp_path: Path, ending: str) -> None:
+    write_table(tmp_path / f"t.{ending}", TABLE)
+    assert read_table(tmp_path / f"t.{ending}").to_pydict() == TABLE.to_pydict()
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "tsv.gz"])
+def test_text_formats_give_text_nulls_and_every_digit(tmp_path: Path, ending: str) -> None:
+    write_table(tmp_path / f"t.{ending}", TABLE)
+    again = read_table(tmp_path / f"t.{ending}")
+    assert again.column("item").to_pylist() == ["a", "", None]
+    assert again.column("n").to_pylist() == ["1", None, "3"]
+    assert again.column("p").cast("float64").to_pylist() == [0.1 + 0.2, None, 1e-300]
+
+
+def test_a_gz_file_is_compressed_and_the_same_bytes_every_time(tmp_path: Path) -> None:
+    for name in ("one.csv.gz", "two.csv.gz"):
+        write_table(tmp_path / name, TABLE)
+    first, second = ((tmp_path / name).read_bytes() for name in ("one.csv.gz", "two.csv.gz"))
+    assert first[:2] == b"\x1f\x8b"
+    assert first[4:8] == bytes(4)  # no time of writing
+    assert first == second
+
+
+def test_names_in_json_lines_stay_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"item": "2024-01-01", "annotator": 7, "at": "2024-01-01T00:00:00Z"}\n')
+    table = read_table(path, text=["item", "annotator"])
+    assert table.column_names == ["item", "annotator", "at"]
+    assert table.to_pylist() == [{"item": "2024-01-01", "annotator": "7", "at": "2024-01-01T00:00:00Z"}]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfitem,n\r\na,1\r\n")
+    assert read_table(tmp_path / "t.csv").to_pylist() == [{"item": "a", "n": "1"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("missing.csv", None, r"missing\.csv: no such file"),
+        ("t.xls", b"x", r"t\.xls: unknown table format '\.xls'; expected one of \.csv, .*\.parquet \(\.gz allowed\)"),
+        ("t.gz", b"x", r"t\.gz: unknown table format ''"),
+        ("t.csv", b"", r"t\.csv: the file is empty; expected a header line"),
+        ("t.csv", b"a,b\n1\n", r"t\.csv: cannot be read as csv: .*Expected 2 columns, got 1"),
+        ("t.csv", "a\né\n".encode("latin-1"), r"t\.csv: cannot be read as csv: .*invalid UTF8"),
+        ("t.csv.gz", b"not packed", r"t\.csv\.gz: cannot be read as csv"),
+        ("t.jsonl", b"", r"t\.jsonl: cannot be read as jsonl"),
+        ("t.jsonl", b"{oops\n", r"t\.jsonl: cannot be read as jsonl"),
+        ("t.jsonl", b'{"a": 1}\n{"a": "x"}\n', r"t\.jsonl: cannot be read as jsonl"),
+        ("t.parquet", b"", r"t\.parquet: cannot be read as parquet"),
+        ("t.parquet", b"garbage", r"t\.parquet: cannot be read as parquet"),
+        ("t.parquet.gz", b"garbage", r"t\.parquet\.gz: cannot be read as parquet"),
+    ],
+)
+def test_a_file_that_is_no_table_says_so(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadTable, match=message):
+        read_table(tmp_path / name)
+
+
+def test_the_ending_may_be_in_capitals() -> None:
+    assert format_of(Path("A.CSV")) == "csv"
+    assert format_of(Path("a.b.Parquet")) == "parquet"
+
+
+def test_whole_floats_are_named_like_integers_and_others_keep_their_digits() -> None:
+    assert as_text(pa.chunked_array([[3.0, None, 10.0]])).to_pylist() == ["3", None, "10"]
+    assert as_text(pa.chunked_array([[3.0, 2.5]])).to_pylist() == ["3", "2.5"]
+    assert as_text(pa.chunked_array([[float("inf")]])).to_pylist() == ["inf"]
+    assert as_text(pa.chunked_array([pa.array(["a"]).dictionary_encode()])).to_pylist() == ["a"]
+
+
+# -- whole or not at all -------------------------------------------------------------------------------------
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("old")
+
+    def fail_half_way() -> None:
+        with atomic(path) as handle:
+            handle.write(b"half of the new")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["t.csv"]
+
+
+def test_a_table_that_cannot_be_written_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("old")
+    nested = pa.table({"a": [[1, 2]]})
+    with pytest.raises(pa.ArrowException):
+        write_table(path, nested)
+    assert (path.read_text(), os.listdir(tmp_path)) == ("old", ["t.csv"])
+
+
+def test_the_new_file_appears_only_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("old")
+    synced = []
+    monkeypatch.setattr(files.os, "fsync", lambda descriptor: synced.append(path.read_text()))
+    with atomic(path) as handle:
+        handle.write(b"new")
+        assert path.read_text() == "old"
+    assert (path.read_text(), synced) == ("new", ["old"])
+    assert os.listdir(tmp_path) == ["t.csv"]
+
+
+def test_a_written_file_has_the_rights_of_any_new_file(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    write_table(tmp_path / "t.csv", TABLE)
+    assert (tmp_path / "t.csv").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadTable, match=r"t\.csv: the folder .*nowhere does not exist"):
+        write_table(tmp_path / "nowhere" / "t.csv", TABLE)
+
+
+def test_a_long_table_is_written_whole(tmp_path: Path) -> None:
+    long = pa.table({"n": np.arange(25_000)})
+    write_table(tmp_path / "t.jsonl", long)
+    assert read_table(tmp_path / "t.jsonl").equals(long)

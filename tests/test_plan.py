@@ -1,0 +1,125 @@
+"""The plan is data: it is kept, compared and printed; crew and budget refuse what cannot be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hitl.crew import UNLIMITED, Budget, Crew
+from hitl.errors import BadSettings, BadTable
+from hitl.exchange import Operation
+from hitl.files import read_table
+from hitl.plan import Ask, Done, Plan
+
+PLAN = Plan(
+    asks=(
+        Ask("007", "ann", 0.1 + 0.2, 0.9, "nobody has looked at it"),
+        Ask(7, None, 1e-300, 1 / 3, "ünsicher"),
+        Ask("b", "ann", 0.0, 0.5, ""),
+        Ask("b", 3, 0.0, 0.5, ""),
+    ),
+    done=(Done("c", ("x",), 0.99, "confident"), Done(9, (1, "two"), 0.7, "10 labels")),
+    open_items=3,
+)
+
+
+def test_a_plan_comes_back_exactly(tmp_path: Path) -> None:
+    PLAN.save(tmp_path / "plan.json")
+    assert Plan.load(tmp_path / "plan.json") == PLAN
+    assert Plan.from_json(PLAN.to_json()) == PLAN
+    assert Plan.from_json(Plan().to_json()) == Plan()
+
+
+def test_the_saved_form_starts_with_its_version() -> None:
+    assert PLAN.to_json().startswith('{"format": 1,')
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (json.dumps({"format": 2}), r"plan\.json: saved as format 2; this version of hitl reads 1"),
+        ("[1]", r"plan\.json: not a saved plan"),
+        ("{}", r"plan\.json: not a saved plan: 'format'"),
+        ("garbage", r"plan\.json: not a saved plan"),
+        ('{"format": 1, "asks": [{"item": 1}], "done": [], "open_items": 0}', r"plan\.json: not a saved plan"),
+        (b"\xff\xfe", r"plan\.json: not a saved plan: .*utf-8"),
+        (None, r"plan\.json: No such file"),
+    ],
+)
+def test_another_file_or_version_is_refused(tmp_path: Path, content: str | bytes | None, message: str) -> None:
+    path = tmp_path / "plan.json"
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(BadTable, match=message):
+        Plan.load(path)
+
+
+def test_it_says_in_one_line_what_it_asks() -> None:
+    assert str(PLAN) == "4 questions for 2 annotators; 2 items done, 3 open"
+    assert str(Plan(asks=(PLAN.asks[0],))) == "1 questions for 1 annotator; 0 items done, 0 open"
+    assert str(Plan(asks=(PLAN.asks[1],), open_items=1)) == "1 questions for anyone; 0 items done, 1 open"
+
+
+def test_the_questions_of_one_person_keep_their_order() -> None:
+    assert PLAN.annotators == ("ann", 3)
+    assert [ask.item for ask in PLAN.asks_of("ann")] == ["007", "b"]
+    assert [ask.item for ask in PLAN.asks_of(None)] == [7]
+    assert PLAN.asks_of("nobody") == ()
+
+
+def test_tables_show_serving_order_and_finished_items(tmp_path: Path) -> None:
+    PLAN.write(tmp_path / "plan.csv")
+    table = read_table(tmp_path / "plan.csv")
+    assert table.column_names == ["priority", "item", "annotator", "gain", "right", "why"]
+    assert table.column("priority").to_pylist() == ["1", "2", "3", "4"]
+    assert table.column("item").to_pylist() == ["007", "7", "b", "b"]
+    assert table.column("annotator").to_pylist() == ["ann", None, "ann", "3"]
+    assert PLAN.done_table().to_pylist()[1] == {"item": "9", "label": "1,two", "confidence": 0.7, "why": "10 labels"}
+    assert Plan().table().column_names == table.column_names
+    assert Plan().done_table().num_rows == 0
+
+
+# -- crew and budget -----------------------------------------------------------------------------------------
+
+
+def test_a_crew_without_limits_can_take_on_everything() -> None:
+    assert Crew(("ann",)).capacity_of("ann") == UNLIMITED
+    assert Crew(("ann",), capacity={"ann": 3}, default_capacity=5).capacity_of("ann") == 3
+    assert Crew(("ann",), capacity={"ann": 3}, default_capacity=5).capacity_of("bob") == 5
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "message"),
+    [
+        (Crew, {"capacity": {"ann": -1}}, "crew.capacity of 'ann' is -1; expected 0 or more"),
+        (Crew, {"default_capacity": -2}, "crew.capacity of 'default' is -2; expected 0 or more"),
+        (Budget, {"labels": -1}, "budget.labels is -1; expected 0 or more"),
+        (Budget, {"min_labels": -1}, "budget.min_labels is -1; expected 0 or more"),
+        (Budget, {"max_labels": 0, "min_labels": 0}, "budget.max_labels is 0; expected 1 or more"),
+        (Budget, {"min_labels": 4, "max_labels": 3}, "budget.min_labels 4 is above budget.max_labels 3"),
+        (Budget, {"target_confidence": 0.0}, r"budget.target_confidence is 0.0; expected a value in \(0, 1\]"),
+        (Budget, {"target_confidence": 1.1}, "budget.target_confidence is 1.1"),
+        (Budget, {"target_confidence": float("nan")}, "budget.target_confidence is nan"),
+    ],
+)
+def test_impossible_settings_name_their_key(make: Any, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadSettings, match=message):
+        make(**settings)
+
+
+# -- what travels --------------------------------------------------------------------------------------------
+
+
+def test_equal_operations_have_equal_digests_whatever_the_order_of_their_keys() -> None:
+    one = Operation("assign", "ann", {"items": ["a", "b"], "more": 1})
+    same = Operation("assign", "ann", {"more": 1, "items": ["a", "b"]})
+    assert one.digest == same.digest
+    for other in (
+        Operation("order", "ann", one.payload),
+        Operation("assign", "bob", one.payload),
+        Operation("assign", "ann", {"items": ["b", "a"], "more": 1}),
+    ):
+        assert other.digest != one.digest
