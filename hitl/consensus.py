@@ -33,6 +33,9 @@ from hitl.files import atomic, write_table
 FORMAT = 1
 """Version of the saved form."""
 
+TIE = 1e-9
+"""Probabilities closer than this are equal: sums differ in the last bits from run to run, labels must not."""
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -148,7 +151,8 @@ class Consensus:
     @cached_property
     def labels(self) -> Ints:
         """(N,) code of the most probable class of each item (the first of equals)."""
-        codes: Ints = self.probabilities.argmax(axis=1).astype(np.int32)
+        top = self.probabilities >= self.probabilities.max(axis=1, keepdims=True) - TIE
+        codes: Ints = top.argmax(axis=1).astype(np.int32)
         return codes
 
     @cached_property

@@ -254,13 +254,38 @@ def operations_of(what: PushSettings, store: Store, project: str, judgement: Jud
     """
     plan, evidence = judgement.plan, judgement.evidence
     if what.consensus:
-        yield Operation("consensus", "", {"questions": _consensus_rows(judgement)})
+        yield _consensus(store, project, judgement)
     if what.order:
         yield Operation("order", "", {"items": list(dict.fromkeys(str(ask.item) for ask in plan.asks))})
     if what.assignments:
         yield from _assignments(store, project, plan)
     if what.labels_wanted:
         yield Operation("labels_wanted", "", {"items": _labels_wanted(plan, evidence)})
+
+
+def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:
+    """The consensus to show; the one shown already where nothing but the last digits differ."""
+    fresh = Operation("consensus", "", {"questions": _consensus_rows(judgement)})
+    for shown, _ in store.operations(project):
+        if shown.kind == "consensus" and _same_consensus(shown.payload["questions"], fresh.payload["questions"]):
+            return shown
+    return fresh
+
+
+def _same_consensus(shown: Mapping[str, list[dict[str, Any]]], fresh: Mapping[str, list[dict[str, Any]]]) -> bool:
+    """Whether items and labels are equal and all probabilities equal to the digits that are pushed."""
+
+    def named(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        return [(row["item"], row["label"], *row["probabilities"]) for row in rows]
+
+    def numbers(rows: list[dict[str, Any]]) -> list[float]:
+        return [p for row in rows for p in (row["confidence"], *row["probabilities"].values())]
+
+    return shown.keys() == fresh.keys() and all(
+        named(shown[name]) == named(fresh[name])
+        and np.allclose(numbers(shown[name]), numbers(fresh[name]), rtol=0, atol=2 * 10.0**-DIGITS)
+        for name in fresh
+    )
 
 
 def _consensus_rows(judgement: Judgement) -> dict[str, list[dict[str, Any]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import subprocess
 import sys
@@ -141,3 +142,23 @@ def test_the_loop_reaches_the_accuracy_of_all_labels_with_half_of_them(tmp_path:
     assert people.spent < 0.55 * len(recorded.annotations)
     assert score.accuracy(judgement.results[QUESTION].probabilities, truth) > 0.9
     assert np.isclose(judgement.metrics["labels"], people.spent)
+
+
+def test_the_last_digits_of_a_fit_do_not_change_what_is_shown(tmp_path: Path) -> None:
+    """Sums differ in the last bits from run to run; that must not push the consensus again."""
+    folder = folder_with_tables(tmp_path / "p")
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        judgement = cycle.run(settings(), store, Tables(folder)).judgement
+        (name,) = judgement.results
+
+        def shifted(by: float) -> cycle.Judgement:
+            result = judgement.results[name]
+            p = result.probabilities.copy()
+            p[0] += by * np.where(np.arange(p.shape[1]) == result.labels[0], -1, 1)
+            moved = dataclasses.replace(result, probabilities=p)
+            return dataclasses.replace(judgement, results={name: moved})
+
+        shown = {operation.kind: operation.digest for operation, _ in store.operations("p")}
+        for by, same in ((1e-7, True), (1e-3, False)):
+            again = next(cycle.operations_of(settings().push, store, "p", shifted(by)))
+            assert (again.digest == shown["consensus"]) is same
