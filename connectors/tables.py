@@ -7,7 +7,7 @@ Read from the folder (CSV, JSON Lines or Parquet; .gz allowed), or a single anno
     truth.*                    item, label: known truth
     probabilities_<model>.*    item, p_<class>
 
-Written to `output` (default <folder>/hitl/): consensus.csv, order.csv, assignments/<annotator>.csv,
+Written to `output` (default <folder>/hitl-output/): consensus.csv, order.csv, assignments/<annotator>.csv,
 labels_wanted.csv, added_items.jsonl and gold.csv; the last two are read back. A file is written whole, and only when
 its content changes.
 """
@@ -64,7 +64,7 @@ class Tables:
         self._columns = (item, annotator, label, time)
         self._classes = classes
         root = self._path if self._path.is_dir() else self._path.parent
-        self._output = Path(output) if output else root / "hitl"
+        self._output = Path(output) if output else root / "hitl-output"
 
     # -- source --------------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -11,22 +10,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import hitl
 from hitl.annotations import ANONYMOUS, Annotations, ConflictingLabels, natural_order
 from hitl.errors import BadAnnotations, BadTable
-
-
-def rows(*triples: tuple[Any, Any, Any], **more: list[Any]) -> dict[str, list[Any]]:
-    item, annotator, label = (list(column) for column in zip(*triples, strict=True))
-    return {"item": item, "annotator": annotator, "label": label, **more}
-
-
-def said(annotations: Annotations) -> list[tuple[Any, Any, Any]]:
-    table = annotations.table()
-    return list(zip(*(table.column(name).to_pylist() for name in ("item", "annotator", "label")), strict=True))
+from tests.tables import rows, said
 
 
 def codes(**changes: Any) -> Annotations:
@@ -468,50 +456,3 @@ def test_a_file_with_a_header_alone_is_refused_unless_the_items_are_named(tmp_pa
     with pytest.raises(BadAnnotations, match=r"a\.csv: the table is empty; expected one row an annotation"):
         Annotations.read(path)
     assert len(Annotations.read(path, items=["a"], classes=["x", "y"])) == 0
-
-
-# -- properties ----------------------------------------------------------------------------------------------
-
-TRIPLES = st.lists(
-    st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 2)),
-    min_size=1,
-    max_size=25,
-    unique_by=lambda t: t[:2],
-)
-
-
-@given(TRIPLES, st.randoms())
-def test_the_order_of_the_rows_does_not_matter(triples: list[tuple[int, int, int]], random: Any) -> None:
-    shuffled = list(triples)
-    random.shuffle(shuffled)
-    one, two = (Annotations.from_frame(rows(*t), items=range(5), classes=range(3)) for t in (triples, shuffled))
-    for field in ("item", "annotator", "label"):
-        np.testing.assert_array_equal(getattr(one, field), getattr(two, field))
-
-
-@given(TRIPLES)
-def test_starts_delimit_every_items_annotations(triples: list[tuple[int, int, int]]) -> None:
-    annotations = Annotations.from_frame(rows(*triples), items=range(5), classes=range(3))
-    start = annotations.item_start
-    for n in range(5):
-        labels = annotations.label[start[n] : start[n + 1]].tolist()
-        expected = [label for item, _, label in sorted(triples, key=lambda t: t[:2]) if item == n]
-        assert labels == expected
-    assert (start[0], start[-1]) == (0, len(triples))
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 1), st.integers(0, 9)), min_size=1, max_size=12
-    )
-)
-def test_the_kept_answer_is_the_latest_and_of_equals_the_last(quads: list[tuple[int, int, int, int]]) -> None:
-    frame = rows(*(quad[:3] for quad in quads), at=[quad[3] for quad in quads])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConflictingLabels)
-        annotations = Annotations.from_frame(frame, time="at", items=[0, 1], classes=[0, 1])
-    kept = {(n, k): label for n, k, label in said(annotations)}
-    expected = {}
-    for n, k, label, _ in sorted(quads, key=lambda quad: quad[3]):
-        expected[n, k] = label
-    assert kept == expected

@@ -204,14 +204,14 @@ def test_a_project_from_init_to_export(run: Run, project: Path) -> None:
     assert read_table("raw.csv").num_rows == 36
     assert run("report", "--output", "report.html")[0] == 0
     assert "<html" in Path("report.html").read_text()
-    order = read_table("hitl/order.csv").column("item").to_pylist()
+    order = read_table("hitl-output/order.csv").column("item").to_pylist()
     assert set(order) <= {str(n) for n in range(14)}
     assert order
 
 
 def test_the_same_run_twice_changes_nothing_the_second_time(run: Run, project: Path) -> None:
     assert run("run")[0] == 0
-    written = project / "hitl"
+    written = project / "hitl-output"
     before = {path: path.read_bytes() for path in written.rglob("*") if path.is_file()}
     code, out, _ = run("run", "--json")
     report = json.loads(out)
@@ -229,11 +229,11 @@ def test_steps_one_by_one_do_what_run_does(run: Run, project: Path) -> None:
     assert "nothing to push" in run("push", "--dry-run")[1]
     assert run("plan", "--output", "asks.csv")[0] == 0
     assert "would push order" in run("push", "--dry-run")[1]
-    assert not (project / "hitl").exists()
+    assert not (project / "hitl-output").exists()
     assert "order" in run("push")[1]
     asked = list(dict.fromkeys(read_table("asks.csv").column("item").to_pylist()))
-    assert read_table("hitl/order.csv").column("item").to_pylist() == asked
-    pushed = read_table("hitl/consensus.csv")
+    assert read_table("hitl-output/order.csv").column("item").to_pylist() == asked
+    pushed = read_table("hitl-output/consensus.csv")
     combined = {row["item"]: float(row["confidence"]) for row in read_table("c.csv").to_pylist()}
     assert all(np.isclose(float(row["confidence"]), combined[row["item"]], atol=1e-6) for row in pushed.to_pylist())
 
@@ -243,7 +243,7 @@ def test_a_dry_run_writes_nothing(run: Run, project: Path) -> None:
     code, out, _ = run("run", "--dry-run")
     assert code == 0
     assert "dry run" in out
-    assert not (project / "hitl").exists()
+    assert not (project / "hitl-output").exists()
     assert json.loads(run("status", "--json")[1])["cycles"] == 0
 
 
@@ -255,7 +255,7 @@ def test_new_items_and_gold_reach_the_platform(run: Run, project: Path) -> None:
     assert run("add", "new.csv")[0] == 0
     assert run("gold", "known.csv")[0] == 0
     assert run("run")[0] == 0
-    labels = {row["item"]: row for row in read_table("hitl/consensus.csv").to_pylist()}
+    labels = {row["item"]: row for row in read_table("hitl-output/consensus.csv").to_pylist()}
     assert float(labels["5"]["confidence"]) == 1.0
     assert json.loads(run("status", "--json")[1])["stored"]["items"] == 15
 
@@ -302,7 +302,7 @@ def test_a_bad_project_is_a_clear_error_and_writes_no_output(
     assert (got, message in err) == (code, True), err
     assert "Traceback" not in err + out
     assert "secret" not in err + out
-    assert not (tables / "hitl").exists()
+    assert not (tables / "hitl-output").exists()
     assert not (tables / "hitl-report.html").exists()
 
 

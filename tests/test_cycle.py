@@ -67,7 +67,7 @@ def run_until(folder: Path, event: int) -> subprocess.CompletedProcess[str]:
 
 def state(folder: Path) -> dict[str, bytes]:
     """Everything the platform shows."""
-    root = folder / "hitl"
+    root = folder / "hitl-output"
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
@@ -105,11 +105,11 @@ def test_an_annotator_without_new_work_is_told_so(tmp_path: Path) -> None:
     folder = folder_with_tables(tmp_path / "p")
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         cycle.run(settings(), store, Tables(folder))
-        assert (folder / "hitl/assignments/dee.csv").read_text().count("\n") > 1
+        assert (folder / "hitl-output/assignments/dee.csv").read_text().count("\n") > 1
         alone = settings().model_copy(update={"crew": settings().crew.model_copy(update={"annotators": ("eve",)})})
         cycle.run(alone, store, Tables(folder))
-    assert (folder / "hitl/assignments/dee.csv").read_text().count("\n") == 1
-    assert (folder / "hitl/assignments/eve.csv").read_text().count("\n") > 1
+    assert (folder / "hitl-output/assignments/dee.csv").read_text().count("\n") == 1
+    assert (folder / "hitl-output/assignments/eve.csv").read_text().count("\n") > 1
 
 
 def test_two_cycles_at_once_are_refused(tmp_path: Path) -> None:

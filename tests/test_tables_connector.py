@@ -125,7 +125,7 @@ def test_pushing_writes_each_operation_and_twice_changes_nothing(project: Path) 
     receipts = list(connector.push(OPERATIONS))
     assert [receipt.operation for receipt in receipts] == OPERATIONS
     assert all(receipt.changed for receipt in receipts if receipt.operation.key != "../bob")
-    written = project / "hitl"
+    written = project / "hitl-output"
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in written.rglob("*") if path.is_file()}
     assert [receipt.changed for receipt in connector.push(OPERATIONS)] == [0] * len(OPERATIONS)
     after = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in written.rglob("*") if path.is_file()}

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hitl.active.replay import Replay, ReplayResult, accuracy_of, spread_evenly
-from hitl.annotations import Annotations
+from hitl.annotations import Annotations, Floats
 from hitl.crew import Budget
 from hitl.demo.recorded import rte
 from hitl.evidence import Evidence
@@ -39,6 +39,11 @@ def run(recorded: Evidence, seed: int) -> ReplayResult:
     return replay.run(reordered(recorded, rng), rng)
 
 
+def spread(values: Floats, form: str) -> str:
+    """Mean ± standard deviation."""
+    return f"{values.mean():{form}} ± {values.std(ddof=1):{form}}"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print labels and accuracy at the end of each replay."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -56,8 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     everything = accuracy_of(MajorityVote().fit(Evidence(recorded.annotations)), recorded)
     lines = [
         f"rte, {options.orders} random orders of the 800 items, all 8,000 recorded labels available",
-        f"hitl           {accuracy.mean():.4f} ± {accuracy.std(ddof=1):.4f} right with {labels.mean():,.0f} ± {labels.std(ddof=1):,.0f} labels",
-        f"majority vote  {np.mean(evenly):.4f} ± {np.std(evenly, ddof=1):.4f} right with as many labels spread evenly",
+        f"hitl           {spread(accuracy, '.4f')} right with {spread(labels, ',.0f')} labels",
+        f"majority vote  {spread(np.array(evenly), '.4f')} right with as many labels spread evenly",
         f"majority vote  {everything:.4f} right with all 8,000",
     ]
     print("\n".join(lines))

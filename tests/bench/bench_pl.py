@@ -103,7 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             mean, spread = values.mean(axis=0), values[:, 0].std(ddof=1) / np.sqrt(len(values))
             milliseconds = 1000 * np.median(values[:, 4])
             lines.append(
-                f"{name:8s} {n:5d}   {mean[0]:5.2f} ±{spread:.2f}   {mean[1]:.4f}   {mean[2]:.4f}  {mean[3]:.3f}   {milliseconds:6.1f}"
+                f"{name:8s} {n:5d}   {mean[0]:5.2f} ±{spread:.2f}   {mean[1]:.4f}   {mean[2]:.4f}"
+                f"  {mean[3]:.3f}   {milliseconds:6.1f}"
             )
             figures[f"{model} {name} {n}"] = float(mean[0])
     print("\n".join(lines))

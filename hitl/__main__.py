@@ -1,0 +1,5 @@
+"""`python -m hitl` is `hitl`."""
+
+from hitl.cli import main
+
+main()

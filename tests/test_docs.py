@@ -1,0 +1,130 @@
+"""The documents tell the truth: their examples run, their figures are the kept ones, everything public is named."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hitl.catalog import COMBINERS, combiner_class
+from hitl.cli.app import app
+from hitl.errors import HitlError
+from hitl.settings import Settings
+from tests.bench import results
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+GUIDE = (ROOT / "docs" / "guide.md").read_text()
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"<!--run:(\w+)-->\n```(sh|python)\n(.*?)```", re.DOTALL)
+
+
+def blocks(kind: str) -> list[tuple[str, str]]:
+    return [(path.name, code) for path in DOCUMENTS for k, _, code in BLOCK.findall(path.read_text()) if k == kind]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What the examples expect to find."""
+    rows = [f"{n},{who},{'cat' if n % 2 else 'dog'}" for n in range(8) for who in ("ann", "bob")]
+    (tmp_path / "annotations.csv").write_text("\n".join(["item,annotator,label", *rows]) + "\n")
+    model = [f"{n},{0.8 if n % 2 else 0.3},{0.2 if n % 2 else 0.7}" for n in range(8)]
+    (tmp_path / "probs.csv").write_text("\n".join(["item,p_cat,p_dog", *model]) + "\n")
+    (tmp_path / "truth.csv").write_text("item,label\n0,dog\n1,cat\n")
+    (tmp_path / "new_items.csv").write_text("item,text\n100,new\n")
+    return tmp_path
+
+
+def execute(code: str, folder: Path) -> None:
+    for line in code.splitlines():
+        words = shlex.split(line, comments=True)
+        assert words[0] == "hitl"
+        command = [sys.executable, "-W", "error", "-m", "hitl", *words[1:]]
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+
+
+def test_the_examples_on_files_run(folder: Path) -> None:
+    found = blocks("files")
+    assert len(found) == 3
+    for _, code in found:
+        execute(code, folder)
+
+
+def test_the_examples_of_a_project_run_in_order(folder: Path) -> None:
+    found = blocks("project")
+    assert len(found) == 2
+    for _, code in found:
+        execute(code, folder)
+
+
+def test_the_python_example_runs(folder: Path) -> None:
+    ((_, code),) = blocks("python")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "confidence" in done.stdout
+    assert "accuracy" in done.stdout
+
+
+def figure(name: str) -> str:
+    match = re.search(rf"<!--figure:{name}-->(.*?)<!--/figure-->", README, re.DOTALL)
+    assert match is not None
+    return " ".join(match.group(1).split())
+
+
+def test_the_figures_of_the_readme_are_the_kept_ones() -> None:
+    replay = results.load("replay_cifar10h")
+    for name, target in (("985", "0.985"), ("990", "0.99")):
+        needed = replay[f"labels to {target}"]
+        assert figure(name) == f"{min(needed):,} to {max(needed):,}"
+    demo = results.load("demo")
+    assert figure("demo") == (
+        f"{demo['accuracy']:.1%} right with {demo['labels']:,.0f} labels; majority vote gets {demo['evenly']:.1%} from as "
+        f"many and {demo['everything']:.1%} from all 8,000"
+    ).replace("%", " %")
+    assert replay["majority"]["40000"] < 0.985 <= replay["majority"]["50000"]
+    assert replay["majority"]["100000"] < 0.99 <= replay["majority"]["140000"]
+    assert (results.FOLDER / "replay_cifar10h.svg").exists()
+
+
+def test_every_command_method_setting_and_error_is_documented() -> None:
+    for entry in app.registered_commands:
+        assert entry.callback is not None
+        name = entry.name or entry.callback.__name__
+        assert f"hitl {name}" in README + GUIDE, name
+    for method in COMBINERS:
+        assert combiner_class(method).__name__ in GUIDE
+        assert method in GUIDE
+    for section, field in Settings.model_fields.items():
+        keys = getattr(field.annotation, "model_fields", None)
+        for key in [section] if keys is None else [f"{section}.{key}" for key in keys]:
+            assert f"`{key}`" in GUIDE or key == "label_studio_token", key
+    for error in HitlError.__subclasses__():
+        if error.__name__ != "PlatformError":
+            assert f"`{error.__name__}`" in GUIDE
+            assert f"| {error.exit_code} |" in GUIDE
+
+
+def test_links_lead_somewhere() -> None:
+    for path in DOCUMENTS:
+        for target in re.findall(r"\]\((?!http)([^)#]+)\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_nothing_names_a_path_of_a_machine_or_a_registry() -> None:
+    listing = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    private = re.compile("(?<![\\w.])/(?:ro" + "ot|wo" + "rk|ho" + "me)/|py" + "pi\\.org")
+    for name in listing.stdout.split("\n"):
+        path = ROOT / name
+        if path.suffix in (".py", ".md", ".toml", ".txt", ".j2", "") and path.is_file():
+            assert not private.search(path.read_text(errors="ignore")), name
