@@ -9,7 +9,7 @@ With several questions an item (multi-label), the gains add up and an item is do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,6 +26,7 @@ from hitl.evidence import Evidence
 from hitl.plan import Ask, Done, Plan
 
 Judged = tuple[Evidence, Consensus]
+CHUNK = 4096
 
 
 class Policy(Protocol):
@@ -101,22 +102,26 @@ def _asks(
             Ask(items[item], None, float(g), float(r), _why(questions, int(item)))
             for item, g, r in zip(top, gain, right, strict=False)
         )
-    availability = Availability.of(crew, tuple(evidence for evidence, _ in questions))
-    right_nk = _chance_right(questions, order, lambda consensus: crew_confusion_matrices(consensus, crew))
-    row = {int(item): position for position, item in enumerate(order)}
+    availability = Availability.of(crew, [evidence.annotations for evidence, _ in questions])
+    gain_of = dict(zip(order.tolist(), gain.tolist(), strict=True))
+    pairs = most_likely_right(_with_chances(questions, crew, order), availability, budget.labels)
     return tuple(
-        Ask(
-            items[item],
-            crew.names[person],
-            float(gain[row[item]]),
-            float(right_nk[row[item], person]),
-            _why(questions, item),
-        )
-        for item, person in most_likely_right(order, right_nk, availability, budget.labels)
+        Ask(items[item], crew.names[person], gain_of[item], right, _why(questions, item))
+        for item, person, right in pairs
     )
 
 
-def _chance_right(questions: Sequence[Judged], rows: npt.NDArray[np.intp], confusion) -> Floats:  # type: ignore[no-untyped-def]
+def _with_chances(questions: Sequence[Judged], crew: Crew, order: npt.NDArray[np.intp]) -> Iterator[tuple[int, Floats]]:
+    """Item codes in order, each with the crew's chances of a right answer; computed in chunks as they are used."""
+    for start in range(0, len(order), CHUNK):
+        rows = order[start : start + CHUNK]
+        right_nk = _chance_right(questions, rows, lambda consensus: crew_confusion_matrices(consensus, crew))
+        yield from zip(rows.tolist(), right_nk, strict=True)
+
+
+def _chance_right(
+    questions: Sequence[Judged], rows: npt.NDArray[np.intp], confusion: Callable[[Consensus], Floats]
+) -> Floats:
     """(rows, K') chance of a right answer, averaged over the questions."""
     chances = [scores.chance_right(consensus.probabilities[rows], confusion(consensus)) for _, consensus in questions]
     mean: Floats = np.mean(chances, axis=0)

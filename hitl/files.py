@@ -69,8 +69,7 @@ def write_table(path: str | Path, table: pa.Table) -> None:
 def atomic(path: str | Path) -> Iterator[IO[bytes]]:
     """A binary file that appears under `path` only when the block ends without an error."""
     path = Path(path)
-    if not path.parent.is_dir():
-        raise BadTable(f"{path}: the folder {path.parent} does not exist")
+    require_folder(path)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as handle:
@@ -82,6 +81,13 @@ def atomic(path: str | Path) -> Iterator[IO[bytes]]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def require_folder(path: str | Path) -> None:
+    """Raise BadTable unless the folder a file is to be written to exists."""
+    parent = Path(path).parent
+    if not parent.is_dir():
+        raise BadTable(f"{path}: the folder {parent} does not exist; make it first, or write elsewhere")
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:

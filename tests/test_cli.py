@@ -306,6 +306,46 @@ def test_a_bad_project_is_a_clear_error_and_writes_no_output(
     assert not (tables / "hitl-report.html").exists()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "doctor",
+        "pull",
+        "combine",
+        "plan",
+        "push",
+        "run",
+        "status",
+        "export o.csv",
+        "report",
+        "add truth.csv",
+        "gold truth.csv",
+    ],
+)
+def test_every_command_of_a_project_needs_one(run: Run, tables: Path, command: str) -> None:
+    code, out, err = run(*command.split())
+    assert code == 78
+    assert "hitl.toml: no such file; make one with `hitl init`" in out + err
+
+
+@pytest.mark.parametrize("command", ["demo --output nowhere/report.html", "report --output nowhere/report.html"])
+def test_a_report_needs_a_folder_and_says_so_before_the_work(run: Run, project: Path, command: str) -> None:
+    assert run("pull")[0] == 0
+    code, out, err = run(*command.split())
+    assert (code, out) == (65, "")
+    assert "the folder nowhere does not exist" in err
+
+
+def test_a_report_is_not_half_written(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("run")[0] == 0
+    (project / "report.html").write_text("before")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        run("report", "--output", "report.html")
+    assert (project / "report.html").read_text() == "before"
+    assert [path.name for path in project.iterdir() if path.name.startswith(".report")] == []
+
+
 def test_init_refuses_to_overwrite_and_to_guess(run: Run, project: Path) -> None:
     assert run("init", "--tables", ".")[0] == 78
     code, _, err = run("init", "--config", "other.toml")

@@ -335,8 +335,11 @@ def _of_question(path: Path, question: str, questions: int) -> Path:
 
 def report(config: Path, output: Path) -> None:
     """Write the page."""
+    from hitl.files import require_folder
     from hitl.report import write
     from hitl.report.stored import stored_report
+
+    require_folder(output)
 
     with opened(config) as (settings, store, connector):
         write(stored_report(settings, store, connector.questions()), output)
