@@ -250,17 +250,18 @@ def _agreement(annotations: Annotations, consensus: Consensus) -> float | None:
 def operations_of(what: PushSettings, store: Store, project: str, judgement: Judgement) -> Iterator[Operation]:
     """What the platform should look like after this cycle; a function of judgement and crew alone.
 
-    The order comes before the items are opened, so that nobody is served an item at random in between.
+    The order comes before the items are opened, so that nobody is served an item at random in between; the consensus
+    last, because a platform may show every prediction it has until an order says which.
     """
     plan, evidence = judgement.plan, judgement.evidence
-    if what.consensus:
-        yield _consensus(store, project, judgement)
     if what.order:
         yield Operation("order", "", {"items": list(dict.fromkeys(str(ask.item) for ask in plan.asks))})
     if what.assignments:
         yield from _assignments(store, project, plan)
     if what.labels_wanted:
         yield Operation("labels_wanted", "", {"items": _labels_wanted(plan, evidence)})
+    if what.consensus:
+        yield _consensus(store, project, judgement)
 
 
 def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:

@@ -160,5 +160,5 @@ def test_the_last_digits_of_a_fit_do_not_change_what_is_shown(tmp_path: Path) ->
 
         shown = {operation.kind: operation.digest for operation, _ in store.operations("p")}
         for by, same in ((1e-7, True), (1e-3, False)):
-            again = next(cycle.operations_of(settings().push, store, "p", shifted(by)))
+            *_, again = cycle.operations_of(settings().push, store, "p", shifted(by))
             assert (again.digest == shown["consensus"]) is same

@@ -1,1 +1,95 @@
-"""Label Studio: pull and push through label-studio-sdk."""
+"""Label Studio: pull and push through label-studio-sdk.
+
+    client       requests, retries, errors
+    config       labeling configuration -> questions; results <-> labels
+    pull         everything once, then what changed
+    push         operations; predictions (order, consensus) and assign beside it
+    server       a local Label Studio for tests and the demo
+
+The SDK is loaded with the first request, not with this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from hitl.connectors.label_studio import doctor, pull, push
+from hitl.connectors.label_studio.client import Client
+from hitl.connectors.label_studio.config import Control, parse
+from hitl.errors import BadSettings
+from hitl.exchange import Check, Cursor, Operation, Page, Question, Receipt
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["LabelStudio"]
+
+
+class LabelStudio:
+    """One project of a Label Studio, as a hitl.exchange.Connector. Nothing is asked of the server before it is needed.
+
+    Methods raise Refused (the server said no; says what to do) and Unreachable (may be tried again).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        project: int,
+        *,
+        control: str | None = None,
+        abstain: Sequence[str] = (),
+        page_size: int = 500,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """The project and the control to work with.
+
+        `control` picks one where the labeling configuration has several; `abstain` names choices that are
+        answers but not classes ("Unsure"); `transport` carries requests in place of the network (tests).
+        """
+        if not url.startswith(("http://", "https://")):
+            raise BadSettings(f"url {url!r}: expected the address of a Label Studio, http://... or https://...")
+        if not token:
+            raise BadSettings("token: set HITL_LABEL_STUDIO_TOKEN to an access token of Label Studio")
+        if page_size < 1:
+            raise BadSettings(f"page_size {page_size}: expected a number of tasks, 500 for instance")
+        self.client = Client(url, token, transport=transport)
+        self.project = project
+        self._control = control
+        self._abstain = tuple(abstain)
+        self._page_size = page_size
+
+    @classmethod
+    def create_project(cls, url: str, token: str, title: str, label_config: str) -> int:
+        """Create a project and return its number. Raises Refused when the labeling configuration is not valid."""
+        answer = Client(url, token).post("/api/projects/", {"title": title, "label_config": label_config})
+        return int(answer["id"])
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """The project as the server describes it (read once)."""
+        answer: Mapping[str, Any] = self.client.get(f"/api/projects/{self.project}/")
+        return answer
+
+    @cached_property
+    def control(self) -> Control:
+        """The control whose answers are pulled (read once)."""
+        return parse(self.settings["label_config"], self._control, self._abstain)
+
+    def questions(self) -> tuple[Question, ...]:
+        """What the project asks of every task."""
+        return self.control.questions
+
+    def pull(self, cursor: Cursor | None) -> Iterator[Page]:
+        """Everything (cursor None) or what changed since the cursor; each page may be the last one read."""
+        return pull.pages(self.client, self.project, self.control, cursor, self._page_size)
+
+    def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
+        """Make the project as the operations say; lazy: an operation is carried out when its receipt is asked for."""
+        return push.receipts(self.client, self.project, self.control, operations)
+
+    def check(self) -> list[Check]:
+        """Connection, token, project, labeling configuration and the settings that break the order."""
+        return doctor.check(self.client, self.project, self._control, self._abstain)

@@ -11,15 +11,18 @@ Caveat: client and server share two cores here; over a network the server's shar
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.bench import results
 
 TASKS, ANNOTATORS, RUNS, BATCH = 10_000, 5, 3, 1_000
 RATIO, MEGABYTES = 1.3, 150.0
@@ -27,21 +30,33 @@ CONFIG = """<View><Text name="text" value="$text"/><Choices name="sentiment" toN
 <Choice value="good"/><Choice value="bad"/><Choice value="mixed"/></Choices></View>"""
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Fill a server, measure, print a table; ends with status 1 when a limit is broken."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/label_studio_pull.*")
+    options = parser.parse_args(arguments)
+    lines, figures, good = report(measure_all())
+    print("\n".join(lines))
+    if options.save:
+        results.save("label_studio_pull", lines, figures)
+    if not good:
+        sys.exit(1)
+
+
+def measure_all() -> dict[str, list[dict[str, float]]]:
+    """The runs of each way, in turns."""
     from hitl.connectors.label_studio import LabelStudio
     from hitl.connectors.label_studio.server import LocalServer
 
+    measured: dict[str, list[dict[str, float]]] = {"export": [], "pull": []}
     with LocalServer() as server:
         people = [int(server.sign_up(f"annotator{k}@example.com", "a-long-password").id) for k in range(ANNOTATORS)]
         project = LabelStudio.create_project(server.url, server.token, "bench", CONFIG)
         fill(server.url, server.token, project, people)
-        measured: dict[str, list[dict[str, float]]] = {"export": [], "pull": []}
         for _ in range(RUNS):
             for what in measured:
                 measured[what].append(measure(what, server.url, server.token, project))
-    if report(measured):
-        sys.exit(1)
+    return measured
 
 
 def fill(url: str, token: str, project: int, people: list[int]) -> None:
@@ -80,10 +95,10 @@ def task(number: int, people: list[int]) -> dict[str, Any]:
 
 def measure(what: str, url: str, token: str, project: int) -> dict[str, float]:
     """{"seconds", "megabytes", "rows"} of one run in a fresh process."""
-    command = [sys.executable, "-m", "tests.bench.bench_label_studio_pull", what, url, str(project)]
+    command = [sys.executable, "-m", "tests.bench.bench_label_studio_pull", "--run", what, url, str(project)]
     done = subprocess.run(command, input=token, capture_output=True, text=True, check=True)
-    result: dict[str, float] = json.loads(done.stdout)
-    return result
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
 
 
 def run(what: str, url: str, project: int) -> None:
@@ -131,22 +146,24 @@ def memory(name: str) -> float:
     return int(found.group(1)) / 1024 if found else float("nan")
 
 
-def report(measured: dict[str, list[dict[str, float]]]) -> int:
-    """Print the table; 1 when a limit is broken."""
+def report(measured: dict[str, list[dict[str, float]]]) -> tuple[list[str], dict[str, float], bool]:
+    """The table, its figures, and whether the limits are kept."""
     seconds = {what: statistics.median(one["seconds"] for one in runs) for what, runs in measured.items()}
     peak = {what: max(one["megabytes"] for one in runs) for what, runs in measured.items()}
-    print(f"{TASKS:,} tasks x {ANNOTATORS} annotations, median of {RUNS}")
+    ratio = seconds["pull"] / seconds["export"]
+    lines = [f"{TASKS:,} tasks x {ANNOTATORS} annotations, median of {RUNS}"]
     for what, runs in measured.items():
         each = ", ".join(f"{one['seconds']:.2f}" for one in runs)
-        print(f"  {what:8} {seconds[what]:6.2f} s  ({each})  {peak[what]:6.1f} MB over the baseline")
-    ratio = seconds["pull"] / seconds["export"]
-    print(f"  pull / export = {ratio:.2f} (limit {RATIO}); memory limit {MEGABYTES:.0f} MB")
+        lines.append(f"  {what:8} {seconds[what]:6.2f} s  ({each})  {peak[what]:6.1f} MB over the baseline")
+    lines.append(f"  pull / export = {ratio:.2f} (limit {RATIO}); memory limit {MEGABYTES:.0f} MB")
     complete = all(one["rows"] == TASKS * ANNOTATORS for one in measured["pull"])
-    return int(not complete or ratio > RATIO or peak["pull"] >= MEGABYTES)
+    figures = {"export seconds": seconds["export"], "pull seconds": seconds["pull"], "ratio": ratio}
+    figures |= {"pull megabytes": peak["pull"]}
+    return lines, figures, complete and ratio <= RATIO and peak["pull"] < MEGABYTES
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        run(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    if len(sys.argv) == 5 and sys.argv[1] == "--run":
+        run(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     else:
         main()

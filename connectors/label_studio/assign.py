@@ -1,0 +1,154 @@
+"""Which annotator is asked about which tasks.
+
+Community has no assignments. Each annotator gets a Data Manager tab, "hitl: <email>", that shows exactly the
+tasks which have a prediction of version "hitl-assign-<user id>;<digest>" (empty, never shown to anybody), sorted
+by the score of the order (predictions.py). The label stream of the tab keeps filter, order and locks. A filter by
+task ids would do the same on the server, but Label Studio's web page knows no `in_list` for numbers: one such tab
+and the Data Manager of the project no longer opens, for anybody.
+
+The tab hides the columns with other people's answers and with predictions. Tabs are shared: nothing but custom
+keeps people in their own.
+
+Enterprise has assignments: the task's assignees are set through the SDK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from hitl.connectors.label_studio.client import Client
+from hitl.connectors.label_studio.predictions import Versions, existing, said, task_ids
+from hitl.errors import Refused
+from hitl.exchange import Operation, Receipt
+
+ASSIGN = "hitl-assign-"
+ANNOTATE = "AN"
+_ORDERING = ["tasks:predictions_score"]
+_HIDDEN = [
+    f"tasks:{column}"
+    for column in (
+        "inner_id",
+        "total_annotations",
+        "cancelled_annotations",
+        "total_predictions",
+        "annotators",
+        "annotations_results",
+        "annotations_ids",
+        "predictions_model_versions",
+        "predictions_results",
+        "file_upload",
+        "storage_filename",
+        "created_at",
+        "updated_at",
+        "updated_by",
+        "avg_lead_time",
+        "draft_exists",
+    )
+]
+
+
+def assign(client: Client, project: int, operation: Operation) -> Receipt:
+    """Ask the annotator (operation.key, a user id) about exactly these tasks."""
+    wanted = task_ids(operation.payload["items"])
+    person = _person(client, operation.key)
+    rows, missing = existing(client, project, [{"task": task} for task in wanted])
+    planned = [row["task"] for row in rows]
+    detail = said(len(rows), f"for {person['email']}", missing)
+    if not client.community:
+        return Receipt(operation, _assignees(client, project, int(person["id"]), planned), detail)
+    changed, served = _tab(client, project, operation, person, planned)
+    if sorted(served) != sorted(planned):
+        raise Refused(f"the tab of {person['email']} shows {len(served)} tasks instead of {len(planned)}: push again")
+    if served != planned:
+        detail += "; served in the order of the project, which is another one"
+    return Receipt(operation, changed, detail)
+
+
+def _person(client: Client, key: str) -> Mapping[str, Any]:
+    listed = client.get("/api/users/")
+    users = listed["results"] if isinstance(listed, dict) else listed
+    for user in users:
+        if str(user["id"]) == key:
+            found: Mapping[str, Any] = user
+            return found
+    raise Refused(f"{client.url} has no user {key}: invite the annotator again, or leave them out of the crew")
+
+
+def _tab(
+    client: Client, project: int, operation: Operation, person: Mapping[str, Any], planned: Sequence[int]
+) -> tuple[int, list[int]]:
+    """Make the annotator's tab show the tasks: (number of changes, what it shows, in order)."""
+    versions = Versions(client, project)
+    prefix = f"{ASSIGN}{operation.key};"  # the semicolon: user 1 is not user 10
+    if not planned:
+        return versions.delete(prefix), []  # the tab stays, empty: it may be open in a browser
+    name = prefix + operation.digest
+    marks = [
+        {"task": task, "result": [], "score": rank / len(planned), "model_version": name}
+        for rank, task in enumerate(planned)
+    ]
+    changed = versions.make(name, marks)
+    view, touched = _have_tab(client, project, f"hitl: {person['email']}", prefix)
+    changed += touched + versions.delete(prefix, keep=name)
+    shown = client.get("/api/tasks", project=project, view=view, fields="all", include="id", page_size=len(planned) + 1)
+    return changed, [int(task["id"]) for task in shown["tasks"]]
+
+
+def _have_tab(client: Client, project: int, title: str, prefix: str) -> tuple[int, int]:
+    """Create or mend the tab: (its id, 1 when there was something to do)."""
+    views = client.get("/api/dm/views/", project=project)
+    data = {
+        "title": title,
+        "type": "list",
+        "target": "tasks",
+        "ordering": _ORDERING,
+        "filters": {
+            "conjunction": "and",
+            "items": [
+                {
+                    "filter": "filter:tasks:predictions_model_versions",
+                    "operator": "contains",
+                    "type": "List",
+                    "value": [prefix],
+                }
+            ],
+        },
+        "hiddenColumns": {"explore": _HIDDEN, "labeling": _HIDDEN},
+    }
+    for view in views:
+        if view["data"].get("title") == title:
+            if all(view["data"].get(name) == data[name] for name in ("ordering", "filters")):
+                return int(view["id"]), 0
+            client.patch(f"/api/dm/views/{view['id']}/", {"data": view["data"] | data})
+            return int(view["id"]), 1
+    if not views:  # Label Studio makes its default tab only in a project without tabs
+        client.post("/api/dm/views/", {"project": project, "data": {"title": "Default"}})
+    return int(client.post("/api/dm/views/", {"project": project, "data": data})["id"]), 1
+
+
+def _assignees(client: Client, project: int, user: int, wanted: Sequence[int]) -> int:
+    """Enterprise: assign what is missing, take back what is no longer planned and not begun."""
+    theirs = {"filter": "filter:tasks:annotators", "operator": "contains", "type": "List", "value": user}
+    listed = client.tasks(project, ("id", "annotations", "completed_by"), filters=[theirs])
+    begun = {int(task["id"]): _has_answered(task, user) for task in listed}
+    assigned = [task for task, answered in begun.items() if not answered]
+    add = [task for task in wanted if task not in begun]
+    drop = [task for task in assigned if task not in set(wanted)]
+    some, kind = {"all": False, "included": add}, ANNOTATE
+    if add:
+        client.call(
+            lambda sdk: sdk.projects.assignments.bulk_assign(project, selected_items=some, type=kind, users=[user])
+        )
+    for task in drop:
+        client.call(partial(_unassign, project, task, user))
+    return len(add) + len(drop)
+
+
+def _has_answered(task: Mapping[str, Any], user: int) -> bool:
+    return any(annotation.get("completed_by") == user for annotation in task.get("annotations") or ())
+
+
+def _unassign(project: int, task: int, user: int, sdk: Any) -> None:
+    sdk.projects.assignments.delete(project, task, type=ANNOTATE, users=str(user))

@@ -1,0 +1,283 @@
+"""Requests to Label Studio: label-studio-sdk's client with our errors, bounded retries and bulk reads.
+
+Reads, and writes that say how something should be (PATCH, DELETE), are retried; POST is not, because Label
+Studio has no upsert. Tokens never appear in a message.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from hitl.errors import MissingExtra, Refused, Unreachable
+
+if TYPE_CHECKING:
+    import httpx  # type: ignore[import-not-found, unused-ignore]
+
+ATTEMPTS = 4
+READ_SECONDS = 180.0
+WORK_SECONDS = 900.0
+"""How long an import or a deletion may take: Label Studio answers when it is done."""
+IDS_A_REQUEST = 400
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+_ADVICE = {
+    400: "The request does not fit this project",
+    401: "Check the token (HITL_LABEL_STUDIO_TOKEN); a new one: Label Studio > Account & Settings",
+    403: "The token's user may not do this: invite the user to the project or use another token",
+    404: "Check the address and the project number; the token's user must be able to see the project",
+}
+_LEGACY = (
+    "Legacy tokens are disabled: use a Personal Access Token (Account & Settings > Personal Access Token), or let an "
+    "administrator enable legacy tokens (Organization > API Tokens Settings)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """Some tasks in order of their ids, and how many matched: these and those still to come."""
+
+    tasks: list[dict[str, Any]]
+    total: int
+
+    @property
+    def more(self) -> bool:
+        """Whether there may be another page (a server may cap the page size, so a short page says nothing)."""
+        return 0 < len(self.tasks) < self.total
+
+    @property
+    def last(self) -> int:
+        """The highest id; 0 on an empty page."""
+        return int(self.tasks[-1]["id"]) if self.tasks else 0
+
+
+class Client:
+    """One Label Studio, spoken to with one token. Safe to use from several threads.
+
+    `transport` carries the requests in place of the network (tests).
+
+    Methods raise Refused for 4xx answers, Unreachable when there is no answer in time or the server fails.
+    """
+
+    def __init__(self, url: str, token: str, *, transport: httpx.BaseTransport | None = None) -> None:
+        self.url = url.rstrip("/")
+        self._token = token
+        self._transport = transport
+        self._connecting = Lock()
+
+    def get(self, path: str, **parameters: object) -> Any:
+        """The JSON answer of GET `path`."""
+        return self._json(self._repeat("GET", path, parameters))
+
+    def post(self, path: str, body: object, **parameters: object) -> Any:
+        """The JSON answer of POST `path`; never repeated."""
+        return self._json(self._request("POST", path, parameters, body))
+
+    def patch(self, path: str, body: Mapping[str, object]) -> Any:
+        """The JSON answer of PATCH `path`."""
+        return self._json(self._repeat("PATCH", path, {}, body))
+
+    def delete(self, path: str, body: object = None) -> None:
+        """DELETE `path`."""
+        self._repeat("DELETE", path, {}, body)
+
+    def call(self, what: Callable[[Any], Any]) -> Any:
+        """What a method of the SDK returns, with our errors: `client.call(lambda sdk: sdk.users.list())`."""
+        httpx, _ = _libraries()
+        from label_studio_sdk.core.api_error import ApiError
+
+        try:
+            return what(self.sdk)
+        except httpx.HTTPError as error:
+            raise Unreachable(f"{self.url} did not answer: {self._safe(repr(error))}") from None
+        except ApiError as error:
+            raise self._error("the SDK", error.status_code or 400, str(error.body), None) from None
+
+    @cached_property
+    def sdk(self) -> Any:
+        """label_studio_sdk.LabelStudio over the same connections. Raises MissingExtra, Refused for a bad token."""
+        httpx, _ = _libraries()
+        import label_studio_sdk
+        from label_studio_sdk.core.api_error import ApiError
+
+        # Compressing costs more than it saves when nothing crosses a network.
+        encoding = {"Accept-Encoding": "identity"} if urlsplit(self.url).hostname in _LOCAL else {}
+        connections = httpx.Client(
+            timeout=httpx.Timeout(READ_SECONDS, connect=10.0),
+            follow_redirects=True,
+            headers=encoding,
+            transport=self._transport,
+        )
+        weakref.finalize(self, connections.close)
+        make: Any = label_studio_sdk.LabelStudio
+        try:
+            # The trailing slash keeps a sub-path when the SDK renews an access token.
+            return make(base_url=self.url + "/", api_key=self._token, httpx_client=connections, max_retries=0)
+        except ApiError as error:
+            raise Refused(f"the token for {self.url} is not usable: {error.body}. {_ADVICE[401]}") from None
+
+    @cached_property
+    def community(self) -> bool:
+        """Whether this is the Community edition (no assignments)."""
+        version = self.get("/api/version/")
+        return str(version.get("edition", "Community")).lower() == "community"
+
+    def now(self) -> datetime:
+        """The server's clock (whole seconds)."""
+        return server_time(self._repeat("GET", "/api/version/", {}))
+
+    def tasks_page(
+        self,
+        project: int,
+        include: Sequence[str],
+        *,
+        after: int = 0,
+        filters: Sequence[Mapping[str, object]] = (),
+        page_size: int = 500,
+    ) -> TaskPage:
+        """The next tasks with an id above `after` that pass the filters (keyset paging: nothing lost or doubled)."""
+        above = {"filter": "filter:tasks:id", "operator": "greater", "type": "Number", "value": after}
+        query = {"filters": {"conjunction": "and", "items": [above, *filters]}, "ordering": ["tasks:id"]}
+        body = self.get(
+            "/api/tasks",
+            project=project,
+            fields="all",
+            page=1,
+            page_size=page_size,
+            include=",".join(include),
+            query=json.dumps(query, separators=(",", ":")),
+        )
+        return TaskPage(body["tasks"], int(body["total"]))
+
+    def tasks(
+        self,
+        project: int,
+        include: Sequence[str],
+        *,
+        filters: Sequence[Mapping[str, object]] = (),
+        page_size: int = 1000,
+    ) -> Iterator[dict[str, Any]]:
+        """All tasks of a project that pass the filters, in order of their ids."""
+        after = 0
+        while True:
+            page = self.tasks_page(project, include, after=after, filters=filters, page_size=page_size)
+            yield from page.tasks
+            if not page.more:
+                return
+            after = page.last
+
+    def tasks_by_id(self, project: int, ids: Collection[int], include: Sequence[str]) -> dict[int, dict[str, Any]]:
+        """Those of the tasks that exist in the project, by id."""
+        wanted = sorted(set(ids))
+        found: dict[int, dict[str, Any]] = {}
+        for start in range(0, len(wanted), IDS_A_REQUEST):
+            some = wanted[start : start + IDS_A_REQUEST]
+            listed = {"filter": "filter:tasks:id", "operator": "in_list", "type": "Number", "value": some}
+            found.update({int(task["id"]): task for task in self.tasks(project, include, filters=[listed])})
+        return found
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any], threads: int = 4) -> list[Any]:
+        """`function` of each item, a few at a time; the first error is raised."""
+        if not items:
+            return []
+        with ThreadPoolExecutor(min(threads, len(items))) as pool:
+            return list(pool.map(function, items))
+
+    def _repeat(self, method: str, path: str, parameters: Mapping[str, object], body: object = None) -> httpx.Response:
+        """A request that may be repeated without harm."""
+        _, stamina = _libraries()
+        for attempt in stamina.retry_context(on=_retry_hint, attempts=ATTEMPTS, timeout=60.0, wait_initial=0.2):
+            with attempt:
+                return self._request(method, path, parameters, body)
+        raise AssertionError("stamina neither returned nor raised")
+
+    def _request(self, method: str, path: str, parameters: Mapping[str, object], body: object = None) -> httpx.Response:
+        httpx, _ = _libraries()
+        from label_studio_sdk.core.api_error import ApiError
+
+        with self._connecting:
+            sender = self.sdk._client_wrapper.httpx_client
+        content = None if body is None else json.dumps(body, ensure_ascii=False).encode()
+        headers = {} if body is None else {"content-type": "application/json"}
+        options = {"timeout": WORK_SECONDS} if method in ("POST", "DELETE") else None
+        try:
+            response = sender.request(
+                path,
+                method=method,
+                params=dict(parameters) or None,
+                content=content,
+                headers=headers,
+                request_options=options,
+            )
+        except httpx.HTTPError as error:
+            raise Unreachable(f"{self.url} did not answer {method} {path}: {self._safe(repr(error))}") from None
+        except ApiError as error:  # renewing the access token failed
+            raise self._error(f"{method} {path}", error.status_code or 401, str(error.body), None) from None
+        if response.status_code >= 400:
+            detail = _detail(response)
+            raise self._error(f"{method} {path}", response.status_code, detail, response.headers.get("retry-after"))
+        return response  # type: ignore[no-any-return, unused-ignore]
+
+    def _error(self, request: str, status: int, detail: str, retry_after: str | None) -> Exception:
+        said = f"Label Studio at {self.url} said {status} for {request}: {self._safe(detail)}"
+        if status >= 500 or status in (408, 429):
+            return Unreachable(said, float(retry_after) if retry_after and retry_after.isdigit() else None)
+        advice = _LEGACY if "legacy" in detail.lower() else _ADVICE.get(status, _ADVICE[400])
+        return Refused(f"{said}. {advice}")
+
+    def _safe(self, text: str) -> str:
+        return text.replace(self._token, "***")[:400] if self._token else text[:400]
+
+    def _json(self, response: httpx.Response) -> Any:
+        if not response.content:
+            return None
+        try:
+            return json.loads(response.content)
+        except ValueError:
+            request = response.request
+            raise Refused(
+                f"{self.url} did not answer {request.method} {request.url.path} with JSON: is it a Label Studio?"
+            ) from None
+
+
+def server_time(response: httpx.Response) -> datetime:
+    """The server's clock when it answered (whole seconds)."""
+    date = response.headers.get("date")
+    return parsedate_to_datetime(date).astimezone(UTC) if date else datetime.now(UTC)
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        import httpx
+        import label_studio_sdk  # noqa: F401 - says here, in our words, that it is missing
+        import stamina
+    except ImportError as error:
+        raise MissingExtra(f'Label Studio needs {error.name}: pip install "hitl-toolkit[label-studio]"') from None
+    return httpx, stamina
+
+
+def _retry_hint(error: Exception) -> bool | float:
+    if not isinstance(error, Unreachable):
+        return False
+    return True if error.retry_after is None else min(error.retry_after, 30.0)
+
+
+def _detail(response: httpx.Response) -> str:
+    try:
+        body = response.json()
+    except ValueError:
+        return str(response.reason_phrase)
+    if not isinstance(body, dict):
+        return str(body)
+    parts = [str(body.get("detail", ""))]
+    if body.get("validation_errors"):
+        parts.append(json.dumps(body["validation_errors"], ensure_ascii=False))
+    return " ".join(part for part in parts if part) or str(body)

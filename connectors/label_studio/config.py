@@ -1,0 +1,367 @@
+"""What a labeling configuration asks, and how answers are written in Label Studio's `result` lists.
+
+    control                     questions                             value in a result
+    Choices (single)            one, named after the control          {"choices": ["A"]}
+    Choices choice="multiple"   one yes/no question a class,          {"choices": ["A", "C"]}
+                                named "<control>=<class>"
+    Rating                      one, classes "1".."n"                 {"rating": 4}
+    Taxonomy                    one, leaf paths joined by " / "       {"taxonomy": [["A", "A1"]]}
+    Pairwise                    one, classes "left" and "right"       {"selected": "left"}
+
+An alias replaces the value in results, so the alias is our name too. A model's probabilities travel in
+`meta: {"hitl": {"distribution": {class: p}}}` of the result; for multiple choice p is the probability of yes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from xml.etree import ElementTree
+
+from hitl.errors import BadSettings, Refused
+from hitl.exchange import Question
+
+Kind = Literal["choices", "multiple", "rating", "taxonomy", "pairwise"]
+Answers = Mapping[str, str | None]
+"""Question -> label, or None where it was left open."""
+
+NO, YES = "no", "yes"
+SEPARATOR = " / "
+SUPPORTED = "Choices (single or multiple), Rating, Taxonomy (leaves) and Pairwise"
+_TYPES: dict[Kind, str] = {
+    "choices": "choices",
+    "multiple": "choices",
+    "rating": "rating",
+    "taxonomy": "taxonomy",
+    "pairwise": "pairwise",
+}
+_VALUE_KEYS: dict[Kind, str] = {
+    "choices": "choices",
+    "multiple": "choices",
+    "rating": "rating",
+    "taxonomy": "taxonomy",
+    "pairwise": "selected",
+}
+
+
+class NotUnderstood(Exception):
+    """A result that does not fit the control; the text says what is wrong. Never leaves the connector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The control of a labeling configuration that hitl works with.
+
+    Attributes:
+        name, target: the control and the object it labels (from_name and to_name of results).
+        kind: what it is.
+        choices: what can be chosen, as written in results, in the order of the configuration.
+        abstain: those of them that are answers but not classes ("Unsure").
+        paths: for Taxonomy, choice -> path.
+    """
+
+    name: str
+    target: str
+    kind: Kind
+    choices: tuple[str, ...]
+    abstain: tuple[str, ...] = ()
+    paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The choices that are classes."""
+        return tuple(choice for choice in self.choices if choice not in self.abstain)
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """What is asked of every item."""
+        if self.kind != "multiple":
+            return (Question(self.name, self.classes, self.classes + self.abstain),)
+        return tuple(Question(name, (NO, YES), (NO, YES, *self.abstain)) for name in self._by_class().values())
+
+    def read(self, result: object) -> Answers:
+        """The answers in an annotation's result; None where the question was left open.
+
+        Raises NotUnderstood for anything that is not a legal answer to this control.
+        """
+        item = self._own_item(result)
+        if self.kind == "multiple":
+            return self._read_multiple([] if item is None else self._chosen(item))
+        if item is None:
+            return {self.name: None}
+        chosen = self._chosen(item)
+        if len(chosen) > 1:
+            raise NotUnderstood(f"{len(chosen)} answers on the single-choice control {self.name!r}")
+        return {self.name: chosen[0] if chosen else None}
+
+    def write(
+        self, labels: Mapping[str, str], distributions: Mapping[str, Mapping[str, float]] | None = None
+    ) -> list[dict[str, Any]]:
+        """The result list that says these labels (question -> label), with the class probabilities in its meta.
+
+        Raises BadSettings for a question or label that the control does not have.
+        """
+        legal = {question.name: question.options for question in self.questions}
+        for question, label in labels.items():
+            if label not in legal.get(question, ()):
+                raise BadSettings(f"{question!r}: {label!r} is no answer to control {self.name!r}")
+        if not labels:
+            return []
+        value, distribution = self._value_and_distribution(labels, distributions or {})
+        item: dict[str, Any] = {
+            "from_name": self.name,
+            "to_name": self.target,
+            "type": _TYPES[self.kind],
+            "value": {_VALUE_KEYS[self.kind]: value},
+        }
+        if distribution:
+            item["meta"] = {"hitl": {"distribution": distribution}}
+        return [item]
+
+    def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
+        """Class probabilities of a model's prediction: question -> class -> p; empty when it says none.
+
+        The distribution in meta where there is one; else the label with `score`, the rest spread evenly.
+        Raises NotUnderstood for a prediction that does not fit.
+        """
+        item = self._own_item(result)
+        if item is None:
+            return {}
+        distribution = _distribution_of(item)
+        if distribution is not None:
+            return self._check_distribution(distribution)
+        if score is None:
+            return {}
+        if not isinstance(score, int | float) or not 0 <= score <= 1:
+            raise NotUnderstood(f"score {score!r} is not within 0..1")
+        return self._spread(self.read(result), float(score))
+
+    def _by_class(self) -> dict[str, str]:
+        return {label: f"{self.name}={label}" for label in self.classes}
+
+    def _own_item(self, result: object) -> Mapping[str, Any] | None:
+        if not isinstance(result, list):
+            raise NotUnderstood("result is not a list")
+        own = [item for item in result if isinstance(item, dict) and item.get("from_name") == self.name]
+        if not own:
+            return None
+        if len(own) > 1:
+            raise NotUnderstood(f"{len(own)} answers to the control {self.name!r}")
+        if own[0].get("type") != _TYPES[self.kind]:
+            raise NotUnderstood(f"{own[0].get('type')!r} is no answer to the control {self.name!r}")
+        return own[0]
+
+    def _chosen(self, item: Mapping[str, Any]) -> list[str]:
+        value = item.get("value")
+        raw = value.get(_VALUE_KEYS[self.kind]) if isinstance(value, dict) else None
+        chosen = _as_labels(self.kind, raw)
+        if chosen is None:
+            raise NotUnderstood(f"value {str(value)[:80]!r} is no answer to the control {self.name!r}")
+        for label in chosen:
+            if label not in self.choices:
+                raise NotUnderstood(f"{label!r} is not among the choices of {self.name!r}")
+        if len(set(chosen)) < len(chosen):
+            raise NotUnderstood(f"the same choice twice on {self.name!r}")
+        return chosen
+
+    def _read_multiple(self, chosen: Sequence[str]) -> Answers:
+        # An abstention leaves open what was not chosen: "Unsure" beside "sports" still says sports.
+        other = next((label for label in chosen if label in self.abstain), NO)
+        return {name: YES if label in chosen else other for label, name in self._by_class().items()}
+
+    def _value_and_distribution(
+        self, labels: Mapping[str, str], distributions: Mapping[str, Mapping[str, float]]
+    ) -> tuple[object, dict[str, float]]:
+        if self.kind == "multiple":
+            names = self._by_class()
+            said = [label for label, name in names.items() if labels.get(name) == YES]
+            shares = {label: float(distributions[name][YES]) for label, name in names.items() if name in distributions}
+            return said, shares
+        label = labels[self.name]
+        shares = {name: float(p) for name, p in distributions.get(self.name, {}).items()}
+        if self.kind == "rating":
+            return int(label), shares
+        if self.kind == "taxonomy":
+            return [list(self.paths[label])], shares
+        return (label if self.kind == "pairwise" else [label]), shares
+
+    def _check_distribution(self, distribution: Mapping[str, float]) -> dict[str, dict[str, float]]:
+        unknown = [name for name in distribution if name not in self.classes]
+        if unknown:
+            raise NotUnderstood(f"distribution names {unknown[0]!r}, which is no class of {self.name!r}")
+        if self.kind == "multiple":
+            names = self._by_class()
+            return {names[label]: {NO: 1 - p, YES: p} for label, p in distribution.items()}
+        total = sum(distribution.values())
+        if not math.isclose(total, 1, abs_tol=1e-3):
+            raise NotUnderstood(f"distribution sums to {total:.4g}, not to 1")
+        return {self.name: {label: distribution.get(label, 0.0) / total for label in self.classes}}
+
+    def _spread(self, answers: Answers, score: float) -> dict[str, dict[str, float]]:
+        probabilities = {}
+        for question in self.questions:
+            label = answers.get(question.name)
+            if label is None or label not in question.classes:
+                continue
+            rest = (1 - score) / (len(question.classes) - 1)
+            probabilities[question.name] = {str(name): score if name == label else rest for name in question.classes}
+        return probabilities
+
+
+def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> Control:
+    """The control to work with in a labeling configuration.
+
+    `control` picks one where several are supported; `abstain` names the choices that are answers but not
+    classes. Raises Refused when none (or not the picked one) is supported, BadSettings when none is picked
+    among several or a name is unknown.
+    """
+    supported, refused = controls(xml)
+    if control is not None:
+        if control in refused:
+            raise Refused(_refusal(refused[control]))
+        if control not in supported:
+            raise BadSettings(f"control {control!r}: the labeling configuration has {_names(supported)}")
+        return _with_abstain(supported[control], abstain)
+    if not supported:
+        reasons = "; ".join(refused.values()) or "the labeling configuration has no control"
+        raise Refused(_refusal(reasons))
+    if len(supported) > 1:
+        raise BadSettings(f"the labeling configuration has several controls: pick one of {_names(supported)} (control)")
+    return _with_abstain(next(iter(supported.values())), abstain)
+
+
+def controls(xml: str) -> tuple[dict[str, Control], dict[str, str]]:
+    """The supported controls by name, and for each other one why it is not supported. Raises Refused for bad XML."""
+    try:
+        root = ElementTree.fromstring(xml)
+    except ElementTree.ParseError as error:
+        raise Refused(f"the labeling configuration is not XML: {error}. Save it again in Label Studio") from error
+    supported: dict[str, Control] = {}
+    refused: dict[str, str] = {}
+    for element in root.iter():
+        attributes = _attributes(element)
+        name = attributes.get("name")
+        if name is None or not attributes.get("toname"):
+            continue
+        reason = _why_not(element, attributes)
+        if reason is None:
+            supported[name] = _control(element, attributes)
+        else:
+            refused[name] = f"<{element.tag} name={name!r}> {reason}"
+    return supported, refused
+
+
+def _refusal(reasons: str) -> str:
+    return f"{reasons}. hitl supports {SUPPORTED} for whole tasks: change the labeling configuration or pick a control"
+
+
+def _names(supported: Mapping[str, Control]) -> str:
+    return ", ".join(repr(name) for name in supported) or "no supported control"
+
+
+def _attributes(element: ElementTree.Element) -> dict[str, str]:
+    return {name.lower(): value for name, value in element.attrib.items()}  # Label Studio ignores their case
+
+
+def _is_true(text: str | None) -> bool:
+    return text is not None and text.lower() == "true"
+
+
+def _why_not(element: ElementTree.Element, attributes: Mapping[str, str]) -> str | None:
+    if element.tag not in ("Choices", "Rating", "Taxonomy", "Pairwise"):
+        return "is not supported"
+    for flag, what in (("perregion", "labels regions"), ("peritem", "labels parts of a task")):
+        if _is_true(attributes.get(flag)):
+            return f"{what} ({flag}), not whole tasks"
+    if element.tag in ("Choices", "Taxonomy"):
+        return _why_not_choices(element, attributes)
+    if element.tag == "Rating" and not attributes.get("maxrating", "5").isdigit():
+        return f"has maxRating={attributes['maxrating']!r}, not a number"
+    return None
+
+
+def _why_not_choices(element: ElementTree.Element, attributes: Mapping[str, str]) -> str | None:
+    if attributes.get("value", "").startswith("$") or attributes.get("apiurl"):
+        return "takes its choices from the task data (value or apiUrl), so classes differ from task to task"
+    if _is_true(attributes.get("labeling")):
+        return "labels regions (labeling), not whole tasks"
+    if element.tag == "Choices" and element.findall("./Choice/Choice"):
+        return "has nested choices; use Taxonomy instead"
+    paths = list(_paths(element))
+    names = [SEPARATOR.join(path) for path in paths]
+    if not names or any(not part for path in paths for part in path):
+        return "has no choices, or one without a value"
+    if len(set(names)) < len(names):
+        return "has the same choice twice"
+    single = element.tag == "Taxonomy" or attributes.get("choice", "single") != "multiple"
+    return "has a single choice" if single and len(names) < 2 else None
+
+
+def _paths(element: ElementTree.Element, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Paths of the leaves below an element, in the order of the configuration."""
+    for child in element:
+        if child.tag != "Choice":
+            # Choices may be laid out inside a View; anything else is decoration.
+            yield from _paths(child, above)
+            continue
+        attributes = _attributes(child)
+        path = (*above, attributes.get("alias") or attributes.get("value", ""))
+        if child.find("Choice") is None:
+            yield path
+        else:
+            yield from _paths(child, path)
+
+
+def _control(element: ElementTree.Element, attributes: Mapping[str, str]) -> Control:
+    name, target = attributes["name"], attributes.get("toname", "").split(",")[0].strip()
+    if element.tag == "Rating":
+        stars = int(attributes.get("maxrating", "5"))
+        return Control(name, target, "rating", tuple(str(star) for star in range(1, stars + 1)))
+    if element.tag == "Pairwise":
+        return Control(name, target, "pairwise", ("left", "right"))
+    paths = {SEPARATOR.join(path): path for path in _paths(element)}
+    if element.tag == "Taxonomy":
+        return Control(name, target, "taxonomy", tuple(paths), paths=paths)
+    kind: Kind = "multiple" if attributes.get("choice") == "multiple" else "choices"
+    return Control(name, target, kind, tuple(paths))
+
+
+def _with_abstain(control: Control, abstain: Sequence[str]) -> Control:
+    for label in abstain:
+        if label not in control.choices:
+            raise BadSettings(f"abstain {label!r}: {control.name!r} has the choices {', '.join(control.choices)}")
+    chosen = Control(control.name, control.target, control.kind, control.choices, tuple(abstain), control.paths)
+    if len(chosen.classes) < (1 if chosen.kind == "multiple" else 2):
+        raise BadSettings(f"abstain: {control.name!r} has too few classes left ({', '.join(chosen.classes) or 'none'})")
+    return chosen
+
+
+def _as_labels(kind: Kind, raw: object) -> list[str] | None:
+    """What was chosen, as our labels, or None when the value has another form."""
+    if kind == "rating":
+        is_number = isinstance(raw, int | float) and not isinstance(raw, bool) and float(raw).is_integer()
+        return [str(int(raw))] if is_number and isinstance(raw, int | float) else None
+    if kind == "pairwise":
+        return [raw] if isinstance(raw, str) else None
+    if not isinstance(raw, list):
+        return None
+    if kind == "taxonomy":
+        whole = all(isinstance(path, list) and all(isinstance(part, str) for part in path) for path in raw)
+        return [SEPARATOR.join(path) for path in raw] if whole else None
+    return list(raw) if all(isinstance(label, str) for label in raw) else None
+
+
+def _distribution_of(item: Mapping[str, Any]) -> dict[str, float] | None:
+    meta = item.get("meta")
+    ours = meta.get("hitl") if isinstance(meta, dict) else None
+    if not isinstance(ours, dict) or "distribution" not in ours:
+        return None
+    distribution = ours["distribution"]
+    if not isinstance(distribution, dict) or not distribution:
+        raise NotUnderstood("meta.hitl.distribution is not {class: probability}")
+    for name, p in distribution.items():
+        if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
+            raise NotUnderstood(f"the probability of {name!r} is {p!r}, not within 0..1")
+    return {str(name): float(p) for name, p in distribution.items()}

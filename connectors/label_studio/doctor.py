@@ -1,0 +1,87 @@
+"""What `hitl doctor` looks at in a Label Studio project."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hitl.connectors.label_studio.client import Client
+from hitl.connectors.label_studio.config import controls, parse
+from hitl.connectors.label_studio.predictions import CONSENSUS, ORDER, SAMPLING, Versions
+from hitl.errors import HitlError
+from hitl.exchange import Check
+
+SAMPLE = 200
+
+
+def check(client: Client, project: int, control: str | None, abstain: Sequence[str]) -> list[Check]:
+    """The checks in order; the first that makes the others pointless is the last one."""
+    checks: list[Check] = []
+    try:
+        version = client.get("/api/version/")
+        release, edition = version.get("release", "?"), version.get("edition", "Community")
+        checks.append(Check("label studio", True, f"{client.url}: {edition} {release}"))
+        whoami = client.get("/api/current-user/whoami")
+        checks.append(Check("token", True, f"belongs to {whoami.get('email')}"))
+        settings = client.get(f"/api/projects/{project}/")
+        checks.append(Check("project", True, f"{project}: {settings['title']}, {settings['task_number']} tasks"))
+    except HitlError as error:
+        name = ("label studio", "token", "project")[len(checks)]
+        detail, _, mend = str(error).partition(". ")
+        return [*checks, Check(name, False, detail, mend)]
+    checks.append(_labeling(settings["label_config"], control, abstain))
+    checks.append(_serving(settings))
+    checks.append(_order(client, project, settings))
+    checks.append(_gold(client, project))
+    return checks
+
+
+def _labeling(xml: str, control: str | None, abstain: Sequence[str]) -> Check:
+    name = "labeling configuration"
+    try:
+        chosen = parse(xml, control, abstain)
+        others = [other for group in controls(xml) for other in group if other != chosen.name]
+    except HitlError as error:
+        detail, _, mend = str(error).partition(". ")
+        return Check(name, False, detail, mend or "Set control in hitl.toml, or change the labeling configuration")
+    ignored = f"; not read: {', '.join(others)}" if others else ""
+    return Check(
+        name, True, f"{chosen.name}: {len(chosen.questions)} questions, {len(chosen.choices)} choices{ignored}"
+    )
+
+
+def _serving(settings: Mapping[str, Any]) -> Check:
+    """Settings that the first push changes: fine, but worth saying."""
+    notes = []
+    if settings.get("sampling") != SAMPLING:
+        notes.append(f"sampling is {settings.get('sampling')!r}")
+    if settings.get("maximum_annotations") != 1:
+        notes.append(f"annotations per task are {settings.get('maximum_annotations')}")
+    if not notes:
+        return Check("serving", True, "tasks are served by score")
+    return Check("serving", True, f"{' and '.join(notes)}; hitl sets {SAMPLING!r} and 1 at the first push")
+
+
+def _order(client: Client, project: int, settings: Mapping[str, Any]) -> Check:
+    active = str(settings.get("model_version") or "")
+    if active.startswith(CONSENSUS):
+        mend = "Push again, or clear it under Settings > Annotation > Live predictions"
+        return Check("order", False, "annotators are shown the consensus", mend)
+    orders = [name for name in Versions(client, project).counts() if name.startswith(ORDER)]
+    if orders and active not in orders:
+        mend = "Push again; a connected model backend must not hold the project's model version"
+        return Check("order", False, f"tasks are served at random: the active model version is {active!r}", mend)
+    return Check("order", True, "served as planned" if orders else "no order pushed yet")
+
+
+def _gold(client: Client, project: int) -> Check:
+    page = client.tasks_page(project, ("id", "annotations", "ground_truth", "was_cancelled"), page_size=SAMPLE)
+    flags = [bool(a.get("ground_truth")) for task in page.tasks for a in task["annotations"] if not a["was_cancelled"]]
+    if flags and all(flags):
+        return Check(
+            "ground truth",
+            False,
+            f"all of the first {len(flags)} annotations are ground truth, so nobody's answers count",
+            'Annotations imported without "ground_truth": false become ground truth: import them again with it',
+        )
+    return Check("ground truth", True, f"{sum(flags)} of the first {len(flags)} annotations")

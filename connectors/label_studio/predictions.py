@@ -1,0 +1,190 @@
+"""What travels to Label Studio as predictions: in which order tasks are served, and the consensus.
+
+Predictions are the only thing Label Studio takes in bulk, and it has no upsert. So each state is a model version
+named after its content, "hitl-order-<digest>", and is swapped in: import the new one, move the project's
+model_version, verify it, delete the old ones. A crash anywhere in between is mended by doing it again.
+
+The order: predictions with an empty result, whose score rises with the rank. Under "Uncertainty sampling" Label
+Studio serves the lowest score of the project's model_version first (and random tasks, silently, when
+model_version is not exactly that). The consensus is never the active version: annotators would be shown it, and
+their answers would no longer be independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hitl.connectors.label_studio.client import Client
+from hitl.connectors.label_studio.config import Control
+from hitl.errors import BadSettings, Refused
+from hitl.exchange import Operation, Receipt
+
+ORDER = "hitl-order-"
+CONSENSUS = "hitl-consensus-"
+SAMPLING = "Uncertainty sampling"
+BATCH = 10_000
+"""Predictions a request: large, because each import makes Label Studio count anew for all tasks of the project."""
+
+Row = dict[str, Any]
+
+
+def order(client: Client, project: int, operation: Operation) -> Receipt:
+    """Serve these items first to last, before all others.
+
+    With no items a single prediction stands in for the order: a project without a model_version would show
+    annotators every prediction there is, the consensus among them.
+    """
+    name = ORDER + operation.digest
+    versions = Versions(client, project)
+    changed = _prepare(client, project)
+    planned = [{"task": task} for task in task_ids(operation.payload["items"])]
+    planned, missing = existing(client, project, planned)
+    served = planned or [{"task": int(task["id"])} for task in client.tasks_page(project, ("id",), page_size=1).tasks]
+    rows = [
+        row | {"result": [], "score": rank / len(served) if planned else 1.0, "model_version": name}
+        for rank, row in enumerate(served)
+    ]
+    if rows:
+        changed += versions.make(name, rows)
+        changed += _activate(client, project, name)
+    changed += versions.delete(ORDER, keep=name if rows else None)
+    return Receipt(operation, changed, said(len(planned), "in order", missing))
+
+
+def consensus(client: Client, project: int, control: Control, operation: Operation) -> Receipt:
+    """Show the consensus beside the tasks, as predictions that are not given to annotators."""
+    name = CONSENSUS + operation.digest
+    versions = Versions(client, project)
+    rows, missing = existing(client, project, _consensus_rows(control, operation, name))
+    if not rows:
+        return Receipt(operation, versions.delete(CONSENSUS), said(0, "with a consensus", missing))
+    changed = versions.make(name, rows)
+    if str(_project(client, project).get("model_version") or "").startswith(CONSENSUS):
+        client.patch(f"/api/projects/{project}/", {"model_version": ""})
+        changed += 1
+    changed += versions.delete(CONSENSUS, keep=name)
+    return Receipt(operation, changed, said(len(rows), "with a consensus", missing))
+
+
+class Versions:
+    """The model versions of a project's predictions."""
+
+    def __init__(self, client: Client, project: int) -> None:
+        self.client = client
+        self.project = project
+        self.path = f"/api/projects/{project}/model-versions/"
+
+    def counts(self) -> dict[str, int]:
+        """Version -> number of predictions."""
+        listed = self.client.get(self.path)
+        return {str(name): int(count) for name, count in listed.items()}
+
+    def make(self, name: str, rows: Sequence[Row]) -> int:
+        """Have exactly these predictions under the name; returns how many had to be written.
+
+        Raises Refused when Label Studio drops some (it does so without an error).
+        """
+        found = self.counts().get(name, 0)
+        if found == len(rows):
+            return 0
+        if found:  # what a crash has left
+            self.remove(name)
+        created = 0
+        for start in range(0, len(rows), BATCH):
+            path = f"/api/projects/{self.project}/import/predictions"
+            answer = self.client.post(path, rows[start : start + BATCH])
+            created += int(answer["created"])
+        if created != len(rows):
+            self.remove(name)
+            raise Refused(
+                f"Label Studio dropped {len(rows) - created} of {len(rows)} predictions of {name} without saying why: "
+                "was the labeling configuration changed meanwhile? Pull and try again"
+            )
+        return created
+
+    def delete(self, prefix: str, keep: str | None = None) -> int:
+        """Delete the versions that begin with the prefix; returns how many there were."""
+        old = [name for name in self.counts() if name.startswith(prefix) and name != keep]
+        for name in old:
+            self.remove(name)
+        return len(old)
+
+    def remove(self, name: str) -> None:
+        """Delete one version."""
+        self.client.delete(self.path, {"model_version": name})
+
+
+def _consensus_rows(control: Control, operation: Operation, name: str) -> list[Row]:
+    """One prediction for each item, over all questions that the consensus answers."""
+    by_item: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for question, answers in operation.payload["questions"].items():
+        for answer in answers:
+            by_item.setdefault(str(answer["item"]), {})[question] = answer
+    rows = []
+    for item, answers in by_item.items():
+        labels = {question: str(answer["label"]) for question, answer in answers.items()}
+        shares = {question: answer["probabilities"] for question, answer in answers.items()}
+        confidence = min(float(answer["confidence"]) for answer in answers.values())
+        rows.append(
+            {
+                "task": task_ids([item])[0],
+                "result": control.write(labels, shares),
+                "score": min(max(confidence, 0.0), 1.0),
+                "model_version": name,
+            }
+        )
+    return rows
+
+
+def existing(client: Client, project: int, rows: Sequence[Row]) -> tuple[list[Row], list[int]]:
+    """The rows whose tasks exist (one missing task fails a whole import), and the tasks that do not."""
+    found = client.tasks_by_id(project, [row["task"] for row in rows], ("id",))
+    return [row for row in rows if row["task"] in found], [row["task"] for row in rows if row["task"] not in found]
+
+
+def _prepare(client: Client, project: int) -> int:
+    """Settings under which the order is honoured; returns the number of settings changed."""
+    now = _project(client, project)
+    wanted: dict[str, object] = {}
+    if now.get("sampling") != SAMPLING:
+        wanted["sampling"] = SAMPLING
+    # Written only when needed: writing it resets the overlap of every task above it.
+    if now.get("maximum_annotations") != 1:
+        wanted["maximum_annotations"] = 1
+    if wanted:
+        client.patch(f"/api/projects/{project}/", wanted)
+    return len(wanted)
+
+
+def _activate(client: Client, project: int, name: str) -> int:
+    """Make the version the project's active one and verify it; 1 when it was not."""
+    if _project(client, project).get("model_version") == name:
+        return 0
+    client.patch(f"/api/projects/{project}/", {"model_version": name})
+    active = _project(client, project).get("model_version")
+    if active != name:
+        raise Refused(
+            f"project {project} keeps model_version {active!r} instead of {name!r}: tasks would be served at random. "
+            "Is a model backend connected? Its title takes that place; disconnect it or let hitl be the backend"
+        )
+    return 1
+
+
+def _project(client: Client, project: int) -> Mapping[str, Any]:
+    answer: Mapping[str, Any] = client.get(f"/api/projects/{project}/")
+    return answer
+
+
+def task_ids(items: Sequence[object]) -> list[int]:
+    """Task numbers of item keys, in order, each once. Raises BadSettings for other keys."""
+    try:
+        return list(dict.fromkeys(int(str(item)) for item in items))
+    except ValueError as error:
+        raise BadSettings(f"items of Label Studio are task numbers: {error}") from None
+
+
+def said(count: int, what: str, missing: Sequence[int]) -> str:
+    """The detail of a receipt."""
+    gone = f"; {len(missing)} no longer exist ({', '.join(map(str, missing[:5]))})" if missing else ""
+    return f"{count} tasks {what}{gone}"

@@ -1,0 +1,143 @@
+"""Make a project as the operations say. Each looks first and changes only what differs.
+
+    order, consensus      predictions.py
+    assign                assign.py
+    labels_wanted         the task's overlap, and whether it is closed (is_labeled)
+    add_items             new tasks, known by their meta {"hitl": key}
+    gold                  a ground-truth annotation by the token's user
+
+A ground-truth annotation counts towards a task's overlap on the platform, so overlap = labels wanted + the people
+who count by a ground-truth annotation alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from hitl.connectors.label_studio.assign import assign
+from hitl.connectors.label_studio.client import Client
+from hitl.connectors.label_studio.config import Control, NotUnderstood
+from hitl.connectors.label_studio.predictions import consensus, order, said, task_ids
+from hitl.connectors.label_studio.pull import gold_only
+from hitl.errors import Refused
+from hitl.exchange import Operation, Receipt
+
+IMPORT_BATCH = 500
+_WHO = ("annotations", "completed_by", "was_cancelled", "ground_truth")
+_RAISED = "hitl_gold"
+
+
+def receipts(client: Client, project: int, control: Control, operations: Iterable[Operation]) -> Iterator[Receipt]:
+    """Carry out the operations in the order given; a receipt says that the platform is as it should be."""
+    for operation in operations:
+        match operation.kind:
+            case "order":
+                yield order(client, project, operation)
+            case "consensus":
+                yield consensus(client, project, control, operation)
+            case "assign":
+                yield assign(client, project, operation)
+            case "labels_wanted":
+                yield _labels_wanted(client, project, operation)
+            case "add_items":
+                yield _add_items(client, project, operation)
+            case "gold":
+                yield _gold(client, project, control, operation)
+
+
+def _labels_wanted(client: Client, project: int, operation: Operation) -> Receipt:
+    """Ask for n labels of each task; a task that has them is closed, any other is open."""
+    wanted = {task_ids([item])[0]: int(n) for item, n in operation.payload["items"].items()}
+    found = client.tasks_by_id(project, wanted, ("id", "overlap", "is_labeled", *_WHO))
+    patches = []
+    for number, task in found.items():
+        goal = {
+            "overlap": max(wanted[number] + gold_only(task), 1),
+            "is_labeled": wanted[number] <= _answers(task),
+        }
+        if goal != {name: task[name] for name in goal}:
+            patches.append((number, goal))
+    client.map(lambda patch: _patch_task(client, *patch), patches)
+    return Receipt(operation, len(patches), said(len(found), "with their number of labels", _missing(wanted, found)))
+
+
+def _patch_task(client: Client, number: int, goal: Mapping[str, object]) -> None:
+    answer = client.patch(f"/api/tasks/{number}/", goal)
+    wrong = {name: answer.get(name) for name in goal if name in answer and answer[name] != goal[name]}
+    if wrong:
+        raise Refused(f"task {number} keeps {wrong} instead of {dict(goal)}: is the token's user a manager?")
+
+
+def _answers(task: Mapping[str, Any]) -> int:
+    """How many people have answered (skips and ground truth are no answers)."""
+    people = {
+        annotation.get("completed_by")
+        for annotation in task.get("annotations") or ()
+        if not annotation.get("was_cancelled") and not annotation.get("ground_truth")
+    }
+    return len(people)
+
+
+def _add_items(client: Client, project: int, operation: Operation) -> Receipt:
+    """Create the tasks that are not there yet."""
+    wanted = {str(item["key"]): item["data"] for item in operation.payload["items"]}
+    there = {
+        str((task.get("meta") or {}).get("hitl")) for task in client.tasks(project, ("id", "meta"), page_size=5000)
+    }
+    rows = [{"data": data, "meta": {"hitl": key}} for key, data in wanted.items() if key not in there]
+    for start in range(0, len(rows), IMPORT_BATCH):
+        batch = rows[start : start + IMPORT_BATCH]
+        answer = client.post(f"/api/projects/{project}/import", batch)
+        if int(answer["task_count"]) != len(batch):
+            raise Refused(
+                f"Label Studio took {answer['task_count']} of {len(batch)} tasks: look at the project's import"
+            )
+    return Receipt(operation, len(rows), f"{len(wanted)} items are tasks of the project")
+
+
+def _gold(client: Client, project: int, control: Control, operation: Operation) -> Receipt:
+    """Have a ground-truth annotation with these labels on each task, and one more label asked for."""
+    wanted: dict[int, dict[str, str]] = {}
+    for question, labels in operation.payload["questions"].items():
+        for item, label in labels.items():
+            wanted.setdefault(task_ids([item])[0], {})[question] = str(label)
+    # An unticked box says no, so the truth of a multiple choice has to be known for every class.
+    whole = {number: labels for number, labels in wanted.items() if len(labels) == len(control.questions)}
+    results = {number: control.write(labels) for number, labels in whole.items()}
+    found = client.tasks_by_id(project, whole, ("id", "meta", "overlap", "result", *_WHO))
+    wrong = {number: task for number, task in found.items() if not _has_gold(control, task, whole[number])}
+    if wrong:
+        me = int(client.get("/api/current-user/whoami")["id"])
+        client.map(lambda number: _make_gold(client, wrong[number], results[number], me), list(wrong))
+    detail = said(len(found), "with their ground truth", _missing(whole, found))
+    if len(whole) < len(wanted):
+        detail += f"; {len(wanted) - len(whole)} left out: the truth of every class of {control.name!r} is needed"
+    return Receipt(operation, len(wrong), detail)
+
+
+def _has_gold(control: Control, task: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    for annotation in task.get("annotations") or ():
+        try:
+            if annotation.get("ground_truth") and control.read(annotation["result"]) == labels:
+                return True
+        except NotUnderstood:
+            continue
+    return False
+
+
+def _make_gold(client: Client, task: Mapping[str, Any], result: list[dict[str, Any]], me: int) -> None:
+    number = task["id"]
+    for annotation in task.get("annotations") or ():
+        if annotation.get("ground_truth") and annotation.get("completed_by") == me:
+            client.patch(f"/api/annotations/{annotation['id']}/", {"result": result})
+            return
+    meta = task.get("meta") or {}
+    if not meta.get(_RAISED):
+        # Overlap and mark go in one request: a crash before the annotation does not raise it twice.
+        client.patch(f"/api/tasks/{number}/", {"overlap": int(task["overlap"]) + 1, "meta": {**meta, _RAISED: True}})
+    client.post(f"/api/tasks/{number}/annotations/", {"result": result, "ground_truth": True})
+
+
+def _missing(wanted: Iterable[int], found: Mapping[int, object]) -> list[int]:
+    return [number for number in wanted if number not in found]

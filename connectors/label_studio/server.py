@@ -1,0 +1,324 @@
+"""A Label Studio of our own: for tests and for `hitl demo --label-studio`.
+
+    <home>/label-studio-1.23.2/venv       the server, in a virtual environment of its own (about 1 GB)
+    <home>/label-studio-1.23.2/template   a migrated data folder with one administrator, copied for each server
+
+A copied template is ready in about 4 s; migrating an empty folder takes 30 s. The server listens on loopback only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from hitl.errors import BadSettings, MissingExtra, Unreachable
+from hitl.exchange import Progress
+
+VERSION = "1.23.2"
+START_SECONDS = 120.0
+STOP_SECONDS = 10.0
+LOOPBACK = "127.0.0.1"
+_ACCOUNT = "hitl.json"
+_DATABASE = "label_studio.sqlite3"
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody signed up on a server: the platform's id as text, the email address and an API token."""
+
+    id: str
+    email: str
+    token: str
+
+
+def home() -> Path:
+    """The folder for what hitl installs: $HITL_HOME, else hitl in the XDG cache folder."""
+    chosen = os.environ.get("HITL_HOME")
+    if chosen:
+        return Path(chosen).absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hitl"
+
+
+def install(progress: Progress | None = None) -> Path:
+    """The path of the label-studio command, installed first if it is not there (some minutes, about 1 GB).
+
+    The stamp is written last, so an interrupted installation is made again. Raises MissingExtra when pip fails.
+    """
+    base = _base()
+    command = base / "venv" / "bin" / "label-studio"
+    stamp = base / "installed"
+    if stamp.exists() and command.exists():
+        return command
+    with _locked(base):
+        if not _works(command):
+            _install(base / "venv", progress)
+        stamp.write_text(VERSION + "\n")
+    return command
+
+
+def template(command: Path, progress: Progress | None = None) -> Path:
+    """A migrated data folder with an administrator and legacy tokens, made once (about 30 s)."""
+    ready = _base() / "template"
+    if (ready / _ACCOUNT).exists():
+        return ready
+    with _locked(_base()):
+        if (ready / _ACCOUNT).exists():
+            return ready
+        _tell(progress, "prepare Label Studio", 0, 1)
+        with tempfile.TemporaryDirectory(prefix="template-", dir=_base()) as folder:
+            data = Path(folder) / "data"
+            data.mkdir()
+            account = {
+                "email": "admin@example.com",
+                "password": secrets.token_urlsafe(12),
+                "token": secrets.token_hex(20),
+            }
+            process, _ = _start(command, data, account)
+            _end(process)
+            _write_account(data, account)
+            shutil.rmtree(ready, ignore_errors=True)
+            data.rename(ready)
+        _tell(progress, "prepare Label Studio", 1, 1)
+    return ready
+
+
+class LocalServer:
+    """A Label Studio on a free loopback port, for the length of a `with` block.
+
+    Attributes (inside the block):
+        url, token: where it is, and the administrator's API token.
+        admin_email, admin_password: for its web pages.
+    """
+
+    def __init__(self, data: Path | None = None, progress: Progress | None = None) -> None:
+        """`data` is a folder to be kept (filled from the template when empty); None: a temporary one."""
+        self._given = data
+        self._progress = progress
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+        self.token = ""
+        self.admin_email = ""
+        self.admin_password = ""
+
+    def __enter__(self) -> LocalServer:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> LocalServer:
+        """Start it and wait until it answers.
+
+        Raises Unreachable with the end of its log when it does not, BadSettings for somebody else's folder.
+        """
+        command = install(self._progress)
+        source = template(command, self._progress)
+        if self._given is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="hitl-label-studio-")
+        data = self._given if self._given is not None else Path(str(self._temporary and self._temporary.name))
+        _fill(source, data)
+        account = json.loads((data / _ACCOUNT).read_text())
+        try:
+            self._process, self.url = _start(command, data, account)
+        except BaseException:
+            self.stop()
+            raise
+        self.token = account["token"]
+        self.admin_email, self.admin_password = account["email"], account["password"]
+        return self
+
+    def stop(self) -> None:
+        """End the server (SIGTERM, then SIGKILL) and remove its folder if it was a temporary one."""
+        if self._process is not None:
+            _end(self._process)
+            self._process = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    def sign_up(self, email: str, password: str) -> Person:
+        """Add an annotator through the invitation page, as a person would. Raises Unreachable when it fails."""
+        httpx = _httpx()
+        headers = {"Authorization": f"Token {self.token}"}
+        invite = httpx.get(f"{self.url}/api/invite", headers=headers).json()["invite_url"]
+        with httpx.Client(base_url=self.url, follow_redirects=True, timeout=60) as browser:
+            page = browser.get(invite)
+            csrf = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)
+            form = {"email": email, "password": password, "allow_newsletters": "false"}
+            browser.post(invite, data=form | {"csrfmiddlewaretoken": csrf.group(1) if csrf else ""})
+            answer = browser.get("/api/current-user/token")
+            if answer.status_code != 200:
+                raise Unreachable(f"{self.url}: signing up {email} failed (HTTP {answer.status_code})")
+            whoami = browser.get("/api/current-user/whoami").json()
+        return Person(id=str(whoami["id"]), email=email, token=answer.json()["token"])
+
+
+def _base() -> Path:
+    return home() / f"label-studio-{VERSION}"
+
+
+def _httpx() -> Any:
+    try:
+        import httpx
+    except ImportError:
+        raise MissingExtra('Label Studio needs httpx: pip install "hitl-toolkit[label-studio]"') from None
+    return httpx
+
+
+def _tell(progress: Progress | None, what: str, done: int, total: int) -> None:
+    if progress is not None:
+        progress(what, done, total)
+
+
+def _works(command: Path) -> bool:
+    if not command.exists():
+        return False
+    python = command.with_name("python")
+    probe = "import importlib.metadata as m, label_studio; print(m.version('label-studio'))"
+    done = subprocess.run([str(python), "-c", probe], capture_output=True, text=True, check=False, env=_clean())
+    return done.returncode == 0 and done.stdout.strip().endswith(VERSION)
+
+
+def _install(venv: Path, progress: Progress | None) -> None:
+    _tell(progress, f"install Label Studio {VERSION}", 0, 1)
+    shutil.rmtree(venv, ignore_errors=True)
+    steps = (
+        [sys.executable, "-m", "venv", str(venv)],
+        [str(venv / "bin" / "python"), "-m", "pip", "install", "-q", f"label-studio=={VERSION}"],
+    )
+    for step in steps:
+        done = subprocess.run(step, capture_output=True, text=True, check=False, env=_clean())
+        if done.returncode != 0:
+            raise MissingExtra(f"{' '.join(step)} failed:\n{done.stderr.strip()[-2000:]}")
+    _tell(progress, f"install Label Studio {VERSION}", 1, 1)
+
+
+def _clean() -> dict[str, str]:
+    """Our environment without what would make another Python or Django find the wrong modules."""
+    return {
+        k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "DJANGO", "LABEL_STUDIO", "VIRTUAL_ENV"))
+    }
+
+
+@contextmanager
+def _locked(base: Path) -> Iterator[None]:
+    """One process at a time prepares the folder; others wait."""
+    base.mkdir(parents=True, exist_ok=True)
+    with open(base / "lock", "w") as handle:
+        with suppress(ImportError):  # no fcntl on Windows: two first starts at once are then the user's to avoid
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _fill(source: Path, data: Path) -> None:
+    """Copy the template into an empty folder, with a token of its own: a server that answers to it is ours."""
+    if (data / _ACCOUNT).exists():
+        return
+    if (data / _DATABASE).exists():
+        raise BadSettings(f"{data} holds a Label Studio that hitl did not make: choose an empty folder")
+    shutil.copytree(source, data, dirs_exist_ok=True, ignore=shutil.ignore_patterns(_ACCOUNT))
+    account = json.loads((source / _ACCOUNT).read_text())
+    new = secrets.token_hex(20)
+    with closing(sqlite3.connect(data / _DATABASE)) as database, database:
+        database.execute("UPDATE authtoken_token SET key = ? WHERE key = ?", (new, account["token"]))
+    _write_account(data, account | {"token": new})
+
+
+def _write_account(data: Path, account: dict[str, str]) -> None:
+    path = data / _ACCOUNT
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(account))
+
+
+def _start(command: Path, data: Path, account: dict[str, str]) -> tuple[subprocess.Popen[bytes], str]:
+    """Start the one process on a free port and wait for it: (process, url)."""
+    for _ in range(3):  # the port may be taken between our looking and the server's binding
+        port = _free_port()
+        process = _spawn(command, data, account, port)
+        url = f"http://{LOOPBACK}:{port}"
+        try:
+            if _wait(process, url, account["token"]):
+                return process, url
+        except BaseException:
+            _end(process)
+            raise
+        _end(process)
+    log = data / "server.log"
+    tail = log.read_text(errors="replace")[-2000:] if log.exists() else ""
+    raise Unreachable(f"Label Studio did not start within {START_SECONDS:.0f} s; the end of {log}:\n{tail}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def _spawn(command: Path, data: Path, account: dict[str, str], port: int) -> subprocess.Popen[bytes]:
+    environment = _clean() | {
+        "LABEL_STUDIO_BASE_DATA_DIR": str(data),
+        "LABEL_STUDIO_ENABLE_LEGACY_API_TOKEN": "true",
+        "SSRF_PROTECTION_ENABLED": "false",  # webhooks and model backends on loopback
+        "ML_BLOCK_LOCAL_IP": "false",
+        "LATEST_VERSION_CHECK": "false",
+        "COLLECT_ANALYTICS": "false",
+        "SENTRY_DSN": "",
+        "FRONTEND_SENTRY_DSN": "",
+        "LABEL_STUDIO_USERNAME": account["email"],  # not as arguments: those are visible to every user
+        "LABEL_STUDIO_PASSWORD": account["password"],
+        "LABEL_STUDIO_USER_TOKEN": account["token"],
+    }
+    arguments = ["start", "--no-browser", "--internal-host", LOOPBACK, "--port", str(port), "--log-level", "ERROR"]
+    with open(data / "server.log", "ab") as log:
+        return subprocess.Popen(
+            [str(command), *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=data,
+        )
+
+
+def _wait(process: subprocess.Popen[bytes], url: str, token: str) -> bool:
+    """Whether our server answers at the url, within START_SECONDS (False too when it ended)."""
+    httpx = _httpx()
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        with suppress(httpx.HTTPError):
+            if httpx.get(f"{url}/health", timeout=5).status_code == 200:
+                headers = {"Authorization": f"Token {token}"}
+                answer = httpx.get(f"{url}/api/current-user/whoami", headers=headers, timeout=30)
+                return bool(answer.status_code == 200)
+        time.sleep(0.1)
+    return False
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

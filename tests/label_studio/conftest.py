@@ -1,0 +1,127 @@
+"""One real Label Studio for the session; each test makes its own project in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+
+from hitl.connectors.label_studio import LabelStudio
+from hitl.connectors.label_studio.client import Client
+from hitl.connectors.label_studio.server import LocalServer, Person
+
+SENTIMENT = """<View><Text name="text" value="$text"/>
+<Choices name="sentiment" toName="text"><Choice value="good"/><Choice value="bad"/><Choice value="Unsure"/></Choices>
+</View>"""
+TOPICS = """<View><Text name="text" value="$text"/>
+<Choices name="topics" toName="text" choice="multiple"><Choice value="art"/><Choice value="law"/><Choice value="war"/>
+</Choices></View>"""
+
+
+class Recorder(httpx.BaseTransport):
+    """Sends requests on and remembers them; `fail` may raise before or after one is sent."""
+
+    def __init__(self) -> None:
+        self.inner = httpx.HTTPTransport()
+        self.requests: list[tuple[str, str]] = []
+        self.fail: Callable[[httpx.Request], None] | None = None
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append((request.method, request.url.path))
+        if self.fail is not None:
+            self.fail(request)
+        return self.inner.handle_request(request)
+
+    def close(self) -> None:
+        self.inner.close()
+
+    @property
+    def writes(self) -> list[tuple[str, str]]:
+        return [request for request in self.requests if request[0] != "GET"]
+
+
+@dataclass
+class Project:
+    """A project of the test's own, with what tests do to it."""
+
+    server: LocalServer
+    people: Sequence[Person]
+    number: int
+    recorder: Recorder = field(default_factory=Recorder)
+
+    def __post_init__(self) -> None:
+        self.admin = Client(self.server.url, self.server.token)
+        self.path = f"/api/projects/{self.number}"
+        self.connector = self.connect()
+
+    def connect(self, **options: Any) -> LabelStudio:
+        options.setdefault("transport", self.recorder)
+        return LabelStudio(self.server.url, self.server.token, self.number, **options)
+
+    def person(self, k: int) -> Client:
+        return Client(self.server.url, self.people[k].token)
+
+    def add(self, count: int, annotate: Callable[[int], list[dict[str, Any]]] | None = None) -> list[int]:
+        rows = [{"data": {"text": f"text {n}"}, "annotations": annotate(n) if annotate else []} for n in range(count)]
+        answer = self.admin.post(f"{self.path}/import", rows, return_task_ids="true")
+        return [int(number) for number in answer["task_ids"]]
+
+    def answer(self, k: int, task: int, label: str, **extra: Any) -> dict[str, Any]:
+        body = {"result": choice(label), "lead_time": 1.5, **extra}
+        return dict(self.person(k).post(f"/api/tasks/{task}/annotations/", body))
+
+    def skip(self, k: int, task: int) -> None:
+        self.person(k).post(f"/api/tasks/{task}/annotations/", {"result": [], "was_cancelled": True})
+
+    def next_task(self, k: int, view: int | None = None) -> dict[str, Any] | None:
+        """What the label stream serves, as the web page gets it."""
+        parameters = {} if view is None else {"view": view}
+        headers = {"Authorization": f"Token {self.people[k].token}"}
+        response = httpx.get(f"{self.server.url}{self.path}/next", params=parameters, headers=headers)
+        return dict(response.json()) if response.status_code == 200 else None
+
+    def next(self, k: int, view: int | None = None) -> int | None:
+        task = self.next_task(k, view)
+        return None if task is None else int(task["id"])
+
+    def task(self, number: int) -> dict[str, Any]:
+        return dict(self.admin.get(f"/api/tasks/{number}/"))
+
+    def settings(self) -> dict[str, Any]:
+        return dict(self.admin.get(f"{self.path}/"))
+
+    def versions(self) -> dict[str, int]:
+        return dict(self.admin.get(f"{self.path}/model-versions/"))
+
+
+def choice(*labels: str, control: str = "sentiment") -> list[dict[str, Any]]:
+    """The result of a Choices control."""
+    return [{"from_name": control, "to_name": "text", "type": "choices", "value": {"choices": list(labels)}}]
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[LocalServer]:
+    with LocalServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def people(server: LocalServer) -> list[Person]:
+    return [server.sign_up(f"annotator{k}@example.com", "a-long-password") for k in range(4)]
+
+
+@pytest.fixture
+def make_project(server: LocalServer, people: list[Person]) -> Callable[..., Project]:
+    def make(config: str = SENTIMENT) -> Project:
+        number = LabelStudio.create_project(server.url, server.token, "test project", config)
+        return Project(server, people, number)
+
+    return make
+
+
+@pytest.fixture
+def project(make_project: Callable[..., Project]) -> Project:
+    return make_project()

@@ -1,0 +1,39 @@
+"""`hitl demo --label-studio`: a real server, people who answer what it serves, and a project left to look at."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hitl.cli import main
+from hitl.settings import load
+from hitl.store import Store
+
+pytestmark = pytest.mark.server
+
+
+def test_the_demo_through_label_studio(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["hitl", "demo", "--label-studio", "--items", "10", "--stop"])
+    with pytest.raises(SystemExit) as ended_with:
+        main()
+    assert ended_with.value.code == 0
+    out = capfd.readouterr().out
+    assert "10 tasks, " in out
+    ended = re.search(r"hitl: +[\d.]+% right with (\d+) labels", out)
+    assert ended is not None
+    assert re.search(r"project: http://127\.0\.0\.1:\d+/projects/1/data", out)
+    assert re.search(r"login: +admin@example\.com / \S+", out)
+    assert re.search(r"or as: +person-\d+@example\.com / \S+ \(their tab holds what is asked next\)", out)
+    assert (tmp_path / "hitl-demo-report.html").stat().st_size > 1_000_000
+    settings = load(tmp_path / "hitl-demo" / "hitl.toml")
+    with Store(f"sqlite:///{tmp_path}/hitl-demo/hitl.db") as store:
+        assert store.counts(settings.name)["annotations"] == int(ended[1])
+        assert store.pending(settings.name) == []
+        latest = store.latest(settings.name)
+    assert latest is not None
+    assert latest[1].asks  # the last plan is left for whoever looks

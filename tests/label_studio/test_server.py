@@ -1,0 +1,62 @@
+"""The local server that tests and the demo start."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import httpx
+import pytest
+
+from hitl.connectors.label_studio import server as local
+from hitl.connectors.label_studio.server import LocalServer, home
+from hitl.errors import BadSettings, MissingExtra
+
+pytestmark = pytest.mark.server
+
+
+def test_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HITL_HOME", "/somewhere")
+    assert home() == Path("/somewhere")
+    monkeypatch.delenv("HITL_HOME")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert home() == Path("/cache/hitl")
+
+
+def test_a_given_folder_is_kept_and_used_again(tmp_path: Path) -> None:
+    with LocalServer(tmp_path / "data") as first:
+        person = first.sign_up("kept@example.com", "a-long-password")
+        token, url = first.token, first.url
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/health")
+    assert (tmp_path / "data" / "hitl.json").stat().st_mode & 0o077 == 0
+    with LocalServer(tmp_path / "data") as second:
+        assert second.token == token
+        answer = httpx.get(f"{second.url}/api/current-user/whoami", headers={"Authorization": f"Token {person.token}"})
+        assert answer.json()["email"] == "kept@example.com"
+
+
+def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "label_studio.sqlite3").write_bytes(b"theirs")
+    with pytest.raises(BadSettings, match="choose an empty folder"):
+        LocalServer(tmp_path).start()
+    assert (tmp_path / "label_studio.sqlite3").read_bytes() == b"theirs"
+
+
+def test_every_server_has_its_own_token_and_listens_on_loopback(server: LocalServer) -> None:
+    assert server.url.startswith("http://127.0.0.1:")
+    with LocalServer() as other:
+        assert other.token != server.token
+        answer = httpx.get(f"{other.url}/api/projects/", headers={"Authorization": f"Token {server.token}"})
+        assert answer.status_code == 401
+
+
+def test_a_failed_installation_is_said_and_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HITL_HOME", str(tmp_path))
+    monkeypatch.setattr(local, "VERSION", "0.0.0.nothing")
+    monkeypatch.setitem(os.environ, "PIP_NO_INDEX", "1")
+    seen: list[str] = []
+    with pytest.raises(MissingExtra, match="pip install"):
+        local.install(lambda what, done, total: seen.append(what))
+    assert seen == ["install Label Studio 0.0.0.nothing"]
+    assert not (tmp_path / "label-studio-0.0.0.nothing" / "installed").exists()
