@@ -3,10 +3,11 @@
     python -m tests.bench.bench_label_studio_pull
 
 Data: 10,000 tasks with 5 annotations each, by 5 people. Export: the bare HTTP download of
-`export?exportType=JSON&download_all_tasks=true`, read to its end and thrown away. Pull: every page made into rows
-and thrown away. Three runs each, in turns, each in a process of its own; memory is the highest resident set over
-what the process held after importing the client. Limits: pull <= 1.3 x export, and < 150 MB.
-Caveat: client and server share two cores here; over a network the server's share weighs more, and both do alike.
+`export?exportType=JSON&download_all_tasks=true`, read to its end and thrown away. Pages: every page made into rows
+and thrown away. Pull: what `hitl pull` does, the pages saved in a new SQLite store. Three runs each, in turns, each
+in a process of its own; memory is the highest resident set over what the process held after importing the client.
+Limits: pull <= 1.3 x export, and < 150 MB. Caveat: client and server share two cores here; over a network the
+server's share weighs more, and all do alike.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -48,7 +50,7 @@ def measure_all() -> dict[str, list[dict[str, float]]]:
     from hitl.connectors.label_studio import LabelStudio
     from hitl.connectors.label_studio.server import LocalServer
 
-    measured: dict[str, list[dict[str, float]]] = {"export": [], "pull": []}
+    measured: dict[str, list[dict[str, float]]] = {"export": [], "pages": [], "pull": []}
     with LocalServer() as server:
         people = [int(server.sign_up(f"annotator{k}@example.com", "a-long-password").id) for k in range(ANNOTATORS)]
         project = LabelStudio.create_project(server.url, server.token, "bench", CONFIG)
@@ -104,7 +106,7 @@ def measure(what: str, url: str, token: str, project: int) -> dict[str, float]:
 def run(what: str, url: str, project: int) -> None:
     """The child process: one run, its figures on standard output. The token comes on standard input."""
     token = sys.stdin.read().strip()
-    work = {"export": export, "pull": pull}[what](url, token, project)
+    work = {"export": export, "pages": pages, "pull": pull}[what](url, token, project)
     before = memory("VmRSS")
     start = time.perf_counter()
     rows = work()
@@ -128,6 +130,24 @@ def export(url: str, token: str, project: int) -> Callable[[], int]:
 
 
 def pull(url: str, token: str, project: int) -> Callable[[], int]:
+    """`hitl pull` into a new store; rows are the annotations stored."""
+    from hitl import cycle
+    from hitl.connectors.label_studio import LabelStudio
+    from hitl.store import Store
+
+    connector = LabelStudio(url, token, project)
+    _ = connector.client.sdk  # loads label-studio-sdk
+
+    def work() -> int:
+        with tempfile.TemporaryDirectory() as folder, Store(f"sqlite:///{folder}/hitl.db") as store:
+            with store.lease("bench") as lease:
+                cycle.pull(lease, store, connector)
+            return store.counts("bench")["annotations"]
+
+    return work
+
+
+def pages(url: str, token: str, project: int) -> Callable[[], int]:
     """All pages of our connector; rows are annotations."""
     from hitl.connectors.label_studio import LabelStudio
 
