@@ -35,6 +35,8 @@ class DawidSkene:
         accuracy: expected accuracy of annotators in (0, 1), or None for an even prior.
         strength: pseudo-counts of a whole confusion row when `accuracy` is set, > 0.
         share_smoothing: pseudo-items of each class in the class shares, > 0; large: shares stay even.
+        least_labels: labels an item needs to teach (all items are judged). One label alone says nothing about who
+            is right; with 2, the start of a project cannot talk itself into a single class.
         tolerance: an iteration that gains less, in nats an item, is the last.
     """
 
@@ -42,6 +44,7 @@ class DawidSkene:
     accuracy: float | None = None
     strength: float = 4.0
     share_smoothing: float = 0.01
+    least_labels: int = 1
     tolerance: float = 1e-7
     max_iterations: int = 1000
 
@@ -53,7 +56,13 @@ class DawidSkene:
         q_nj = self._start(evidence, pseudo_jl, start)
         prior = Shares.even(annotations.n_classes, self.share_smoothing)
         estimate = em.maximise(
-            evidence, prior, pseudo_jl, q_nj, tolerance=self.tolerance, max_iterations=self.max_iterations
+            evidence,
+            prior,
+            pseudo_jl,
+            q_nj,
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+            least_labels=self.least_labels,
         )
         share_j = estimate.prior.share_j
         people = confusion.report(annotations, estimate.counts_klj, pseudo_jl, share_j)

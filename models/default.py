@@ -1,10 +1,10 @@
 """The default combiner: picks by what the evidence holds.
 
     model probabilities   P+L-EM (calibrated models x confusion matrices)
-    people only           Dawid–Skene with an informative prior on accuracy and even class shares
+    people only           Dawid–Skene with an informative prior on accuracy, taught by items with two labels or more
 
-Plain Dawid–Skene is not a default: with one or two labels an item, learned class shares run away to a single
-class and the labels follow (docs/decisions.md has the figures). Even shares cost little where labels are many.
+Plain Dawid–Skene is not a default: with one label an item nothing tells who is right, the class shares run away to a
+single class, and the labels follow (docs/decisions.md has the figures).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from hitl.evidence import Evidence
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.pl_em import PLEM
 
-EVEN_SHARES = 1e6
-"""Pseudo-items of each class that keep the shares even."""
+SHARE_SMOOTHING = 20.0
+"""Pseudo-items of each class: the first few items with two labels do not settle how common the classes are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,4 +37,4 @@ class DefaultCombiner:
     def _suited(self, evidence: Evidence) -> PLEM | DawidSkene:
         if evidence.probabilities:
             return PLEM(accuracy=self.accuracy)
-        return DawidSkene(accuracy=self.accuracy, share_smoothing=EVEN_SHARES)
+        return DawidSkene(accuracy=self.accuracy, share_smoothing=SHARE_SMOOTHING, least_labels=2)

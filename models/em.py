@@ -36,34 +36,50 @@ class Estimate(Generic[P]):
 
 
 def maximise(
-    evidence: Evidence, prior: P, pseudo_jl: Floats, q_nj: Floats, *, tolerance: float, max_iterations: int
+    evidence: Evidence,
+    prior: P,
+    pseudo_jl: Floats,
+    q_nj: Floats,
+    *,
+    tolerance: float,
+    max_iterations: int,
+    least_labels: int = 1,
 ) -> Estimate[P]:
-    """Iterate from the beliefs `q_nj` until an iteration gains less than `tolerance` nats an item."""
+    """Iterate from the beliefs `q_nj` until an iteration gains less than `tolerance` nats an item.
+
+    The parameters are learned from items with known truth or at least `least_labels` labels; all are judged.
+    """
     annotations = evidence.annotations
-    informative_n = (annotations.labels_per_item > 0) | evidence.known
+    informative_n = (annotations.labels_per_item >= least_labels) | evidence.known
     q_nj = clamp(q_nj, evidence)
     trace: list[float] = []
     converged = False
     while not converged and len(trace) < max_iterations:
         _, log_pi_klj, prior = maximisation(evidence, prior, pseudo_jl, q_nj, informative_n)
-        q_nj, log_evidence = expectation(evidence, prior, log_pi_klj)
+        q_nj, log_evidence = expectation(evidence, prior, log_pi_klj, informative_n)
         penalty = confusion.log_prior_density(log_pi_klj, pseudo_jl) + prior.log_density()
         trace.append(log_evidence + penalty)
         converged = len(trace) > 1 and bool(trace[-1] - trace[-2] < tolerance * max(1, informative_n.sum()))
-    return Estimate(q_nj, prior, kernels.counts(annotations, q_nj), tuple(trace), converged)
+    counts_klj = kernels.counts(annotations, _teaching(q_nj, informative_n))
+    return Estimate(q_nj, prior, counts_klj, tuple(trace), converged)
 
 
 def maximisation(
     evidence: Evidence, prior: P, pseudo_jl: Floats, q_nj: Floats, informative_n: npt.NDArray[np.bool_]
 ) -> tuple[Floats, Floats, P]:
     """The M-step: expected counts (K, L, J), log confusion matrices (K, L, J), and the prior."""
-    counts_klj = kernels.counts(evidence.annotations, q_nj)
+    counts_klj = kernels.counts(evidence.annotations, _teaching(q_nj, informative_n))
     log_pi_klj = np.log(confusion.posterior_mode(counts_klj, pseudo_jl))
     return counts_klj, log_pi_klj, prior.learn(q_nj, informative_n)
 
 
-def expectation(evidence: Evidence, prior: TruthPrior, log_pi_klj: Floats) -> tuple[Floats, float]:
-    """The E-step: (N, J) beliefs and the log evidence of all items, known truths included as observed."""
+def expectation(
+    evidence: Evidence, prior: TruthPrior, log_pi_klj: Floats, informative_n: npt.NDArray[np.bool_] | None = None
+) -> tuple[Floats, float]:
+    """The E-step: (N, J) beliefs of all items and the log evidence of the informative ones (default: of all).
+
+    Known truths count as observed.
+    """
     message_nj = kernels.messages(evidence.annotations, log_pi_klj)
     q_nj, log_z_n = prior.beliefs(message_nj)
     known = np.flatnonzero(evidence.known)
@@ -73,7 +89,12 @@ def expectation(evidence: Evidence, prior: TruthPrior, log_pi_klj: Floats) -> tu
         log_prior = prior.log_prior()
         row = known if log_prior.shape[0] > 1 else np.zeros_like(known)
         log_z_n[known] = message_nj[known, truth] + log_prior[row, truth]
-    return clamp(q_nj, evidence), float(log_z_n.sum())
+    return clamp(q_nj, evidence), float(log_z_n.sum() if informative_n is None else log_z_n[informative_n].sum())
+
+
+def _teaching(q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Floats:
+    """Beliefs with zero rows for the items that teach nothing."""
+    return q_nj if informative_n.all() else np.where(informative_n[:, None], q_nj, 0.0)
 
 
 def clamp(q_nj: Floats, evidence: Evidence) -> Floats:

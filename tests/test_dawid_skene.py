@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from hitl import score
 from hitl.annotations import Annotations
+from hitl.demo.recorded import rte
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import confusion, em
 from hitl.models.dawid_skene import DawidSkene
+from hitl.models.default import DefaultCombiner
 from hitl.models.majority import MajorityVote
 from hitl.models.priors.shares import Shares
 from tests import oracles
@@ -314,3 +316,34 @@ def test_known_truth_on_half_of_the_items_helps_the_other_half() -> None:
     told = DawidSkene().fit(Evidence(evidence.annotations, truth=truth))
     rest = np.arange(108) % 2 == 1
     assert score.accuracy(told.probabilities[rest], evidence.truth[rest]) >= 0.88
+
+
+def test_with_two_labels_needed_an_item_with_one_teaches_nothing_and_is_judged() -> None:
+    """The parameters are those of the table without the items that have one label; these are judged by them."""
+    evidence, _ = oracles.crowd(np.random.default_rng(5), n_items=60, n_annotators=6, asked=0.35)
+    annotations = evidence.annotations
+    several = annotations.labels_per_item >= 2
+    assert 5 < (annotations.labels_per_item == 1).sum() < 30
+    method = DawidSkene(accuracy=0.75, least_labels=2, tolerance=1e-12)
+    fitted = method.fit(evidence)
+    taught = method.fit(Evidence(annotations.select(several[annotations.item])))
+    np.testing.assert_allclose(fitted.annotators.confusion, taught.annotators.confusion, atol=1e-7)
+    np.testing.assert_allclose(fitted.class_shares, taught.class_shares, atol=1e-7)
+    np.testing.assert_allclose(fitted.probabilities, method.apply(taught, evidence).probabilities, atol=1e-6)
+    assert fitted.fit.objective == pytest.approx(taught.fit.objective, abs=1e-6)
+
+
+def test_the_default_does_not_talk_itself_into_one_class_with_one_label_an_item() -> None:
+    """Plain Dawid-Skene does: on the first label of each rte item it is hardly better than a coin."""
+    recorded = rte()
+    annotations = recorded.annotations
+    first = np.zeros(len(annotations), dtype=bool)
+    first[annotations.item_start[:-1] + np.arange(annotations.n_items) % 10] = True
+    evidence = Evidence(annotations.select(first))
+    assert recorded.truth is not None
+    votes, plain, default = (
+        score.accuracy(method.fit(evidence).probabilities, recorded.truth)
+        for method in (MajorityVote(), DawidSkene(), DefaultCombiner())
+    )
+    assert default >= votes - 0.005
+    assert plain < votes - 0.05
