@@ -12,14 +12,14 @@ import pytest
 
 from hitl.catalog import COMBINERS, combiner_class
 from hitl.cli.app import app
-from hitl.errors import HitlError
+from hitl.errors import Busy, HitlError
 from hitl.settings import Settings
 from tests.bench import results
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 GUIDE = (ROOT / "docs" / "guide.md").read_text()
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "deploy" / "README.md"]
 BLOCK = re.compile(r"<!--run:(\w+)-->\n```(sh|python)\n(.*?)```", re.DOTALL)
 
 
@@ -127,3 +127,13 @@ def test_nothing_names_a_path_of_a_machine_or_a_registry() -> None:
         path = ROOT / name
         if path.suffix in (".py", ".md", ".toml", ".txt", ".j2", "") and path.is_file():
             assert not private.search(path.read_text(errors="ignore")), name
+
+
+def test_the_units_run_a_command_that_exists_and_excuse_the_right_code() -> None:
+    unit = (ROOT / "deploy" / "systemd" / "hitl@.service").read_text()
+    (command,) = re.findall(r"^ExecStart=\S+/hitl (.*)$", unit, re.MULTILINE)
+    done = subprocess.run(
+        [sys.executable, "-m", "hitl", *command.split(), "--help"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert re.findall(r"^SuccessExitStatus=(\d+)$", unit, re.MULTILINE) == [str(Busy.exit_code)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -95,3 +97,20 @@ def test_cifar10h_reaches_985_and_990_within_the_bars() -> None:
     assert first[0.985] <= 6_000
     assert first[0.99] is not None
     assert first[0.99] <= 14_000
+
+
+def test_the_published_file_is_read_as_it_is(tmp_path: Path) -> None:
+    """A row is truth, 10 counts, 10 probabilities; no header."""
+    rows = np.zeros((2, 21))
+    rows[:, 0] = [3, 8]
+    rows[0, 1:11][[3, 5]] = [2, 1]
+    rows[1, 1:11][8] = 1
+    rows[:, 11:] = 0.05
+    rows[:, 11] = 0.55
+    np.savetxt(tmp_path / "resnet-110.csv", rows, delimiter=",")
+    evidence = bench_replay_cifar10h.recorded(file=tmp_path / "resnet-110.csv")
+    said = [(row["item"], row["label"]) for row in evidence.annotations.table().to_pylist()]
+    assert said == [(0, 3), (0, 3), (0, 5), (1, 8)]
+    assert evidence.truth is not None
+    assert evidence.truth.tolist() == [3, 8]
+    np.testing.assert_allclose(evidence.probabilities["resnet-110"][0], [0.55, *[0.05] * 9])

@@ -105,7 +105,7 @@ def draw(runs: list[ReplayResult], even: Floats) -> None:
     accuracy = 100 * np.stack([result.accuracy[1 : len(labels) + 1] for result in runs])
     axes.fill_between(labels, accuracy.min(axis=0), accuracy.max(axis=0), color="#0072b2", alpha=0.25, linewidth=0)
     axes.plot(labels, accuracy.mean(axis=0), color="#0072b2")
-    axes.annotate("hitl: P+L-EM, asks where\nan answer tells most", (4_000, 98.6), color="#0072b2", ha="right")
+    axes.annotate("hitl: P+L-EM, asks where\nan answer tells most", (2_700, 98.6), color="#0072b2", ha="right")
     axes.plot(EVEN, 100 * even.mean(axis=0), color="#d55e00", marker="o", markersize=3)
     axes.annotate("majority vote,\nspread evenly", (80_000, 98.1), color="#d55e00")
     axes.axhline(93.89, color="#777777", linewidth=0.8, linestyle=":")
