@@ -33,6 +33,9 @@ unit: $(TEST)/.ready
 bench: $(TEST)/.ready  ## the figures of docs/benchmarks.md
 	$(TEST)/bin/python -m tests.bench
 
+bench-%: $(TEST)/.ready  ## one of them: make bench-replay_cifar10h ARGS="--file resnet-110.csv"
+	$(TEST)/bin/python -m tests.bench.bench_$* $(ARGS)
+
 format: $(TEST)/.ready
 	$(TEST)/bin/ruff check --fix . && $(TEST)/bin/ruff format .
 

@@ -54,7 +54,7 @@ class InformationGain:
         open_rows = np.flatnonzero((states == stopping.OPEN).any(axis=0))
         gain = np.zeros(len(open_rows))
         for (_, consensus), state in zip(questions, states, strict=True):
-            typical = typical_confusion(consensus, crew)
+            typical = typical_confusion(consensus, crew, budget.labels)
             more = scores.expected_information_gain(consensus.probabilities[open_rows], typical)
             gain += np.where(state[open_rows] == stopping.OPEN, more, 0.0)
         fewest = questions[0][0].annotations.labels_per_item[open_rows]
@@ -71,11 +71,14 @@ def crew_confusion_matrices(consensus: Consensus, crew: Crew) -> Floats:
     return np.stack([learned.confusion[place[name]] if name in place else newcomer for name in crew.names])
 
 
-def typical_confusion(consensus: Consensus, crew: Crew) -> Floats:
-    """(J, L) confusion matrix of whoever answers next: the crew's average, or that of all who have answered."""
+def typical_confusion(consensus: Consensus, crew: Crew, labels: int) -> Floats:
+    """(J, L) confusion matrix of whoever answers next: the crew's average, or that of all who have answered.
+
+    Everybody counts with what they can take of the plan's `labels`.
+    """
     if not crew.names:
         return _average(consensus)
-    capacity = np.array([crew.capacity_of(name) for name in crew.names], dtype=np.float64)
+    capacity = np.array([min(crew.capacity_of(name), labels) for name in crew.names], dtype=np.float64)
     if not capacity.any():
         return _average(consensus)
     return scores.crew_confusion(crew_confusion_matrices(consensus, crew), capacity)

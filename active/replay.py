@@ -7,7 +7,7 @@ pool answers each item with its recorded labels in a random order, none used twi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +76,7 @@ class Replay:
         accuracy: list[float] = []
         done: list[int] = []
         while True:
-            evidence = Evidence(answers.revealed(), recorded.probabilities, recorded.features)
+            evidence = replace(recorded, annotations=answers.revealed(), truth=None)
             consensus = self.combiner.fit(evidence)  # cold, as in a cycle: a warm start keeps early mistakes
             labels.append(answers.spent)
             accuracy.append(accuracy_of(consensus, recorded))
@@ -112,7 +112,10 @@ class RecordedAnswers:
         return int(self._revealed.sum())
 
     def crew(self, limits: Crew) -> Crew:
-        """The crew of the recording: named people for the items they labeled, or anyone if all are anonymous."""
+        """The crew of the recording: named people for the items they labeled, or anyone if somebody is anonymous.
+
+        `limits` may name some of the people; its capacity and `never` hold, its `only` cuts further.
+        """
         annotations = self._all
         if annotations.anonymous is not None:
             return limits
@@ -120,8 +123,14 @@ class RecordedAnswers:
         start, rows = annotations.by_annotator
         for k, name in enumerate(annotations.annotators):
             codes = annotations.item[rows[start[k] : start[k + 1]]]
-            only[name] = frozenset(annotations.items[code] for code in codes)
-        return Crew(annotations.annotators, limits.capacity, limits.default_capacity, limits.never, only)
+            known = frozenset(annotations.items[code] for code in codes)
+            only[name] = known & limits.only.get(name, known)
+        strangers = set(limits.names) - set(annotations.annotators)
+        if strangers:
+            raise BadEvidence(f"replay: {min(map(str, strangers))!r} of the crew is not among the recorded annotators")
+        return Crew(
+            limits.names or annotations.annotators, limits.capacity, limits.default_capacity, limits.never, only
+        )
 
     def revealed(self) -> Annotations:
         """What was answered so far; all items stay in the pool."""
@@ -156,7 +165,7 @@ def spread_evenly(recorded: Evidence, combiner: Combiner, budgets: Sequence[int]
     for budget in budgets:
         chosen = np.zeros(len(annotations), dtype=bool)
         chosen[queue[:budget]] = True
-        evidence = Evidence(annotations.select(chosen), recorded.probabilities, recorded.features)
+        evidence = replace(recorded, annotations=annotations.select(chosen), truth=None)
         accuracy.append(accuracy_of(combiner.fit(evidence), recorded))
     return np.array(accuracy)
 

@@ -15,16 +15,20 @@ its content changes.
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from hitl.annotations import natural_order
-from hitl.errors import BadTable
+from hitl.annotations import natural_order, seconds_of
+from hitl.errors import BadInput, BadTable
+from hitl.evidence import ROW_TOLERANCE
 from hitl.exchange import (
     AnnotationRow,
     AnnotatorRow,
@@ -93,10 +97,11 @@ class Tables:
             after = int(cursor["after"])
         items = self._items()
         annotations, problems = self._annotations()
-        predictions = self._predictions()
+        predictions, unusable = self._predictions()
+        problems += unusable
         people = tuple(sorted({row.annotator for rows in annotations.values() for row in rows if row.annotator}))
         keys = list(dict.fromkeys([*items, *annotations, *predictions]))
-        version = self._version()
+        version = _now()
         for start in range(after, max(len(keys), 1), PAGE):
             part = keys[start : start + PAGE]
             last = start + PAGE >= len(keys)
@@ -175,14 +180,16 @@ class Tables:
         """Whether the tables can be read and the output written."""
         checks = []
         try:
+            self._files()
             annotations, problems = self._annotations()
             labels = sum(len(rows) for rows in annotations.values())
+            problems = [*problems, *self._predictions()[1]]
             checks.append(Check("annotations", True, f"{labels:,} labels on {len(annotations):,} items"))
             checks += [Check("annotations", False, problem, "mend the row, or ignore this") for problem in problems]
             classes = self.questions()[0].classes
             mend = "name the classes in hitl.toml: source.classes"
             checks.append(Check("classes", len(classes) >= 2, ", ".join(map(str, classes)) or "none", mend))
-        except BadTable as error:
+        except BadInput as error:
             checks.append(Check("annotations", False, str(error), "see README: input columns"))
         parent = self._output if self._output.exists() else self._output.parent
         checks.append(Check("output", parent.is_dir(), str(self._output), f"make the folder {parent}"))
@@ -235,10 +242,6 @@ class Tables:
             digest.update(hashlib.sha256(path.read_bytes()).digest())
         return digest.hexdigest()[:16]
 
-    def _version(self) -> str:
-        newest = max(path.stat().st_mtime for path in self._files())
-        return datetime.fromtimestamp(newest, UTC).isoformat()
-
     def _items(self) -> dict[str, Mapping[str, Any]]:
         item = self._columns[0]
         rows: dict[str, Mapping[str, Any]] = {}
@@ -256,25 +259,35 @@ class Tables:
     def _annotations(self) -> tuple[dict[str, list[AnnotationRow]], list[str]]:
         """Rows by item, and problems in words; of two answers of one annotator the last row wins."""
         item, annotator, label, time = self._columns
-        answers: dict[tuple[str, str], AnnotationRow] = {}
+        answers: dict[tuple[str, str], tuple[float, AnnotationRow]] = {}
         contradicted = 0
+        problems: list[str] = []
         table = self._read("annotations", [item, annotator, label])
-        version = self._version()
+        version = _now()
         if table is not None:
-            require_columns(table, [item, label, *([time] if time else [])], str(self._find("annotations")))
+            where = str(self._find("annotations"))
+            require_columns(table, [item, label, *([time] if time else [])], where)
+            seconds = seconds_of(table.column(time), time) if time else np.full(table.num_rows, np.nan)
             for number, row in enumerate(table.to_pylist(), start=1):
-                made = _annotation(row, number, (item, annotator, label, time), version)
+                if self._classes and row[label] and row[label] not in self._classes:
+                    problems.append(f"{where}, row {number}: {row[label]!r} is not one of source.classes; left out")
+                    continue
+                made = _annotation(row, number, (item, annotator, label), version, where)
                 key = (made.item, made.key)
-                earlier = answers.get(key)
-                contradicted += earlier is not None and earlier.label != made.label and time is None
-                if earlier is None or made.version >= earlier.version:
-                    answers[key] = made
+                at = -math.inf if math.isnan(seconds[number - 1]) else float(seconds[number - 1])
+                before, earlier = answers.get(key, (at, None))
+                contradicted += earlier is not None and earlier.label != made.label and before == at
+                if at >= before:
+                    answers[key] = at, made
         gold = self._gold(version)
         grouped: dict[str, list[AnnotationRow]] = {}
-        for made in [*answers.values(), *gold]:
+        for made in [*(row for _, row in answers.values()), *gold]:
             grouped.setdefault(made.item, []).append(made)
-        problem = f"{contradicted} rows contradict an earlier answer of the same annotator; the last row wins"
-        return grouped, [problem] if contradicted else []
+        if contradicted:
+            problems.append(
+                f"{contradicted} rows contradict an earlier answer of the same annotator; the last row wins"
+            )
+        return grouped, problems
 
     def _gold(self, version: str) -> list[AnnotationRow]:
         item, _, label, _ = self._columns
@@ -283,41 +296,77 @@ class Tables:
             table = self._read(name, [item, label])
             if table is not None:
                 require_columns(table, [item, label], name)
-                for key, value in zip(table.column(item).to_pylist(), table.column(label).to_pylist(), strict=True):
-                    known[key] = AnnotationRow(f"{key}\ttruth", key, QUESTION, None, value, "gold", version, version)
+                pairs = zip(table.column(item).to_pylist(), table.column(label).to_pylist(), strict=True)
+                for number, (key, value) in enumerate(pairs, start=1):
+                    if not key or not value:
+                        raise BadTable(f"{self._find(name)}, row {number}: expected an item and a label in every row")
+                    place = json.dumps([key, None, "truth"])
+                    known[key] = AnnotationRow(place, key, QUESTION, None, value, "gold", version, version)
         return list(known.values())
 
-    def _predictions(self) -> dict[str, list[PredictionRow]]:
+    def _predictions(self) -> tuple[dict[str, list[PredictionRow]], list[str]]:
+        """Rows by item, and problems in words; a row that is no distribution is left out."""
         grouped: dict[str, list[PredictionRow]] = {}
+        problems: list[str] = []
         for model, table in self._models().items():
             require_columns(table, [self._columns[0]], f"probabilities_{model}")
-            for row in table.to_pylist():
+            for number, row in enumerate(table.to_pylist(), start=1):
                 key = row[self._columns[0]]
-                shares = {name[2:]: float(value) for name, value in row.items() if name.startswith("p_")}
-                grouped.setdefault(key, []).append(PredictionRow(key, QUESTION, model, shares))
-        return grouped
+                shares = {name[2:]: _probability(value) for name, value in row.items() if name.startswith("p_")}
+                if key and shares and abs(sum(shares.values()) - 1) <= ROW_TOLERANCE and min(shares.values()) >= 0:
+                    grouped.setdefault(key, []).append(PredictionRow(key, QUESTION, model, shares))
+                else:
+                    problems.append(f"probabilities_{model}, row {number}: no distribution over the classes; left out")
+        return grouped, problems
+
+
+def _probability(value: Any) -> float:
+    """A number, NaN for anything else."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def _annotation(
-    row: Mapping[str, Any], number: int, columns: tuple[str, str, str, str | None], version: str
+    row: Mapping[str, Any], number: int, columns: tuple[str, str, str], version: str, where: str
 ) -> AnnotationRow:
-    item, annotator, label, time = columns
+    item, annotator, label = columns
     if not row[item]:
-        raise BadTable(f"annotations, row {number}: no {item}; expected a name in every row")
+        raise BadTable(f"{where}, row {number}: no {item}; expected a name in every row")
     person = row.get(annotator)
-    seen = str(row[time]) if time and row[time] is not None else version
-    key = f"{row[item]}\t{person}" if person else f"{row[item]}\t#{number}"
+    key = json.dumps([row[item], person] if person else [row[item], None, number])
     kind: Any = "answer" if row[label] else "skip"
     duration = row.get("duration")
     return AnnotationRow(
-        key, row[item], QUESTION, person, row[label] or None, kind, seen, seen, float(duration) if duration else None
+        key,
+        row[item],
+        QUESTION,
+        person,
+        row[label] or None,
+        kind,
+        version,
+        version,
+        float(duration) if duration else None,
     )
 
 
+def _now() -> str:
+    """The version of everything read now: what a file says today wins, whatever the times in it or of it are."""
+    return datetime.now(UTC).isoformat()
+
+
 def _table(rows: list[dict[str, Any]], columns: list[str]) -> pa.Table:
-    if rows:
-        return pa.Table.from_pylist(rows)
-    return pa.table({name: pa.array([], pa.string()) for name in columns})
+    """A table with every column that any row has; a column of mixed kinds becomes text."""
+    names = dict.fromkeys([*(columns if not rows else ()), *(name for row in rows for name in row)])
+    arrays = {}
+    for name in names:
+        values = [row.get(name) for row in rows]
+        try:
+            arrays[name] = pa.array(values) if rows else pa.array([], pa.string())
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            arrays[name] = pa.array([None if value is None else str(value) for value in values], pa.string())
+    return pa.table(arrays)
 
 
 def _write_if_changed(path: Path, table: pa.Table) -> bool:

@@ -11,6 +11,7 @@ label an item many times.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -139,7 +140,7 @@ class Annotations:
         label_names, label_code = _encode("label", table.column(label), _options(classes, options))
         class_names = tuple(classes) if classes is not None else label_names
         people, person_code, anonymous = _encode_annotators(table.column(annotator) if annotator else None, table)
-        seconds = None if time is None else _seconds(table.column(time), time)
+        seconds = None if time is None else seconds_of(table.column(time), time)
         length = None if duration is None else _numbers(table.column(duration), duration)
         keep = _latest_answers(item_code, person_code, label_code, anonymous, seconds, strict)
         return cls(
@@ -310,7 +311,10 @@ def natural_order(names: Sequence[Name]) -> Names:
     """Names sorted as people sort them: numbers by value when all are numbers, else as text."""
 
     def by_value(name: Name) -> tuple[float, str]:
-        return float(name), str(name)
+        value = float(name)
+        if not math.isfinite(value):
+            raise ValueError(name)  # "nan" and "inf" are words here
+        return value, str(name)
 
     try:
         return tuple(sorted(names, key=by_value))
@@ -441,7 +445,7 @@ def _latest_answers(
     return kept
 
 
-def _seconds(column: pa.ChunkedArray, name: str) -> Floats:
+def seconds_of(column: pa.ChunkedArray, name: str) -> Floats:
     """Times as seconds since the epoch: numbers as they are, timestamps and ISO 8601 text converted."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         try:

@@ -31,6 +31,9 @@ class Crew:
     only: Mapping[Name, frozenset[Name]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if len(set(self.names)) != len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise BadSettings(f"crew.annotators names {twice!r} twice; expected each name once")
         for name, value in {**self.capacity, "default": self.default_capacity}.items():
             if value < 0:
                 raise BadSettings(f"crew.capacity of {name!r} is {value}; expected 0 or more")
@@ -46,7 +49,7 @@ class Budget:
 
     Attributes:
         labels: most questions in one plan.
-        target_confidence: an item is done when its most probable class reaches this, in (0.5, 1].
+        target_confidence: an item is done when its most probable class reaches this, in (0, 1].
         min_labels: labels an item needs before it can be done by confidence (0: a model alone may do).
         max_labels: an item with this many labels is done whatever its confidence.
     """

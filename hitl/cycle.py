@@ -23,7 +23,7 @@ from hitl.annotations import Annotations, Name
 from hitl.catalog import combiner
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
-from hitl.errors import BadInput
+from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
 from hitl.exchange import Connector, Operation, Progress, Question, Receipt
 from hitl.plan import Plan
@@ -138,9 +138,16 @@ def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement)
     return store.record_cycle(lease, CycleRecord(judgement.results, judgement.plan, operations, judgement.metrics))
 
 
-def push(lease: Lease, store: Store, connector: Connector, progress: Progress = silent) -> Iterator[Receipt]:
-    """Make the platform as planned: every operation not yet confirmed, in order, each marked when verified."""
+def push(
+    lease: Lease, store: Store, connector: Connector, progress: Progress = silent, *, verify: bool = False
+) -> Iterator[Receipt]:
+    """Make the platform as planned: every operation not yet confirmed, in order, each marked when verified.
+
+    `verify` looks at the confirmed ones again too, and mends what somebody has changed on the platform.
+    """
     pending = store.pending(lease.project)
+    if verify:
+        pending = [operation for operation, _ in store.operations(lease.project)]
     for position, operation in enumerate(pending, start=1):
         store.check(lease)
         for receipt in connector.push([operation]):
@@ -211,10 +218,19 @@ def crew_of(settings: Settings, store: Store) -> Crew:
     crew = settings.crew
     names = annotator_names(store, settings.name)
     skips = store.skips(settings.name)
+    _refuse_shared_names(crew.annotators, names)
     pairs = zip(skips.column("annotator").to_pylist(), skips.column("item").to_pylist(), strict=True)
     never = frozenset((names.get(person, person), item) for person, item in pairs)
     capacities = cast(Mapping[Name, int], crew.capacities)
     return Crew(tuple(crew.annotators), capacities, crew.capacity, never)
+
+
+def _refuse_shared_names(crew: tuple[str, ...], names: Mapping[str, str]) -> None:
+    """Raise BadSettings for a name that several people share: they are told apart as "name (key)"."""
+    for name in crew:
+        called = [shown for key, shown in names.items() if shown == f"{name} ({key})"]
+        if called:
+            raise BadSettings(f"crew.annotators: several people are called {name!r}; expected {' or '.join(called)}")
 
 
 def budget_of(settings: Settings) -> Budget:

@@ -48,6 +48,10 @@ class Evidence:
 
     def __post_init__(self) -> None:
         n = self.annotations.n_items
+        if not isinstance(self.probabilities, Mapping):
+            raise BadEvidence(
+                f"probabilities: expected a dict of one array a model, got {type(self.probabilities).__name__}"
+            )
         checked = {name: self._check_probabilities(name, rows) for name, rows in self.probabilities.items()}
         object.__setattr__(self, "probabilities", checked)
         truth = np.full(n, -1, np.int32) if self.truth is None else np.asarray(self.truth)
@@ -234,7 +238,10 @@ def _p_columns(table: pa.Table, like: Mapping[Name, None]) -> dict[Name, str]:
     """class -> column for the `p_<class>` columns; a class is a number where the labels are numbers."""
     columns = [column for column in table.column_names if column.startswith("p_")]
     numeric = bool(like) and all(isinstance(name, int) for name in like)
-    return {int(column[2:]) if numeric and column[2:].isdigit() else column[2:]: column for column in columns}
+    return {
+        int(column[2:]) if numeric and column[2:].removeprefix("-").isdigit() else column[2:]: column
+        for column in columns
+    }
 
 
 def _rows_of(annotations: Annotations, where: str, column: pa.ChunkedArray) -> Ints:

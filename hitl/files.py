@@ -90,6 +90,17 @@ def require_folder(path: str | Path) -> None:
         raise BadTable(f"{path}: the folder {parent} does not exist; make it first, or write elsewhere")
 
 
+def require_writable(*paths: Path | None) -> None:
+    """Raise BadTable unless each table that is to be written has a known format and a folder; None is skipped."""
+    named = [Path(path).resolve() for path in paths if path is not None]
+    if len(set(named)) < len(named):
+        raise BadTable(f"{named[0]} is named for two outputs; each needs a file of its own")
+    for path in paths:
+        if path is not None:
+            format_of(path)
+            require_folder(path)
+
+
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column as strings; whole-numbered floats lose their ".0", so that 3 and 3.0 are one name."""
     if pa.types.is_dictionary(column.type):

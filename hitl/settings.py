@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from hitl.crew import UNLIMITED
 from hitl.errors import BadSettings
@@ -123,6 +123,8 @@ def load(path: str | Path = FILE) -> Settings:
         return Settings(**data)
     except ValidationError as error:
         raise BadSettings(f"{path}: {_in_words(error)}") from None
+    except SettingsError as error:
+        raise BadSettings(f"environment: {error}; lists and tables are JSON, for instance '[\"ann\"]'") from None
 
 
 def _in_words(error: ValidationError) -> str:

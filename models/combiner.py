@@ -12,7 +12,7 @@ class Combiner(Protocol):
     """Fuses what is known into the best-supported label of every item.
 
     Settings are the fields of a frozen dataclass; `fit` remembers nothing. `start` is an earlier consensus to
-    begin from (same answer, fewer iterations).
+    begin from (usually the same answer, in fewer iterations).
     """
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:

@@ -44,12 +44,16 @@ def log_prior_density(log_pi_klj: Floats, pseudo_jl: Floats) -> float:
 
 
 def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, share_j: Floats) -> AnnotatorReport:
-    """What the fit says of the annotators: Dirichlet posteriors counts + pseudo-counts + 1, and their modes."""
+    """What the fit says of the annotators, as Dirichlet(counts + pseudo-counts), whose mean is the matrix used.
+
+    The posterior under the prior of the mode has one more in every cell; with many options that uniform part would
+    drown what people with hundreds of labels have shown (L = 50: an accuracy of 1 reported as 0.33).
+    """
     return AnnotatorReport(
         names=annotations.annotators,
         classes=annotations.classes,
         options=annotations.options,
-        concentration=np.ascontiguousarray((counts_klj + pseudo_jl.T + 1).transpose(0, 2, 1)),
+        concentration=np.ascontiguousarray((counts_klj + pseudo_jl.T).transpose(0, 2, 1)),
         confusion=np.ascontiguousarray(posterior_mode(counts_klj, pseudo_jl).transpose(0, 2, 1)),
         labels=annotations.labels_per_annotator,
         shares=share_j,
@@ -59,16 +63,21 @@ def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, shar
 def confusion_from(consensus: Consensus, annotations: Annotations, pseudo_jl: Floats) -> Floats:
     """(K, L, J) the confusion matrices a consensus learned, for these annotators and codes.
 
-    Annotators it has not met get the mode of the prior; so do all where classes or options differ.
+    Annotators it has not met get the mode of the prior; so do all where the classes differ. Options are matched by
+    name: one that was not there has the prior's chance, and rows are renormalised.
     """
     unknown = pseudo_jl / pseudo_jl.sum(axis=1, keepdims=True)
     pi_kjl = np.repeat(unknown[None], annotations.n_annotators, axis=0)
     learned = consensus.annotators
-    if same_codes(learned, annotations.classes, annotations.options):
+    if learned.classes == annotations.classes:
         place = {name: k for k, name in enumerate(learned.names)}
+        column = {name: option for option, name in enumerate(learned.options)}
+        shared = [option for option, name in enumerate(annotations.options) if name in column]
+        source = [column[annotations.options[option]] for option in shared]
         for k, name in enumerate(annotations.annotators):
             if name in place:
-                pi_kjl[k] = learned.confusion[place[name]]
+                pi_kjl[k][:, shared] = learned.confusion[place[name]][:, source]
+        pi_kjl /= pi_kjl.sum(axis=2, keepdims=True)
     return np.ascontiguousarray(pi_kjl.transpose(0, 2, 1))
 
 

@@ -22,6 +22,7 @@ from hitl.consensus import Consensus, Fit
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import confusion, em
+from hitl.models.checks import require_between
 from hitl.models.majority import MajorityVote
 from hitl.models.priors.shares import Shares
 
@@ -47,6 +48,13 @@ class DawidSkene:
     least_labels: int = 1
     tolerance: float = 1e-7
     max_iterations: int = 1000
+
+    def __post_init__(self) -> None:
+        for setting in ("smoothing", "strength", "share_smoothing", "tolerance", "max_iterations"):
+            require_between(setting, getattr(self, setting), 0)
+        require_between("least_labels", self.least_labels, 0)
+        if self.accuracy is not None:
+            require_between("accuracy", self.accuracy, 0, 1)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the votes, or from what `start` learned."""
@@ -75,7 +83,7 @@ class DawidSkene:
         annotations = evidence.annotations
         if consensus.classes != annotations.classes:
             raise BadEvidence(f"learned for classes {consensus.classes}; the evidence has {annotations.classes}")
-        q_nj = self._beliefs(consensus, evidence, self._pseudo_counts(annotations))
+        q_nj = self._beliefs(consensus, evidence, self._strangers(consensus, annotations))
         return Consensus(
             annotations.items,
             annotations.classes,
@@ -91,6 +99,14 @@ class DawidSkene:
             return confusion.even_pseudo_counts(j, options, self.smoothing)
         off = self.strength * (1 - self.accuracy) / (options - 1)
         return confusion.accurate_pseudo_counts(j, options, self.accuracy, off)
+
+    def _strangers(self, learned: Consensus, annotations: Annotations) -> Floats:
+        """(J, L) what to expect of people not met: the prior, or with an even one the average of those met."""
+        people = learned.annotators
+        if self.accuracy is not None or not people.labels.any() or people.options != annotations.options:
+            return self._pseudo_counts(annotations)
+        average: Floats = np.einsum("k,kjl->jl", people.labels / people.labels.sum(), people.confusion)
+        return average
 
     def _start(self, evidence: Evidence, pseudo_jl: Floats, start: Consensus | None) -> Floats:
         annotations = evidence.annotations

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
+from hitl.models.checks import require_between
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.pl_em import PLEM
 
@@ -25,6 +26,9 @@ class DefaultCombiner:
     """P+L-EM where there are model probabilities, else a cautious Dawid–Skene; `accuracy` is expected of people."""
 
     accuracy: float = 0.75
+
+    def __post_init__(self) -> None:
+        require_between("accuracy", self.accuracy, 0, 1)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Fit the combiner that suits the evidence."""

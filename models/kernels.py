@@ -26,11 +26,18 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _compiled(function: _F) -> _F:
-    return cast(_F, njit(cache=True, nogil=True)(function))
+    return _kept(function, {"nogil": True})
 
 
 def _threaded(function: _F) -> _F:
-    return cast(_F, njit(cache=True, nogil=True, parallel=True)(function))
+    return _kept(function, {"nogil": True, "parallel": True})
+
+
+def _kept(function: _F, options: dict[str, Any]) -> _F:
+    try:
+        return cast(_F, njit(cache=True, **options)(function))
+    except RuntimeError:  # nowhere to keep the compiled code (a read-only installation): compile in every process
+        return cast(_F, njit(**options)(function))
 
 
 def messages(annotations: Annotations, log_pi_klj: Floats) -> Floats:

@@ -17,6 +17,7 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
 from hitl.models import confusion, kernels
+from hitl.models.checks import require_between
 from hitl.models.em import clamp
 
 
@@ -25,6 +26,9 @@ class MajorityVote:
     """Majority vote; `smoothing` is the number of votes spread evenly over the classes of every item, > 0."""
 
     smoothing: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_between("smoothing", self.smoothing, 0)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """(N, J) smoothed vote fractions; known truths as they are."""

@@ -20,6 +20,7 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import confusion, em
 from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.checks import require_between
 from hitl.models.priors.calibrated import Calibrated
 from hitl.models.priors.shares import Shares
 
@@ -38,6 +39,10 @@ class PL:
     off: float = 0.1
     temperature: LogTemperature = LogTemperature()
 
+    def __post_init__(self) -> None:
+        require_between("accuracy", self.accuracy, 0, 1)
+        require_between("off", self.off, 0)
+
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
         began = time.perf_counter()
@@ -48,6 +53,7 @@ class PL:
         pseudo_jl = self.pseudo_counts(evidence.annotations)
         truth_nj = em.clamp(np.zeros((evidence.annotations.n_items, evidence.annotations.n_classes)), evidence)
         counts_klj, log_pi_klj, prior = em.maximisation(evidence, prior, pseudo_jl, truth_nj, known)
+        prior = prior.with_shares(prior.shares.learn(truth_nj, known))  # all known items tell how common classes are
         q_nj, _ = em.expectation(evidence, prior, log_pi_klj)
         fit = Fit("pl", asdict(self), seconds=time.perf_counter() - began)
         return judged(evidence, prior, counts_klj, pseudo_jl, q_nj, fit)
@@ -92,7 +98,10 @@ def judged(
     evidence: Evidence, prior: Calibrated, counts_klj: Floats, pseudo_jl: Floats, q_nj: Floats, fit: Fit
 ) -> Consensus:
     """The consensus of a fitted pool."""
-    share_j = prior.shares.learn(q_nj, np.ones(len(q_nj), dtype=bool)).share_j
+    # Where a model is silent the shares were the prior: these are then what `apply` must use again.
+    everything = np.ones(len(q_nj), dtype=bool)
+    shares = prior.shares if prior.silent_n.any() else prior.shares.learn(q_nj, everything)
+    share_j = shares.share_j
     people = confusion.report(evidence.annotations, counts_klj, pseudo_jl, share_j)
     annotations = evidence.annotations
     return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, prior.temperatures, fit)

@@ -20,6 +20,7 @@ from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
 from hitl.models import confusion, em
 from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.checks import require_between
 from hitl.models.pl import PL, calibrated_prior, judged
 
 
@@ -35,6 +36,12 @@ class PLEM:
     temperature: LogTemperature = LogTemperature()
     tolerance: float = 1e-6
     max_iterations: int = 200
+
+    def __post_init__(self) -> None:
+        require_between("accuracy", self.accuracy, 0, 1)
+        require_between("off", self.off, 0)
+        require_between("tolerance", self.tolerance, 0)
+        require_between("max_iterations", self.max_iterations, 0)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the prior's modes, or from what `start` learned. Raises BadEvidence without a model."""

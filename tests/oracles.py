@@ -115,16 +115,14 @@ def pool(evidence: Evidence, temperature: dict[str, float], share_j: Floats, flo
     """(N, J) log p(z_n = j): the log-linear pool of eq. 3, item by item."""
     n_items, n_classes = evidence.annotations.n_items, evidence.annotations.n_classes
     out = np.empty((n_items, n_classes))
-    everybody = sum(1 / t for t in temperature.values())
     for n in range(n_items):
         speaking = [m for m in temperature if not np.isnan(evidence.probabilities[m][n]).any()]
         if not speaking:
             out[n] = np.log(share_j)
             continue
-        scale = everybody / sum(1 / temperature[m] for m in speaking)
         logits = np.zeros(n_classes)
         for m in speaking:
-            logits += scale / temperature[m] * np.log(np.maximum(evidence.probabilities[m][n], floor))
+            logits += 1 / (temperature[m] * len(speaking)) * np.log(np.maximum(evidence.probabilities[m][n], floor))
         out[n] = logits - logsumexp(logits)
     return out
 
@@ -172,7 +170,6 @@ def temperature_objective(
     informative_n: NDArray[np.bool_],
 ) -> float:
     """anchor (sum_known log p(z_n) + log N(log T)) + sum_unknown E log p(z_n), over informative, predicted items."""
-    n_models = len(temperature)
     log_p = pool(evidence, temperature, np.full(evidence.annotations.n_classes, 1.0))
     total = 0.0
     for n in np.flatnonzero(informative_n):
@@ -181,7 +178,7 @@ def temperature_objective(
         weight = anchor if evidence.truth[n] >= 0 else 1.0
         total += weight * float(q_nj[n] @ log_p[n])
     for t in temperature.values():
-        total -= anchor * 0.5 * ((np.log(t) - mean - np.log(n_models)) / sd) ** 2
+        total -= anchor * 0.5 * ((np.log(t) - mean) / sd) ** 2
     return total
 
 

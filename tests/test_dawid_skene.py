@@ -190,7 +190,7 @@ def test_the_reported_confusion_matrix_is_the_mode_of_the_final_counts() -> None
     consensus = DawidSkene(smoothing=0.25).fit(evidence)
     counts = oracles.counts(evidence.annotations, consensus.probabilities) + 0.25
     np.testing.assert_allclose(consensus.annotators.confusion, counts / counts.sum(axis=2, keepdims=True), atol=1e-10)
-    np.testing.assert_allclose(consensus.annotators.concentration, counts + 1, atol=1e-10)
+    np.testing.assert_allclose(consensus.annotators.concentration, counts, atol=1e-10)
 
 
 def test_it_finds_who_is_good_and_who_always_says_the_same() -> None:
@@ -284,7 +284,9 @@ def test_new_items_are_judged_by_hand_computation() -> None:
     )
     judged = DawidSkene().apply(learned, Evidence(annotations))
     pi, share = learned.annotators.confusion, learned.class_shares
-    expected = share * pi[1, :, 2] * pi[0, :, 0]  # the stranger's even matrix says nothing
+    given = learned.annotators.labels
+    average = np.einsum("k,kjl->jl", given / given.sum(), pi)  # what to expect of a stranger: the crowd so far
+    expected = share * pi[1, :, 2] * pi[0, :, 0] * average[:, 1]
     np.testing.assert_allclose(judged.probabilities[0], expected / expected.sum(), atol=1e-12)
     np.testing.assert_allclose(judged.probabilities[1], share, atol=1e-12)
     assert judged.items == ("new", "unlabeled")

@@ -54,8 +54,7 @@ def log_posterior(
             n_unknown += known < 0
             extra += log_prior[n, known] if known >= 0 else 0.0
     anchor = 1 + n_unknown / (1 + n_known)
-    mean = 0.5 + np.log(len(temperatures))
-    density = sum(-0.5 * ((np.log(t) - mean) / 0.5) ** 2 for t in temperatures.values())
+    density = sum(-0.5 * ((np.log(t) - 0.5) / 0.5) ** 2 for t in temperatures.values())
     return float(total + (anchor - 1) * extra + anchor * density)
 
 
@@ -70,7 +69,7 @@ def test_the_e_step_agrees_with_all_truths_of_five_items(shape: dict[str, float]
     pi_kjl = rng.dirichlet(np.ones(annotations.n_options), size=(annotations.n_annotators, 3))
     shares = Shares(rng.dirichlet(np.ones(3)))
     prior = calibrated_prior(evidence, LogTemperature(), "test").with_shares(shares)
-    temperatures = {name: float(np.exp(0.5) * len(evidence.probabilities)) for name in evidence.probabilities}
+    temperatures = {name: float(np.exp(0.5)) for name in evidence.probabilities}
     q_nj, log_evidence = em.expectation(evidence, prior, np.log(pi_kjl).transpose(0, 2, 1))
     log_prior = oracles.pool(evidence, temperatures, shares.share_j)
     expected, log_expected = oracles.enumerate_truths(evidence, log_prior, np.log(pi_kjl))
@@ -171,7 +170,7 @@ def test_confusion_matrices_are_the_modes_of_counts_and_prior() -> None:
     raised = oracles.counts(evidence.annotations, one_hot) + 0.1
     raised[:, range(3), range(3)] += 0.1 * 2 * 0.75 / 0.25 - 0.1
     np.testing.assert_allclose(consensus.annotators.confusion, raised / raised.sum(axis=2, keepdims=True))
-    np.testing.assert_allclose(consensus.annotators.concentration, raised + 1)
+    np.testing.assert_allclose(consensus.annotators.concentration, raised)
 
 
 def test_the_temperature_is_that_of_the_known_items_with_the_prior_once() -> None:
@@ -208,12 +207,12 @@ def test_new_items_are_judged_by_eq_3_and_strangers_by_the_priors_mode(method: P
     q = np.array([[0.3, 0.3, 0.4], [0.5, 0.2, 0.3], [np.nan] * 3, [np.nan] * 3])
     judged = method.apply(learned, Evidence(annotations, {"m0": p, "unmet": q}))
     pi, share = learned.annotators.confusion, learned.class_shares
-    weights = 1 / learned.temperatures["m0"], 1 / (2 * np.exp(0.5))
+    alone = 1 / learned.temperatures["m0"], 1 / np.exp(0.5)
     stranger = np.array([0.125, 0.75, 0.125])
     expected = [
-        p[0] ** weights[0] * q[0] ** weights[1] * pi[1, :, 2] * pi[0, :, 0] * stranger,
-        q[1] ** sum(weights) * pi[2, :, 1],
-        p[2] ** sum(weights),
+        p[0] ** (alone[0] / 2) * q[0] ** (alone[1] / 2) * pi[1, :, 2] * pi[0, :, 0] * stranger,
+        q[1] ** alone[1] * pi[2, :, 1],
+        p[2] ** alone[0],
         share,
     ]
     np.testing.assert_allclose(judged.probabilities, [row / row.sum() for row in expected], atol=1e-10)

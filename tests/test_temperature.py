@@ -29,7 +29,7 @@ def data(rng: np.random.Generator, n: int, models: int = 1, sharpness: float = 3
 
 def objective(log_p: np.ndarray, q: np.ndarray, t: np.ndarray, w: np.ndarray, prior_weight: float) -> float:
     """Sum of weighted log likelihoods plus the log prior once."""
-    pooled = log_softmax(np.einsum("mnj,m->nj", log_p, 1 / t), axis=1)
+    pooled = log_softmax(np.einsum("mnj,m->nj", log_p, 1 / (len(t) * t)), axis=1)
     return float(w @ (q * pooled).sum(axis=1) - prior_weight * 0.5 * np.sum(((np.log(t) - 0.5) / 0.5) ** 2))
 
 
@@ -107,10 +107,10 @@ def test_a_hopeless_model_stays_within_bounds() -> None:
 # -- the pool ------------------------------------------------------------------------------------------------
 
 
-def test_those_that_speak_stand_in_for_the_silent_in_proportion() -> None:
+def test_a_model_weighs_what_its_temperature_says_shared_by_those_that_speak() -> None:
     speaks = np.array([[True, True], [True, False], [False, True], [False, False]])
     weights = pool_weights(speaks, np.array([2.0, 4.0]))
-    np.testing.assert_allclose(weights, [[0.5, 0.25], [0.75, 0], [0, 0.75], [0, 0]])
+    np.testing.assert_allclose(weights, [[0.25, 0.125], [0.5, 0], [0, 0.25], [0, 0]])
 
 
 @pytest.mark.parametrize("models", [1, 2, 3])
@@ -144,7 +144,7 @@ def pools(copies: int) -> Calibrated:
 def test_copies_of_a_model_weigh_as_much_as_one(copies: int) -> None:
     one, many = pools(1), pools(copies)
     np.testing.assert_allclose(many.log_prior(), one.log_prior(), atol=0.15)
-    assert sum(1 / many.temperature_m) == pytest.approx(1 / one.temperature_m[0], rel=0.03)
+    assert np.mean(1 / many.temperature_m) == pytest.approx(1 / one.temperature_m[0], rel=0.03)
     np.testing.assert_allclose(many.temperature_m, many.temperature_m[0], rtol=0.05)
 
 

@@ -18,3 +18,6 @@ def main() -> None:
     except BrokenPipeError:  # `hitl ... | head` is no failure
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:  # a file that cannot be written, a full disk
+        print(f"hitl: {error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(74)

@@ -81,6 +81,15 @@ def combine(
 ) -> None:
     """Fuse labels (and model probabilities) into the best-supported label of every item."""
     if annotations is None:
+        given: dict[str, object] = {
+            "--method": method,
+            "--probabilities": probabilities,
+            "--truth": truth,
+            "--save": save,
+            "--time": time,
+        }
+        given |= {"--classes": classes, "--options": options, "--anonymous": anonymous, "--strict": strict}
+        files.refuse_flags({flag: value for flag, value in given.items() if value})
         project.combine(config, output, annotators, as_json)
         return
     columns = files.Columns(item, None if anonymous else annotator, label, time)
@@ -135,9 +144,16 @@ def plan(
 
 
 @app.command(epilog="Example: [bold]hitl push --dry-run[/bold]")
-def push(config: Config = HERE, dry_run: DryRun = False, as_json: Json = False) -> None:
+def push(
+    config: Config = HERE,
+    dry_run: DryRun = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Look at everything pushed before too, and mend what was changed.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Make the platform as planned; what it already is stays untouched."""
-    project.push(config, dry_run, as_json)
+    project.push(config, dry_run, verify, as_json)
 
 
 @app.command(epilog="Example: [bold]hitl run[/bold] (for cron: [bold]hitl run --json[/bold])")

@@ -26,6 +26,14 @@ def names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+def refuse_flags(given: dict[str, object]) -> None:
+    """Raise BadSettings for flags that mean something with a file only; a project has its settings."""
+    if given:
+        raise BadSettings(
+            f"combine: {', '.join(given)} needs an annotations file; a project is combined as its hitl.toml says"
+        )
+
+
 def read_evidence(  # type: ignore[no-untyped-def]
     annotations: Path,
     probabilities: list[str],
@@ -39,6 +47,8 @@ def read_evidence(  # type: ignore[no-untyped-def]
     from hitl.evidence import Evidence
     from hitl.files import read_table
 
+    if options is not None and classes is None:
+        raise BadSettings("--options needs --classes: which of the answers are classes, which only answers?")
     text = [name for name in (columns.item, columns.annotator, columns.label) if name]
     models = {}
     for entry in probabilities:
@@ -76,11 +86,11 @@ def combine(  # type: ignore[no-untyped-def]
     """Combine, write what was asked for, and show a summary."""
     from hitl.catalog import combiner
     from hitl.cli import show
-    from hitl.files import format_of, write_table
+    from hitl.files import require_folder, require_writable, write_table
 
-    for path in (output, annotators):
-        if path is not None:
-            format_of(path)
+    require_writable(output, annotators)
+    if save is not None:
+        require_folder(save)
     consensus = combiner(method).fit(evidence)
     people = consensus.annotators.frame().sort_values("labels", ascending=False)
     if output is not None:

@@ -90,6 +90,7 @@ def _ask(question: str, flag: str, default: str | None) -> str:
 
 def doctor(config: Path, as_json: bool) -> None:
     """Every check with how to mend it; ends with the exit code of the first failure."""
+    from hitl.catalog import combiner
     from hitl.exchange import Check
 
     checks: list[Check] = []
@@ -98,6 +99,8 @@ def doctor(config: Path, as_json: bool) -> None:
         with opened(config) as (settings, store, connector):
             checks.append(Check("settings", True, f"{config}: project {settings.name!r}"))
             checks.append(Check("store", True, _counts(store, settings.name)))
+            combiner(settings.combine.method, **settings.combine.options)
+            checks.append(Check("combiner", True, settings.combine.method))
             checks += connector.check()
             people = set(settings.crew.annotators) - set(store.annotators(settings.name).column("name").to_pylist())
             if people and settings.source.kind == "label-studio":
@@ -156,7 +159,7 @@ def combine(config: Path, output: Path | None, annotators: Path | None, as_json:
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
         judgement = cycle.judge(settings, store, connector.questions(), progress)
-    if output is not None:
+    if output is not None or annotators is not None:
         _write(judgement.results, output, annotators)
     if as_json:
         show.as_json(judgement.metrics)
@@ -172,9 +175,12 @@ def plan(config: Path, dry_run: bool, output: Path | None, as_json: bool) -> Non
     from hitl import cycle
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
-        judgement = cycle.judge(settings, store, connector.questions(), progress)
-        if not dry_run:
-            with store.lease(settings.name) as lease:
+        questions = connector.questions()
+        if dry_run:
+            judgement = cycle.judge(settings, store, questions, progress)
+        else:
+            with store.lease(settings.name) as lease:  # nobody may pull or plan between judging and recording
+                judgement = cycle.judge(settings, store, questions, progress)
                 cycle.record(lease, settings, store, judgement)
         if output is not None:
             judgement.plan.write(output)
@@ -195,8 +201,8 @@ def _show_plan(judgement: Judgement, as_json: bool, dry_run: bool) -> None:
         show.line("dry run: nothing was recorded or pushed")
 
 
-def push(config: Path, dry_run: bool, as_json: bool) -> None:
-    """Send what is not confirmed yet."""
+def push(config: Path, dry_run: bool, verify: bool, as_json: bool) -> None:
+    """Send what is not confirmed yet, or look at everything again."""
     from hitl import cycle
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
@@ -204,7 +210,7 @@ def push(config: Path, dry_run: bool, as_json: bool) -> None:
             _show_operations(store.pending(settings.name), as_json)
             return
         with store.lease(settings.name) as lease:
-            receipts = tuple(cycle.push(lease, store, connector, progress))
+            receipts = tuple(cycle.push(lease, store, connector, progress, verify=verify))
     _show_receipts(receipts, as_json)
 
 
@@ -309,16 +315,15 @@ def _pick(results: dict[str, Consensus], question: str) -> Consensus:
     return results[question]
 
 
-def _write(results: Any, output: Path, annotators: Path | None) -> None:
+def _write(results: Any, output: Path | None, annotators: Path | None) -> None:
     import pyarrow as pa
 
-    from hitl.files import format_of, write_table
+    from hitl.files import require_writable, write_table
 
-    for path in (output, annotators):
-        if path is not None:
-            format_of(path)
+    require_writable(output, annotators)
     for name, result in results.items():
-        result.write(_of_question(output, name, len(results)))
+        if output is not None:
+            result.write(_of_question(output, name, len(results)))
         if annotators is not None:
             frame = result.annotators.frame()
             people = pa.Table.from_pandas(frame, preserve_index=False)
@@ -373,6 +378,8 @@ def gold(config: Path, truth: Path, question: str | None, dry_run: bool) -> None
     if name not in asked or (question is None and len(asked) > 1):
         raise BadSettings(f"--question: expected one of {', '.join(asked)}")
     labels = dict(zip(table.column("item").to_pylist(), table.column("label").to_pylist(), strict=True))
+    if len(labels) < table.num_rows:
+        raise BadTable(f"{truth}: an item appears twice; expected one row each")
     wrong = [label for label in labels.values() if label not in asked[name].classes]
     if wrong:
         raise BadTable(f"{truth}: label {wrong[0]!r} is not one of {asked[name].classes}")

@@ -104,7 +104,7 @@ def fence(database: Database, connection: sa.Connection, lease: Lease) -> None:
     if connection.execute(renew).rowcount != 1:
         raise LeaseLost(
             f"project {lease.project!r}: this cycle took too long and was overtaken; "
-            f"the lease is held by {_holder(connection, lease.project)}. Nothing was written"
+            f"the lease is held by {_holder(connection, lease.project)}. Nothing was written to the store since"
         )
 
 

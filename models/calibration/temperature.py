@@ -1,6 +1,8 @@
 """Temperature scaling by maximum a posteriori (Guo 2017; Kerrigan 2021, section 4).
 
-    p_T[n, j] ∝ exp( sum_m log p_m[n, j] / T_m )        log T_m ~ N(mean, sd²)
+    p_T[n, j] ∝ exp( 1/S_n sum_m log p_m[n, j] / T_m )        log T_m ~ N(mean, sd²)
+
+where S_n models speak on item n: a geometric mean, because models err together; how sure it is, the temperatures say.
 
     maximise  sum_n w_n sum_j q_nj log p_T[n, j]  +  prior_weight * sum_m log N(log T_m)
 
@@ -12,7 +14,7 @@ Several models are fitted by coordinate ascent.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -39,10 +41,6 @@ class LogTemperature:
     def mode(self) -> float:
         """exp(mean)."""
         return float(np.exp(self.mean))
-
-    def shared_by(self, models: int) -> LogTemperature:
-        """The prior of each of several models: together they weigh as much as one (their errors go together)."""
-        return replace(self, mean=self.mean + float(np.log(models)))
 
     def log_density(self, temperature_m: Floats) -> float:
         """Log density of log T summed over models, up to a constant."""
@@ -88,12 +86,10 @@ def map_temperatures(
 
 
 def pool_weights(speaks_nm: npt.NDArray[np.bool_], temperature_m: Floats) -> Floats:
-    """(N, M) weights 1 / T of the models that speak, scaled up for those that are silent on the item."""
-    inverse = 1 / temperature_m
-    spoken = speaks_nm * inverse
-    total = spoken.sum(axis=1, keepdims=True)
-    scaled: Floats = spoken * np.divide(inverse.sum(), total, out=np.zeros_like(total), where=total > 0)
-    return scaled
+    """(N, M) weights 1 / (T_m * S_n) of the models that speak on an item, 0 of the others; S_n is how many speak."""
+    speakers = np.maximum(speaks_nm.sum(axis=1, keepdims=True), 1)
+    weight: Floats = speaks_nm / (speakers * temperature_m)
+    return weight
 
 
 def _best_coordinate(objective: Callable[[Floats], float], log_t_m: Floats, m: int, tolerance: float) -> Floats:

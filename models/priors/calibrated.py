@@ -1,10 +1,10 @@
 """Calibrated model probabilities as the prior of each item (Kerrigan 2021, eq. 3), for one or several models.
 
-    p(z_n = j)  ∝  exp( sum_m  w_nm log p_m[n, j] )        w_nm = 1 / T_m
+    p(z_n = j)  ∝  exp( sum_m  w_nm log p_m[n, j] )        w_nm = 1 / (T_m S_n)
 
-a log-linear pool in which model m has temperature T_m (> 1: it was over-confident). Where some models are
-silent on an item, the weights of the others stand in for them, in proportion; where all are, the class shares
-are the prior. A probability of exactly 0 is read as FLOOR: no model may forbid a class for ever.
+a log-linear pool of the S_n models that speak on item n, in which model m has temperature T_m (> 1: it was
+over-confident), whoever else speaks. Where all are silent, the class shares are the prior. A probability of exactly 0
+is read as FLOOR: no model may forbid a class for ever.
 
 The temperatures are maximum a posteriori. Soft labels identify them only weakly (EM alone lets them drift, the
 further the more items there are), so what is known for sure, the prior and the items with known truth, is
@@ -65,7 +65,6 @@ class Calibrated:
         stacked = np.stack([evidence.probabilities[name] for name in models])
         speaks = ~np.isnan(stacked[:, :, 0])
         log_p = np.log(np.maximum(np.where(speaks[:, :, None], stacked, 1.0), FLOOR))
-        prior = prior.shared_by(len(models))
         known = temperatures or {}
         return cls(
             models,
@@ -91,7 +90,7 @@ class Calibrated:
         weight_nm = pool_weights(self.speaks_nm, self.temperature_m)
         logits = np.einsum("nm,mnj->nj", weight_nm, self.log_p_mnj)
         log_p: Floats = logits - kernels.log_normalisers(self.log_p_mnj, weight_nm)[:, None]
-        log_p[self._silent] = self.shares.log_prior()
+        log_p[self.silent_n] = self.shares.log_prior()
         return log_p
 
     def beliefs(self, message_nj: Floats) -> tuple[Floats, Floats]:
@@ -100,7 +99,7 @@ class Calibrated:
 
     def learn(self, q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Self:
         """Temperatures that maximise the anchored objective; shares from the items without predictions."""
-        rows = np.flatnonzero(informative_n & ~self._silent)
+        rows = np.flatnonzero(informative_n & ~self.silent_n)
         known = self.known_n[rows]
         anchor = 1 + (~known).sum() / (1 + known.sum())
         temperature_m = map_temperatures(
@@ -112,7 +111,7 @@ class Calibrated:
             speaks_nm=self.speaks_nm[rows],
             start_m=self.temperature_m,
         )
-        shares = self.shares.learn(q_nj, informative_n & self._silent)
+        shares = self.shares.learn(q_nj, informative_n & self.silent_n)
         learned = replace(self, temperature_m=temperature_m, shares=shares)
         return replace(learned, anchored=learned._anchored(q_nj, rows, anchor))
 
@@ -126,5 +125,6 @@ class Calibrated:
         return float(extra + anchor * self.prior.log_density(self.temperature_m))
 
     @property
-    def _silent(self) -> npt.NDArray[np.bool_]:
+    def silent_n(self) -> npt.NDArray[np.bool_]:
+        """(N,) items on which all models are silent."""
         return np.logical_not(np.asarray(self.speaks_nm.any(axis=1)))

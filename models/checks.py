@@ -1,0 +1,15 @@
+"""Ranges of combiner settings, checked when one is built."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hitl.errors import BadSettings
+
+
+def require_between(setting: str, value: Any, low: float, high: float = math.inf) -> None:
+    """Raise BadSettings unless low < value < high, naming the setting."""
+    if not isinstance(value, int | float) or not low < value < high:
+        above = f"a number above {low:g}" + ("" if math.isinf(high) else f" and below {high:g}")
+        raise BadSettings(f"combine.options.{setting} is {value!r}; expected {above}")
