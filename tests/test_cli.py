@@ -468,3 +468,11 @@ def test_a_list_in_the_environment_is_json(run: Run, project: Path, monkeypatch:
     monkeypatch.setenv("HITL_CREW__ANNOTATORS", "x,y")
     code, _, err = run("status")
     assert (code, "JSON" in err) == (78, True)
+
+
+def test_a_mistyped_store_is_an_error_not_an_empty_project(
+    run: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HITL_STORE", f"sqlite:///{project}/nowhere/hitl.db")
+    assert run("status")[0] == 74
+    assert not (project / "nowhere").exists()

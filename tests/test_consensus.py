@@ -16,8 +16,10 @@ from scipy import stats
 from hitl.annotations import Annotations
 from hitl.consensus import AnnotatorReport, Consensus, Fit
 from hitl.errors import BadInput, BadTable
+from hitl.evidence import Evidence
 from hitl.files import read_table
 from hitl.models import confusion
+from hitl.models.default import DefaultCombiner
 
 
 def consensus_of(**changes: Any) -> Consensus:
@@ -270,3 +272,18 @@ def test_what_was_learned_is_found_by_name_and_strangers_get_the_priors_mode() -
     )
     elsewhere = Annotations(none, none, none, ("a",), ("7",), ("x", "z"), ("x", "z"))
     assert confusion.confusion_from(learned, elsewhere, np.ones((2, 2))).tolist() == [[[0.5, 0.5], [0.5, 0.5]]]
+
+
+def test_reported_accuracies_are_near_the_true_ones_with_many_classes() -> None:
+    """With 30 classes and a few hundred labels each; the interval covers the truth for most."""
+    rng = np.random.default_rng(12)
+    truth = rng.integers(30, size=600)
+    right = np.array([0.95, 0.8, 0.6])
+    said = np.where(rng.random((600, 3)) < right, truth[:, None], rng.integers(30, size=(600, 3)))
+    annotations = Annotations.from_matrix(said, classes=tuple(range(30)))
+    people = DefaultCombiner().fit(Evidence(annotations, truth=truth)).annotators
+    actual = (said == truth[:, None]).mean(axis=0)
+    np.testing.assert_allclose(people.accuracy, actual, atol=0.06)
+    low, high = people.interval
+    assert (low < people.accuracy).all()
+    assert (people.accuracy < high).all()

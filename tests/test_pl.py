@@ -337,3 +337,34 @@ def test_pseudo_counts_are_those_of_the_paper() -> None:
     pseudo = PL().pseudo_counts(Annotations.from_matrix(np.arange(10)[:, None]))
     np.testing.assert_allclose(pseudo, np.where(np.eye(10) == 1, 2.7, 0.1))
     np.testing.assert_array_equal(pseudo, confusion.accurate_pseudo_counts(10, 10, 0.75))
+
+
+@pytest.mark.parametrize("method", [PL(), PLEM(tolerance=1e-13, max_iterations=2000)], ids=["P+L", "P+L-EM"])
+def test_applied_to_its_own_evidence_it_says_the_same_silent_models_included(method: PL | PLEM) -> None:
+    """Where models are silent the shares are the prior: those of the fit are kept for later items."""
+    evidence, _ = oracles.crowd(np.random.default_rng(36), 120, 4, 3, models=2, silent=0.5, known=0.3)
+    learned = method.fit(evidence)
+    assert learned.fit.converged
+    np.testing.assert_allclose(method.apply(learned, evidence).probabilities, learned.probabilities, atol=1e-4)
+    spoken = [~np.isnan(p[:, 0]) for p in evidence.probabilities.values()]
+    assert (~np.any(spoken, axis=0)).sum() > 10
+
+
+def test_a_worthless_model_does_not_spoil_a_good_one_that_speaks_on_half_the_items() -> None:
+    rng = np.random.default_rng(37)
+    truth = rng.integers(3, size=1200).astype(np.int32)
+
+    def model(accuracy: float) -> oracles.Floats:
+        said = np.where(rng.random(1200) < accuracy, truth, rng.integers(3, size=1200))
+        return np.where(np.eye(3)[said] > 0, 0.9, 0.05)
+
+    good, worthless = model(0.97), model(0.0)
+    good[600:] = np.nan
+    labels = np.where(rng.random(1200) < 0.7, truth, rng.integers(3, size=1200))
+    annotations = Annotations.from_matrix(labels[:, None], classes=("a", "b", "c"))
+    told = np.where(np.arange(1200) % 2, truth, -1)
+    both = PL().fit(Evidence(annotations, {"good": good, "worthless": worthless}, truth=told))
+    alone = PL().fit(Evidence(annotations, {"good": good}, truth=told))
+    rows = (np.arange(1200) < 600) & (told < 0)
+    error = [np.mean(fit.labels[rows] != truth[rows]) for fit in (both, alone)]
+    assert error[0] <= error[1] + 0.01

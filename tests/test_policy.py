@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hitl.active import stopping
-from hitl.active.policy import InformationGain
+from hitl.active.policy import InformationGain, typical_confusion
 from hitl.active.scores import expected_information_gain
 from hitl.annotations import Annotations
 from hitl.consensus import AnnotatorReport, Consensus
@@ -156,3 +156,16 @@ def test_an_impossible_budget_names_its_key(wrong: dict[str, float], key: str) -
 def test_a_negative_capacity_is_refused() -> None:
     with pytest.raises(BadSettings, match=r"crew.capacity of 'ann' is -1"):
         Crew(("ann",), {"ann": -1})
+
+
+def test_unlimited_capacity_does_not_drown_the_rest_of_the_crew() -> None:
+    """Everybody counts with what they can take of this plan."""
+    _, consensus = judged(np.random.default_rng(8))
+    both = Crew((0, 1), capacity={0: 5})  # 1 may take any number
+    typical = typical_confusion(consensus, both, labels=5)
+    assert np.allclose(typical, consensus.annotators.confusion[:2].mean(axis=0))
+
+
+def test_a_name_twice_in_a_crew_is_refused() -> None:
+    with pytest.raises(BadSettings, match="names 'ann' twice"):
+        Crew(("ann", "bob", "ann"))

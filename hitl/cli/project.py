@@ -36,12 +36,16 @@ def opened(config: Path) -> Iterator[tuple[Settings, Store, Connector]]:
 
 
 def store_url(url: str, folder: Path) -> str:
-    """A relative SQLite file is relative to hitl.toml, wherever the command is run; its folder is made."""
+    """A relative SQLite file is relative to hitl.toml, wherever the command is run, and its folder is made.
+
+    The folder of an absolute one is not: a mistyped path must not become an empty project.
+    """
     prefix = "sqlite:///"
     if not url.startswith(prefix):
         return url
     file = folder / url[len(prefix) :]
-    file.parent.mkdir(parents=True, exist_ok=True)
+    if not Path(url[len(prefix) :]).is_absolute():
+        file.parent.mkdir(parents=True, exist_ok=True)
     return f"{prefix}{file.resolve()}"
 
 
