@@ -257,7 +257,7 @@ class Tables:
         return rows
 
     def _annotations(self) -> tuple[dict[str, list[AnnotationRow]], list[str]]:
-        """Rows by item, and problems in words; of two answers of one annotator the last row wins."""
+        """Rows by item, and problems in words; of two answers of one annotator the latest, or the last row, wins."""
         item, annotator, label, time = self._columns
         answers: dict[tuple[str, str], tuple[float, AnnotationRow]] = {}
         contradicted = 0
@@ -312,7 +312,7 @@ class Tables:
             require_columns(table, [self._columns[0]], f"probabilities_{model}")
             for number, row in enumerate(table.to_pylist(), start=1):
                 key = row[self._columns[0]]
-                shares = {name[2:]: _probability(value) for name, value in row.items() if name.startswith("p_")}
+                shares = {name[2:]: _number(value) for name, value in row.items() if name.startswith("p_")}
                 if key and shares and abs(sum(shares.values()) - 1) <= ROW_TOLERANCE and min(shares.values()) >= 0:
                     grouped.setdefault(key, []).append(PredictionRow(key, QUESTION, model, shares))
                 else:
@@ -320,7 +320,7 @@ class Tables:
         return grouped, problems
 
 
-def _probability(value: Any) -> float:
+def _number(value: Any) -> float:
     """A number, NaN for anything else."""
     try:
         return float(value)
@@ -337,18 +337,9 @@ def _annotation(
     person = row.get(annotator)
     key = json.dumps([row[item], person] if person else [row[item], None, number])
     kind: Any = "answer" if row[label] else "skip"
-    duration = row.get("duration")
-    return AnnotationRow(
-        key,
-        row[item],
-        QUESTION,
-        person,
-        row[label] or None,
-        kind,
-        version,
-        version,
-        float(duration) if duration else None,
-    )
+    seconds = _number(row.get("duration"))
+    duration = None if math.isnan(seconds) else seconds
+    return AnnotationRow(key, row[item], QUESTION, person, row[label] or None, kind, version, version, duration)
 
 
 def _now() -> str:

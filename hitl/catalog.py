@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,9 @@ def combiner(name: str, **settings: Any) -> Combiner:
     """A method with settings. Raises BadSettings for an unknown name or setting."""
     made = combiner_class(name)
     try:
+        if isinstance(settings.get("temperature"), Mapping):  # as a table of hitl.toml gives it
+            prior = import_module("hitl.models.calibration.temperature").LogTemperature
+            settings["temperature"] = prior(**settings["temperature"])
         result: Combiner = made(**settings)
     except TypeError:
         known = ", ".join(made.__dataclass_fields__)

@@ -464,6 +464,21 @@ def test_impossible_settings_of_a_combiner_fail_in_doctor_and_run(
     assert (code, message in err) == (78, True)
 
 
+def test_the_prior_of_the_temperature_can_be_set_in_the_file(run: Run, project: Path) -> None:
+    text = (project / "hitl.toml").read_text().replace('method = "default"', 'method = "pl-em"')
+    (project / "hitl.toml").write_text(text + "[combine.options]\ntemperature = {mean = 0.0, sd = 0.1}\n")
+    assert run("run")[0] == 0
+    (project / "hitl.toml").write_text(text + "[combine.options]\ntemperature = {mean = 0.0, sd = 0}\n")
+    code, _, err = run("run")
+    assert (code, "temperature.sd is 0" in err) == (78, True)
+
+
+def test_a_duration_that_is_no_number_is_unknown(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "annotations.csv").write_text("item,annotator,label,duration\n1,a,x,soon\n2,a,y,3.5\n")
+    assert run("init", "--tables", ".")[0] == 0
+    assert run("run")[0] == 0
+
+
 def test_a_list_in_the_environment_is_json(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HITL_CREW__ANNOTATORS", "x,y")
     code, _, err = run("status")

@@ -76,7 +76,7 @@ def init(
         source = {"kind": "label-studio", "url": label_studio, "project": number}
         if control:
             source["control"] = control
-    name = name or (tables.stem if tables else f"label-studio-{source['project']}")
+    name = name or (tables.resolve().stem if tables else f"label-studio-{source['project']}")
     settings.write(config, name, source, store, list(annotators))
     show.line(f"wrote {config}")
     if not tables:

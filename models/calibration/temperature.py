@@ -13,6 +13,7 @@ Several models are fitted by coordinate ascent.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from scipy.optimize import minimize_scalar
 
 from hitl.annotations import Floats
 from hitl.models import kernels
+from hitl.models.checks import require_between
 
 LOWEST, HIGHEST = np.log(0.02), np.log(100.0)
 """Bounds of log T."""
@@ -36,6 +38,10 @@ class LogTemperature:
 
     mean: float = 0.5
     sd: float = 0.5
+
+    def __post_init__(self) -> None:
+        require_between("temperature.mean", self.mean, -math.inf)
+        require_between("temperature.sd", self.sd, 0)
 
     @property
     def mode(self) -> float:
