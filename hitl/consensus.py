@@ -4,7 +4,8 @@
     annotators      K confusion matrices J x L with their uncertainty
     class_shares    (J,) how common each class is
     temperatures    model name -> T, how over-confident (> 1) each model was found to be
-    fit             objective trace, iterations, converged, seconds, settings
+    difficulty      (N,) how probable it is that an item is hard, from methods that tell
+    fit             objective trace, iterations, converged, seconds, settings, how well chains mixed
 
 Saved and loaded as one file (.npz) that starts with a version.
 """
@@ -30,11 +31,28 @@ from hitl.annotations import Floats, Ints, Names
 from hitl.errors import BadInput, BadTable
 from hitl.files import atomic, write_table
 
-FORMAT = 1
-"""Version of the saved form."""
+FORMAT = 2
+"""Version of the saved form. Format 1 had no mixing, difficulty or dependence."""
 
 TIE = 1e-9
 """Probabilities closer than this are equal: sums differ in the last bits from run to run, labels must not."""
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """How well the chains of a sampler agree.
+
+    Attributes:
+        chains: number of chains, each from its own start.
+        draws: draws kept of each chain.
+        rhat: quantity -> split R-hat, >= about 1; above 1.01 or so its chains have not mixed.
+        effective: quantity -> effective sample size over all chains.
+    """
+
+    chains: int
+    draws: int
+    rhat: Mapping[str, float]
+    effective: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -45,8 +63,9 @@ class Fit:
         method: command-line name of the method.
         settings: its settings, JSON values.
         objective: what was maximised, after each iteration (nats); empty for closed forms.
-        converged: True when the objective's gain fell below the tolerance (closed forms: True).
+        converged: True when the objective's gain fell below the tolerance (closed forms: True; samplers: mixed).
         seconds: wall time.
+        mixing: how well the chains agree; None for a method without chains.
     """
 
     method: str
@@ -54,6 +73,7 @@ class Fit:
     objective: tuple[float, ...] = ()
     converged: bool = True
     seconds: float = 0.0
+    mixing: Mixing | None = None
 
     @property
     def iterations(self) -> int:
@@ -71,6 +91,7 @@ class AnnotatorReport:
         confusion: (K, J, L) the confusion matrices the fit used; rows (true class) sum to 1.
         labels: (K,) number of labels.
         shares: (J,) class shares that weigh the rows into one accuracy.
+        dependence: (K, K) correlation of two annotators' errors given the class, in [-1, 1]; None where not modelled.
     """
 
     names: Names
@@ -80,6 +101,7 @@ class AnnotatorReport:
     confusion: Floats
     labels: npt.NDArray[np.int64]
     shares: Floats
+    dependence: Floats | None = None
 
     @cached_property
     def accuracy(self) -> Floats:
@@ -130,6 +152,8 @@ class Consensus:
         class_shares: (J,) class prior, sums to 1.
         temperatures: for each model its temperature T > 0 (weight 1/T in the log-linear pool).
         fit: how the fit went.
+        difficulty: (N,) probability that the item is hard (nobody tells its class better than chance), in [0, 1];
+            None where not modelled.
     """
 
     items: Names
@@ -139,6 +163,7 @@ class Consensus:
     class_shares: Floats
     temperatures: Mapping[str, float] = field(default_factory=dict)
     fit: Fit = field(default_factory=lambda: Fit("unknown"))
+    difficulty: Floats | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.items), len(self.classes))
@@ -196,9 +221,11 @@ class Consensus:
             "temperatures": dict(self.temperatures),
             "fit": asdict(self.fit),
         }
+        told = {"difficulty": self.difficulty, "dependence": people.dependence}
         packed = io.BytesIO()
         np.savez_compressed(
             packed,
+            **{name: array for name, array in told.items() if array is not None},
             header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
             probabilities=self.probabilities,
             class_shares=self.class_shares,
@@ -225,7 +252,7 @@ class Consensus:
                 arrays = dict(stored)
             header = json.loads(arrays["header"].tobytes())
             version = header["format"]
-            if version == FORMAT:
+            if version in (1, FORMAT):
                 return cls._unpacked(header, arrays)
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise BadTable(f"{where}: not a saved consensus: {error}") from None
@@ -242,8 +269,12 @@ class Consensus:
             arrays["confusion"],
             arrays["labels"],
             arrays["class_shares"],
+            arrays.get("dependence"),
         )
-        fit = Fit(**{**header["fit"], "objective": tuple(header["fit"]["objective"])})
+        stored = dict(header["fit"])
+        mixing = stored.pop("mixing", None)
+        objective = tuple(stored.pop("objective"))
+        fit = Fit(**stored, objective=objective, mixing=None if mixing is None else Mixing(**mixing))
         return cls(
             tuple(header["items"]),
             classes,
@@ -252,4 +283,5 @@ class Consensus:
             arrays["class_shares"],
             header["temperatures"],
             fit,
+            arrays.get("difficulty"),
         )
