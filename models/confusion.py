@@ -9,10 +9,53 @@ Every entry gets the same "-1"; subtracting it on the diagonal alone would silen
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
+
 import numpy as np
 
 from hitl.annotations import Annotations, Floats, Names
 from hitl.consensus import AnnotatorReport, Consensus
+
+
+class AnnotatorModel(Protocol):
+    """p(label | true class, annotator) of everybody, with its parameters and their density."""
+
+    @property
+    def log_pi_klj(self) -> Floats:
+        """(K, L, J) (expected) log probability that annotator k says l for an item of class j."""
+        ...
+
+    def learn(self, counts_klj: Floats) -> Self:
+        """The parameters that maximise the expected log joint, given expected counts (K, L, J)."""
+        ...
+
+    def log_density(self) -> float:
+        """Log density of the parameters, up to a constant."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """Confusion matrices at their posterior mode; `pseudo_jl` > 0."""
+
+    pseudo_jl: Floats
+    log_pi_klj: Floats
+
+    @classmethod
+    def unlearned(cls, pseudo_jl: Floats, n_annotators: int) -> Confusion:
+        """Everybody at the prior's mode."""
+        return cls(pseudo_jl, np.zeros((n_annotators, *pseudo_jl.T.shape))).learn(
+            np.zeros((n_annotators, *pseudo_jl.T.shape))
+        )
+
+    def learn(self, counts_klj: Floats) -> Self:
+        """Posterior mode of every row."""
+        return replace(self, log_pi_klj=np.log(posterior_mode(counts_klj, self.pseudo_jl)))
+
+    def log_density(self) -> float:
+        """Log Dirichlet density of all rows of all annotators, up to a constant."""
+        return float(np.sum(self.log_pi_klj * self.pseudo_jl.T))
 
 
 def even_pseudo_counts(n_classes: int, n_options: int, smoothing: float) -> Floats:
@@ -36,11 +79,6 @@ def posterior_mode(counts_klj: Floats, pseudo_jl: Floats) -> Floats:
     raised = counts_klj + pseudo_jl.T
     mode: Floats = raised / raised.sum(axis=1, keepdims=True)
     return mode
-
-
-def log_prior_density(log_pi_klj: Floats, pseudo_jl: Floats) -> float:
-    """Log Dirichlet density of all rows of all annotators, up to a constant."""
-    return float(np.sum(log_pi_klj * pseudo_jl.T))
 
 
 def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, share_j: Floats) -> AnnotatorReport:

@@ -66,7 +66,7 @@ class DawidSkene:
         estimate = em.maximise(
             evidence,
             prior,
-            pseudo_jl,
+            confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators),
             q_nj,
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,

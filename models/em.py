@@ -1,11 +1,14 @@
 """The one loop: expectation-maximisation of a truth prior x an annotator model.
 
-    E   L = messages(log pi);  q = prior.beliefs(L);  q one-hot where the truth is known
-    M   pi = posterior mode of counts(q);  prior = prior.learn(q)
+    E   L = messages(people.log_pi);  q = prior.beliefs(L);  q one-hot where the truth is known
+    M   people = people.learn(counts(q));  prior = prior.learn(q)
 
 It climbs the log posterior of the parameters (truths summed out), which therefore never falls:
 
     sum_n log sum_j p(z_n = j | theta) prod_k pi[k, j, l_nk]  +  log p(pi)  +  log p(theta)
+
+With Dirichlet posteriors in place of point estimates the same loop is variational Bayes: log pi and log p(z) are
+expectations, the densities negative divergences from the priors, and what it climbs is the evidence bound.
 """
 
 from __future__ import annotations
@@ -18,18 +21,21 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.evidence import Evidence
-from hitl.models import confusion, kernels
+from hitl.models import kernels
+from hitl.models.confusion import AnnotatorModel
 from hitl.models.priors import TruthPrior
 
 P = TypeVar("P", bound=TruthPrior)
+A = TypeVar("A", bound=AnnotatorModel)
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate(Generic[P]):
-    """What the loop found: beliefs (N, J), the prior, counts (K, L, J), and its trace."""
+class Estimate(Generic[P, A]):
+    """What the loop found: beliefs (N, J), the prior, the annotators, their counts (K, L, J), and its trace."""
 
     q_nj: Floats
     prior: P
+    people: A
     counts_klj: Floats
     objective: tuple[float, ...]
     converged: bool
@@ -38,13 +44,13 @@ class Estimate(Generic[P]):
 def maximise(
     evidence: Evidence,
     prior: P,
-    pseudo_jl: Floats,
+    people: A,
     q_nj: Floats,
     *,
     tolerance: float,
     max_iterations: int,
     least_labels: int = 1,
-) -> Estimate[P]:
+) -> Estimate[P, A]:
     """Iterate from the beliefs `q_nj` until an iteration gains less than `tolerance` nats an item.
 
     The parameters are learned from items with known truth or at least `least_labels` labels; all are judged.
@@ -55,22 +61,20 @@ def maximise(
     trace: list[float] = []
     converged = False
     while not converged and len(trace) < max_iterations:
-        _, log_pi_klj, prior = maximisation(evidence, prior, pseudo_jl, q_nj, informative_n)
-        q_nj, log_evidence = expectation(evidence, prior, log_pi_klj, informative_n)
-        penalty = confusion.log_prior_density(log_pi_klj, pseudo_jl) + prior.log_density()
-        trace.append(log_evidence + penalty)
+        _, people, prior = maximisation(evidence, prior, people, q_nj, informative_n)
+        q_nj, log_evidence = expectation(evidence, prior, people.log_pi_klj, informative_n)
+        trace.append(log_evidence + people.log_density() + prior.log_density())
         converged = len(trace) > 1 and bool(trace[-1] - trace[-2] < tolerance * max(1, informative_n.sum()))
     counts_klj = kernels.counts(annotations, _teaching(q_nj, informative_n))
-    return Estimate(q_nj, prior, counts_klj, tuple(trace), converged)
+    return Estimate(q_nj, prior, people, counts_klj, tuple(trace), converged)
 
 
 def maximisation(
-    evidence: Evidence, prior: P, pseudo_jl: Floats, q_nj: Floats, informative_n: npt.NDArray[np.bool_]
-) -> tuple[Floats, Floats, P]:
-    """The M-step: expected counts (K, L, J), log confusion matrices (K, L, J), and the prior."""
+    evidence: Evidence, prior: P, people: A, q_nj: Floats, informative_n: npt.NDArray[np.bool_]
+) -> tuple[Floats, A, P]:
+    """The M-step: expected counts (K, L, J), the annotators, and the prior."""
     counts_klj = kernels.counts(evidence.annotations, _teaching(q_nj, informative_n))
-    log_pi_klj = np.log(confusion.posterior_mode(counts_klj, pseudo_jl))
-    return counts_klj, log_pi_klj, prior.learn(q_nj, informative_n)
+    return counts_klj, people.learn(counts_klj), prior.learn(q_nj, informative_n)
 
 
 def expectation(

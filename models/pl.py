@@ -52,9 +52,10 @@ class PL:
         known = evidence.known
         pseudo_jl = self.pseudo_counts(evidence.annotations)
         truth_nj = em.clamp(np.zeros((evidence.annotations.n_items, evidence.annotations.n_classes)), evidence)
-        counts_klj, log_pi_klj, prior = em.maximisation(evidence, prior, pseudo_jl, truth_nj, known)
+        people = confusion.Confusion.unlearned(pseudo_jl, evidence.annotations.n_annotators)
+        counts_klj, people, prior = em.maximisation(evidence, prior, people, truth_nj, known)
         prior = prior.with_shares(prior.shares.learn(truth_nj, known))  # all known items tell how common classes are
-        q_nj, _ = em.expectation(evidence, prior, log_pi_klj)
+        q_nj, _ = em.expectation(evidence, prior, people.log_pi_klj)
         fit = Fit("pl", asdict(self), seconds=time.perf_counter() - began)
         return judged(evidence, prior, counts_klj, pseudo_jl, q_nj, fit)
 

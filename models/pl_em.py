@@ -49,14 +49,13 @@ class PLEM:
         pseudo_jl = self._supervised.pseudo_counts(evidence.annotations)
         usable = start if start is not None and start.classes == evidence.annotations.classes else None
         prior = calibrated_prior(evidence, self.temperature, "P+L-EM", usable)
-        if usable is None:
-            pi_jl = pseudo_jl / pseudo_jl.sum(axis=1, keepdims=True)
-            pi_klj = np.repeat(pi_jl.T[None], evidence.annotations.n_annotators, axis=0)
-        else:
-            pi_klj = confusion.confusion_from(usable, evidence.annotations, pseudo_jl)
-        q_nj, _ = em.expectation(evidence, prior, np.log(pi_klj))
+        people = confusion.Confusion.unlearned(pseudo_jl, evidence.annotations.n_annotators)
+        log_pi_klj = people.log_pi_klj
+        if usable is not None:
+            log_pi_klj = np.log(confusion.confusion_from(usable, evidence.annotations, pseudo_jl))
+        q_nj, _ = em.expectation(evidence, prior, log_pi_klj)
         estimate = em.maximise(
-            evidence, prior, pseudo_jl, q_nj, tolerance=self.tolerance, max_iterations=self.max_iterations
+            evidence, prior, people, q_nj, tolerance=self.tolerance, max_iterations=self.max_iterations
         )
         seconds = time.perf_counter() - began
         fit = Fit("pl-em", asdict(self), estimate.objective, estimate.converged, seconds)

@@ -75,7 +75,9 @@ def test_no_nearby_confusion_matrices_or_shares_are_better(shape: dict[str, floa
         confusion.accurate_pseudo_counts(3, annotations.n_options, 0.8, 0.3),
     ):
         prior = Shares.even(3, 0.7)
-        counts_klj, log_pi_klj, learned = em.maximisation(evidence, prior, pseudo, q_nj, informative)
+        people = confusion.Confusion.unlearned(pseudo, evidence.annotations.n_annotators)
+        counts_klj, people, learned = em.maximisation(evidence, prior, people, q_nj, informative)
+        log_pi_klj = people.log_pi_klj
         np.testing.assert_allclose(counts_klj.transpose(0, 2, 1), oracles.counts(annotations, q_nj), atol=1e-12)
         better = oracles.beaten_by_a_neighbour(
             lambda pi: oracles.confusion_objective(evidence, q_nj, pi, pseudo),  # noqa: B023
@@ -112,11 +114,12 @@ def test_the_trace_is_the_log_posterior_of_the_parameters(shape: dict[str, float
     informative = (evidence.annotations.labels_per_item > 0) | evidence.known
     expected = []
     belief, prior = em.clamp(q_nj, evidence), Shares.even(3, 0.01)
+    people = confusion.Confusion.unlearned(pseudo, evidence.annotations.n_annotators)
     for _ in range(3):
-        _, log_pi, prior = em.maximisation(evidence, prior, pseudo, belief, informative)
-        expected.append(log_posterior(evidence, np.exp(log_pi).transpose(0, 2, 1), prior.share_j, pseudo))
-        belief, _ = em.expectation(evidence, prior, log_pi)
-    estimate = em.maximise(evidence, Shares.even(3, 0.01), pseudo, q_nj, tolerance=0.0, max_iterations=3)
+        _, people, prior = em.maximisation(evidence, prior, people, belief, informative)
+        expected.append(log_posterior(evidence, np.exp(people.log_pi_klj).transpose(0, 2, 1), prior.share_j, pseudo))
+        belief, _ = em.expectation(evidence, prior, people.log_pi_klj)
+    estimate = em.maximise(evidence, Shares.even(3, 0.01), people, q_nj, tolerance=0.0, max_iterations=3)
     np.testing.assert_allclose(estimate.objective[: len(expected)], expected[: len(estimate.objective)], atol=1e-8)
 
 
@@ -150,10 +153,10 @@ def test_the_objective_never_falls(
 def test_the_loop_puts_in_the_known_truth_before_it_learns() -> None:
     rng = np.random.default_rng(25)
     evidence, _ = oracles.crowd(rng, 12, 4, 3, known=0.5)
-    pseudo = confusion.even_pseudo_counts(3, 3, 0.05)
+    people = confusion.Confusion.unlearned(confusion.even_pseudo_counts(3, 3, 0.05), 4)
     q_nj = rng.dirichlet(np.ones(3), size=12)
     first = [
-        em.maximise(evidence, Shares.even(3), pseudo, start, tolerance=0.0, max_iterations=1).objective
+        em.maximise(evidence, Shares.even(3), people, start, tolerance=0.0, max_iterations=1).objective
         for start in (q_nj, em.clamp(q_nj, evidence))
     ]
     assert first[0] == first[1]

@@ -86,10 +86,11 @@ def test_the_trace_is_the_anchored_log_posterior(shape: dict[str, float]) -> Non
     prior = calibrated_prior(evidence, LogTemperature(), "test")
     informative = (annotations.labels_per_item > 0) | evidence.known
     q_nj = em.clamp(rng.dirichlet(np.ones(3), size=12), evidence)
-    one = em.maximise(evidence, prior, pseudo, q_nj, tolerance=1.0, max_iterations=1)
-    _, log_pi, learned = em.maximisation(evidence, prior, pseudo, q_nj, informative)
+    people = confusion.Confusion.unlearned(pseudo, annotations.n_annotators)
+    one = em.maximise(evidence, prior, people, q_nj, tolerance=1.0, max_iterations=1)
+    _, people, learned = em.maximisation(evidence, prior, people, q_nj, informative)
     expected = log_posterior(
-        evidence, learned.temperatures, learned.shares.share_j, np.exp(log_pi).transpose(0, 2, 1), pseudo
+        evidence, learned.temperatures, learned.shares.share_j, np.exp(people.log_pi_klj).transpose(0, 2, 1), pseudo
     )
     assert one.objective[0] == pytest.approx(expected, abs=1e-8)
 
