@@ -15,6 +15,7 @@ COMBINERS = {
     "default": "hitl.models.default:DefaultCombiner",
     "majority": "hitl.models.majority:MajorityVote",
     "dawid-skene": "hitl.models.dawid_skene:DawidSkene",
+    "vb-ibcc": "hitl.models.vb_ibcc:VBIBCC",
     "pl": "hitl.models.pl:PL",
     "pl-em": "hitl.models.pl_em:PLEM",
 }

@@ -32,7 +32,7 @@ from hitl.errors import BadInput, BadTable
 from hitl.files import atomic, write_table
 
 FORMAT = 2
-"""Version of the saved form. Format 1 had no mixing, difficulty or dependence."""
+"""Version of the saved form. Format 1 had no mixing, difficulty, dependence or prior."""
 
 TIE = 1e-9
 """Probabilities closer than this are equal: sums differ in the last bits from run to run, labels must not."""
@@ -92,6 +92,8 @@ class AnnotatorReport:
         labels: (K,) number of labels.
         shares: (J,) class shares that weigh the rows into one accuracy.
         dependence: (K, K) correlation of two annotators' errors given the class, in [-1, 1]; None where not modelled.
+        prior: (J, L) Dirichlet parameters of the confusion rows of somebody not met yet; None where nothing was learned
+            of people in general.
     """
 
     names: Names
@@ -102,6 +104,7 @@ class AnnotatorReport:
     labels: npt.NDArray[np.int64]
     shares: Floats
     dependence: Floats | None = None
+    prior: Floats | None = None
 
     @cached_property
     def accuracy(self) -> Floats:
@@ -221,7 +224,7 @@ class Consensus:
             "temperatures": dict(self.temperatures),
             "fit": asdict(self.fit),
         }
-        told = {"difficulty": self.difficulty, "dependence": people.dependence}
+        told = {"difficulty": self.difficulty, "dependence": people.dependence, "prior": people.prior}
         packed = io.BytesIO()
         np.savez_compressed(
             packed,
@@ -270,6 +273,7 @@ class Consensus:
             arrays["labels"],
             arrays["class_shares"],
             arrays.get("dependence"),
+            arrays.get("prior"),
         )
         stored = dict(header["fit"])
         mixing = stored.pop("mixing", None)

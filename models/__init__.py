@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hitl.models.majority import MajorityVote as MajorityVote
     from hitl.models.pl import PL as PL
     from hitl.models.pl_em import PLEM as PLEM
+    from hitl.models.vb_ibcc import VBIBCC as VBIBCC
 
 _PUBLIC = {
     "Applicable": "combiner",
@@ -22,8 +23,9 @@ _PUBLIC = {
     "MajorityVote": "majority",
     "PL": "pl",
     "PLEM": "pl_em",
+    "VBIBCC": "vb_ibcc",
 }
-__all__ = ["PL", "PLEM", "Applicable", "Combiner", "DawidSkene", "DefaultCombiner", "MajorityVote"]
+__all__ = ["PL", "PLEM", "VBIBCC", "Applicable", "Combiner", "DawidSkene", "DefaultCombiner", "MajorityVote"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Names
 from hitl.consensus import AnnotatorReport, Consensus
@@ -105,8 +106,14 @@ def confusion_from(consensus: Consensus, annotations: Annotations, pseudo_jl: Fl
     name: one that was not there has the prior's chance, and rows are renormalised.
     """
     unknown = pseudo_jl / pseudo_jl.sum(axis=1, keepdims=True)
-    pi_kjl = np.repeat(unknown[None], annotations.n_annotators, axis=0)
-    learned = consensus.annotators
+    pi_kjl = matched(consensus.annotators, consensus.annotators.confusion, unknown, annotations)
+    pi_kjl /= pi_kjl.sum(axis=2, keepdims=True)
+    return np.ascontiguousarray(pi_kjl.transpose(0, 2, 1))
+
+
+def matched(learned: AnnotatorReport, value_kjl: Floats, stranger_jl: Floats, annotations: Annotations) -> Floats:
+    """(K, J, L) what was learned of each annotator, for these annotators and options; `stranger_jl` of all others."""
+    value = np.repeat(stranger_jl[None], annotations.n_annotators, axis=0)
     if learned.classes == annotations.classes:
         place = {name: k for k, name in enumerate(learned.names)}
         column = {name: option for option, name in enumerate(learned.options)}
@@ -114,9 +121,18 @@ def confusion_from(consensus: Consensus, annotations: Annotations, pseudo_jl: Fl
         source = [column[annotations.options[option]] for option in shared]
         for k, name in enumerate(annotations.annotators):
             if name in place:
-                pi_kjl[k][:, shared] = learned.confusion[place[name]][:, source]
-        pi_kjl /= pi_kjl.sum(axis=2, keepdims=True)
-    return np.ascontiguousarray(pi_kjl.transpose(0, 2, 1))
+                value[k][:, shared] = value_kjl[place[name]][:, source]
+    return value
+
+
+def judged_by(learned: AnnotatorReport, annotations: Annotations) -> npt.NDArray[np.bool_]:
+    """(N,) items on which somebody has spoken whom an earlier fit has met.
+
+    Where nobody has, its beliefs are even, from which no iteration could move.
+    """
+    met = {name for name, m in zip(learned.names, learned.labels, strict=True) if m > 0}
+    met_k = np.array([name in met for name in annotations.annotators], dtype=bool)
+    return np.bincount(annotations.item, met_k[annotations.annotator], annotations.n_items) > 0
 
 
 def same_codes(learned: AnnotatorReport, classes: Names, options: Names) -> bool:

@@ -113,10 +113,7 @@ class DawidSkene:
         votes_nj = MajorityVote().fit(evidence).probabilities
         if start is None or not confusion.same_codes(start.annotators, annotations.classes, annotations.options):
             return votes_nj
-        # Where nobody whom `start` knows has spoken its beliefs are even, from which EM could not move.
-        met = {name for name, m in zip(start.annotators.names, start.annotators.labels, strict=True) if m > 0}
-        met_k = np.array([name in met for name in annotations.annotators], dtype=bool)
-        judged_n = np.bincount(annotations.item, met_k[annotations.annotator], annotations.n_items) > 0
+        judged_n = confusion.judged_by(start.annotators, annotations)
         return np.where(judged_n[:, None], self._beliefs(start, evidence, pseudo_jl), votes_nj)
 
     def _beliefs(self, learned: Consensus, evidence: Evidence, pseudo_jl: Floats) -> Floats:

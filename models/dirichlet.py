@@ -1,0 +1,140 @@
+"""Annotator model: confusion rows with Dirichlet posteriors, and a prior shared by all annotators that is learned.
+
+    pi_kj ~ Dir(a_j)                  row j of everybody's confusion matrix comes from one Dirichlet
+    q(pi_kj) = Dir(a_j + N_kj)        E ln pi_kjl = psi(a_jl + N_kjl) - psi(A_j + N_kj.)    (Simpson 2011, 22, 23)
+
+Empirical Bayes: a_jl ~ Gamma(a0_jl + 1, 1), whose mode is a0, and a is the maximum of
+
+    sum_k [ ln B(a_j + N_kj) - ln B(a_j) ] + sum_l (a0_jl ln a_jl - a_jl)      subject to a_jj >= a_jl
+
+(B the multivariate beta function, A_j = sum_l a_jl), by Minka's fixed point: with
+
+    s_jl = a_jl sum_k [psi(N_kjl + a_jl) - psi(a_jl)] + a0_jl      c_j = sum_k [psi(N_kj. + A_j) - psi(A_j)] + 1
+
+a_jl = s_jl / c_j maximises a bound that touches the objective at the current a. The
+constraint says that nobody is expected to be systematically wrong; it holds exactly where the options that exceed
+the diagonal share one value with it (pool adjacent violators). So an annotator with three labels is judged by the
+crowd, one with three thousand by themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from scipy.special import digamma
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import AnnotatorReport
+from hitl.models import confusion
+from hitl.models.priors.dirichlet import log_beta
+
+SWEEPS = 2
+"""Fixed-point sweeps an iteration; each raises the objective."""
+
+
+@dataclass(frozen=True, eq=False)
+class DirichletConfusion:
+    """Dirichlet posteriors of all confusion rows.
+
+    Attributes:
+        hyper_jl: (J, L) a0, the mode of the hyper-prior.
+        prior_jl: (J, L) a, the shared prior in force.
+        counts_klj: (K, L, J) expected counts.
+        shared: whether `learn` learns a, or leaves it at a0.
+    """
+
+    hyper_jl: Floats
+    prior_jl: Floats
+    counts_klj: Floats
+    shared: bool = True
+
+    @classmethod
+    def unlearned(cls, hyper_jl: Floats, n_annotators: int, shared: bool = True) -> DirichletConfusion:
+        """Everybody at the prior."""
+        return cls(hyper_jl, hyper_jl, np.zeros((n_annotators, *hyper_jl.T.shape)), shared)
+
+    @property
+    def alpha_klj(self) -> Floats:
+        """(K, L, J) Dirichlet parameters of the posteriors."""
+        alpha: Floats = self.counts_klj + self.prior_jl.T
+        return alpha
+
+    @property
+    def log_pi_klj(self) -> Floats:
+        """(K, L, J) E ln pi (eq. 23)."""
+        alpha_klj = self.alpha_klj
+        expected: Floats = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
+        return expected
+
+    def learn(self, counts_klj: Floats) -> Self:
+        """Posteriors given expected counts, after raising the shared prior to fit them."""
+        prior_jl = self.prior_jl
+        for _ in range(SWEEPS if self.shared else 0):
+            prior_jl = raised(prior_jl, counts_klj, self.hyper_jl)
+        return replace(self, counts_klj=counts_klj, prior_jl=prior_jl)
+
+    def log_density(self) -> float:
+        """-KL(q(pi) || p(pi | a)) + ln p(a), in nats; the latter up to a constant."""
+        alpha_kjl = self.alpha_klj.transpose(0, 2, 1)
+        divergence = (log_beta(self.prior_jl) - log_beta(alpha_kjl)).sum() + (self.counts_klj * self.log_pi_klj).sum()
+        return float(-divergence + (log_hyper_density(self.prior_jl, self.hyper_jl) if self.shared else 0.0))
+
+
+def report(annotations: Annotations, people: DirichletConfusion, share_j: Floats) -> AnnotatorReport:
+    """What the fit says of the annotators: their posteriors, and the shared prior for people not met yet."""
+    alpha_kjl = np.ascontiguousarray(people.alpha_klj.transpose(0, 2, 1))
+    return AnnotatorReport(
+        names=annotations.annotators,
+        classes=annotations.classes,
+        options=annotations.options,
+        concentration=alpha_kjl,
+        confusion=alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True),
+        labels=annotations.labels_per_annotator,
+        shares=share_j,
+        prior=people.prior_jl,
+    )
+
+
+def learned_log_pi(learned: AnnotatorReport, hyper_jl: Floats, annotations: Annotations) -> Floats:
+    """(K, L, J) E ln pi of these annotators by what was learned; people not met yet are at the learned prior."""
+    known = learned.prior is not None and (learned.classes, learned.options) == (
+        annotations.classes,
+        annotations.options,
+    )
+    stranger_jl = learned.prior if known and learned.prior is not None else hyper_jl
+    alpha_kjl = confusion.matched(learned, learned.concentration, stranger_jl, annotations)
+    expected = digamma(alpha_kjl) - digamma(alpha_kjl.sum(axis=2, keepdims=True))
+    return np.ascontiguousarray(expected.transpose(0, 2, 1))
+
+
+def log_hyper_density(prior_jl: Floats, hyper_jl: Floats) -> float:
+    """Log density of the shared prior, up to a constant."""
+    return float((hyper_jl * np.log(prior_jl) - prior_jl).sum())
+
+
+def raised(prior_jl: Floats, counts_klj: Floats, hyper_jl: Floats) -> Floats:
+    """(J, L) one fixed-point sweep of the shared prior; never lowers its objective."""
+    gained_jl = (digamma(counts_klj + prior_jl.T) - digamma(prior_jl.T)).sum(axis=0).T
+    total_j = prior_jl.sum(axis=1)
+    cost_j = (digamma(counts_klj.sum(axis=1) + total_j) - digamma(total_j)).sum(axis=0) + 1
+    return largest_on_the_diagonal(prior_jl * gained_jl + hyper_jl) / cost_j[:, None]
+
+
+def largest_on_the_diagonal(gain_jl: Floats) -> Floats:
+    """(J, L) maximiser x of sum_l gain_l ln x_l - x_l subject to x_j >= x_l.
+
+    Options above the diagonal share its value.
+    """
+    held = gain_jl.copy()
+    for j, row in enumerate(held):
+        others = np.delete(np.arange(row.size), j)
+        order = others[np.argsort(-row[others], kind="stable")]
+        pool = [j]
+        for option in order:
+            if row[option] <= row[pool].mean():
+                break
+            pool.append(int(option))
+        row[pool] = row[pool].mean()
+    return held
