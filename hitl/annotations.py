@@ -93,9 +93,9 @@ class Annotations:
                 raise BadAnnotations(f"{name} has shape {codes.shape}; expected {shape}, one entry an annotation")
             if codes.size and not np.issubdtype(codes.dtype, np.integer):
                 raise BadAnnotations(f"{name} has type {codes.dtype}; expected integer codes")
-            bad = np.flatnonzero((codes < 0) | (codes >= upper))
-            if bad.size:
-                raise BadAnnotations(f"expected 0 <= {name} < {upper}, got {codes[bad[0]]} at {name}[{bad[0]}]")
+            if codes.size and not 0 <= codes.min() <= codes.max() < upper:
+                bad = int(np.argmax((codes < 0) | (codes >= upper)))
+                raise BadAnnotations(f"expected 0 <= {name} < {upper}, got {codes[bad]} at {name}[{bad}]")
             self._freeze(name, codes[order].astype(np.int32))
         for name in ("time", "duration"):
             values = getattr(self, name)
@@ -167,19 +167,11 @@ class Annotations:
         if (codes < -1).any():
             n, k = np.argwhere(codes < -1)[0]
             raise BadAnnotations(f"expected a label code or -1 for a gap, got {codes[n, k]} at matrix[{n}, {k}]")
-        item, annotator = np.nonzero(codes >= 0)
-        label = codes[item, annotator]
+        item, annotator = (column.astype(np.int32) for column in np.nonzero(codes >= 0))
+        label = codes[item, annotator].astype(np.int32)
         names = tuple(classes) if classes is not None else tuple(range(int(codes.max(initial=1)) + 1))
         n, k = codes.shape
-        return cls(
-            item.astype(np.int32),
-            annotator.astype(np.int32),
-            label.astype(np.int32),
-            tuple(range(n)),
-            tuple(range(k)),
-            names,
-            names,
-        )
+        return cls(item, annotator, label, tuple(range(n)), tuple(range(k)), names, names)
 
     @classmethod
     def read(cls, path: str | Path, **columns: Any) -> Annotations:
@@ -252,6 +244,12 @@ class Annotations:
         return _starts(self.item, self.n_items)
 
     @cached_property
+    def cell(self) -> npt.NDArray[np.integer[Any]]:
+        """(M,) annotator and label as one code, annotator * L + label."""
+        wide = self.n_annotators * self.n_options > np.iinfo(np.int32).max
+        return self.annotator.astype(np.int64 if wide else np.int32) * self.n_options + self.label
+
+    @cached_property
     def by_annotator(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """(K+1,) starts and (M,) rows: annotator k's annotations are rows[starts[k]:starts[k+1]]."""
         rows = np.argsort(self.annotator, kind="stable")
@@ -288,11 +286,10 @@ class Annotations:
         item, annotator = np.asarray(self.item), np.asarray(self.annotator)
         if item.shape != annotator.shape or item.ndim != 1:
             return True
-        step = np.diff(item.astype(np.int64))
-        return bool(np.all((step > 0) | ((step == 0) & (np.diff(annotator.astype(np.int64)) >= 0))))
+        return bool(np.all((item[1:] > item[:-1]) | (_repeats(item) & (annotator[1:] >= annotator[:-1]))))
 
     def _check_one_answer_each(self) -> None:
-        repeated = (np.diff(self.item) == 0) & (np.diff(self.annotator) == 0)
+        repeated = _repeats(self.item) & _repeats(self.annotator)
         if self.anonymous is not None:
             repeated &= self.annotator[1:] != self.anonymous
         if repeated.any():
@@ -324,6 +321,8 @@ def natural_order(names: Sequence[Name]) -> Names:
 
 def _plain_names(names: Sequence[Name]) -> Names:
     """As a tuple of Python's own str and int, which JSON and Arrow know."""
+    if set(map(type, names)) <= {str, int}:
+        return tuple(names)
     return tuple(name.item() if isinstance(name, np.generic) else name for name in names)
 
 
@@ -332,6 +331,8 @@ def _check_names(kind: str, names: Names) -> None:
         seen: set[Name] = set()
         repeated = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise BadAnnotations(f"{kind}: the name {repeated!r} appears twice; names must differ")
+    if set(map(type, names)) <= {str}:
+        return
     text = next((name for name in names if isinstance(name, str) and name != ANONYMOUS), None)
     other = next((name for name in names if not isinstance(name, str)), None)
     if other is not None and (text is not None or not isinstance(other, int)):
@@ -368,11 +369,13 @@ def _encode(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) ->
     if column.null_count:
         row = int(np.flatnonzero(np.asarray(pc.is_null(column)))[0])
         raise BadAnnotations(f"row {row}: the {kind} is empty; expected a name in every row")
-    coded = _names_of(column).combine_chunks().dictionary_encode()
-    found: list[Name] = coded.dictionary.to_pylist()
-    codes = np.asarray(coded.indices).astype(np.int32)
+    coded = _names_of(column).dictionary_encode().chunks  # one dictionary, in order of first appearance
+    found: Names = tuple(coded[0].dictionary.to_pylist()) if coded else ()
+    codes = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in coded)])
+    if names is None and kind == "item":
+        return found, codes
     if names is None:
-        ordered = tuple(found) if kind == "item" else natural_order(found)
+        ordered = natural_order(found)
     else:
         ordered = _plain_names(names)
         _check_names(f"{kind}s", ordered)
@@ -382,7 +385,7 @@ def _encode(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) ->
         row = int(np.flatnonzero(codes == found.index(unknown[0]))[0])
         shown = ", ".join(repr(name) for name in ordered[:8]) + (", ..." if len(ordered) > 8 else "")
         raise BadAnnotations(f"row {row}: {kind} {unknown[0]!r} is not one of the {len(ordered)} expected ({shown})")
-    if tuple(found) == ordered:
+    if found == ordered:
         return ordered, codes
     recode = np.fromiter((place[name] for name in found), dtype=np.int32, count=len(found))
     return ordered, recode[codes] if len(found) else codes
@@ -416,17 +419,17 @@ def _latest_answers(
     item: Ints, annotator: Ints, label: Ints, anonymous: int | None, seconds: Floats | None, strict: bool
 ) -> npt.NDArray[np.intp]:
     """Rows to keep, one for each (item, annotator); all rows of the anonymous pool."""
-    if seconds is not None and np.isnan(seconds).any():  # one unknown time leaves only the order of the rows
-        pair = item.astype(np.int64) * (int(annotator.max()) + 1) + annotator
-        seconds = np.where(np.isin(pair, pair[np.isnan(seconds)]), 0.0, seconds)
-    order: npt.NDArray[np.intp] = (
-        np.lexsort((annotator, item)) if seconds is None else np.lexsort((seconds, annotator, item))
-    )
-    same = (np.diff(item[order]) == 0) & (np.diff(annotator[order]) == 0)
+    pair = item.astype(np.int64) * (int(annotator.max(initial=0)) + 1) + annotator
+    order = _order(pair)
+    same = _repeats(pair[order])
     if anonymous is not None:
         same &= annotator[order][1:] != anonymous
     if not same.any():
         return order
+    if seconds is not None:
+        if np.isnan(seconds).any():  # one unknown time leaves only the order of the rows
+            seconds = np.where(np.isin(pair, pair[np.isnan(seconds)]), 0.0, seconds)
+        order = np.lexsort((seconds, pair))
     ends = np.flatnonzero(np.append(~same, True))
     last = order[np.repeat(ends, np.diff(ends, prepend=-1))]  # for each row in order, the row that is kept
     contradicted = label[order] != label[last]
@@ -443,6 +446,21 @@ def _latest_answers(
         warnings.warn(f"{message}; the last row of each wins", ConflictingLabels, stacklevel=3)
     kept: npt.NDArray[np.intp] = order[ends]
     return kept
+
+
+def _order(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    """Stable argsort of numbers >= 0. Sorting them with row numbers in their low bits is several times as fast."""
+    bits = len(keys).bit_length()
+    if keys.max(initial=0) >= 2 ** (63 - bits):
+        return np.argsort(keys, kind="stable")
+    packed = (keys << bits) | np.arange(len(keys))
+    packed.sort()
+    return packed & (2**bits - 1)
+
+
+def _repeats(codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """(size - 1,) whether each is the same as the one before."""
+    return np.asarray(codes[1:] == codes[:-1])
 
 
 def seconds_of(column: pa.ChunkedArray, name: str) -> Floats:

@@ -5,6 +5,7 @@
     class_shares    (J,) how common each class is
     temperatures    model name -> T, how over-confident (> 1) each model was found to be
     difficulty      (N,) how probable it is that an item is hard, from methods that tell
+    correction      how the posterior was made as sure as it should be, from methods that do
     fit             objective trace, iterations, converged, seconds, settings, how well chains mixed
 
 Saved and loaded as one file (.npz) that starts with a version.
@@ -32,10 +33,26 @@ from hitl.errors import BadInput, BadTable
 from hitl.files import atomic, write_table
 
 FORMAT = 2
-"""Version of the saved form. Format 1 had no mixing, difficulty, dependence or prior."""
+"""Version of the saved form. Format 1 had no mixing, difficulty, dependence, prior, answers or correction."""
+
+CROWD = 4.0
+"""Labels that the crowd's accuracy is worth in the accuracy reported of one annotator."""
 
 TIE = 1e-9
 """Probabilities closer than this are equal: sums differ in the last bits from run to run, labels must not."""
+
+
+@dataclass(frozen=True, eq=False)
+class Correction:
+    """What makes a posterior under independence as sure as it should be (`hitl.models.calibration.dependence`).
+
+    Attributes:
+        strength: how strongly items pull all their annotators the same way, >= 0 (0: they err independently).
+        shift: (J,) added to the log posterior of items with labels; zeros where no truth is known.
+    """
+
+    strength: float
+    shift: Floats
 
 
 @dataclass(frozen=True)
@@ -94,6 +111,8 @@ class AnnotatorReport:
         dependence: (K, K) correlation of two annotators' errors given the class, in [-1, 1]; None where not modelled.
         prior: (J, L) Dirichlet parameters of the confusion rows of somebody not met yet; None where nothing was learned
             of people in general.
+        answers: (K, 2) expected number of right and of other answers, by the consensus; then they are what `accuracy`
+            says. None: it follows from `concentration` and `shares`.
     """
 
     names: Names
@@ -105,10 +124,11 @@ class AnnotatorReport:
     shares: Floats
     dependence: Floats | None = None
     prior: Floats | None = None
+    answers: Floats | None = None
 
     @cached_property
     def accuracy(self) -> Floats:
-        """(K,) expected chance of a right answer, in [0, 1]: the posterior mean diagonal, by class share."""
+        """(K,) expected chance of a right answer, in [0, 1], the crowd's for people with few labels."""
         return self._moments[0]
 
     @cached_property
@@ -123,6 +143,11 @@ class AnnotatorReport:
 
     @cached_property
     def _moments(self) -> tuple[Floats, Floats]:
+        if self.answers is not None:
+            right, total = self.answers[:, 0], self.answers.sum(axis=1)
+            crowd = (right.sum() + 1) / (total.sum() + 2)
+            mean = (right + CROWD * crowd) / (total + CROWD)
+            return mean, mean * (1 - mean) / (total + CROWD + 1)
         j = np.arange(len(self.classes))
         right = self.concentration[:, j, j]
         total = self.concentration.sum(axis=2)
@@ -157,6 +182,7 @@ class Consensus:
         fit: how the fit went.
         difficulty: (N,) probability that the item is hard (nobody tells its class better than chance), in [0, 1];
             None where not modelled.
+        correction: how these probabilities came from those under independence; None where they are the same.
     """
 
     items: Names
@@ -167,6 +193,7 @@ class Consensus:
     temperatures: Mapping[str, float] = field(default_factory=dict)
     fit: Fit = field(default_factory=lambda: Fit("unknown"))
     difficulty: Floats | None = None
+    correction: Correction | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.items), len(self.classes))
@@ -225,18 +252,18 @@ class Consensus:
             "fit": asdict(self.fit),
         }
         told = {"difficulty": self.difficulty, "dependence": people.dependence, "prior": people.prior}
-        packed = io.BytesIO()
-        np.savez_compressed(
-            packed,
-            **{name: array for name, array in told.items() if array is not None},
-            header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
-            probabilities=self.probabilities,
-            class_shares=self.class_shares,
-            concentration=people.concentration,
-            confusion=people.confusion,
-            labels=people.labels,
-        )
-        return packed.getvalue()
+        told |= {"answers": people.answers}
+        if self.correction is not None:
+            told |= {"strength": np.array(self.correction.strength), "shift": self.correction.shift}
+        arrays = {name: array for name, array in told.items() if array is not None} | {
+            "header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
+            "probabilities": self.probabilities,
+            "class_shares": self.class_shares,
+            "concentration": people.concentration,
+            "confusion": people.confusion,
+            "labels": people.labels,
+        }
+        return _packed(arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Consensus:
@@ -274,7 +301,9 @@ class Consensus:
             arrays["class_shares"],
             arrays.get("dependence"),
             arrays.get("prior"),
+            arrays.get("answers"),
         )
+        correction = Correction(float(arrays["strength"]), arrays["shift"]) if "strength" in arrays else None
         stored = dict(header["fit"])
         mixing = stored.pop("mixing", None)
         objective = tuple(stored.pop("objective"))
@@ -288,4 +317,24 @@ class Consensus:
             header["temperatures"],
             fit,
             arrays.get("difficulty"),
+            correction,
         )
+
+
+def _packed(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """As `np.savez_compressed` does, at its fastest and only what shrinks: the digits of probabilities seldom do."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, array in arrays.items():
+            content = io.BytesIO()
+            np.save(content, array, allow_pickle=False)
+            method = zipfile.ZIP_DEFLATED if _shrinks(array) else zipfile.ZIP_STORED
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getbuffer(), method, compresslevel=1)
+    return packed.getvalue()
+
+
+def _shrinks(array: npt.NDArray[Any]) -> bool:
+    """Whether a sample of the rows loses a fifth of its size when compressed."""
+    rows = np.atleast_1d(array)
+    sample = rows[:: 1 + len(rows) // 1000].tobytes()
+    return len(zlib.compress(sample, 1)) < 0.8 * len(sample)

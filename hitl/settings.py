@@ -53,7 +53,7 @@ class BudgetSettings(_Part):
     """How many labels a cycle asks for, and when an item is done (see hitl.crew.Budget)."""
 
     labels: int = Field(default=100, ge=0)
-    target_confidence: float = Field(default=0.99, gt=0, le=1)
+    target_confidence: float = Field(default=0.95, gt=0, le=1)
     min_labels: int = Field(default=1, ge=0)
     max_labels: int = Field(default=10, ge=1)
 
@@ -152,7 +152,7 @@ def write(path: str | Path, name: str, source: dict[str, Any], store: str, crew:
         "",
         "[budget]",
         "labels = 100               # questions a cycle",
-        "target_confidence = 0.99   # an item is done when its label is this sure",
+        "target_confidence = 0.95   # an item is done when its label is this sure",
         "min_labels = 1             # answers an item needs before it can be done",
         "max_labels = 10            # answers after which an item is done in any case",
         "",

@@ -56,7 +56,7 @@ class Confusion:
 
     def log_density(self) -> float:
         """Log Dirichlet density of all rows of all annotators, up to a constant."""
-        return float(np.sum(self.log_pi_klj * self.pseudo_jl.T))
+        return float(np.sum(self.log_pi_klj.sum(axis=0) * self.pseudo_jl.T))
 
 
 def even_pseudo_counts(n_classes: int, n_options: int, smoothing: float) -> Floats:
@@ -77,8 +77,8 @@ def accurate_pseudo_counts(n_classes: int, n_options: int, accuracy: float, off:
 
 def posterior_mode(counts_klj: Floats, pseudo_jl: Floats) -> Floats:
     """(K, L, J) maximum a posteriori confusion matrices, sum over l is 1; needs pseudo-counts > 0."""
-    raised = counts_klj + pseudo_jl.T
-    mode: Floats = raised / raised.sum(axis=1, keepdims=True)
+    mode: Floats = counts_klj + pseudo_jl.T
+    mode /= mode.sum(axis=1, keepdims=True)
     return mode
 
 
@@ -123,6 +123,14 @@ def matched(learned: AnnotatorReport, value_kjl: Floats, stranger_jl: Floats, an
             if name in place:
                 value[k][:, shared] = value_kjl[place[name]][:, source]
     return value
+
+
+def right_answers(annotations: Annotations, q_nj: Floats) -> Floats:
+    """(K, 2) expected number of right and of other answers of each annotator, by the beliefs `q_nj`."""
+    is_class = annotations.label < annotations.n_classes
+    chance = np.where(is_class, q_nj[annotations.item, np.where(is_class, annotations.label, 0)], 0.0)
+    right = np.bincount(annotations.annotator, chance, annotations.n_annotators)
+    return np.stack((right, annotations.labels_per_annotator - right), axis=1)
 
 
 def judged_by(learned: AnnotatorReport, annotations: Annotations) -> npt.NDArray[np.bool_]:

@@ -1,29 +1,41 @@
 """The default combiner: picks by what the evidence holds.
 
     model probabilities   P+L-EM (calibrated models x confusion matrices)
-    people only           Dawid–Skene with an informative prior on accuracy, taught by items with two labels or more
+    people only           VB-IBCC with a shared prior, anchored at the votes, its confidence corrected for dependence
 
-Plain Dawid–Skene is not a default: with one label an item nothing tells who is right, the class shares run away to a
-single class, and the labels follow (docs/decisions.md has the figures).
+Three things make VB-IBCC fit for any crowd (docs/decisions.md has figures):
+
+    shared prior   who gave few labels is judged by the crowd
+    anchor         the votes teach too, so no class drifts away from those who vote for it; and a single label, which
+                   nothing confirms, teaches nothing
+    correction     people err together: many alike answers are worth less than they seem
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hitl.consensus import Consensus
+from hitl.annotations import Floats
+from hitl.consensus import Consensus, Correction
+from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
+from hitl.models import em
+from hitl.models.calibration import dependence
 from hitl.models.checks import require_between
-from hitl.models.dawid_skene import DawidSkene
+from hitl.models.confusion import right_answers
 from hitl.models.pl_em import PLEM
+from hitl.models.vb_ibcc import VBIBCC
 
-SHARE_SMOOTHING = 20.0
-"""Pseudo-items of each class: the first few items with two labels do not settle how common the classes are."""
+ANCHOR = 0.4
+"""Weight of the votes in what teaches."""
+
+STRENGTH = 4.0
+"""Pseudo-counts of a confusion row that expects `accuracy`."""
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultCombiner:
-    """P+L-EM where there are model probabilities, else a cautious Dawid–Skene; `accuracy` is expected of people."""
+    """P+L-EM where there are model probabilities (`accuracy` is expected of people), else a corrected VB-IBCC."""
 
     accuracy: float = 0.75
 
@@ -32,13 +44,33 @@ class DefaultCombiner:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Fit the combiner that suits the evidence."""
-        return self._suited(evidence).fit(evidence, start=start)
+        if evidence.probabilities:
+            return self._with_models.fit(evidence, start=start)
+        raw = self._people_only(evidence).fit(evidence, start=start)
+        correction = dependence.estimated(evidence, raw.annotators.concentration, raw.class_shares)
+        judged = _corrected(evidence, raw, raw.annotators.concentration, correction)
+        answers = right_answers(evidence.annotations, judged.probabilities)
+        return replace(judged, annotators=replace(raw.annotators, answers=answers))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned."""
-        return self._suited(evidence).apply(consensus, evidence)
-
-    def _suited(self, evidence: Evidence) -> PLEM | DawidSkene:
         if evidence.probabilities:
-            return PLEM(accuracy=self.accuracy)
-        return DawidSkene(accuracy=self.accuracy, share_smoothing=SHARE_SMOOTHING, least_labels=2)
+            return self._with_models.apply(consensus, evidence)
+        if consensus.correction is None:
+            raise BadEvidence("the consensus was learned with model probabilities; found none for these items")
+        raw = self._people_only(evidence).apply(consensus, evidence)
+        alpha_kjl = self._people_only(evidence).concentration(consensus, evidence.annotations)
+        return _corrected(evidence, raw, alpha_kjl, consensus.correction)
+
+    @property
+    def _with_models(self) -> PLEM:
+        return PLEM(accuracy=self.accuracy)
+
+    def _people_only(self, evidence: Evidence) -> VBIBCC:
+        wrong = STRENGTH * (1 - self.accuracy) / (evidence.annotations.n_options - 1)
+        return VBIBCC(diagonal=STRENGTH * self.accuracy, off=wrong, anchor=ANCHOR, least_labels=2)
+
+
+def _corrected(evidence: Evidence, raw: Consensus, alpha_kjl: Floats, correction: Correction) -> Consensus:
+    q_nj = dependence.corrected(evidence.annotations, alpha_kjl, raw.class_shares, correction)
+    return replace(raw, probabilities=em.clamp(q_nj, evidence), correction=correction)

@@ -7,6 +7,12 @@ It climbs the log posterior of the parameters (truths summed out), which therefo
 
     sum_n log sum_j p(z_n = j | theta) prod_k pi[k, j, l_nk]  +  log p(pi)  +  log p(theta)
 
+Near the top plain EM creeps. There the annotators learn from counts that go on the way of the last step, by Nesterov's
+s / (s + 3) of it in step s; where that leads down, the plain step is taken instead and s begins again at 0 (O'Donoghue
+& Candes 2015). That takes a third to a half of the iterations and ends nearer to the top. The first, large steps are
+plain ones: they decide which of several tops is climbed, and that should be the one next to the start. So is the last:
+what ends the loop is a step of plain EM that gains next to nothing.
+
 With Dirichlet posteriors in place of point estimates the same loop is variational Bayes: log pi and log p(z) are
 expectations, the densities negative divergences from the priors, and what it climbs is the evidence bound.
 """
@@ -24,6 +30,9 @@ from hitl.evidence import Evidence
 from hitl.models import kernels
 from hitl.models.confusion import AnnotatorModel
 from hitl.models.priors import TruthPrior
+
+MOMENTUM_BELOW = 1e-2
+"""Gain of an iteration, in nats an item, below which steps gather momentum."""
 
 P = TypeVar("P", bound=TruthPrior)
 A = TypeVar("A", bound=AnnotatorModel)
@@ -56,24 +65,47 @@ def maximise(
     The parameters are learned from items with known truth or at least `least_labels` labels; all are judged.
     """
     annotations = evidence.annotations
-    informative_n = (annotations.labels_per_item >= least_labels) | evidence.known
+    informative_n = informative(evidence, least_labels)
+    enough = tolerance * max(1, informative_n.sum())
     q_nj = clamp(q_nj, evidence)
+    counts_klj = last_klj = kernels.counts(annotations, q_nj, informative_n)
     trace: list[float] = []
-    converged = False
+    converged, streak = False, 0
     while not converged and len(trace) < max_iterations:
-        _, people, prior = maximisation(evidence, prior, people, q_nj, informative_n)
-        q_nj, log_evidence = expectation(evidence, prior, people.log_pi_klj, informative_n)
-        trace.append(log_evidence + people.log_density() + prior.log_density())
-        converged = len(trace) > 1 and bool(trace[-1] - trace[-2] < tolerance * max(1, informative_n.sum()))
-    counts_klj = kernels.counts(annotations, _teaching(q_nj, informative_n))
+        prior = prior.learn(q_nj, informative_n)
+        step = people.learn(np.maximum(counts_klj + streak / (streak + 3) * (counts_klj - last_klj), 0.0))
+        q_nj, objective = _judged(evidence, prior, step, informative_n)
+        if streak and objective < trace[-1]:
+            streak = 0
+            step = people.learn(counts_klj)
+            q_nj, objective = _judged(evidence, prior, step, informative_n)
+        gain = objective - trace[-1] if trace else np.inf
+        trace.append(objective)
+        converged = not streak and bool(gain < enough)
+        streak = streak + 1 if enough <= gain < MOMENTUM_BELOW * informative_n.sum() else 0
+        people, last_klj = step, counts_klj
+        counts_klj = kernels.counts(annotations, q_nj, informative_n)
     return Estimate(q_nj, prior, people, counts_klj, tuple(trace), converged)
+
+
+def informative(evidence: Evidence, least_labels: int) -> npt.NDArray[np.bool_]:
+    """(N,) items that teach: with known truth or at least `least_labels` labels."""
+    return (evidence.annotations.labels_per_item >= least_labels) | evidence.known
+
+
+def _judged(
+    evidence: Evidence, prior: TruthPrior, people: AnnotatorModel, informative_n: npt.NDArray[np.bool_]
+) -> tuple[Floats, float]:
+    """Beliefs (N, J) by these parameters, and the objective there."""
+    q_nj, log_evidence = expectation(evidence, prior, people.log_pi_klj, informative_n)
+    return q_nj, log_evidence + people.log_density() + prior.log_density()
 
 
 def maximisation(
     evidence: Evidence, prior: P, people: A, q_nj: Floats, informative_n: npt.NDArray[np.bool_]
 ) -> tuple[Floats, A, P]:
     """The M-step: expected counts (K, L, J), the annotators, and the prior."""
-    counts_klj = kernels.counts(evidence.annotations, _teaching(q_nj, informative_n))
+    counts_klj = kernels.counts(evidence.annotations, q_nj, informative_n)
     return counts_klj, people.learn(counts_klj), prior.learn(q_nj, informative_n)
 
 
@@ -85,20 +117,15 @@ def expectation(
     Known truths count as observed.
     """
     message_nj = kernels.messages(evidence.annotations, log_pi_klj)
-    q_nj, log_z_n = prior.beliefs(message_nj)
     known = np.flatnonzero(evidence.known)
     if known.size:
         assert evidence.truth is not None
         truth = evidence.truth[known]
-        log_prior = prior.log_prior()
-        row = known if log_prior.shape[0] > 1 else np.zeros_like(known)
-        log_z_n[known] = message_nj[known, truth] + log_prior[row, truth]
-    return clamp(q_nj, evidence), float(log_z_n.sum() if informative_n is None else log_z_n[informative_n].sum())
-
-
-def _teaching(q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Floats:
-    """Beliefs with zero rows for the items that teach nothing."""
-    return q_nj if informative_n.all() else np.where(informative_n[:, None], q_nj, 0.0)
+        observed = message_nj[known, truth] + np.broadcast_to(prior.log_prior(), message_nj.shape)[known, truth]
+    q_nj, log_z_n = prior.beliefs(message_nj)
+    if known.size:
+        log_z_n[known] = observed
+    return clamp(q_nj, evidence), float(np.sum(log_z_n, where=True if informative_n is None else informative_n))
 
 
 def clamp(q_nj: Floats, evidence: Evidence) -> Floats:

@@ -44,6 +44,12 @@ class MajorityVote:
         return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit)
 
 
+def vote_fractions(annotations: Annotations) -> Floats:
+    """(N, J) share of an item's votes for each class; zero rows where nobody voted for a class."""
+    votes_nj = votes(annotations)
+    return votes_nj / np.maximum(votes_nj.sum(axis=1, keepdims=True), 1.0)
+
+
 def votes(annotations: Annotations) -> Floats:
     """(N, J) number of labels for each class."""
     n, j = annotations.n_items, annotations.n_classes

@@ -24,12 +24,14 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
-from hitl.models import confusion, dirichlet, em
+from hitl.models import confusion, dirichlet, em, kernels
 from hitl.models.checks import require_between
 from hitl.models.dirichlet import DirichletConfusion
-from hitl.models.majority import MajorityVote
+from hitl.models.incremental import IncrementalEM, Rule, updated
+from hitl.models.majority import MajorityVote, vote_fractions
 from hitl.models.priors.dirichlet import DirichletShares
 from hitl.models.priors.shares import Shares
+from hitl.models.special import digamma
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class VBIBCC:
         diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0; where `shared`, the
             mode of their hyper-prior.
         shared: learn the rows' prior from all annotators (empirical Bayes).
+        anchor: weight of the votes in what teaches, in [0, 1); 0 is the paper's method.
         share_smoothing: pseudo-items of each class, > 0.
         least_labels: labels an item needs to teach (all items are judged).
         tolerance: an iteration that gains less, in nats an item, is the last.
@@ -48,6 +51,7 @@ class VBIBCC:
     diagonal: float = 2.0
     off: float = 1.0
     shared: bool = True
+    anchor: float = 0.0
     share_smoothing: float = 1.0
     least_labels: int = 1
     tolerance: float = 1e-6
@@ -57,25 +61,27 @@ class VBIBCC:
         for setting in ("diagonal", "off", "share_smoothing", "tolerance", "max_iterations"):
             require_between(setting, getattr(self, setting), 0)
         require_between("least_labels", self.least_labels, 0)
+        require_between("anchor", self.anchor, -1e-300, 1)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Raise the bound from the votes, or from what `start` learned."""
         began = time.perf_counter()
         annotations = evidence.annotations
+        prior, people = self._parts(evidence, start)
         estimate = em.maximise(
             evidence,
-            DirichletShares.even(annotations.n_classes, self.share_smoothing),
-            self._people(annotations, start),
+            prior,
+            people,
             self._start(evidence, start),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
             least_labels=self.least_labels,
         )
         share_j = estimate.prior.share_j
-        people = dirichlet.report(annotations, replace(estimate.people, counts_klj=estimate.counts_klj), share_j)
+        report = dirichlet.report(annotations, estimate.people, share_j)
         seconds = time.perf_counter() - began
         fit = Fit("vb-ibcc", asdict(self), estimate.objective, estimate.converged, seconds)
-        return Consensus(annotations.items, annotations.classes, estimate.q_nj, people, share_j, fit=fit)
+        return Consensus(annotations.items, annotations.classes, estimate.q_nj, report, share_j, fit=fit)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new people, with what was learned."""
@@ -86,10 +92,44 @@ class VBIBCC:
             consensus, items=annotations.items, probabilities=self._beliefs(consensus, evidence), difficulty=None
         )
 
+    def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """What `consensus` becomes with the labels as they are now; see `Updatable`."""
+        return updated(self, consensus, evidence)
+
+    def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
+        """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
+        hyper_jl = self._hyper(evidence.annotations)
+        rule = Rule(
+            self._people(evidence.annotations, consensus).prior_jl,
+            self.share_smoothing,
+            variational=True,
+            hyper_jl=hyper_jl if self.shared else None,
+            anchor=self.anchor,
+            least_labels=self.least_labels,
+        )
+        q_nj = self.apply(consensus, evidence).probabilities
+        return IncrementalEM(evidence, q_nj, rule, Fit("vb-ibcc", asdict(self)))
+
+    def concentration(self, consensus: Consensus, annotations: Annotations) -> Floats:
+        """(K, J, L) Dirichlet parameters of these annotators by what was learned, strangers by the shared prior."""
+        return dirichlet.learned_concentration(consensus.annotators, self._hyper(annotations), annotations)
+
     def _hyper(self, annotations: Annotations) -> Floats:
         hyper_jl = np.full((annotations.n_classes, annotations.n_options), self.off)
         np.fill_diagonal(hyper_jl, self.diagonal)
         return hyper_jl
+
+    def _parts(self, evidence: Evidence, start: Consensus | None) -> tuple[DirichletShares, DirichletConfusion]:
+        annotations = evidence.annotations
+        prior = DirichletShares.even(annotations.n_classes, self.share_smoothing)
+        people = self._people(annotations, start)
+        if not self.anchor:
+            return prior, people
+        informative_n = em.informative(evidence, self.least_labels)
+        voted_nj = em.clamp(vote_fractions(annotations), evidence)
+        votes_klj = kernels.counts(annotations, voted_nj, informative_n)
+        votes_j = voted_nj[informative_n].sum(axis=0)
+        return replace(prior, anchor=self.anchor, votes_j=votes_j), people.anchored(self.anchor, votes_klj)
 
     def _people(self, annotations: Annotations, start: Consensus | None) -> DirichletConfusion:
         people = DirichletConfusion.unlearned(self._hyper(annotations), annotations.n_annotators, self.shared)
@@ -107,6 +147,7 @@ class VBIBCC:
         return np.where(judged_n[:, None], self._beliefs(start, evidence), votes_nj)
 
     def _beliefs(self, learned: Consensus, evidence: Evidence) -> Floats:
-        log_pi = dirichlet.learned_log_pi(learned.annotators, self._hyper(evidence.annotations), evidence.annotations)
-        q_nj, _ = em.expectation(evidence, Shares(learned.class_shares), log_pi)
+        alpha_klj = self.concentration(learned, evidence.annotations).transpose(0, 2, 1)
+        log_pi_klj = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
+        q_nj, _ = em.expectation(evidence, Shares(learned.class_shares), log_pi_klj)
         return q_nj

@@ -283,7 +283,8 @@ def test_reported_accuracies_are_near_the_true_ones_with_many_classes() -> None:
     annotations = Annotations.from_matrix(said, classes=tuple(range(30)))
     people = DefaultCombiner().fit(Evidence(annotations, truth=truth)).annotators
     actual = (said == truth[:, None]).mean(axis=0)
-    np.testing.assert_allclose(people.accuracy, actual, atol=0.06)
+    np.testing.assert_allclose(people.accuracy, actual, atol=0.01)
     low, high = people.interval
+    assert ((low < right) & (right < high)).all()
     assert (low < people.accuracy).all()
     assert (people.accuracy < high).all()

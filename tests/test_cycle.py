@@ -126,7 +126,7 @@ def test_the_loop_reaches_the_accuracy_of_all_labels_with_half_of_them(tmp_path:
     rte_settings = Settings(
         name="rte",
         source={"kind": "tables", "path": "."},  # type: ignore[arg-type]
-        budget={"labels": 200},  # type: ignore[arg-type]
+        budget={"labels": 200, "target_confidence": 0.9},  # type: ignore[arg-type]
         push={"consensus": False, "order": False, "labels_wanted": False},  # type: ignore[arg-type]
     )
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:

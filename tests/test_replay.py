@@ -46,7 +46,7 @@ def test_an_anonymous_pool_gives_each_label_once_in_the_order_of_the_seed() -> N
 def test_replay_on_rte_beats_majority_vote_with_about_half_the_labels() -> None:
     recorded = rte()
     steps: list[tuple[int, float]] = []
-    replay = Replay(DefaultCombiner(), budget=Budget(labels=100, target_confidence=0.99))
+    replay = Replay(DefaultCombiner(), budget=Budget(labels=100, target_confidence=0.9))
     result = replay.run(recorded, np.random.default_rng(0), lambda labels, accuracy: steps.append((labels, accuracy)))
     everything = accuracy_of(MajorityVote().fit(Evidence(recorded.annotations)), recorded)
     assert result.labels[0] == 0

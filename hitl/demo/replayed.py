@@ -22,6 +22,7 @@ from hitl.store import Store
 
 BATCH = 100
 EVERY = 4
+TARGET = 0.9
 
 
 def run(output: Path) -> None:
@@ -44,7 +45,7 @@ def _loop(comparison: Comparison, people: RecordedPeople, url: str) -> Judgement
     settings = Settings(
         name="rte",
         source=SourceSettings(kind="tables", path="recorded"),
-        budget=BudgetSettings(labels=BATCH),
+        budget=BudgetSettings(labels=BATCH, target_confidence=TARGET),
         push=PushSettings(consensus=False, order=False, labels_wanted=False),
     )
     crew = people.crew()

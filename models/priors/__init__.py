@@ -14,7 +14,10 @@ class TruthPrior(Protocol):
     """p(z | theta) over the true labels of all items, with its parameters theta and their density."""
 
     def beliefs(self, message_nj: Floats) -> tuple[Floats, Floats]:
-        """(N, J) posterior given the annotators' log likelihoods, and (N,) log evidence of each item."""
+        """(N, J) posterior given the annotators' log likelihoods, and (N,) log evidence of each item.
+
+        May use the memory of `message_nj` for the posterior.
+        """
         ...
 
     def log_prior(self) -> Floats:

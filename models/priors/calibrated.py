@@ -62,14 +62,10 @@ class Calibrated:
     ) -> Calibrated:
         """The pool of all models in the evidence; temperatures start at the prior's mode unless given."""
         models = tuple(evidence.probabilities)
-        stacked = np.stack([evidence.probabilities[name] for name in models])
-        speaks = ~np.isnan(stacked[:, :, 0])
-        log_p = np.log(np.maximum(np.where(speaks[:, :, None], stacked, 1.0), FLOOR))
         known = temperatures or {}
         return cls(
             models,
-            log_p,
-            np.ascontiguousarray(speaks.T),
+            *_log_predictions(models, evidence.probabilities),
             evidence.known,
             np.array([known.get(name, prior.mode) for name in models]),
             Shares.even(evidence.annotations.n_classes, smoothing=1.0),
@@ -85,6 +81,20 @@ class Calibrated:
         """The same pool with other class shares for the items on which all models are silent."""
         return replace(self, shares=shares)
 
+    def over(self, probabilities: Mapping[str, Floats], known_n: npt.NDArray[np.bool_]) -> Calibrated:
+        """The same pool, with what it has learned, over other items: for each of its models (N, J), NaN silent."""
+        log_p_mnj, speaks_nm = _log_predictions(self.models, probabilities)
+        return replace(self, log_p_mnj=log_p_mnj, speaks_nm=speaks_nm, known_n=known_n)
+
+    def reported_shares(self, q_nj: Floats) -> Floats:
+        """(J,) class shares of a consensus: the prior of the items on which all are silent, else of all beliefs.
+
+        Where a model is silent the shares were the prior: these are then what judges other items again.
+        """
+        everything = np.ones(len(q_nj), dtype=bool)
+        shares = self.shares if self.silent_n.any() else self.shares.learn(q_nj, everything)
+        return shares.share_j
+
     def log_prior(self) -> Floats:
         """(N, J) log probabilities of the pool; rows sum to 1 after exp."""
         weight_nm = pool_weights(self.speaks_nm, self.temperature_m)
@@ -95,7 +105,7 @@ class Calibrated:
 
     def beliefs(self, message_nj: Floats) -> tuple[Floats, Floats]:
         """(N, J) posterior and (N,) log evidence."""
-        return kernels.beliefs(message_nj, self.log_prior())
+        return kernels.beliefs(message_nj, self.log_prior(), out=message_nj)
 
     def learn(self, q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Self:
         """Temperatures that maximise the anchored objective; shares from the items without predictions."""
@@ -128,3 +138,13 @@ class Calibrated:
     def silent_n(self) -> npt.NDArray[np.bool_]:
         """(N,) items on which all models are silent."""
         return np.logical_not(np.asarray(self.speaks_nm.any(axis=1)))
+
+
+def _log_predictions(
+    models: tuple[str, ...], probabilities: Mapping[str, Floats]
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """(M, N, J) floored log probabilities, 0 where a model is silent, and (N, M) where it speaks."""
+    stacked = np.stack([probabilities[name] for name in models])
+    speaks = ~np.isnan(stacked[:, :, 0])
+    log_p_mnj = np.log(np.maximum(np.where(speaks[:, :, None], stacked, 1.0), FLOOR))
+    return log_p_mnj, np.ascontiguousarray(speaks.T)

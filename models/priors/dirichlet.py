@@ -1,6 +1,8 @@
 """Class shares with a Dirichlet posterior (Simpson et al. 2011, eqs. 14-18), for variational Bayes.
 
-p ~ Dir(nu_0)      q(p) = Dir(nu),  nu_j = nu_0 + N_j      E ln p_j = psi(nu_j) - psi(sum nu)
+    p ~ Dir(nu_0)      q(p) = Dir(nu),  nu_j = nu_0 + N_j      E ln p_j = psi(nu_j) - psi(sum nu)
+
+With an anchor w the beliefs N_j count (1 - w) and the votes V_j count w (see `models.dirichlet`).
 """
 
 from __future__ import annotations
@@ -10,18 +12,27 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma, gammaln
 
 from hitl.annotations import Floats
 from hitl.models import kernels
+from hitl.models.special import digamma, log_gamma
 
 
 @dataclass(frozen=True, eq=False)
 class DirichletShares:
-    """Dirichlet parameters `nu_j` (J,) of the class shares; the prior has `smoothing` > 0 pseudo-items a class."""
+    """Dirichlet posterior of the class shares.
+
+    Attributes:
+        nu_j: (J,) its parameters.
+        smoothing: pseudo-items of each class in the prior, > 0.
+        anchor: weight of the votes in what teaches, in [0, 1).
+        votes_j: (J,) number of items of each class by vote.
+    """
 
     nu_j: Floats
     smoothing: float = 1.0
+    anchor: float = 0.0
+    votes_j: Floats | float = 0.0
 
     @classmethod
     def even(cls, n_classes: int, smoothing: float = 1.0) -> DirichletShares:
@@ -41,20 +52,22 @@ class DirichletShares:
 
     def beliefs(self, message_nj: Floats) -> tuple[Floats, Floats]:
         """(N, J) q(z) and (N,) log normalisers."""
-        return kernels.beliefs(message_nj, self.log_prior())
+        return kernels.beliefs(message_nj, self.log_prior(), out=message_nj)
 
     def learn(self, q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Self:
         """nu = nu_0 + expected number of informative items of each class (eq. 17)."""
-        return replace(self, nu_j=q_nj[informative_n].sum(axis=0) + self.smoothing)
+        believed_j = np.einsum("n,nj->j", informative_n.astype(np.float64), q_nj)
+        return replace(self, nu_j=(1 - self.anchor) * believed_j + self.anchor * self.votes_j + self.smoothing)
 
     def log_density(self) -> float:
-        """-KL(q(p) || p(p)), in nats."""
+        """-KL(q(p) || p(p)) + w E ln p(votes), in units of the beliefs' weight: over (1 - w)."""
         prior_j = np.full_like(self.nu_j, self.smoothing)
-        gained_j = self.nu_j - prior_j
-        return float(log_beta(self.nu_j) - log_beta(prior_j) - gained_j @ self.log_prior()[0])
+        evidence = log_beta(self.nu_j) - log_beta(prior_j)
+        explained = (self.nu_j - prior_j - self.anchor * self.votes_j) @ self.log_prior()[0]
+        return float((evidence - explained) / (1 - self.anchor))
 
 
 def log_beta(alpha: Floats) -> Floats:
     """Log of the multivariate beta function over the last axis: the log normaliser of a Dirichlet."""
-    value: Floats = gammaln(alpha).sum(axis=-1) - gammaln(alpha.sum(axis=-1))
+    value: Floats = log_gamma(alpha).sum(axis=-1) - log_gamma(alpha.sum(axis=-1))
     return value

@@ -33,11 +33,11 @@ class Shares:
 
     def beliefs(self, message_nj: Floats) -> tuple[Floats, Floats]:
         """(N, J) posterior and (N,) log evidence."""
-        return kernels.beliefs(message_nj, self.log_prior())
+        return kernels.beliefs(message_nj, self.log_prior(), out=message_nj)
 
     def learn(self, q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Self:
         """Posterior mode of the shares: (sum_n q[n, j] + smoothing) / total."""
-        raised = q_nj[informative_n].sum(axis=0) + self.smoothing
+        raised = np.einsum("n,nj->j", informative_n.astype(np.float64), q_nj) + self.smoothing
         return type(self)(raised / raised.sum(), self.smoothing)
 
     def log_density(self) -> float:

@@ -1,0 +1,32 @@
+"""numba as this house uses it: without the interpreter's lock, and with the compiled code kept on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from numba import njit
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def compiled(function: F) -> F:
+    """A loop in machine code."""
+    return _kept(function, {"nogil": True, "error_model": "numpy"})
+
+
+def inlined(function: F) -> F:
+    """A formula that becomes a part of the loop that calls it, so that the loop can use vector instructions."""
+    return _kept(function, {"nogil": True, "error_model": "numpy", "inline": "always"})
+
+
+def threaded(function: F) -> F:
+    """The same with a thread for each turn of its `prange` loop."""
+    return _kept(function, {"nogil": True, "error_model": "numpy", "parallel": True})
+
+
+def _kept(function: F, options: dict[str, Any]) -> F:
+    try:
+        return cast(F, njit(cache=True, **options)(function))
+    except RuntimeError:  # nowhere to keep the compiled code (a read-only installation): compile in every process
+        return cast(F, njit(**options)(function))
