@@ -4,6 +4,7 @@
 PYTHON ?= python3
 DEMO   := .venv/demo
 TEST   := .venv/test
+BENCH  := .venv/bench
 # Label Studio (its own virtual environment and a migrated data folder) is kept here for tests.
 export HITL_HOME ?= $(CURDIR)/.venv/home
 export HITL_DATA ?= $(CURDIR)/../shared/data
@@ -30,8 +31,11 @@ types: $(TEST)/.ready  # mypy cannot see the folder mapping in a checkout: it ch
 unit: $(TEST)/.ready
 	$(TEST)/bin/python -m pytest
 
-bench: $(TEST)/.ready  ## the figures of docs/benchmarks.md
+bench: $(TEST)/.ready bench-speed  ## the figures of docs/benchmarks.md
 	$(TEST)/bin/python -m tests.bench
+
+bench-speed: $(BENCH)/.ready  ## beside crowd-kit, whose dependencies stay out of the tests' environment
+	$(BENCH)/bin/python -m tests.bench.bench_speed $(or $(ARGS),--save)
 
 bench-%: $(TEST)/.ready  ## one of them: make bench-replay_cifar10h ARGS="--file resnet-110.csv"
 	$(TEST)/bin/python -m tests.bench.bench_$* $(ARGS)
@@ -45,6 +49,11 @@ clean:
 $(DEMO)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(DEMO)
 	$(DEMO)/bin/pip install -q -e .
+	touch $@
+
+$(BENCH)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/pip install -q -e '.[bench]'
 	touch $@
 
 # torch and torchvision come in one install from one index: a torch of another build breaks torchvision.

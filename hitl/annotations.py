@@ -244,10 +244,10 @@ class Annotations:
         return _starts(self.item, self.n_items)
 
     @cached_property
-    def cell(self) -> npt.NDArray[np.integer[Any]]:
-        """(M,) annotator and label as one code, annotator * L + label."""
-        wide = self.n_annotators * self.n_options > np.iinfo(np.int32).max
-        return self.annotator.astype(np.int64 if wide else np.int32) * self.n_options + self.label
+    def cell(self) -> npt.NDArray[np.uint32] | npt.NDArray[np.uint64]:
+        """(M,) annotator and label as one code, annotator * L + label; unsigned, for loops that need not check."""
+        cell = self.annotator.astype(np.int64) * self.n_options + self.label
+        return cell.astype(np.uint64) if self.n_annotators * self.n_options > 2**32 else cell.astype(np.uint32)
 
     @cached_property
     def by_annotator(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -372,21 +372,19 @@ def _encode(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) ->
     coded = _names_of(column).dictionary_encode().chunks  # one dictionary, in order of first appearance
     found: Names = tuple(coded[0].dictionary.to_pylist()) if coded else ()
     codes = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in coded)])
-    if names is None and kind == "item":
-        return found, codes
     if names is None:
-        ordered = natural_order(found)
+        ordered = found if kind == "item" else natural_order(found)
     else:
         ordered = _plain_names(names)
         _check_names(f"{kind}s", ordered)
+    if found == ordered:
+        return ordered, codes
     place = {name: code for code, name in enumerate(ordered)}
     unknown = [name for name in found if name not in place]
     if unknown:
         row = int(np.flatnonzero(codes == found.index(unknown[0]))[0])
         shown = ", ".join(repr(name) for name in ordered[:8]) + (", ..." if len(ordered) > 8 else "")
         raise BadAnnotations(f"row {row}: {kind} {unknown[0]!r} is not one of the {len(ordered)} expected ({shown})")
-    if found == ordered:
-        return ordered, codes
     recode = np.fromiter((place[name] for name in found), dtype=np.int32, count=len(found))
     return ordered, recode[codes] if len(found) else codes
 
@@ -420,8 +418,8 @@ def _latest_answers(
 ) -> npt.NDArray[np.intp]:
     """Rows to keep, one for each (item, annotator); all rows of the anonymous pool."""
     pair = item.astype(np.int64) * (int(annotator.max(initial=0)) + 1) + annotator
-    order = _order(pair)
-    same = _repeats(pair[order])
+    order, ordered = _order(pair)
+    same = _repeats(ordered)
     if anonymous is not None:
         same &= annotator[order][1:] != anonymous
     if not same.any():
@@ -444,18 +442,18 @@ def _latest_answers(
         if strict:
             raise BadAnnotations(f"{message}; expected one answer each, or a time column")
         warnings.warn(f"{message}; the last row of each wins", ConflictingLabels, stacklevel=3)
-    kept: npt.NDArray[np.intp] = order[ends]
-    return kept
+    return np.asarray(order[ends])
 
 
-def _order(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-    """Stable argsort of numbers >= 0. Sorting them with row numbers in their low bits is several times as fast."""
+def _order(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
+    """Stable argsort of numbers >= 0, and these in order. With row numbers in the low bits a plain sort does both."""
     bits = len(keys).bit_length()
     if keys.max(initial=0) >= 2 ** (63 - bits):
-        return np.argsort(keys, kind="stable")
+        order = np.argsort(keys, kind="stable")
+        return order, keys[order]
     packed = (keys << bits) | np.arange(len(keys))
     packed.sort()
-    return packed & (2**bits - 1)
+    return packed & (2**bits - 1), packed >> bits
 
 
 def _repeats(codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

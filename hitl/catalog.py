@@ -14,8 +14,18 @@ if TYPE_CHECKING:
 COMBINERS = {
     "default": "hitl.models.default:DefaultCombiner",
     "majority": "hitl.models.majority:MajorityVote",
+    "weighted-majority": "hitl.models.weighted_majority:WeightedMajority",
+    "weighted-sum": "hitl.models.weighted_sum:WeightedSum",
+    "mean-score": "hitl.models.mean_score:MeanScore",
+    "one-coin": "hitl.models.coins:OneCoin",
+    "two-coin": "hitl.models.coins:TwoCoin",
     "dawid-skene": "hitl.models.dawid_skene:DawidSkene",
+    "moments": "hitl.models.moment_matching:MomentMatching",
     "vb-ibcc": "hitl.models.vb_ibcc:VBIBCC",
+    "gibbs-ibcc": "hitl.models.gibbs_ibcc:GibbsIBCC",
+    "ebcc": "hitl.models.ebcc:EBCC",
+    "dbcc": "hitl.models.dbcc:DBCC",
+    "edbcc": "hitl.models.edbcc:EDBCC",
     "pl": "hitl.models.pl:PL",
     "pl-em": "hitl.models.pl_em:PLEM",
 }

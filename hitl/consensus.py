@@ -255,7 +255,8 @@ class Consensus:
         told |= {"answers": people.answers}
         if self.correction is not None:
             told |= {"strength": np.array(self.correction.strength), "shift": self.correction.shift}
-        arrays = {name: array for name, array in told.items() if array is not None} | {
+        arrays: dict[str, npt.NDArray[Any]] = {name: array for name, array in told.items() if array is not None}
+        arrays |= {
             "header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
             "probabilities": self.probabilities,
             "class_shares": self.class_shares,

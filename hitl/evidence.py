@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -101,11 +102,12 @@ class Evidence:
                 raise BadEvidence(f"probabilities {name!r}: no column p_<class>; found {', '.join(table.column_names)}")
         if known is not None:
             require_columns(known, [item, label], "truth")
-        pool = items if items is not None else _union_of_items(people, tables, known, item)
-        if classes is None and options is None:
-            classes = _union_of_classes(people, tables, known, label)
+        if tables or known is not None:  # else the annotations name all there is
+            items = items if items is not None else _union_of_items(people, tables, known, item)
+            if classes is None and options is None:
+                classes = _union_of_classes(people, tables, known, label)
         built = Annotations.from_frame(
-            people, item=item, label=label, items=pool, classes=classes, options=options, **columns
+            people, item=item, label=label, items=items, classes=classes, options=options, **columns
         )
         return cls(
             built,
@@ -113,11 +115,13 @@ class Evidence:
             truth=None if known is None else _align_truth(built, known, item, label),
         )
 
-    @property
+    @cached_property
     def known(self) -> npt.NDArray[np.bool_]:
         """(N,) where the truth is known."""
         assert self.truth is not None
-        return self.truth >= 0
+        known: npt.NDArray[np.bool_] = self.truth >= 0
+        known.setflags(write=False)
+        return known
 
     def __repr__(self) -> str:
         parts = [f"probabilities of {', '.join(self.probabilities)}"] if self.probabilities else []

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.stats import rankdata
 
 from hitl.annotations import Floats, Ints
 
 
 def accuracy(probabilities: Floats, truth: Ints) -> float:
     """Share of items whose most probable class is the truth, in [0, 1]; k tied classes count 1/k."""
+    return float(right(probabilities, truth).mean())
+
+
+def right(probabilities: Floats, truth: Ints) -> Floats:
+    """(N,) whether the most probable class is the truth, in [0, 1]; k tied classes count 1/k."""
     top = probabilities >= probabilities.max(axis=1, keepdims=True) - 1e-12
-    right = top[np.arange(len(truth)), truth] / top.sum(axis=1)
-    return float(right.mean())
+    credit: Floats = top[np.arange(len(truth)), truth] / top.sum(axis=1)
+    return credit
 
 
 def log_loss(probabilities: Floats, truth: Ints, floor: float = 1e-15) -> float:
@@ -27,10 +33,23 @@ def brier(probabilities: Floats, truth: Ints) -> float:
 
 
 def calibration_error(probabilities: Floats, truth: Ints, bins: int = 15) -> float:
-    """Expected calibration error of the top class over equal-mass bins, in [0, 1]."""
-    confidence = probabilities.max(axis=1)
-    right = probabilities.argmax(axis=1) == truth
-    return _equal_mass_gap(confidence, right.astype(float), bins)
+    """Expected calibration error of the top class over equal-mass bins, in [0, 1]; k tied classes count 1/k."""
+    return _equal_mass_gap(probabilities.max(axis=1), right(probabilities, truth), bins)
+
+
+def area_under_curve(probabilities: Floats, truth: Ints) -> float:
+    """Mean over classes of the chance that an item of the class is ranked above one of another, in [0, 1].
+
+    Classes that the truth never or always is do not count; nan where none is left.
+    """
+    areas = []
+    for j in range(probabilities.shape[1]):
+        is_j = truth == j
+        positive = int(is_j.sum())
+        if 0 < positive < len(truth):
+            rank = rankdata(probabilities[:, j])
+            areas.append((rank[is_j].sum() - positive * (positive + 1) / 2) / (positive * (len(truth) - positive)))
+    return float(np.mean(areas)) if areas else float("nan")
 
 
 def classwise_calibration_error(probabilities: Floats, truth: Ints, bins: int = 15) -> float:

@@ -6,26 +6,71 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hitl.models.coins import OneCoin as OneCoin
+    from hitl.models.coins import TwoCoin as TwoCoin
     from hitl.models.combiner import Applicable as Applicable
     from hitl.models.combiner import Combiner as Combiner
+    from hitl.models.combiner import Followable as Followable
+    from hitl.models.combiner import Updatable as Updatable
     from hitl.models.dawid_skene import DawidSkene as DawidSkene
+    from hitl.models.dbcc import DBCC as DBCC
     from hitl.models.default import DefaultCombiner as DefaultCombiner
+    from hitl.models.ebcc import EBCC as EBCC
+    from hitl.models.edbcc import EDBCC as EDBCC
+    from hitl.models.gibbs_ibcc import GibbsIBCC as GibbsIBCC
     from hitl.models.majority import MajorityVote as MajorityVote
+    from hitl.models.mean_score import MeanScore as MeanScore
+    from hitl.models.moment_matching import MomentMatching as MomentMatching
     from hitl.models.pl import PL as PL
     from hitl.models.pl_em import PLEM as PLEM
     from hitl.models.vb_ibcc import VBIBCC as VBIBCC
+    from hitl.models.weighted_majority import WeightedMajority as WeightedMajority
+    from hitl.models.weighted_sum import WeightedSum as WeightedSum
 
 _PUBLIC = {
     "Applicable": "combiner",
     "Combiner": "combiner",
+    "DBCC": "dbcc",
     "DawidSkene": "dawid_skene",
     "DefaultCombiner": "default",
+    "EBCC": "ebcc",
+    "EDBCC": "edbcc",
+    "Followable": "combiner",
+    "GibbsIBCC": "gibbs_ibcc",
     "MajorityVote": "majority",
+    "MeanScore": "mean_score",
+    "MomentMatching": "moment_matching",
+    "OneCoin": "coins",
     "PL": "pl",
     "PLEM": "pl_em",
+    "TwoCoin": "coins",
+    "Updatable": "combiner",
     "VBIBCC": "vb_ibcc",
+    "WeightedMajority": "weighted_majority",
+    "WeightedSum": "weighted_sum",
 }
-__all__ = ["PL", "PLEM", "VBIBCC", "Applicable", "Combiner", "DawidSkene", "DefaultCombiner", "MajorityVote"]
+__all__ = [
+    "DBCC",
+    "EBCC",
+    "EDBCC",
+    "PL",
+    "PLEM",
+    "VBIBCC",
+    "Applicable",
+    "Combiner",
+    "DawidSkene",
+    "DefaultCombiner",
+    "Followable",
+    "GibbsIBCC",
+    "MajorityVote",
+    "MeanScore",
+    "MomentMatching",
+    "OneCoin",
+    "TwoCoin",
+    "Updatable",
+    "WeightedMajority",
+    "WeightedSum",
+]
 
 
 def __getattr__(name: str) -> Any:

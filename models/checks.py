@@ -13,3 +13,9 @@ def require_between(setting: str, value: Any, low: float, high: float = math.inf
     if not isinstance(value, int | float) or not low < value < high:
         above = f"a number above {low:g}" + ("" if math.isinf(high) else f" and below {high:g}")
         raise BadSettings(f"combine.options.{setting} is {value!r}; expected {above}")
+
+
+def require_whole(setting: str, value: Any, least: int) -> None:
+    """Raise BadSettings unless the value is a whole number of at least `least`, naming the setting."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise BadSettings(f"combine.options.{setting} is {value!r}; expected a whole number of at least {least}")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
+
+if TYPE_CHECKING:
+    from hitl.models.incremental import IncrementalEM
 
 
 class Combiner(Protocol):
@@ -26,4 +29,26 @@ class Applicable(Protocol):
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge the items of `evidence` with what `consensus` learned; nothing is refitted."""
+        ...
+
+
+@runtime_checkable
+class Updatable(Protocol):
+    """A combiner that takes in new, edited and withdrawn labels without a refit, all at once."""
+
+    def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """What `consensus` becomes with all that is known now, `evidence`, matched to it by name.
+
+        Labels, items, annotators and known truths may be new, different or gone: what changed need not be said. It
+        takes a few passes over the evidence, however much has changed. Raises BadEvidence for other classes.
+        """
+        ...
+
+
+@runtime_checkable
+class Followable(Protocol):
+    """A combiner whose result can follow the labels one by one, each in less than the time of a keystroke."""
+
+    def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
+        """Something that starts from `consensus` and the labels of `evidence` and takes in changes as they come."""
         ...

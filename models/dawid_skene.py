@@ -23,8 +23,10 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import confusion, em
 from hitl.models.checks import require_between
-from hitl.models.majority import MajorityVote
+from hitl.models.incremental import IncrementalEM, Rule
+from hitl.models.majority import voted
 from hitl.models.priors.shares import Shares
+from hitl.models.updating import cautious, iterations
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,9 @@ class DawidSkene:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the votes, or from what `start` learned."""
+        return self._fitted(evidence, start, self.max_iterations)
+
+    def _fitted(self, evidence: Evidence, start: Consensus | None, max_iterations: int) -> Consensus:
         began = time.perf_counter()
         annotations = evidence.annotations
         pseudo_jl = self._pseudo_counts(annotations)
@@ -69,7 +74,7 @@ class DawidSkene:
             confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators),
             q_nj,
             tolerance=self.tolerance,
-            max_iterations=self.max_iterations,
+            max_iterations=max_iterations,
             least_labels=self.least_labels,
         )
         share_j = estimate.prior.share_j
@@ -93,6 +98,20 @@ class DawidSkene:
             fit=consensus.fit,
         )
 
+    def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """What `consensus` becomes with the labels as they are now, in a few iterations; see `Updatable`."""
+        return self._again(cautious(consensus), evidence)
+
+    def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
+        """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
+        return IncrementalEM(self.apply(consensus, evidence), evidence, self._rule, self._again)
+
+    def _again(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        return self._fitted(evidence, consensus, iterations(consensus, evidence, self.max_iterations))
+
+    def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
+        return Rule(self._pseudo_counts(evidence.annotations), self.share_smoothing, least_labels=self.least_labels)
+
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
         j, options = annotations.n_classes, annotations.n_options
         if self.accuracy is None:
@@ -110,7 +129,7 @@ class DawidSkene:
 
     def _start(self, evidence: Evidence, pseudo_jl: Floats, start: Consensus | None) -> Floats:
         annotations = evidence.annotations
-        votes_nj = MajorityVote().fit(evidence).probabilities
+        votes_nj = voted(evidence)
         if start is None or not confusion.same_codes(start.annotators, annotations.classes, annotations.options):
             return votes_nj
         judged_n = confusion.judged_by(start.annotators, annotations)

@@ -6,8 +6,8 @@
 Three things make VB-IBCC fit for any crowd (docs/decisions.md has figures):
 
     shared prior   who gave few labels is judged by the crowd
-    anchor         the votes teach too, so no class drifts away from those who vote for it; and a single label, which
-                   nothing confirms, teaches nothing
+    anchor         people who agree teach too, so no class drifts away from those who vote for it; and a single label,
+                   which nothing confirms, teaches nothing
     correction     people err together: many alike answers are worth less than they seem
 """
 
@@ -26,8 +26,8 @@ from hitl.models.confusion import right_answers
 from hitl.models.pl_em import PLEM
 from hitl.models.vb_ibcc import VBIBCC
 
-ANCHOR = 0.4
-"""Weight of the votes in what teaches."""
+ANCHOR, ANCHOR_OF_TWO = 0.4, 0.2
+"""Weight of the votes in what teaches; with two classes there is no third that could be taken over."""
 
 STRENGTH = 4.0
 """Pseudo-counts of a confusion row that expects `accuracy`."""
@@ -67,8 +67,10 @@ class DefaultCombiner:
         return PLEM(accuracy=self.accuracy)
 
     def _people_only(self, evidence: Evidence) -> VBIBCC:
-        wrong = STRENGTH * (1 - self.accuracy) / (evidence.annotations.n_options - 1)
-        return VBIBCC(diagonal=STRENGTH * self.accuracy, off=wrong, anchor=ANCHOR, least_labels=2)
+        annotations = evidence.annotations
+        wrong = STRENGTH * (1 - self.accuracy) / (annotations.n_options - 1)
+        anchor = ANCHOR if annotations.n_classes > 2 else ANCHOR_OF_TWO
+        return VBIBCC(diagonal=STRENGTH * self.accuracy, off=wrong, anchor=anchor, least_labels=2)
 
 
 def _corrected(evidence: Evidence, raw: Consensus, alpha_kjl: Floats, correction: Correction) -> Consensus:

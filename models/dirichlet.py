@@ -11,14 +11,16 @@ Empirical Bayes: a_jl ~ Gamma(a0_jl + 1, 1), whose mode is a0, and a is the maxi
 
     s_jl = a_jl sum_k [psi(N_kjl + a_jl) - psi(a_jl)] + a0_jl      c_j = sum_k [psi(N_kj. + A_j) - psi(A_j)] + 1
 
-a_jl = s_jl / c_j maximises a bound that touches the objective at the current a. The
+a_jl = s_jl / c_j maximises a bound that touches the objective at the current a (Minka's argument is for whole counts;
+x^2 (psi(n + x) - psi(x)) rises in x for every n > 0, so expected counts do as well). The
 constraint says that nobody is expected to be systematically wrong; it holds exactly where the options that exceed
 the diagonal share one value with it (pool adjacent violators). So an annotator with three labels is judged by the
 crowd, one with three thousand by themselves.
 
-Anchor: with weight w in [0, 1) everything is taught by (1 - w) N + w V, where V counts labels with the item's vote
-fractions in place of beliefs. It is coordinate ascent of the bound in which every item counts (1 - w) with its latent
-class and w as if its class had been drawn from its votes: no class can drift away from those who vote for it.
+Anchor: with weight w in [0, 1) everything is taught by (1 - w) N + w V, where V counts labels with shares of the item's
+agreeing pairs of votes in place of beliefs. It is coordinate ascent of the bound in which every item counts (1 - w)
+with its latent class and w as if two of its people who agree had been drawn and told its class: no class can drift
+away from those who vote for it.
 Divided by (1 - w), the bound's parts are the usual ones and the densities below.
 """
 
@@ -34,7 +36,7 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport
 from hitl.models import confusion
 from hitl.models.priors.dirichlet import log_beta
-from hitl.models.special import digamma
+from hitl.models.special import digamma, log_gamma
 
 SWEEPS = 5
 """Fixed-point sweeps an iteration; each raises the objective. With 5 the prior keeps up with the beliefs: half the
@@ -51,7 +53,7 @@ class DirichletConfusion:
         counts_klj: (K, L, J) what taught: expected counts, anchored.
         shared: whether `learn` learns a, or leaves it at a0.
         anchor: w, weight of the votes in what teaches, in [0, 1).
-        votes_klj: (K, L, J) V, counts by vote fractions.
+        votes_klj: (K, L, J) V, counts by the shares of agreeing pairs.
     """
 
     hyper_jl: Floats
@@ -80,7 +82,7 @@ class DirichletConfusion:
     def log_pi_klj(self) -> Floats:
         """(K, L, J) E ln pi (eq. 23)."""
         alpha_klj = self.alpha_klj
-        expected: Floats = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
+        expected: Floats = digamma(alpha_klj) - digamma(confusion.over_options(alpha_klj))[:, None]
         return expected
 
     def learn(self, counts_klj: Floats) -> Self:
@@ -93,9 +95,12 @@ class DirichletConfusion:
 
     def log_density(self) -> float:
         """-KL(q(pi) || p(pi | a)) + w E ln p(votes) + ln p(a), over (1 - w); ln p(a) up to a constant."""
-        alpha_kjl = self.alpha_klj.transpose(0, 2, 1)
-        evidence = (log_beta(alpha_kjl) - log_beta(self.prior_jl)).sum()
-        explained = ((self.counts_klj - self.anchor * self.votes_klj) * self.log_pi_klj).sum()
+        alpha_klj = self.alpha_klj
+        total_kj = confusion.over_options(alpha_klj)
+        evidence = log_gamma(alpha_klj).sum() - log_gamma(total_kj).sum()
+        evidence -= len(alpha_klj) * log_beta(self.prior_jl).sum()
+        latent_klj = self.counts_klj - self.anchor * self.votes_klj if self.anchor else self.counts_klj
+        explained = np.einsum("klj,klj->", latent_klj, self.log_pi_klj)
         hyper = log_hyper_density(self.prior_jl, self.hyper_jl) if self.shared else 0.0
         return float((evidence - explained + hyper) / (1 - self.anchor))
 
@@ -132,10 +137,11 @@ def log_hyper_density(prior_jl: Floats, hyper_jl: Floats) -> float:
 
 def raised(prior_jl: Floats, counts_klj: Floats, hyper_jl: Floats) -> Floats:
     """(J, L) one fixed-point sweep of the shared prior; never lowers its objective."""
-    gained_jl = (digamma(counts_klj + prior_jl.T) - digamma(prior_jl.T)).sum(axis=0).T
+    gained_jl = digamma(counts_klj + prior_jl.T).sum(axis=0).T - len(counts_klj) * digamma(prior_jl)
     total_j = prior_jl.sum(axis=1)
-    cost_j = (digamma(counts_klj.sum(axis=1) + total_j) - digamma(total_j)).sum(axis=0) + 1
-    return largest_on_the_diagonal(prior_jl * gained_jl + hyper_jl) / cost_j[:, None]
+    cost_j = (digamma(confusion.over_options(counts_klj) + total_j) - digamma(total_j)).sum(axis=0) + 1
+    raised_jl: Floats = largest_on_the_diagonal(prior_jl * gained_jl + hyper_jl) / cost_j[:, None]
+    return raised_jl
 
 
 def largest_on_the_diagonal(gain_jl: Floats) -> Floats:
@@ -144,7 +150,8 @@ def largest_on_the_diagonal(gain_jl: Floats) -> Floats:
     Options above the diagonal share its value.
     """
     held = gain_jl.copy()
-    for j, row in enumerate(held):
+    for j in np.flatnonzero(gain_jl.max(axis=1) > gain_jl.diagonal()):
+        row = held[j]
         others = np.delete(np.arange(row.size), j)
         order = others[np.argsort(-row[others], kind="stable")]
         pool = [j]

@@ -34,8 +34,7 @@ class MajorityVote:
         """(N, J) smoothed vote fractions; known truths as they are."""
         began = time.perf_counter()
         annotations = evidence.annotations
-        raised = votes(annotations) + self.smoothing / annotations.n_classes
-        q_nj = clamp(raised / raised.sum(axis=1, keepdims=True), evidence)
+        q_nj = voted(evidence, self.smoothing)
         share_j = q_nj.mean(axis=0)
         # How often each agrees with the vote, not a model that weighs them.
         pseudo = confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
@@ -44,15 +43,30 @@ class MajorityVote:
         return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit)
 
 
-def vote_fractions(annotations: Annotations) -> Floats:
-    """(N, J) share of an item's votes for each class; zero rows where nobody voted for a class."""
-    votes_nj = votes(annotations)
-    return votes_nj / np.maximum(votes_nj.sum(axis=1, keepdims=True), 1.0)
+def voted(evidence: Evidence, smoothing: float = 1.0) -> Floats:
+    """(N, J) smoothed vote fractions; known truths as they are. Where iterations begin."""
+    q_nj = votes(evidence.annotations)
+    q_nj += smoothing / evidence.annotations.n_classes
+    q_nj /= q_nj.sum(axis=1, keepdims=True)
+    return clamp(q_nj, evidence)
+
+
+def agreement(annotations: Annotations) -> Floats:
+    """(N, J) share of an item's agreeing pairs of votes that agree on each class; zero rows where no two agree."""
+    return agreeing(votes(annotations))
+
+
+def agreeing(votes_nj: Floats) -> Floats:
+    """(N, J) the same, of these numbers of votes.
+
+    A vote alone has no weight: among many items of a common class stray votes for a rare one outnumber its own items.
+    """
+    pairs_nj = votes_nj * (votes_nj - 1)
+    shares_nj: Floats = pairs_nj / np.maximum(pairs_nj.sum(axis=1, keepdims=True), 1.0)
+    return shares_nj
 
 
 def votes(annotations: Annotations) -> Floats:
     """(N, J) number of labels for each class."""
-    n, j = annotations.n_items, annotations.n_classes
-    is_class = annotations.label < j
-    cell = annotations.item[is_class].astype(np.int64) * j + annotations.label[is_class]
-    return np.bincount(cell, minlength=n * j).reshape(n, j).astype(np.float64)
+    k, options, j = annotations.n_annotators, annotations.n_options, annotations.n_classes
+    return kernels.messages(annotations, np.broadcast_to(np.eye(options, j), (k, options, j)))

@@ -99,10 +99,7 @@ def judged(
     evidence: Evidence, prior: Calibrated, counts_klj: Floats, pseudo_jl: Floats, q_nj: Floats, fit: Fit
 ) -> Consensus:
     """The consensus of a fitted pool."""
-    # Where a model is silent the shares were the prior: these are then what `apply` must use again.
-    everything = np.ones(len(q_nj), dtype=bool)
-    shares = prior.shares if prior.silent_n.any() else prior.shares.learn(q_nj, everything)
-    share_j = shares.share_j
+    share_j = prior.reported_shares(q_nj)
     people = confusion.report(evidence.annotations, counts_klj, pseudo_jl, share_j)
     annotations = evidence.annotations
     return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, prior.temperatures, fit)

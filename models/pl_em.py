@@ -21,7 +21,9 @@ from hitl.evidence import Evidence
 from hitl.models import confusion, em
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.checks import require_between
+from hitl.models.incremental import IncrementalEM, Rule
 from hitl.models.pl import PL, calibrated_prior, judged
+from hitl.models.updating import cautious, iterations
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,9 @@ class PLEM:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the prior's modes, or from what `start` learned. Raises BadEvidence without a model."""
+        return self._fitted(evidence, start, self.max_iterations)
+
+    def _fitted(self, evidence: Evidence, start: Consensus | None, max_iterations: int) -> Consensus:
         began = time.perf_counter()
         pseudo_jl = self._supervised.pseudo_counts(evidence.annotations)
         usable = start if start is not None and start.classes == evidence.annotations.classes else None
@@ -54,9 +59,10 @@ class PLEM:
         if usable is not None:
             log_pi_klj = np.log(confusion.confusion_from(usable, evidence.annotations, pseudo_jl))
         q_nj, _ = em.expectation(evidence, prior, log_pi_klj)
-        estimate = em.maximise(
-            evidence, prior, people, q_nj, tolerance=self.tolerance, max_iterations=self.max_iterations
-        )
+        if max_iterations < self.max_iterations:  # an update: the temperatures are learned once
+            prior = prior.learn(q_nj, em.informative(evidence, 1)).holding()
+            q_nj, _ = em.expectation(evidence, prior, log_pi_klj)
+        estimate = em.maximise(evidence, prior, people, q_nj, tolerance=self.tolerance, max_iterations=max_iterations)
         seconds = time.perf_counter() - began
         fit = Fit("pl-em", asdict(self), estimate.objective, estimate.converged, seconds)
         return judged(evidence, estimate.prior, estimate.counts_klj, pseudo_jl, estimate.q_nj, fit)
@@ -64,6 +70,22 @@ class PLEM:
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned."""
         return self._supervised.apply(consensus, evidence)
+
+    def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """What `consensus` becomes with what is known now, in a few iterations; see `Updatable`."""
+        return self._again(cautious(consensus), evidence)
+
+    def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
+        """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
+        return IncrementalEM(self.apply(consensus, evidence), evidence, self._rule, self._again)
+
+    def _again(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        return self._fitted(evidence, consensus, iterations(consensus, evidence, self.max_iterations))
+
+    def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
+        models = calibrated_prior(evidence, self.temperature, "P+L-EM", consensus)
+        pseudo_jl = self._supervised.pseudo_counts(evidence.annotations)
+        return Rule(pseudo_jl, models.shares.smoothing, models=models)
 
     @property
     def _supervised(self) -> PL:

@@ -27,11 +27,12 @@ from hitl.evidence import Evidence
 from hitl.models import confusion, dirichlet, em, kernels
 from hitl.models.checks import require_between
 from hitl.models.dirichlet import DirichletConfusion
-from hitl.models.incremental import IncrementalEM, Rule, updated
-from hitl.models.majority import MajorityVote, vote_fractions
+from hitl.models.incremental import IncrementalEM, Rule
+from hitl.models.majority import agreement, voted
 from hitl.models.priors.dirichlet import DirichletShares
 from hitl.models.priors.shares import Shares
 from hitl.models.special import digamma
+from hitl.models.updating import iterations
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class VBIBCC:
         diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0; where `shared`, the
             mode of their hyper-prior.
         shared: learn the rows' prior from all annotators (empirical Bayes).
-        anchor: weight of the votes in what teaches, in [0, 1); 0 is the paper's method.
+        anchor: weight of agreeing votes in what teaches, in [0, 1); 0 is the paper's method.
         share_smoothing: pseudo-items of each class, > 0.
         least_labels: labels an item needs to teach (all items are judged).
         tolerance: an iteration that gains less, in nats an item, is the last.
@@ -65,6 +66,9 @@ class VBIBCC:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Raise the bound from the votes, or from what `start` learned."""
+        return self._fitted(evidence, start, self.max_iterations)
+
+    def _fitted(self, evidence: Evidence, start: Consensus | None, max_iterations: int) -> Consensus:
         began = time.perf_counter()
         annotations = evidence.annotations
         prior, people = self._parts(evidence, start)
@@ -74,7 +78,7 @@ class VBIBCC:
             people,
             self._start(evidence, start),
             tolerance=self.tolerance,
-            max_iterations=self.max_iterations,
+            max_iterations=max_iterations,
             least_labels=self.least_labels,
         )
         share_j = estimate.prior.share_j
@@ -93,26 +97,20 @@ class VBIBCC:
         )
 
     def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """What `consensus` becomes with the labels as they are now; see `Updatable`."""
-        return updated(self, consensus, evidence)
+        """What `consensus` becomes with the labels as they are now, in a few iterations; see `Updatable`."""
+        return self._fitted(evidence, consensus, iterations(consensus, evidence, self.max_iterations))
 
     def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
         """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
-        hyper_jl = self._hyper(evidence.annotations)
-        rule = Rule(
-            self._people(evidence.annotations, consensus).prior_jl,
-            self.share_smoothing,
-            variational=True,
-            hyper_jl=hyper_jl if self.shared else None,
-            anchor=self.anchor,
-            least_labels=self.least_labels,
-        )
-        q_nj = self.apply(consensus, evidence).probabilities
-        return IncrementalEM(evidence, q_nj, rule, Fit("vb-ibcc", asdict(self)))
+        return IncrementalEM(self.apply(consensus, evidence), evidence, self._rule, self.update)
 
     def concentration(self, consensus: Consensus, annotations: Annotations) -> Floats:
         """(K, J, L) Dirichlet parameters of these annotators by what was learned, strangers by the shared prior."""
         return dirichlet.learned_concentration(consensus.annotators, self._hyper(annotations), annotations)
+
+    def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
+        prior_jl = self._people(evidence.annotations, consensus).prior_jl
+        return Rule(prior_jl, self.share_smoothing, True, self.anchor, self.least_labels)
 
     def _hyper(self, annotations: Annotations) -> Floats:
         hyper_jl = np.full((annotations.n_classes, annotations.n_options), self.off)
@@ -126,9 +124,9 @@ class VBIBCC:
         if not self.anchor:
             return prior, people
         informative_n = em.informative(evidence, self.least_labels)
-        voted_nj = em.clamp(vote_fractions(annotations), evidence)
-        votes_klj = kernels.counts(annotations, voted_nj, informative_n)
-        votes_j = voted_nj[informative_n].sum(axis=0)
+        agreed_nj = em.clamp(agreement(annotations), evidence)
+        votes_klj = kernels.counts(annotations, agreed_nj, informative_n)
+        votes_j = agreed_nj[informative_n].sum(axis=0)
         return replace(prior, anchor=self.anchor, votes_j=votes_j), people.anchored(self.anchor, votes_klj)
 
     def _people(self, annotations: Annotations, start: Consensus | None) -> DirichletConfusion:
@@ -140,7 +138,7 @@ class VBIBCC:
 
     def _start(self, evidence: Evidence, start: Consensus | None) -> Floats:
         annotations = evidence.annotations
-        votes_nj = MajorityVote().fit(evidence).probabilities
+        votes_nj = voted(evidence)
         if start is None or not confusion.same_codes(start.annotators, annotations.classes, annotations.options):
             return votes_nj
         judged_n = confusion.judged_by(start.annotators, annotations)

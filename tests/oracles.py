@@ -6,11 +6,11 @@ Nothing here is fast and nothing shares code with the program.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
+from itertools import chain, combinations, product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import digamma, gammaln, logsumexp
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
@@ -194,6 +194,36 @@ def beaten_by_a_neighbour(
         if objective(moved) > best + slack:
             return f"trial {trial}, size {size:.2g}: {objective(moved)} > {best}"
     return None
+
+
+# -- variational Bayes ---------------------------------------------------------------------------------------
+
+
+def log_beta(alpha: Floats) -> float:
+    """Sum over all rows (last axis) of ln B."""
+    return float((gammaln(alpha).sum(axis=-1) - gammaln(alpha.sum(axis=-1))).sum())
+
+
+def raised_prior(a_jl: Floats, n_kjl: Floats, a0_jl: Floats) -> Floats:
+    """One of Minka's sweeps for a Dirichlet prior of all rows j, with Gamma(a0 + 1, 1) on each parameter."""
+    raised_jl = np.empty_like(a_jl)
+    for j, a in enumerate(a_jl):
+        gain = a0_jl[j] + a * (digamma(n_kjl[:, j] + a) - digamma(a)).sum(axis=0)
+        cost = 1 + (digamma(n_kjl[:, j].sum(axis=1) + a.sum()) - digamma(a.sum())).sum()
+        raised_jl[j] = largest_at(gain, j) / cost
+    return raised_jl
+
+
+def largest_at(gain: Floats, j: int) -> Floats:
+    """The x with x[j] the largest that maximises sum(gain ln x - x): every set that could be tied is tried."""
+    others = [option for option in range(len(gain)) if option != j]
+    tried = []
+    for chosen in chain.from_iterable(combinations(others, size) for size in range(len(gain))):
+        x, tied = gain.copy(), [j, *chosen]
+        x[tied] = gain[tied].mean()
+        if (x <= x[j] * (1 + 1e-12)).all():
+            tried.append(((gain * np.log(x) - x).sum(), x))
+    return max(tried, key=lambda entry: entry[0])[1]
 
 
 # -- the same evidence, told differently ---------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import hitl
-from hitl.annotations import ANONYMOUS, Annotations, ConflictingLabels, natural_order
+from hitl.annotations import ANONYMOUS, Annotations, ConflictingLabels, _order, natural_order
 from hitl.errors import BadAnnotations, BadTable
 from tests.tables import rows, said
 
@@ -386,6 +386,21 @@ def test_codes_are_sorted_by_item_then_annotator_and_times_follow() -> None:
     assert annotations.annotator.tolist() == [0, 0, 1]
     assert annotations.label.tolist() == [1, 1, 0]
     assert annotations.time.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_codes_in_any_order_are_sorted_by_item_then_annotator() -> None:
+    annotations = codes(item=[1, 0, 0], annotator=[0, 1, 0], label=[0, 1, 0], annotators=("ann", "bob"))
+    assert said(annotations) == [("a", "ann", "x"), ("a", "bob", "y"), ("b", "ann", "x")]
+    same_item = codes(item=[0, 0], annotator=[1, 0], label=[1, 0], annotators=("ann", "bob"))
+    assert said(same_item) == [("a", "ann", "x"), ("a", "bob", "y")]
+
+
+@pytest.mark.parametrize("scale", [1, 2**58])  # row numbers fit below the keys, or do not
+def test_rows_with_equal_keys_stay_in_order(scale: int) -> None:
+    keys = np.random.default_rng(0).integers(5, size=300) * scale
+    order, ordered = _order(keys)
+    assert order.tolist() == np.argsort(keys, kind="stable").tolist()
+    assert ordered.tolist() == sorted(keys.tolist())
 
 
 def test_by_annotator_finds_everybodys_rows() -> None:

@@ -318,6 +318,7 @@ def test_a_bad_project_is_a_clear_error_and_writes_no_output(
         "status",
         "export o.csv",
         "report",
+        "annotators",
         "add truth.csv",
         "gold truth.csv",
     ],
@@ -375,7 +376,7 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
     commands = [entry.name or entry.callback.__name__ for entry in app.registered_commands if entry.callback]
-    assert len(commands) == 13
+    assert len(commands) == 14
     for command in commands:
         assert command in out
         code, text, _ = run(command, "--help")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import json
 import pkgutil
 import warnings
@@ -25,10 +26,25 @@ from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.errors import BadEvidence, BadInput
 from hitl.evidence import Evidence
-from hitl.models.combiner import Applicable
+from hitl.models.combiner import Applicable, Followable, Updatable
 from tests import oracles
+from tests.changing_crowds import then_and_now
 
 EXEMPT: dict[tuple[str, str], str] = {
+    ("WeightedMajority", "a start changes nothing in the answer"): "always votes from equal weights; nothing to start",
+    ("WeightedSum", "a start changes nothing in the answer"): "always votes from equal weights; nothing to start",
+    ("MeanScore", "a start changes nothing in the answer"): "a closed form; has nothing to start",
+    ("MeanScore", "not worse than a vote"): "reads answers as numbers on a line; these classes have no order",
+    ("MeanScore", "the order of the classes does not matter"): "without numbers as names, the order gives the scores",
+    ("MeanScore", "names do not matter"): "names that are numbers are the scores",
+    ("MomentMatching", "a start changes nothing in the answer"): "matches moments from a fixed start; one answer",
+    ("GibbsIBCC", "another order permutes the answer exactly"): "up to chance: see test_gibbs_ibcc",
+    ("GibbsIBCC", "items it learned from are judged as before"): "an item's own labels do not count in its judgement",
+    ("EBCC", "another order permutes the answer exactly"): "up to chance: see test_ebcc",
+    ("DBCC", "another order permutes the answer exactly"): "up to chance: see test_dbcc",
+    ("DBCC", "a start changes nothing in the answer"): "up to chance: see test_dbcc",
+    ("EDBCC", "a start changes nothing in the answer"): "up to chance: see test_edbcc",
+    ("EDBCC", "another order permutes the answer exactly"): "up to chance: see test_edbcc",
     ("PL", "a start changes nothing in the answer"): "fits in one step from the known items; has nothing to start",
     ("MajorityVote", "a start changes nothing in the answer"): "a closed form; has nothing to start",
     ("DefaultCombiner", "its settings are those of the fit"): "reports the settings of the method it chose",
@@ -37,15 +53,24 @@ EXEMPT: dict[tuple[str, str], str] = {
 
 
 def discover() -> dict[str, type]:
-    """Every class of hitl.models that is a dataclass with its own `fit(evidence)`."""
+    """Every class of hitl.models that is a dataclass with its own `fit(evidence, start)`."""
     found = {}
     for entry in pkgutil.walk_packages(hitl.models.__path__, "hitl.models."):
         module = importlib.import_module(entry.name)
         for name, value in vars(module).items():
             own = isinstance(value, type) and value.__module__ == module.__name__ and not name.startswith("_")
-            if own and dataclasses.is_dataclass(value) and "fit" in vars(value):
+            if own and dataclasses.is_dataclass(value) and _combines(value):
                 found[name] = value
     return found
+
+
+def _combines(made: type) -> bool:
+    """Whether its own `fit` takes evidence and a start: what a combiner is told from other models by."""
+    return "fit" in vars(made) and list(inspect.signature(vars(made)["fit"]).parameters) == [
+        "self",
+        "evidence",
+        "start",
+    ]
 
 
 COMBINERS = discover()
@@ -152,8 +177,10 @@ def test_it_is_better_than_chance_and_not_worse_than_a_vote(name: str) -> None:
     unknown = ~evidence.known
     found = score.accuracy(make(name).fit(evidence).probabilities[unknown], truth[unknown])
     vote = score.accuracy(make("MajorityVote").fit(evidence).probabilities[unknown], truth[unknown])
-    assert found >= vote - 0.02
+    assert found > 0.4
     assert vote > 0.7
+    exempt(name, "not worse than a vote")
+    assert found >= vote - 0.02
 
 
 @everyone
@@ -196,6 +223,10 @@ def assert_permuted(name: str, evidence: Evidence, order: dict[str, np.ndarray],
 @everyone
 @pytest.mark.parametrize("what", ["rows", "items", "annotators", "classes", "everything"])
 def test_other_orders_and_names_permute_the_result(name: str, what: str) -> None:
+    if what in ("classes", "everything"):
+        exempt(name, "the order of the classes does not matter")
+    if what != "rows":
+        exempt(name, "another order permutes the answer exactly")
     evidence, _ = all_known(seed=4, n_items=60, n_options=4, pool=20, unlabeled=3, silent=0.1)
     evidence = replace(evidence, sequence=None, graph=None)
     rng = np.random.default_rng(5)
@@ -219,6 +250,7 @@ def test_votes_are_the_same_in_any_order(seed: int) -> None:
 
 @everyone
 def test_names_do_not_matter(name: str) -> None:
+    exempt(name, "names do not matter")
     evidence, _ = all_known(seed=6)
     a = evidence.annotations
     renamed = replace(
@@ -393,9 +425,10 @@ def test_what_was_learned_judges_other_items(name: str) -> None:
     assert (told.labels[evidence.known] == truth[evidence.known]).all()
     unknown = ~evidence.known
     np.testing.assert_allclose(told.probabilities[unknown], p[unknown], atol=1e-9)
-    np.testing.assert_allclose(p[unknown], learned.probabilities[unknown], atol=0.02)
     saved = Consensus.from_bytes(learned.to_bytes())
     np.testing.assert_allclose(combiner.apply(saved, replace(evidence, truth=None)).probabilities, p, atol=1e-12)
+    exempt(name, "items it learned from are judged as before")
+    np.testing.assert_allclose(p[unknown], learned.probabilities[unknown], atol=0.02)
 
 
 @everyone
@@ -407,3 +440,44 @@ def test_other_classes_cannot_be_judged(name: str) -> None:
     for shape in ({"n_classes": 4}, {"n_classes": 2}):
         with pytest.raises(BadInput, match="classes"):
             combiner.apply(learned, all_known(seed=18, **shape)[0])
+
+
+# -- new labels without a refit ------------------------------------------------------------------------------
+
+
+@everyone
+def test_an_update_takes_in_what_is_new_and_gone(name: str) -> None:
+    combiner = make(name)
+    if not isinstance(combiner, Updatable):
+        pytest.skip(f"{name} is not Updatable")
+    full, truth = all_known(seed=19, n_items=230, unlabeled=3, n_options=4, pool=20)
+    then, now = then_and_now(full)
+    learned = combiner.fit(then)
+    before = learned.to_bytes()
+    updated, refit = combiner.update(learned, now), combiner.fit(now)
+    assert learned.to_bytes() == before
+    assert (updated.items, updated.annotators.names) == (refit.items, refit.annotators.names)
+    np.testing.assert_allclose(updated.probabilities, refit.probabilities, atol=0.1)
+    np.testing.assert_array_equal(updated.annotators.labels, now.annotations.labels_per_annotator)
+    np.testing.assert_array_equal(updated.labels[now.known], truth[now.known])
+    assert updated.fit.settings == refit.fit.settings
+    saved = combiner.update(Consensus.from_bytes(before), now)
+    np.testing.assert_allclose(saved.probabilities, updated.probabilities, atol=1e-9)
+    with pytest.raises(BadInput, match="classes"):
+        combiner.update(learned, all_known(seed=18, n_classes=4)[0])
+
+
+@everyone
+def test_who_follows_the_labels_comes_to_what_a_fit_comes_to(name: str) -> None:
+    combiner = make(name)
+    if not isinstance(combiner, Followable):
+        pytest.skip(f"{name} is not Followable")
+    _, now = then_and_now(all_known(seed=19, n_items=230, n_options=4, pool=20)[0])
+    learned = combiner.fit(now)
+    live = combiner.follow(Consensus.from_bytes(learned.to_bytes()), now)
+    np.testing.assert_allclose(live.consensus().probabilities, learned.probabilities, atol=0.02)
+    live.label(now.annotations.items[0], "somebody new", now.annotations.classes[1])
+    live.label("a new item", now.annotations.annotators[0], now.annotations.classes[2])
+    followed = live.consensus()
+    assert followed.items == (*now.annotations.items, "a new item")
+    np.testing.assert_allclose(followed.probabilities, combiner.fit(live.evidence()).probabilities, atol=0.1)

@@ -71,6 +71,17 @@ def test_a_consensus_comes_back_exactly(tmp_path: Path) -> None:
     assert_same(Consensus.from_bytes(consensus.to_bytes()), consensus)
 
 
+def test_a_pool_that_nobody_has_labeled_yet_takes_little_room() -> None:
+    """Rows that repeat are compressed; random digits, which would only cost time, are stored as they are."""
+    items = tuple(range(5000))
+    even = consensus_of(items=items, probabilities=np.full((5000, 2), 0.5))
+    share = np.random.default_rng(0).random(5000)
+    judged = consensus_of(items=items, probabilities=np.column_stack((share, 1 - share)))
+    assert len(even.to_bytes()) < 30_000
+    assert 80_000 < len(judged.to_bytes()) < 110_000
+    assert_same(Consensus.from_bytes(judged.to_bytes()), judged)
+
+
 def test_a_loaded_consensus_says_the_same_of_everybody(tmp_path: Path) -> None:
     consensus = consensus_of()
     consensus.save(tmp_path / "c.npz")

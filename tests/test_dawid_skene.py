@@ -172,6 +172,17 @@ def test_convergence_is_a_value() -> None:
     assert (stopped.converged, stopped.iterations) == (False, 3)
 
 
+def test_momentum_saves_iterations_and_ends_nearer_to_the_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(1), 200, 8, 3, asked=0.5, accuracy=(0.4, 0.8))
+    method = DawidSkene(tolerance=1e-9)
+    fast = method.fit(evidence).fit
+    monkeypatch.setattr(em, "MOMENTUM_BELOW", 0.0)
+    plain = method.fit(evidence).fit
+    top = replace(method, tolerance=1e-13, max_iterations=5000).fit(evidence).fit.objective[-1]
+    assert fast.iterations < 0.6 * plain.iterations
+    assert top - fast.objective[-1] < top - plain.objective[-1]
+
+
 def test_at_the_end_no_nearby_parameters_are_better() -> None:
     rng = np.random.default_rng(14)
     evidence, _ = oracles.crowd(rng, 40, 5, 3, asked=0.8)

@@ -52,7 +52,7 @@ def execute(code: str, folder: Path) -> None:
 
 def test_the_examples_on_files_run(folder: Path) -> None:
     found = blocks("files")
-    assert len(found) == 3
+    assert len(found) == 4
     for _, code in found:
         execute(code, folder)
 

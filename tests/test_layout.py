@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "store": {"core", "store"},
     "connectors": {"core", "settings", "connectors"},
     "cycle": {"core", "models", "active", "settings", "store", "connectors", "cycle"},
-    "report": {"core", "settings", "store", "cycle", "report"},
+    "report": {"core", "models", "settings", "store", "cycle", "report"},
     "demo": {"core", "models", "active", "settings", "store", "connectors", "cycle", "report", "demo"},
     "__main__": {"cli"},
     "cli": {"core", "models", "active", "settings", "store", "connectors", "cycle", "report", "demo", "cli"},

@@ -293,7 +293,7 @@ def test_figures_are_valid_plotly():
     curve = Curve("ours", x, x / 20, x / 30, x / 15)
     history = (Cycle(1, WHEN, {"confidence": 0.5}), Cycle(2, WHEN, {"confidence": 0.6}))
     figures = seen(replace(page, truth=truth), curves=(curve,), history=history).data["figures"]
-    assert set(figures) == {"curves", "history", "q1-confidence", "q1-reliability"}
+    assert set(figures) == {"curves", "history", "q1-confidence", "q1-reliability", "q1-forest"}
     for figure in figures.values():
         text = re.sub(r'"--[a-z0-9/.]+"', '"red"', json.dumps(figure))  # colours by name of a CSS variable
         go.Figure(json.loads(text))

@@ -62,3 +62,24 @@ def test_a_sure_and_right_prediction_is_calibrated() -> None:
     assert score.calibration_error(p, TRUTH) == 0
     assert score.classwise_calibration_error(p, TRUTH) == 0
     assert (score.accuracy(p, TRUTH), score.brier(p, TRUTH), score.log_loss(p, TRUTH)) == (1, 0, 0)
+
+
+def test_tied_classes_share_the_credit_in_calibration_too() -> None:
+    p = np.full((4, 2), 0.5)
+    assert score.calibration_error(p, np.zeros(4, int), bins=1) == pytest.approx(0)
+
+
+def test_area_under_the_curve_against_scikit_learn_and_all_pairs() -> None:
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(1)
+    p, truth = rng.dirichlet(np.ones(3), size=80).round(1), rng.integers(3, size=80)
+    ours = score.area_under_curve(p, truth)
+    assert ours == pytest.approx(np.mean([roc_auc_score(truth == j, p[:, j]) for j in range(3)]))
+    pairs = [np.mean([(a > b) + 0.5 * (a == b) for a in p[truth == j, j] for b in p[truth != j, j]]) for j in range(3)]
+    assert ours == pytest.approx(np.mean(pairs))
+
+
+def test_a_class_without_items_or_without_others_has_no_curve() -> None:
+    assert score.area_under_curve(np.array([[0.9, 0.1, 0.0], [0.2, 0.8, 0.0]]), np.array([0, 1])) == 1.0
+    assert np.isnan(score.area_under_curve(P, np.zeros(4, int)))

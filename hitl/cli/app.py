@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hitl.cli import annotators as people
 from hitl.cli import files, project, show
 
 app = typer.Typer(
@@ -97,6 +98,59 @@ def combine(
         annotations, probabilities or [], truth, columns, files.names(classes), files.names(options), strict
     )
     files.combine(known, method or "default", output, annotators, save, as_json)
+
+
+@app.command(
+    epilog="Examples: [bold]hitl annotators annotations.csv --time when[/bold] | "
+    "[bold]hitl annotators annotations.csv --consensus consensus.npz --output people.csv[/bold] | "
+    "[bold]hitl annotators --json[/bold] (inside a project)"
+)
+def annotators(
+    annotations: Annotated[
+        Path | None, typer.Argument(help="Annotations (CSV, JSON Lines, Parquet). Omit inside a project.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option("--method", "-m", help="Who judges: as in `hitl combine`; default: by the evidence.")
+    ] = None,
+    probabilities: Annotated[
+        list[str] | None, typer.Option("--probabilities", "-p", help="MODEL=FILE with columns item, p_<class>. Repeat.")
+    ] = None,
+    truth: Annotated[Path | None, typer.Option(help="Known labels: columns item, label.")] = None,
+    consensus: Annotated[
+        Path | None, typer.Option(help="Judge by a consensus saved with `hitl combine --save` over these annotations.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Everything as a table, one row each.")] = None,
+    rows: Annotated[int, typer.Option(help="How many to show.", min=1)] = 30,
+    item: Annotated[str, typer.Option(help="Column of the item.")] = "item",
+    annotator: Annotated[str, typer.Option(help="Column of the annotator; an empty field is anonymous.")] = "annotator",
+    label: Annotated[str, typer.Option(help="Column of the label.")] = "label",
+    time: Annotated[str | None, typer.Option(help="Column of the time: shows who changes.")] = None,
+    classes: Annotated[str | None, typer.Option(help="Comma-separated classes; default: the labels seen.")] = None,
+    options: Annotated[
+        str | None, typer.Option(help="Comma-separated legal answers, if there are more than the classes.")
+    ] = None,
+    strict: Annotated[bool, typer.Option(help="Two different answers of one annotator are an error.")] = False,
+    config: Config = HERE,
+    as_json: Json = False,
+) -> None:
+    """Who is right how often, errs how, says how much, changed, answers without looking; who decides alike."""
+    if annotations is None:
+        given: dict[str, object] = {
+            "--method": method,
+            "--probabilities": probabilities,
+            "--truth": truth,
+            "--consensus": consensus,
+            "--time": time,
+        }
+        given |= {"--classes": classes, "--options": options, "--strict": strict}
+        files.refuse_flags({flag: value for flag, value in given.items() if value}, "annotators")
+        people.of_project(config, output, rows, as_json)
+        return
+    columns = files.Columns(item, annotator, label, time)
+    known = files.read_evidence(
+        annotations, probabilities or [], truth, columns, files.names(classes), files.names(options), strict
+    )
+    people.of_files(known, method, consensus, output, rows, as_json)
 
 
 @app.command(epilog="Example: [bold]hitl init --label-studio http://localhost:8080 --project 12[/bold]")

@@ -26,11 +26,11 @@ def names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def refuse_flags(given: dict[str, object]) -> None:
+def refuse_flags(given: dict[str, object], command: str = "combine") -> None:
     """Raise BadSettings for flags that mean something with a file only; a project has its settings."""
     if given:
         raise BadSettings(
-            f"combine: {', '.join(given)} needs an annotations file; a project is combined as its hitl.toml says"
+            f"{command}: {', '.join(given)} needs an annotations file; a project is combined as its hitl.toml says"
         )
 
 

@@ -309,7 +309,7 @@ def export(config: Path, output: Path, annotators: Path | None, annotations: Pat
         if annotations is not None:
             known = cycle.stored_evidence(store, settings.name, connector.questions())
             for name in chosen:
-                known[name].annotations.write(_of_question(annotations, name, len(chosen)))
+                known[name].annotations.write(of_question(annotations, name, len(chosen)))
     show.line(f"wrote {output}")
 
 
@@ -327,14 +327,14 @@ def _write(results: Any, output: Path | None, annotators: Path | None) -> None:
     require_writable(output, annotators)
     for name, result in results.items():
         if output is not None:
-            result.write(_of_question(output, name, len(results)))
+            result.write(of_question(output, name, len(results)))
         if annotators is not None:
             frame = result.annotators.frame()
             people = pa.Table.from_pandas(frame, preserve_index=False)
-            write_table(_of_question(annotators, name, len(results)), people)
+            write_table(of_question(annotators, name, len(results)), people)
 
 
-def _of_question(path: Path, question: str, questions: int) -> Path:
+def of_question(path: Path, question: str, questions: int) -> Path:
     """One file a question: labels.csv becomes labels.<question>.csv where there are several."""
     if questions == 1:
         return path

@@ -18,7 +18,7 @@ import hitl
 from hitl.annotations import Name
 from hitl.files import atomic
 from hitl.plan import Plan
-from hitl.report import measures, plots, tables
+from hitl.report import measures, people, plots, tables
 from hitl.report.contents import QuestionPage, Report
 
 ROWS = 25
@@ -81,11 +81,14 @@ def _question(key: str, page: QuestionPage, report: Report) -> dict[str, Any]:
     known = truth >= 0
     right = (consensus.labels == truth)[known]
     bins = measures.reliability(consensus.confidence[known], right) if known.any() else []
-    people = tables.annotator_rows(page, max(ROWS, ANNOTATORS_SHOWN // len(report.questions)))
+    rows = tables.annotator_rows(page, max(ROWS, ANNOTATORS_SHOWN // len(report.questions)))
     figures = {f"{key}-confidence": plots.confidence_figure(consensus.confidence, annotations.n_classes)}
     if bins:
         figures[f"{key}-reliability"] = plots.reliability_figure(bins)
-    confusions = _confusions(page, people, CONFUSION_CELLS // len(report.questions))
+    crowd = people.people_section(page)
+    if crowd is not None:
+        figures |= {f"{key}-{name}": figure for name, figure in crowd.figures.items()}
+    confusions = _confusions(page, rows, CONFUSION_CELLS // len(report.questions))
     return {
         "id": key,
         "name": page.name,
@@ -101,7 +104,8 @@ def _question(key: str, page: QuestionPage, report: Report) -> dict[str, Any]:
         "fit": consensus.fit,
         "classes": tables.class_rows(page, CLASSES_SHOWN),
         "n_classes": annotations.n_classes,
-        "people": people,
+        "people": rows,
+        "crowd": crowd,
         "n_people": len(consensus.annotators.names),
         "selectable": len(confusions["people"]),
         "contested": tables.contested_rows(page, truth, ROWS),

@@ -174,21 +174,28 @@ def _from_zero(curves: Sequence[Curve]) -> list[float]:
 
 
 def _end_names(curves: Sequence[Curve]) -> list[Figure]:
-    """The name of each line at its last point, moved apart where lines end close together."""
+    """The name of each line at its last point, in the order of the curves."""
     ends = [
-        (float(c.value[keep[-1]]), float(c.labels[keep[-1]]), rank)
-        for rank, c in enumerate(curves)
-        if (keep := np.flatnonzero(np.isfinite(c.value))).size
+        (shown(c.name, 24), float(c.labels[keep[-1]]), float(c.value[keep[-1]])) if keep.size else None
+        for c in curves
+        for keep in [np.flatnonzero(np.isfinite(c.value))]
     ]
-    if not ends:
+    if not any(ends):
         return []
     drawn = np.concatenate([v for c in curves for v in (c.value, c.low, c.high) if v is not None])
-    span = float(np.nanmax(drawn) - np.nanmin(drawn)) or 0.1
-    ends.sort()
-    at = _spread(np.array([value for value, _, _ in ends]), LABEL_GAP * span)
+    return end_names(ends, span=float(np.nanmax(drawn) - np.nanmin(drawn)) or 0.1)
+
+
+def end_names(ends: Sequence[tuple[str, Any, float] | None], span: float) -> list[Figure]:
+    """Names (escaped) at the (x, y) where lines end, moved apart where they end close together.
+
+    The colour is that of the place in the list; None has no end. `span` is the height of the figure in y.
+    """
+    there = sorted((end[2], rank, end) for rank, end in enumerate(ends) if end is not None)
+    at = _spread(np.array([y for y, _, _ in there]), LABEL_GAP * span)
     return [
         {
-            "text": shown(curves[rank].name, 24),
+            "text": text,
             "x": x,
             "y": round(y, 5),
             "xanchor": "left",
@@ -197,7 +204,7 @@ def _end_names(curves: Sequence[Curve]) -> list[Figure]:
             "align": "left",
             "font": {"color": f"--c{rank % COLOURS}"},
         }
-        for (_, x, rank), y in zip(ends, at.tolist(), strict=True)
+        for (_, rank, (text, x, _)), y in zip(there, at.tolist(), strict=True)
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hitl.annotations import Name
+from hitl.models.information import information
 from hitl.plan import Plan
 from hitl.report.contents import QuestionPage
 from hitl.report.measures import contested, typical_confusions
@@ -26,7 +27,8 @@ OVERCONFIDENT, UNDERCONFIDENT = 1.1, 0.9
 
 @dataclass(frozen=True)
 class AnnotatorRow:
-    """One annotator: accuracy with its 95 % interval; the typical wrong answer in words, and how often it occurs."""
+    """One annotator: accuracy with its 95 % interval; bits of information a label carries; the typical wrong answer in
+    words, and how often it occurs."""
 
     code: int
     name: Name
@@ -34,6 +36,7 @@ class AnnotatorRow:
     accuracy: float
     low: float
     high: float
+    bits: float
     confusion: str
     often: float
 
@@ -110,6 +113,7 @@ def annotator_rows(page: QuestionPage, most: int) -> list[AnnotatorRow]:
     people = page.consensus.annotators
     order = np.argsort(-people.labels, kind="stable")[:most]
     low, high = people.interval
+    bits = information(people.confusion, people.shares)
     true, said, often = typical_confusions(people.confusion, people.shares)
     return [
         AnnotatorRow(
@@ -119,6 +123,7 @@ def annotator_rows(page: QuestionPage, most: int) -> list[AnnotatorRow]:
             accuracy=float(people.accuracy[k]),
             low=float(low[k]),
             high=float(high[k]),
+            bits=float(bits[k]),
             confusion=_in_words(
                 int(people.labels[k]), people.options[said[k]], people.classes[true[k]], float(often[k])
             ),

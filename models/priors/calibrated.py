@@ -45,6 +45,7 @@ class Calibrated:
         shares: prior of items on which all models are silent.
         prior: of each log temperature.
         anchored: what the anchor adds to the objective, set by `learn`.
+        held: whether `learn` leaves the temperatures as they are, which take it most of its time.
     """
 
     models: tuple[str, ...]
@@ -55,6 +56,7 @@ class Calibrated:
     shares: Shares
     prior: LogTemperature
     anchored: float = 0.0
+    held: bool = False
 
     @classmethod
     def from_evidence(
@@ -76,6 +78,10 @@ class Calibrated:
     def temperatures(self) -> dict[str, float]:
         """Model name -> temperature."""
         return {name: float(t) for name, t in zip(self.models, self.temperature_m, strict=True)}
+
+    def holding(self) -> Calibrated:
+        """The same pool, whose temperatures stay as they are."""
+        return replace(self, held=True)
 
     def with_shares(self, shares: Shares) -> Calibrated:
         """The same pool with other class shares for the items on which all models are silent."""
@@ -108,19 +114,21 @@ class Calibrated:
         return kernels.beliefs(message_nj, self.log_prior(), out=message_nj)
 
     def learn(self, q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Self:
-        """Temperatures that maximise the anchored objective; shares from the items without predictions."""
+        """Temperatures that maximise the anchored objective (or held); shares from the items without predictions."""
         rows = np.flatnonzero(informative_n & ~self.silent_n)
         known = self.known_n[rows]
         anchor = 1 + (~known).sum() / (1 + known.sum())
-        temperature_m = map_temperatures(
-            self.log_p_mnj[:, rows],
-            q_nj[rows],
-            self.prior,
-            weight_n=np.where(known, anchor, 1.0),
-            prior_weight=anchor,
-            speaks_nm=self.speaks_nm[rows],
-            start_m=self.temperature_m,
-        )
+        temperature_m = self.temperature_m
+        if not self.held:
+            temperature_m = map_temperatures(
+                self.log_p_mnj[:, rows],
+                q_nj[rows],
+                self.prior,
+                weight_n=np.where(known, anchor, 1.0),
+                prior_weight=anchor,
+                speaks_nm=self.speaks_nm[rows],
+                start_m=self.temperature_m,
+            )
         shares = self.shares.learn(q_nj, informative_n & self.silent_n)
         learned = replace(self, temperature_m=temperature_m, shares=shares)
         return replace(learned, anchored=learned._anchored(q_nj, rows, anchor))

@@ -26,7 +26,7 @@ class DirichletShares:
         nu_j: (J,) its parameters.
         smoothing: pseudo-items of each class in the prior, > 0.
         anchor: weight of the votes in what teaches, in [0, 1).
-        votes_j: (J,) number of items of each class by vote.
+        votes_j: (J,) number of items of each class by agreeing votes.
     """
 
     nu_j: Floats
@@ -56,7 +56,7 @@ class DirichletShares:
 
     def learn(self, q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Self:
         """nu = nu_0 + expected number of informative items of each class (eq. 17)."""
-        believed_j = np.einsum("n,nj->j", informative_n.astype(np.float64), q_nj)
+        believed_j = kernels.totals(q_nj, informative_n)
         return replace(self, nu_j=(1 - self.anchor) * believed_j + self.anchor * self.votes_j + self.smoothing)
 
     def log_density(self) -> float:

@@ -37,7 +37,7 @@ class Shares:
 
     def learn(self, q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Self:
         """Posterior mode of the shares: (sum_n q[n, j] + smoothing) / total."""
-        raised = np.einsum("n,nj->j", informative_n.astype(np.float64), q_nj) + self.smoothing
+        raised = kernels.totals(q_nj, informative_n) + self.smoothing
         return type(self)(raised / raised.sum(), self.smoothing)
 
     def log_density(self) -> float:

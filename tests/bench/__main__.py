@@ -5,8 +5,8 @@ python -m tests.bench
 
 from __future__ import annotations
 
-from tests.bench import bench_demo, bench_label_studio_pull, bench_pl, bench_replay_cifar10h
+from tests.bench import bench_demo, bench_label_studio_pull, bench_pl, bench_replay_cifar10h, bench_satellite
 
-for bench in (bench_pl, bench_replay_cifar10h, bench_demo, bench_label_studio_pull):
+for bench in (bench_pl, bench_replay_cifar10h, bench_demo, bench_label_studio_pull, bench_satellite):
     print(f"\n== {bench.__name__}", flush=True)
     bench.main(["--save"])

@@ -1,0 +1,141 @@
+"""Chains of a sampler: where they start, how they run, and whether they have mixed.
+
+Draws x[c, s] of one quantity, C chains of S draws each. Every chain is cut in two halves (a chain that drifts disagrees
+with itself) and the draws are replaced by normal scores of their ranks over all chains (nothing needs a variance):
+
+    z = Phi^-1((rank - 3/8) / (C S + 1/4))                                        Vehtari et al. 2021, eq. 14
+    R-hat = sqrt(((n - 1)/n W + B/n) / W)                                         eqs. 1-4, n draws a half chain
+    ESS   = C S / tau,    tau = -1 + 2 sum_t (rho_2t + rho_2t+1)                  eqs. 10-13
+
+W is the mean variance within half chains, B/n the variance of their means, rho_t the autocorrelation at lag t combined
+over chains; the sum of pairs ends at the first negative one and is made to fall monotonically (Geyer 1992). R-hat is
+the larger of that of the ranks (do the chains agree where they are) and that of the ranks of |x - median| (do they
+agree how wide they are).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+
+from hitl.annotations import Floats
+from hitl.consensus import Consensus, Mixing
+from hitl.evidence import Evidence
+from hitl.models import confusion, em
+from hitl.models.majority import MajorityVote
+from hitl.models.priors.shares import Shares
+
+MIXED_BELOW = 1.05
+"""Largest R-hat of chains that count as mixed. The advice is 1.01 for four chains of thousands of draws; with several
+quantities and some hundreds of effective draws chance alone goes above that."""
+
+STILL = 1e-20
+"""Variance of normal scores (about 1 for draws that differ) below which it is rounding."""
+
+_T = TypeVar("_T")
+
+
+def start_beliefs(evidence: Evidence, start: Consensus | None, stranger_jl: Floats) -> Floats:
+    """(N, J) beliefs from which each chain draws its first truths: the votes, or what `start` learned.
+
+    `stranger_jl` are the pseudo-counts (any scale) of people whom `start` has not met.
+    """
+    votes_nj = MajorityVote().fit(evidence).probabilities
+    annotations = evidence.annotations
+    if start is None or not confusion.same_codes(start.annotators, annotations.classes, annotations.options):
+        return votes_nj
+    log_pi = np.log(confusion.confusion_from(start, annotations, stranger_jl))
+    q_nj, _ = em.expectation(evidence, Shares(start.class_shares), log_pi)
+    return np.where(confusion.judged_by(start.annotators, annotations)[:, None], q_nj, votes_nj)
+
+
+def in_threads(run: Callable[[np.random.Generator], _T], seed: int, chains: int) -> list[_T]:
+    """What `run` gives for each chain, in order; each has its own generator, so threads change nothing.
+
+    A thread a chain: `run` should spend its time in compiled code that lets go of the interpreter's lock.
+    """
+    generators = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(chains)]
+    with ThreadPoolExecutor(max_workers=chains) as pool:
+        return list(pool.map(run, generators))
+
+
+def mixing(draws: Mapping[str, Floats]) -> Mixing:
+    """How well chains agree, from the (C, S) draws of each quantity; S >= 4."""
+    if len({values.shape for values in draws.values()}) != 1:
+        raise ValueError(f"expected draws of one shape, got { ({name: v.shape for name, v in draws.items()}) }")
+    chains, kept = next(iter(draws.values())).shape
+    return Mixing(
+        chains,
+        kept,
+        {name: split_rhat(values) for name, values in draws.items()},
+        {name: effective_size(values) for name, values in draws.items()},
+    )
+
+
+def has_mixed(found: Mixing) -> bool:
+    """Whether the R-hat of every quantity is below MIXED_BELOW."""
+    return all(rhat < MIXED_BELOW for rhat in found.rhat.values())
+
+
+def split_rhat(draws_cs: Floats) -> float:
+    """Rank-normalised split R-hat, about 1 or more; infinite for halves that stand still at different values.
+
+    Exactly 1 when all draws are equal: nothing is there to disagree about.
+    """
+    folded = np.abs(draws_cs - np.median(draws_cs))
+    return max(_rhat(_normal_scores(_halves(draws_cs))), _rhat(_normal_scores(_halves(folded))))
+
+
+def effective_size(draws_cs: Floats) -> float:
+    """Bulk effective sample size over all chains, in (0, C S log10(C S)]; C S when all draws are equal."""
+    scores = _normal_scores(_halves(draws_cs))
+    chains, n = scores.shape
+    total = chains * n
+    covariance_ct = _autocovariance(scores)
+    within = float(covariance_ct[:, 0].mean()) * n / (n - 1)
+    both = within * (n - 1) / n + float(scores.mean(axis=1).var(ddof=1))
+    if both < STILL:
+        return float(total)
+    rho_t = 1 - (within - covariance_ct.mean(axis=0)) / both
+    rho_t[0] = 1.0
+    pairs = rho_t[: n - n % 2].reshape(-1, 2).sum(axis=1)
+    negative = np.flatnonzero(pairs < 0)
+    pairs = np.minimum.accumulate(pairs[: negative[0]] if negative.size else pairs)
+    tau = max(-1 + 2 * float(pairs.sum()), 1 / np.log10(total))  # negative autocorrelation helps, but not without end
+    return float(total / tau)
+
+
+def _halves(draws_cs: Floats) -> Floats:
+    """(2C, S // 2) first and last halves; the middle draw of an odd number is left out."""
+    half = draws_cs.shape[1] // 2
+    return np.concatenate((draws_cs[:, :half], draws_cs[:, draws_cs.shape[1] - half :]))
+
+
+def _normal_scores(draws_cs: Floats) -> Floats:
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    rank = rankdata(draws_cs, axis=None).reshape(draws_cs.shape)  # equal draws share their mean rank
+    scores: Floats = ndtri((rank - 0.375) / (draws_cs.size + 0.25))
+    return scores
+
+
+def _rhat(scores_cn: Floats) -> float:
+    n = scores_cn.shape[1]
+    within = float(scores_cn.var(axis=1, ddof=1).mean())
+    between = float(scores_cn.mean(axis=1).var(ddof=1))  # B / n
+    if within < STILL:
+        return 1.0 if between < STILL else float("inf")
+    return float(np.sqrt((n - 1) / n + between / within))
+
+
+def _autocovariance(scores_cn: Floats) -> Floats:
+    """(C, n) sum over s of x[s] x[s + t] / n about each chain's mean, by Fourier transform."""
+    n = scores_cn.shape[1]
+    centred = scores_cn - scores_cn.mean(axis=1, keepdims=True)
+    spectrum = np.fft.rfft(centred, 2 * n, axis=1)
+    power = np.fft.irfft(np.abs(spectrum) ** 2, 2 * n, axis=1)
+    return np.asarray(power[:, :n] / n)

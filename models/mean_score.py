@@ -1,0 +1,133 @@
+"""Mean score: answers as numbers on a line (Simpson et al. 2011: -1, 1, 3 for "no", "perhaps", "surely").
+
+    m_n = mean score of the M_n labels of item n            c_j = score of class j
+    p[n, j] ∝ exp( - (m_n - c_j)^2 / (2 (b + v / M_n)) )    v variance of labels of one item, b of items of one class
+
+so that the class whose score is nearest to the mean wins: thresholds are half way between neighbouring classes. This
+is the posterior of a flat prior over classes, with items that scatter about their class's score with variance b, and
+labels about their item with variance v. Both are estimated: v from the labels within items (one label's worth of a
+quarter of the mean squared gap between neighbouring classes added), b from how much farther the m_n lie from the
+score of the class decided on than v / M_n explains. Items without labels are even. Where the truth of some items is
+known, their labels move the class scores (the given score counts as one label) and both variances.
+
+For classes in an order only. Options without a score, "unsure" for instance, do not count.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from hitl.annotations import Annotations, Floats, Name
+from hitl.consensus import Consensus, Fit
+from hitl.errors import BadEvidence, BadSettings
+from hitl.evidence import Evidence
+from hitl.models import confusion, kernels
+from hitl.models.em import clamp
+
+
+@dataclass(frozen=True, slots=True)
+class MeanScore:
+    """The mean of the answers' numbers.
+
+    Attributes:
+        scores: option name -> number, for all classes and for other options that count. None: the names where those of
+            all classes are numbers, else 0, 1, ... for the classes in their order, and nothing for other options.
+    """
+
+    scores: Mapping[Name, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.scores is None:
+            return
+        for name, value in self.scores.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise BadSettings(f"combine.options.scores: the score of {name!r} is {value!r}; expected a number")
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """The nearest class to each item's mean score. Raises BadEvidence for names that do not fit."""
+        began = time.perf_counter()
+        annotations = evidence.annotations
+        score_l = option_scores(annotations, self.scores)
+        labels_n, mean_n = mean_scores(annotations, score_l)
+        score_j = class_scores(evidence, score_l)
+        distance_nj = (mean_n[:, None] - score_j) ** 2
+        within, between = variances(evidence, score_l, score_j)
+        precision_n = labels_n / np.maximum(labels_n * between + within, 1e-300)
+        q_nj, _ = kernels.beliefs(-precision_n[:, None] * distance_nj / 2, np.zeros(annotations.n_classes))
+        q_nj = clamp(q_nj, evidence)
+        share_j = q_nj.mean(axis=0)
+        # How often each agrees with the result, as for the votes.
+        pseudo = confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
+        people = confusion.report(annotations, kernels.counts(annotations, q_nj), pseudo, share_j)
+        settings = {"scores": None if self.scores is None else {str(k): v for k, v in self.scores.items()}}
+        fit = Fit("mean-score", settings, seconds=time.perf_counter() - began)
+        return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit)
+
+
+def option_scores(annotations: Annotations, scores: Mapping[Name, float] | None) -> Floats:
+    """(L,) the number of each option, NaN for one that does not count."""
+    if scores is None:
+        by_name = [_number(name) for name in annotations.options]
+        if np.isfinite(by_name[: annotations.n_classes]).all():
+            return np.array(by_name)
+        by_place = np.full(annotations.n_options, np.nan)
+        by_place[: annotations.n_classes] = np.arange(annotations.n_classes)
+        return by_place
+    given = {str(name): float(value) for name, value in scores.items()}
+    unknown = set(given) - {str(name) for name in annotations.options}
+    missing = [name for name in annotations.classes if str(name) not in given]
+    if unknown or missing:
+        raise BadEvidence(
+            f"scores name {sorted(given)}; expected each of the classes {annotations.classes}, "
+            f"and no other names than the options {annotations.options}"
+        )
+    return np.array([given.get(str(name), np.nan) for name in annotations.options])
+
+
+def mean_scores(annotations: Annotations, score_l: Floats) -> tuple[Floats, Floats]:
+    """(N,) labels that have a score, and (N,) their mean; 0 where there are none."""
+    score_m = score_l[annotations.label]
+    counts = np.isfinite(score_m)
+    item = annotations.item[counts]
+    labels_n = np.bincount(item, minlength=annotations.n_items).astype(np.float64)
+    return labels_n, np.bincount(item, score_m[counts], annotations.n_items) / np.maximum(labels_n, 1)
+
+
+def class_scores(evidence: Evidence, score_l: Floats) -> Floats:
+    """(J,) the mean of the given score of each class and of all labels of known items of the class."""
+    annotations = evidence.annotations
+    assert evidence.truth is not None
+    truth_m, score_m = evidence.truth[annotations.item], score_l[annotations.label]
+    told = (truth_m >= 0) & np.isfinite(score_m)
+    n_classes = annotations.n_classes
+    total = score_l[:n_classes] + np.bincount(truth_m[told], score_m[told], n_classes)
+    scores: Floats = total / (1 + np.bincount(truth_m[told], minlength=n_classes))
+    return scores
+
+
+def variances(evidence: Evidence, score_l: Floats, score_j: Floats) -> tuple[float, float]:
+    """Variance v of the labels of one item, and b of the items of one class (the known one, else the nearest)."""
+    annotations = evidence.annotations
+    assert evidence.truth is not None
+    labels_n, mean_n = mean_scores(annotations, score_l)
+    apart_m = (score_l[annotations.label] - mean_n[annotations.item]) ** 2
+    gap = max(float(np.mean(np.diff(np.sort(score_j)) ** 2)), 1e-12)
+    within = (float(np.nansum(apart_m)) + gap / 4) / (1 + float(np.maximum(labels_n - 1, 0).sum()))
+    distance_nj = (mean_n[:, None] - score_j) ** 2
+    told = np.take_along_axis(distance_nj, np.maximum(evidence.truth, 0)[:, None], axis=1)[:, 0]
+    squares = np.where(evidence.known, told, distance_nj.min(axis=1))[labels_n > 0]
+    excess = squares - within / labels_n[labels_n > 0]
+    return within, max(0.0, float(excess.mean())) if excess.size else 0.0
+
+
+def _number(name: Name) -> float:
+    try:
+        value = float(name)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan

@@ -1,0 +1,312 @@
+"""Moment matching (Traganitis & Giannakis 2019, section 3.2): class shares x confusion matrices, without likelihood.
+
+    mu_k    = E[e(l_k)]                       = Pi_k' p                                                 (eq. 13)
+    S_km    = E[e(l_k) e(l_m)']               = Pi_k' diag(p) Pi_m                                      (eq. 14)
+    Psi_kmr = E[e(l_k) o e(l_m) o e(l_r)]     = sum_j p_j Pi_k[j] o Pi_m[j] o Pi_r[j]                   (eq. 16)
+
+(Pi_k the J x L confusion matrix, e(l) the one-hot answer, p the class shares.) The third-order moment of three people
+is a PARAFAC model whose factors lie on simplices; its decomposition is unique, but for the order of the classes, as
+soon as the matrices have full rank. So the matrices are found (eq. 17)
+
+1.  from the tensors of some triples of people who have labeled enough items in common (`voices.triples`), decomposed by
+    tensorly's constrained_parafac from a diagonal start, brought into one order of the classes, and averaged, each
+    triple with the weight of its items. Matrices of people in no such triple begin as that of their group: three
+    groups of people speak as three voices (`voices.groups`), whose tensor rests on nearly all items.
+2.  by `rounds` sweeps over the means and cross-moments of everybody, each pair with the weight of the items that both
+    have labeled. With the others fixed, Pi_k minimises over matrices with rows on the simplex
+
+        n_k |mu_k - Pi_k' p|^2  +  sum_m n_km |S_km - Pi_k' diag(p) Pi_m|^2,
+
+    a quadratic whose coefficients are two passes of the hot loops, so that no K x K table is needed.
+
+Which column is which class is decided by the assumption that people are better than random on the whole. The moments
+are those of the items whose truth is unknown; what people said of known items is counted, and the two are added: n_k
+labels of unknown items count as n_k p_j Pi_k[j] answers. Then items are judged as in Dawid-Skene (eq. 18). Where there
+are too few items to tell anything from moments, the votes take their place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import Consensus, Fit
+from hitl.errors import BadEvidence, MissingExtra
+from hitl.evidence import Evidence
+from hitl.models import confusion, em, kernels, voices
+from hitl.models.checks import require_between, require_whole
+from hitl.models.majority import MajorityVote
+from hitl.models.priors.shares import Shares
+from hitl.models.voices import Codes
+
+TOGETHER = 10
+"""Items a class that three groups need in common; below, the votes decide."""
+
+DAMPING = 0.5
+"""How far a sweep moves everybody at once towards what is best given the others."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one tensor tells.
+
+    Attributes:
+        members: the annotators behind each of the three voices.
+        pi_vjl: (3, J, L) confusion matrices of the voices.
+        share_j: (J,) class shares.
+        converged: whether its decomposition stopped by tolerance.
+        items: how many items it rests on.
+    """
+
+    members: tuple[Codes, ...]
+    pi_vjl: Floats
+    share_j: Floats
+    converged: bool
+    items: int
+
+    @property
+    def of_people(self) -> bool:
+        """Whether each voice is that of one person."""
+        return all(len(members) == 1 for members in self.members)
+
+    def aligned(self, reference_vjl: Floats) -> Part:
+        """With the classes in the order that agrees best with reference matrices of its voices."""
+        agreement = np.einsum("vil,vjl->ij", self.pi_vjl, reference_vjl)
+        found, place = linear_sum_assignment(agreement, maximize=True)
+        order = found[np.argsort(place)]
+        return replace(self, pi_vjl=self.pi_vjl[:, order], share_j=self.share_j[order])
+
+
+@dataclass(frozen=True, slots=True)
+class MomentMatching:
+    """Moment matching; needs the extra `moments` (tensorly).
+
+    Attributes:
+        triples: at most this many triples of people are decomposed.
+        least_shared: items a class that the three people of a triple must have labeled in common.
+        groupings: random splits into three groups, for people in no triple.
+        rounds: sweeps over means and cross-moments; few, which regularises where labels are few.
+        accuracy: expected accuracy of annotators, in (0, 1), and
+        strength: how many labels of each class that expectation weighs, > 0.
+        share_smoothing: pseudo-items of each class, > 0.
+        tolerance: a decomposition stops when its relative error falls by less, or after `max_iterations`.
+        seed: of which people are heard together.
+    """
+
+    triples: int = 10
+    least_shared: int = 50
+    groupings: int = 5
+    rounds: int = 5
+    accuracy: float = 0.75
+    strength: float = 10.0
+    share_smoothing: float = 1.0
+    tolerance: float = 1e-6
+    max_iterations: int = 300
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for setting in ("strength", "share_smoothing", "tolerance"):
+            require_between(setting, getattr(self, setting), 0)
+        for setting in ("triples", "groupings", "rounds", "seed"):
+            require_whole(setting, getattr(self, setting), 0)
+        for setting in ("least_shared", "max_iterations"):
+            require_whole(setting, getattr(self, setting), 1)
+        require_between("accuracy", self.accuracy, 0, 1)
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """Match the moments; a `start` has nothing to add. Raises MissingExtra without tensorly."""
+        began = time.perf_counter()
+        _tensorly()  # said at once, not only where there is a tensor to decompose
+        annotations = evidence.annotations
+        counts_klj, share_j, converged = self._learned(evidence)
+        pseudo_jl = self._pseudo_counts(annotations)
+        people = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
+        log_pi_klj = np.log(confusion.posterior_mode(counts_klj, pseudo_jl))
+        q_nj, _ = em.expectation(evidence, Shares(share_j), log_pi_klj)
+        fit = Fit("moments", asdict(self), converged=converged, seconds=time.perf_counter() - began)
+        return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit)
+
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Judge other items with what was learned; people not met yet are expected to be as the prior says."""
+        annotations = evidence.annotations
+        if consensus.classes != annotations.classes:
+            raise BadEvidence(f"learned for classes {consensus.classes}; the evidence has {annotations.classes}")
+        log_pi_klj = np.log(confusion.confusion_from(consensus, annotations, self._pseudo_counts(annotations)))
+        q_nj, _ = em.expectation(evidence, Shares(consensus.class_shares), log_pi_klj)
+        return replace(consensus, items=annotations.items, probabilities=q_nj)
+
+    def _pseudo_counts(self, annotations: Annotations) -> Floats:
+        off = self.strength * (1 - self.accuracy) / (annotations.n_options - 1)
+        return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, self.accuracy, off)
+
+    def _learned(self, evidence: Evidence) -> tuple[Floats, Floats, bool]:
+        """Answers (K, L, J) to items of each class, class shares (J,), and whether all decompositions converged."""
+        annotations = evidence.annotations
+        unknown = annotations.select(~evidence.known[annotations.item])
+        parts = self._parts(unknown)
+        if parts:
+            share_j = np.average([part.share_j for part in parts], axis=0, weights=[part.items for part in parts])
+            pi_kjl = matched(unknown, average(parts, unknown.n_annotators), share_j, self.rounds)
+            answers_k = unknown.labels_per_annotator
+            answers_klj = (answers_k[:, None, None] * share_j[:, None] * pi_kjl).transpose(0, 2, 1)
+            told_nj = em.clamp(np.zeros((annotations.n_items, annotations.n_classes)), evidence)
+            items_j = share_j * (~evidence.known).sum()
+        else:
+            answers_klj, items_j = np.zeros(()), np.zeros(annotations.n_classes)
+            told_nj = MajorityVote().fit(evidence).probabilities
+        raised = items_j + told_nj.sum(axis=0) + self.share_smoothing
+        counts_klj = answers_klj + kernels.counts(annotations, told_nj)
+        return counts_klj, raised / raised.sum(), all(part.converged for part in parts)
+
+    def _parts(self, annotations: Annotations) -> list[Part]:
+        """Tensors of triples of people and, if somebody is in none, of three groups of people."""
+        least = self.least_shared * annotations.n_classes
+        parts = []
+        for people in voices.triples(annotations, least, self.triples, self.seed):
+            one_each = tuple(np.array([k]) for k in people)
+            parts.append(self._part(annotations, one_each, *voices.triple_moment(annotations, people)))
+        heard = {int(members[0]) for part in parts for members in part.members}
+        rng = np.random.default_rng(self.seed)
+        for _ in range(self.groupings if heard < set(np.flatnonzero(annotations.labels_per_annotator)) else 0):
+            group_k = voices.groups(annotations, rng)
+            moment, items = voices.group_moment(annotations, group_k)
+            if items >= TOGETHER * annotations.n_classes:
+                members = tuple(np.flatnonzero(group_k == group) for group in range(3))
+                parts.append(self._part(annotations, members, moment, items))
+        return in_one_order(parts, annotations.n_annotators)
+
+    def _part(self, annotations: Annotations, members: tuple[Codes, ...], moment: Floats, items: int) -> Part:
+        found = decompose(moment, annotations.n_classes, self.tolerance, self.max_iterations)
+        return Part(members, *found, items)
+
+
+def matched(annotations: Annotations, pi_kjl: Floats, share_j: Floats, rounds: int) -> Floats:
+    """(K, J, L) confusion matrices after `rounds` sweeps over means and cross-moments."""
+    for _ in range(rounds):
+        best_kjl = simplex_least_squares(*moment_equations(annotations, pi_kjl, share_j), pi_kjl)
+        pi_kjl = (1 - DAMPING) * pi_kjl + DAMPING * best_kjl
+    return pi_kjl
+
+
+def moment_equations(annotations: Annotations, pi_kjl: Floats, share_j: Floats) -> tuple[Floats, Floats]:
+    """(K, J, J) A and (K, J, L) B: everybody's distance from the moments, given the others, is tr X'AX - 2 tr X'B.
+
+    A_k = n_k p p' + sum_m n_km D Pi_m Pi_m' D    B_k = n_k p mu_k' + sum_m n_km D Pi_m S_km'    D = diag(p)
+
+    The sums over pairs are sums over items of what all others say there: all answers less one's own.
+    """
+    joint_kjl = share_j[:, None] * pi_kjl
+    answers_k = annotations.labels_per_annotator
+    cell = annotations.annotator.astype(np.int64) * annotations.n_options + annotations.label
+    answers_kl = np.bincount(cell, minlength=answers_k.size * annotations.n_options).reshape(answers_k.size, -1)
+
+    def of_others(value_klj: Floats) -> Floats:
+        everybody = kernels.counts(annotations, kernels.messages(annotations, value_klj))
+        others: Floats = everybody - answers_kl[:, :, None] * value_klj
+        return others
+
+    linear_kjl = of_others(np.ascontiguousarray(joint_kjl.transpose(0, 2, 1))).transpose(0, 2, 1)
+    linear_kjl = linear_kjl + answers_kl[:, None, :] * share_j[:, None]
+    quadratic_kji = answers_k[:, None, None] * np.outer(share_j, share_j)
+    square_kji = joint_kjl @ joint_kjl.transpose(0, 2, 1)
+    for j, row_ki in enumerate(square_kji.transpose(1, 0, 2)):
+        whatever_said = np.repeat(row_ki[:, None], annotations.n_options, axis=1)
+        quadratic_kji[:, j] += of_others(whatever_said).sum(axis=1)
+    return quadratic_kji, linear_kjl
+
+
+def simplex_least_squares(
+    quadratic_kji: Floats, linear_kjl: Floats, start_kjl: Floats, iterations: int = 200, tolerance: float = 1e-7
+) -> Floats:
+    """(K, J, L) minimisers of tr X'AX - 2 tr X'B over matrices with rows on the simplex (accelerated projection)."""
+    steepest = np.maximum(np.linalg.eigvalsh(quadratic_kji)[:, -1], 1e-12)[:, None, None]
+    now = ahead = start_kjl
+    speed = 1.0
+    for _ in range(iterations):
+        moved = on_simplex(ahead - (quadratic_kji @ ahead - linear_kjl) / steepest)
+        faster = (1 + np.sqrt(1 + 4 * speed**2)) / 2
+        ahead = moved + (speed - 1) / faster * (moved - now)
+        change = np.abs(moved - now).max(initial=0.0)
+        now, speed = moved, faster
+        if change < tolerance:
+            break
+    return now
+
+
+def on_simplex(values: Floats) -> Floats:
+    """The nearest non-negative values with sum 1, along the last axis."""
+    falling = -np.sort(-values, axis=-1)
+    surplus = (np.cumsum(falling, axis=-1) - 1) / np.arange(1, values.shape[-1] + 1)
+    last = (falling > surplus).sum(axis=-1, keepdims=True) - 1
+    nearest: Floats = np.maximum(values - np.take_along_axis(surplus, last, axis=-1), 0.0)
+    return nearest
+
+
+def decompose(moment: Floats, n_classes: int, tolerance: float, max_iterations: int) -> tuple[Floats, Floats, bool]:
+    """(3, J, L) confusion matrices, (J,) class shares of a third-order moment, and whether it converged.
+
+    The start is diagonal: everybody is right more often than not, and all alike.
+    """
+    cp_tensor, constrained_parafac = _tensorly()
+    options = moment.shape[0]
+    start_jl = np.full((n_classes, options), 0.3 / (options - 1))
+    np.fill_diagonal(start_jl, 0.7)
+    start = cp_tensor((None, [start_jl.T.copy(), start_jl.T.copy(), start_jl.T / n_classes]))
+    found, errors = constrained_parafac(
+        moment,
+        n_classes,
+        init=start,
+        n_iter_max=max_iterations,
+        n_iter_max_inner=5,
+        tol_outer=tolerance,
+        simplex={0: 1, 1: 1},
+        non_negative={2: True},
+        return_errors=True,
+    )
+    factors = np.maximum(np.stack([np.asarray(factor).T for factor in found.factors]), 0) + 1e-12
+    share_j = factors[2].sum(axis=1)
+    return factors / factors.sum(axis=2, keepdims=True), share_j / share_j.sum(), len(errors) < max_iterations
+
+
+def _tensorly() -> tuple[Any, Any]:
+    try:
+        from tensorly.cp_tensor import CPTensor
+        from tensorly.decomposition import constrained_parafac
+    except ImportError:
+        raise MissingExtra("moment matching needs tensorly: pip install 'hitl-toolkit[moments]'") from None
+    return CPTensor, constrained_parafac
+
+
+def in_one_order(parts: Sequence[Part], n_annotators: int) -> list[Part]:
+    """The parts with their classes in one order.
+
+    People being better than random settles the order of each part; then, of a part whose people are not, what all
+    parts together say of its people.
+    """
+    if not parts:
+        return []
+    right = np.stack([np.eye(parts[0].pi_vjl.shape[1], parts[0].pi_vjl.shape[2])] * 3)
+    together = average([part.aligned(right) for part in parts], n_annotators)
+    return [part.aligned(np.stack([together[members].mean(axis=0) for members in part.members])) for part in parts]
+
+
+def average(parts: Sequence[Part], n_annotators: int) -> Floats:
+    """(K, J, L) averages by items; of groups only for people whom no part tells of alone; even for the unheard."""
+    _, n_classes, options = parts[0].pi_vjl.shape
+    average_kjl = np.full((n_annotators, n_classes, options), 1 / options)
+    for alone in (False, True):
+        total_kjl, items_k = np.zeros_like(average_kjl), np.zeros(n_annotators)
+        for part in parts:
+            for members, pi_jl in zip(part.members, part.pi_vjl, strict=True):
+                if part.of_people is alone:
+                    total_kjl[members] += part.items * pi_jl
+                    items_k[members] += part.items
+        heard = items_k > 0
+        average_kjl[heard] = total_kjl[heard] / items_k[heard, None, None]
+    return average_kjl

@@ -1,0 +1,162 @@
+"""What several Gibbs chains say together: averages over their draws, and whether they agree.
+
+The probabilities of an item are the average over draws of p(t_n | labels, alpha, truths of the other items), which has
+less noise than counting the drawn t_n (Rao-Blackwell); so are the moments of pi and p given the drawn alpha and
+counts. A row of an annotator's matrix is reported as the Dirichlet with the same means and the same sum of variances.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import AnnotatorReport, Consensus, Fit, Mixing
+from hitl.evidence import Evidence
+from hitl.models import chains, em, sampling
+
+MONITORED = 20
+"""Annotators whose accuracies are monitored one by one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """What the chains found.
+
+    Attributes:
+        q_nj: (N, J) probabilities of the classes; known truths one-hot.
+        hard_n: (N,) probability that the item is hard.
+        concentration_kjl: Dirichlet parameters matched to the posterior moments of each row.
+        share_j: (J,) mean class shares.
+        mixing: how well the chains agree.
+        log_joint_r: mean over chains of log p(labels, truths | alpha) after each round, burn-in included.
+    """
+
+    q_nj: Floats
+    hard_n: Floats
+    concentration_kjl: Floats
+    share_j: Floats
+    mixing: Mixing
+    log_joint_r: Floats
+
+    def consensus(
+        self, annotations: Annotations, method: str, settings: dict[str, object], seconds: float
+    ) -> Consensus:
+        """As the result of a combiner, without the difficulty."""
+        people = AnnotatorReport(
+            names=annotations.annotators,
+            classes=annotations.classes,
+            options=annotations.options,
+            concentration=self.concentration_kjl,
+            confusion=self.concentration_kjl / self.concentration_kjl.sum(axis=2, keepdims=True),
+            labels=annotations.labels_per_annotator,
+            shares=self.share_j,
+        )
+        trace = tuple(self.log_joint_r.tolist())
+        fit = Fit(method, settings, trace, chains.has_mixed(self.mixing), seconds, self.mixing)
+        return Consensus(annotations.items, annotations.classes, self.q_nj, people, self.share_j, fit=fit)
+
+
+def all_hard(annotations: Annotations, diagonal: float, off: float, smoothing: float) -> sampling.Prior:
+    """The prior of IBCC, in which every item is hard."""
+    mean_jl = np.full((annotations.n_classes, annotations.n_options), float(off))
+    np.fill_diagonal(mean_jl, diagonal)
+    return sampling.Prior(np.full(annotations.n_classes, float(smoothing)), mean_jl, np.ones_like(mean_jl), 1.0)
+
+
+def sampled(
+    evidence: Evidence,
+    prior: sampling.Prior,
+    start: Consensus | None,
+    *,
+    chain_count: int,
+    burn_in: int,
+    draws: int,
+    thin: int,
+    seed: int,
+) -> Posterior:
+    """Run the chains and average over their kept draws."""
+    annotations = evidence.annotations
+    burn_in = burn_in if start is None else burn_in // 4
+    shape = (annotations.n_items, annotations.n_annotators, annotations.n_classes, annotations.n_options)
+    table = known_table(evidence)
+    weight_ak = accuracy_weights(annotations)
+    start_nj = chains.start_beliefs(evidence, start, prior.mean_jl)
+
+    def run(rng: np.random.Generator) -> sampling.Sums:
+        sums = sampling.blank_sums(*shape, len(weight_ak), draws, burn_in + draws)
+        state = sampling.blank_state(*shape)
+        sampling.run_chain(rng, table, prior, start_nj, weight_ak, burn_in, thin, state, sums)
+        return sums
+
+    return _averaged(evidence, table, prior, chains.in_threads(run, seed, chain_count))
+
+
+def known_table(evidence: Evidence) -> sampling.Table:
+    """What a chain needs of the evidence."""
+    a = evidence.annotations
+    assert evidence.truth is not None
+    teaching = np.flatnonzero((a.labels_per_item > 0) | evidence.known).astype(np.int64)
+    repeated_n = np.zeros(a.n_items, dtype=np.bool_)
+    repeated_n[a.item[1:][(np.diff(a.item) == 0) & (np.diff(a.annotator) == 0)]] = True
+    return sampling.Table(a.item_start, a.annotator, a.label, evidence.truth, teaching, repeated_n)
+
+
+def accuracy_weights(annotations: Annotations) -> Floats:
+    """(1 + A, K) weights of the monitored accuracies: of all labels, and of each of the annotators with most labels.
+
+    Chains in which different people are the good ones can agree on everything else.
+    """
+    labels_k = annotations.labels_per_annotator
+    return np.vstack((labels_k / max(1, labels_k.sum()), np.eye(len(labels_k))[busiest(annotations)]))
+
+
+def busiest(annotations: Annotations) -> npt.NDArray[np.intp]:
+    """Codes of the MONITORED annotators with most labels."""
+    return np.argsort(-annotations.labels_per_annotator, kind="stable")[:MONITORED]
+
+
+def _averaged(evidence: Evidence, table: sampling.Table, prior: sampling.Prior, runs: list[sampling.Sums]) -> Posterior:
+    count = sum(sums.mean_hard_s.size for sums in runs)
+    share_j = np.mean([sums.share_js.mean(axis=1) for sums in runs], axis=0)
+    share_j /= share_j.sum()
+    # An item of which nothing is known has the class shares, and the prior's chance to be hard.
+    q_nj = np.tile(share_j, (evidence.annotations.n_items, 1))
+    hard_n = np.full(len(q_nj), prior.hard)
+    q_nj[table.teaching] = _total([sums.q_nj for sums in runs])[table.teaching] / count
+    hard_n[table.teaching] = _total([sums.hard_n for sums in runs])[table.teaching] / count
+    return Posterior(
+        em.clamp(q_nj / q_nj.sum(axis=1, keepdims=True), evidence),
+        hard_n,
+        _matched(_total([sums.mean_kjl for sums in runs]) / count, _total([sums.square_kjl for sums in runs]) / count),
+        share_j,
+        chains.mixing(_monitored(evidence.annotations, prior, runs)),
+        np.mean([sums.log_joint_r for sums in runs], axis=0),
+    )
+
+
+def _monitored(annotations: Annotations, prior: sampling.Prior, runs: list[sampling.Sums]) -> dict[str, Floats]:
+    draws = runs[0].mean_hard_s.size
+    found = {"log joint": np.stack([sums.log_joint_r[-draws:] for sums in runs])}
+    if prior.hard < 1:
+        found["hard items"] = np.stack([sums.mean_hard_s for sums in runs])
+    for j, name in enumerate(annotations.classes):
+        found[f"share of {name}"] = np.stack([sums.share_js[j] for sums in runs])
+    for a, name in enumerate(["", *(f" of {annotations.annotators[k]}" for k in busiest(annotations))]):
+        found[f"accuracy{name}"] = np.stack([sums.accuracy_as[a] for sums in runs])
+    return found
+
+
+def _total(arrays: list[Floats]) -> Floats:
+    total: Floats = np.sum(arrays, axis=0)
+    return total
+
+
+def _matched(mean_kjl: Floats, square_kjl: Floats) -> Floats:
+    """(K, J, L) Dirichlet parameters with these means and, summed over a row, these variances."""
+    spread = np.maximum((square_kjl - mean_kjl**2).sum(axis=2, keepdims=True), 1e-12)
+    strength = (mean_kjl * (1 - mean_kjl)).sum(axis=2, keepdims=True) / spread - 1
+    concentration: Floats = mean_kjl * np.maximum(strength, 1e-3)
+    return concentration

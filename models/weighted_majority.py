@@ -1,0 +1,143 @@
+"""Weighted majority (Littlestone & Warmuth 1994), the baseline of Simpson et al. 2011.
+
+    p[n, j] ∝ sum over labels (n, k, j) of w_k  +  s/J            w_k ∝ beta ^ (mistakes of k in `horizon` labels)
+
+Everybody begins with the same weight, and each mistake multiplies it by beta in (0, 1). Littlestone & Warmuth have the
+truth after each item and experts who judge every item. Here
+
+- a mistake is an answer other than the known truth or, where the truth is unknown, other than what the weighted
+  majority of the OTHERS on that item says (ties share; where nobody else spoke, nothing is counted). The vote is
+  repeated with the new weights `rounds` times, over all items at once: their order does not matter. It need not come
+  to rest, because near ties may flip for ever, but after a few rounds next to nothing changes;
+- people label different numbers of items, so a mistake is counted per label, m_k / n_k times `horizon`: otherwise those
+  who have said least would weigh most. Rates of people with few labels are shrunk to that of the crowd, by
+  `shrinkage` labels.
+
+Options that are no class do not vote and are no mistakes. Weights are scaled to a mean of 1 over the labels, so that s,
+the smoothing, is in votes as in the majority vote; the share of the weight is the chance with which Littlestone &
+Warmuth's randomised algorithm decides for the class.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import Consensus, Fit
+from hitl.evidence import Evidence
+from hitl.models import confusion, kernels
+from hitl.models.checks import require_between, require_whole
+from hitl.models.em import clamp
+
+ROWS = 500_000
+"""Labels compared with those of others at a time, which bounds the memory."""
+
+Loss = Callable[[Floats, npt.NDArray[np.intp]], Floats]
+"""(R, J) weight of the others for each class, with a positive sum, and (R,) own answers -> (R,) losses in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedMajority:
+    """Votes weighted by how seldom people were outvoted.
+
+    Attributes:
+        beta: what a mistake multiplies a weight by, in (0, 1).
+        horizon: number of labels in which mistakes are counted, > 0.
+        shrinkage: labels' worth of the crowd's mistakes everybody begins with, > 0.
+        smoothing: votes spread evenly over the classes of every item, > 0.
+        rounds: how often mistakes are counted, each time against the vote with the weights so far.
+    """
+
+    beta: float = 0.5
+    horizon: float = 5.0
+    shrinkage: float = 5.0
+    smoothing: float = 1.0
+    rounds: int = 5
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """Vote `rounds` times for the weights, from equal ones (a `start` changes nothing), and then for the result."""
+        return weighted_vote("weighted-majority", self, evidence, outvoted)
+
+
+def outvoted(others_rj: Floats, label_r: npt.NDArray[np.intp]) -> Floats:
+    """(R,) 1 where the majority of the others says something else; of k classes tied at the top each has 1/k."""
+    top_rj = others_rj >= others_rj.max(axis=1, keepdims=True) * (1 - 1e-9)
+    lost: Floats = 1 - top_rj[np.arange(label_r.size), label_r] / top_rj.sum(axis=1)
+    return lost
+
+
+def check(method: Any) -> None:
+    """Raise BadSettings unless the settings of a weighted vote are in their ranges."""
+    require_between("beta", method.beta, 0, 1)
+    for setting in ("horizon", "shrinkage", "smoothing"):
+        require_between(setting, getattr(method, setting), 0)
+    require_whole("rounds", method.rounds, 0)
+
+
+def weighted_vote(name: str, method: Any, evidence: Evidence, loss: Loss) -> Consensus:
+    """The consensus of votes weighted by losses; `method` has the settings of `WeightedMajority`."""
+    began = time.perf_counter()
+    annotations = evidence.annotations
+    weight_k: Floats = np.ones(annotations.n_annotators)
+    for _ in range(method.rounds):
+        rate_k = loss_rates(evidence, weight_k, loss, method.shrinkage)
+        weight_k = scaled(method.beta ** (method.horizon * rate_k), annotations)
+    raised = weighted_votes(annotations, weight_k) + method.smoothing / annotations.n_classes
+    q_nj = clamp(raised / raised.sum(axis=1, keepdims=True), evidence)
+    share_j = q_nj.mean(axis=0)
+    # How often each agrees with the vote; the weights are no model of who confuses what.
+    pseudo = confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
+    people = confusion.report(annotations, kernels.counts(annotations, q_nj), pseudo, share_j)
+    fit = Fit(name, asdict(method), seconds=time.perf_counter() - began)
+    return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit)
+
+
+def weighted_votes(annotations: Annotations, weight_k: Floats) -> Floats:
+    """(N, J) sum of the weights of those who said each class."""
+    n, j = annotations.n_items, annotations.n_classes
+    row = np.flatnonzero(annotations.label < j)
+    cell = annotations.item[row].astype(np.int64) * j + annotations.label[row]
+    vote_nj: Floats = np.bincount(cell, weight_k[annotations.annotator[row]], n * j).reshape(n, j).astype(np.float64)
+    return vote_nj
+
+
+def loss_rates(evidence: Evidence, weight_k: Floats, loss: Loss, shrinkage: float) -> Floats:
+    """(K,) mean loss of everybody's answers, shrunk to the mean of all; 0 where nobody can be compared."""
+    annotations = evidence.annotations
+    assert evidence.truth is not None
+    vote_nj = weighted_votes(annotations, weight_k)
+    truth_nj = clamp(np.zeros_like(vote_nj), evidence)
+    lost_k, counted_k = np.zeros_like(weight_k), np.zeros_like(weight_k)
+    for first in range(0, len(annotations), ROWS):
+        rows = slice(first, first + ROWS)
+        item, annotator, label = (x[rows] for x in (annotations.item, annotations.annotator, annotations.label))
+        is_class = label < annotations.n_classes
+        item, annotator, label = item[is_class], annotator[is_class], label[is_class].astype(np.intp)
+        others_rj = vote_nj[item]
+        others_rj[np.arange(label.size), label] -= weight_k[annotator]
+        # What is left of the own weight by rounding is no voice.
+        others_rj[np.abs(others_rj) < 1e-9 * weight_k[annotator, None]] = 0.0
+        known = evidence.known[item]
+        others_rj[known] = truth_nj[item[known]]
+        heard = others_rj.sum(axis=1) > 0
+        lost_k += np.bincount(annotator[heard], loss(others_rj[heard], label[heard]), weight_k.size)
+        counted_k += np.bincount(annotator[heard], minlength=weight_k.size)
+    overall = lost_k.sum() / max(1.0, counted_k.sum())
+    rate_k: Floats = (lost_k + shrinkage * overall) / (counted_k + shrinkage)
+    return rate_k
+
+
+def scaled(weight_k: Floats, annotations: Annotations) -> Floats:
+    """(K,) weights with mean 1 over the labels."""
+    labels_k = annotations.labels_per_annotator
+    mean = weight_k @ labels_k / max(1, labels_k.sum())
+    return weight_k / mean if mean > 0 else weight_k

@@ -1,0 +1,45 @@
+"""Weighted sum: weighted majority with votes that count in degrees, the other baseline of Simpson et al. 2011.
+
+    p[n, j] ∝ sum over labels (n, k, j) of w_k  +  s/J            w_k ∝ beta ^ (mean loss of k x `horizon`)
+
+as in `weighted_majority`, but an answer is not simply a mistake or none: its loss is the share of the others' weight
+that speaks for other classes (0 or 1 where the truth is known). In their algorithm for predictions that are numbers,
+Littlestone & Warmuth 1994 multiply a weight by a factor between beta^loss and 1 - (1 - beta) loss; here it is
+beta^loss. Who is outvoted narrowly loses little, so weights depend smoothly on the answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Floats
+from hitl.consensus import Consensus
+from hitl.evidence import Evidence
+from hitl.models.weighted_majority import check, weighted_vote
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedSum:
+    """Votes weighted by how little others contradict; settings as in `WeightedMajority`."""
+
+    beta: float = 0.5
+    horizon: float = 5.0
+    shrinkage: float = 5.0
+    smoothing: float = 1.0
+    rounds: int = 5
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """Vote `rounds` times for the weights, from equal ones (a `start` changes nothing), and then for the result."""
+        return weighted_vote("weighted-sum", self, evidence, contradicted)
+
+
+def contradicted(others_rj: Floats, label_r: npt.NDArray[np.intp]) -> Floats:
+    """(R,) share of the others' weight that is for another class."""
+    share: Floats = 1 - others_rj[np.arange(label_r.size), label_r] / others_rj.sum(axis=1)
+    return share

@@ -1,0 +1,98 @@
+"""Bringing a consensus up to date with everything at once: few iterations, from what it learned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import digamma
+
+from hitl.annotations import Annotations
+from hitl.errors import BadEvidence
+from hitl.evidence import Evidence
+from hitl.models import em, updating
+from hitl.models.combiner import Followable, Updatable
+from hitl.models.dawid_skene import DawidSkene
+from hitl.models.pl_em import PLEM
+from hitl.models.vb_ibcc import VBIBCC
+from tests import oracles
+from tests.changing_crowds import METHODS, every_method, exact, some_crowd
+from tests.tables import rows
+
+# -- everything at once --------------------------------------------------------------------------------------
+
+
+@every_method
+def test_an_update_ends_after_few_iterations_where_a_fit_goes_on(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(updating, "ITERATIONS", 3)
+    method, evidence = exact(method), some_crowd(52, 60)
+    fitted = method.fit(evidence)
+    kept = evidence.annotations.select(np.random.default_rng(53).random(len(evidence.annotations)) < 0.8)
+    now = replace(evidence, annotations=kept)
+    assert method.fit(now, start=fitted).fit.iterations > updating.ITERATIONS
+    updated = method.update(fitted, now)
+    assert updated.fit.iterations == updating.ITERATIONS
+    assert not updated.fit.converged
+
+
+@every_method
+def test_an_update_takes_few_iterations_and_leaves_what_it_is_given(method: Any) -> None:
+    evidence = some_crowd(50, 80)
+    fitted = method.fit(evidence)
+    before = fitted.to_bytes()
+    kept = evidence.annotations.select(np.random.default_rng(51).random(len(evidence.annotations)) < 0.9)
+    now = method.update(fitted, replace(evidence, annotations=kept))
+    assert fitted.to_bytes() == before
+    assert now.fit.iterations <= updating.ITERATIONS
+    assert now.fit.settings == fitted.fit.settings
+    refit = method.fit(replace(evidence, annotations=kept))
+    assert (now.labels == refit.labels).mean() >= 0.95
+    np.testing.assert_array_equal(now.annotators.labels, kept.labels_per_annotator)
+    assert (np.diff(now.fit.objective) >= -1e-9 * abs(now.fit.objective[-1])).all()
+
+
+@pytest.mark.parametrize("method", [DawidSkene(), PLEM(), VBIBCC()])
+def test_an_update_begins_with_the_chance_of_each_answer(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modes call an answer that somebody has not given yet all but impossible, and would not be moved by it."""
+    evidence = some_crowd(54, 40, known=0.0)
+    fitted = method.fit(evidence)
+    begun: list[oracles.Floats] = []
+    maximise = em.maximise
+    monkeypatch.setattr(em, "maximise", lambda e, p, a, q, **more: (begun.append(q), maximise(e, p, a, q, **more))[1])
+    updated = method.update(fitted, evidence)
+    alpha_kjl = fitted.annotators.concentration
+    if isinstance(method, VBIBCC):
+        log_pi_kjl = digamma(alpha_kjl) - digamma(alpha_kjl.sum(axis=2, keepdims=True))
+    else:
+        log_pi_kjl = np.log(alpha_kjl + 1) - np.log((alpha_kjl + 1).sum(axis=2, keepdims=True))
+    log_prior_nj = np.log(fitted.class_shares)[None]
+    if isinstance(method, PLEM):  # which learns its temperatures first
+        log_prior_nj = oracles.pool(evidence, dict(updated.temperatures), fitted.class_shares)
+    logits = log_prior_nj + oracles.messages(evidence.annotations, log_pi_kjl)
+    expected = np.exp(logits - logits.max(axis=1, keepdims=True))
+    expected /= expected.sum(axis=1, keepdims=True)
+    labeled = evidence.annotations.labels_per_item > 0  # nobody can tell of the others; they begin even
+    if isinstance(method, PLEM):
+        labeled &= ~np.isnan(sum(evidence.probabilities.values())[:, 0])
+    np.testing.assert_allclose(begun[0][labeled], expected[labeled], atol=1e-9)
+
+
+def test_a_new_option_is_fitted_and_a_new_class_is_an_error() -> None:
+    evidence = some_crowd(40, known=0.0, models=0, pool=0)
+    a = evidence.annotations
+    fitted = VBIBCC().fit(evidence)
+    wider = replace(a, options=(*a.options, "perhaps"))
+    now = VBIBCC().update(fitted, Evidence(wider))
+    np.testing.assert_allclose(now.probabilities, VBIBCC().fit(Evidence(wider)).probabilities, atol=1e-9)
+    other = Annotations.from_frame(rows(("n0", "k0", "j0")), classes=["j0", "j9"])
+    for method in METHODS.values():
+        with pytest.raises(BadEvidence, match="classes"):
+            method.update(fitted, Evidence(other, {"m": [[0.5, 0.5]]}))
+
+
+def test_who_can_be_updated_and_followed() -> None:
+    for method in METHODS.values():
+        assert isinstance(method, Updatable)
+        assert isinstance(method, Followable)

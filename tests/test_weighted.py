@@ -1,0 +1,209 @@
+"""Weighted majority and weighted sum: weights by hand, losses and rounds against plain loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hitl import score
+from hitl.annotations import Annotations
+from hitl.errors import BadSettings
+from hitl.evidence import Evidence
+from hitl.models import weighted_majority
+from hitl.models.majority import MajorityVote
+from hitl.models.weighted_majority import WeightedMajority, loss_rates, outvoted, scaled, weighted_votes
+from hitl.models.weighted_sum import WeightedSum, contradicted
+from tests import oracles
+from tests.reference_data import crowd, without_truth
+
+LOSSES = {"majority": outvoted, "sum": contradicted}
+METHODS = {"majority": WeightedMajority, "sum": WeightedSum}
+both = pytest.mark.parametrize("which", LOSSES)
+
+SHAPES = {
+    "plain": {},
+    "known": {"known": 0.5},
+    "unsure": {"n_options": 5},
+    "pool": {"pool": 12},
+    "sparse": {"asked": 0.3, "unlabeled": 2},
+}
+
+
+def plain_rates(evidence: Evidence, weight_k: np.ndarray, which: str, shrinkage: float) -> np.ndarray:
+    """Label by label: what the others on the item say, or the truth."""
+    a = evidence.annotations
+    lost, counted = np.zeros(a.n_annotators), np.zeros(a.n_annotators)
+    rows = list(zip(a.item, a.annotator, a.label, strict=True))
+    for me, (n, k, said) in enumerate(rows):
+        if said >= a.n_classes:
+            continue
+        if evidence.truth[n] >= 0:
+            loss = float(said != evidence.truth[n])
+        else:
+            vote = dict.fromkeys(range(a.n_classes), 0.0)
+            for other, (item, annotator, label) in enumerate(rows):
+                if other != me and item == n and label < a.n_classes:
+                    vote[int(label)] += weight_k[annotator]
+            if not any(vote.values()):
+                continue
+            if which == "sum":
+                loss = 1 - vote[int(said)] / sum(vote.values())
+            else:
+                tied = [j for j, v in vote.items() if v > max(vote.values()) - 1e-9]
+                loss = 1 - (said in tied) / len(tied)
+        lost[k] += loss
+        counted[k] += 1
+    overall = lost.sum() / max(1, counted.sum())
+    return (lost + shrinkage * overall) / (counted + shrinkage)
+
+
+@both
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_losses_agree_with_plain_loops(which: str, shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(1)
+    evidence, _ = oracles.crowd(rng, 25, 5, 3, **shape)
+    for weight_k in (
+        np.ones(evidence.annotations.n_annotators),
+        rng.uniform(0.1, 2, evidence.annotations.n_annotators),
+    ):
+        found = loss_rates(evidence, weight_k, LOSSES[which], 2.5)
+        np.testing.assert_allclose(found, plain_rates(evidence, weight_k, which, 2.5), atol=1e-12)
+
+
+@both
+def test_losses_are_the_same_piece_by_piece(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(2), 40, 6, 3, known=0.2)
+    whole = loss_rates(evidence, np.ones(6), LOSSES[which], 1.0)
+    monkeypatch.setattr(weighted_majority, "ROWS", 7)
+    np.testing.assert_allclose(loss_rates(evidence, np.ones(6), LOSSES[which], 1.0), whole, atol=1e-14)
+
+
+@both
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_weights_and_votes_in_turn_agree_with_plain_loops(which: str, shape: dict[str, float]) -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(3), 25, 5, 3, **shape)
+    a = evidence.annotations
+    consensus = METHODS[which](beta=0.3, horizon=4.0, shrinkage=2.0, smoothing=0.6, rounds=4).fit(evidence)
+    weight_k = np.ones(a.n_annotators)
+    for _ in range(4):
+        weight_k = 0.3 ** (4.0 * plain_rates(evidence, weight_k, which, 2.0))
+        weight_k /= sum(weight_k[k] for k in a.annotator) / len(a)
+    expected = np.full((a.n_items, 3), 0.2)
+    for n, k, said in zip(a.item, a.annotator, a.label, strict=True):
+        if said < 3:
+            expected[n, said] += weight_k[k]
+    expected /= expected.sum(axis=1, keepdims=True)
+    for n in np.flatnonzero(evidence.known):
+        expected[n] = np.eye(3)[evidence.truth[n]]
+    np.testing.assert_allclose(consensus.probabilities, expected, atol=1e-10)
+
+
+def test_a_weighted_majority_by_hand() -> None:
+    """Mistakes of four people on ten known items: 0, 1, 3, 7. On the last item the first stands against the others.
+
+    The first is outvoted by the other three, and outweighs any two of them, so that each has one mistake more.
+    """
+    matrix = np.zeros((11, 4), dtype=int)
+    for k, mistakes in enumerate((0, 1, 3, 7)):
+        matrix[:mistakes, k] = 1
+    matrix[10] = (0, 1, 1, 1)
+    evidence = Evidence(Annotations.from_matrix(matrix), truth=np.append(np.zeros(10, int), -1))
+    consensus = WeightedMajority(beta=0.5, horizon=11.0, shrinkage=1e-9, smoothing=1e-9).fit(evidence)
+    weight = 0.5 ** np.array([1, 2, 4, 8.0])
+    assert consensus.probabilities[10, 0] == pytest.approx(weight[0] / weight.sum(), abs=1e-6)
+    assert consensus.labels[10] == 0
+
+
+def test_with_all_truth_known_weights_are_those_of_the_algorithm() -> None:
+    matrix = np.zeros((10, 4), dtype=int)
+    for k, mistakes in enumerate((0, 1, 3, 7)):
+        matrix[:mistakes, k] = 1
+    evidence = Evidence(Annotations.from_matrix(matrix), truth=np.zeros(10, int))
+    for loss in LOSSES.values():
+        rate_k = loss_rates(evidence, np.ones(4), loss, 1e-12)
+        np.testing.assert_allclose(0.5 ** (10 * rate_k), [1, 0.5, 0.125, 1 / 128], rtol=1e-9)
+
+
+def test_losses_by_hand() -> None:
+    others = np.array([[2.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 3.0]])
+    for own, hard, soft in (([0, 0, 0], [0, 0.5, 1], [1 / 3, 0.5, 1]), ([2, 1, 2], [1, 0.5, 0], [1, 0.5, 0])):
+        np.testing.assert_allclose(outvoted(others, np.array(own)), hard)
+        np.testing.assert_allclose(contradicted(others, np.array(own)), soft)
+
+
+def test_nobody_is_judged_by_their_own_vote() -> None:
+    """Who is alone on all items is neither right nor wrong: the crowd's rate."""
+    rows = {"item": [0, 0, 0, 1, 1, 1, 2, 3], "annotator": list("abcabcdd"), "label": list("xxyxyyxy")}
+    evidence = Evidence(Annotations.from_frame(rows))
+    for loss in LOSSES.values():
+        rate = loss_rates(evidence, np.ones(4), loss, 3.0)
+        together = loss_rates(
+            Evidence(Annotations.from_frame({k: v[:6] for k, v in rows.items()})), np.ones(3), loss, 3
+        )
+        np.testing.assert_allclose(rate[:3], together)
+        assert rate[3] == pytest.approx(together.mean())  # everybody else has given as many labels
+
+
+def test_weights_are_scaled_to_a_mean_of_one_over_the_labels() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(4), 30, 5, 3, asked=0.5)
+    a = evidence.annotations
+    weight = scaled(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), a)
+    assert weight[a.annotator].mean() == pytest.approx(1)
+    assert weighted_votes(a, weight).sum() == pytest.approx(len(a))
+    assert scaled(np.zeros(5), a).tolist() == [0.0] * 5
+
+
+@both
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), pool=st.sampled_from([0, 6]), known=st.sampled_from([0.0, 0.5]))
+def test_the_better_somebody_agrees_the_more_they_weigh(which: str, seed: int, pool: int, known: float) -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(seed), 15, 4, 3, 4, pool=pool, known=known, asked=0.6)
+    rate = loss_rates(evidence, np.ones(evidence.annotations.n_annotators), LOSSES[which], 1.0)
+    assert ((rate >= 0) & (rate <= 1)).all()
+    p = METHODS[which]().fit(evidence).probabilities
+    assert np.isfinite(p).all()
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+
+
+@both
+def test_it_learns_to_discount_those_who_guess(which: str) -> None:
+    rng = np.random.default_rng(5)
+    truth = rng.integers(3, size=600)
+    chance = np.array([0.85, 0.85, 0.8, *[0.34] * 5])
+    said = np.where(rng.random((600, 8)) < chance, truth[:, None], (truth[:, None] + rng.integers(1, 3, (600, 8))) % 3)
+    evidence = Evidence(Annotations.from_matrix(said))
+    found = score.accuracy(METHODS[which]().fit(evidence).probabilities, truth)
+    vote = score.accuracy(MajorityVote().fit(evidence).probabilities, truth)
+    assert found > vote + 0.05
+    told = Evidence(evidence.annotations, truth=np.where(np.arange(600) < 100, truth, -1))
+    assert score.accuracy(METHODS[which]().fit(told).probabilities[100:], truth[100:]) > found - 0.02
+
+
+def test_with_equal_weights_it_is_the_majority_vote() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(6), 40, 6, 3, known=0.2, pool=5)
+    vote = MajorityVote().fit(evidence).probabilities
+    for method in METHODS.values():
+        np.testing.assert_allclose(method(beta=1 - 1e-12).fit(evidence).probabilities, vote, atol=1e-9)
+        np.testing.assert_allclose(method(rounds=0).fit(evidence).probabilities, vote, atol=1e-12)
+
+
+@both
+@pytest.mark.parametrize(
+    ("setting", "value"), [("beta", 1.0), ("beta", 0.0), ("horizon", 0), ("shrinkage", -1), ("rounds", -1)]
+)
+def test_settings_out_of_range_are_named(which: str, setting: str, value: float) -> None:
+    with pytest.raises(BadSettings, match=setting):
+        METHODS[which](**{setting: value})
+
+
+@both
+@pytest.mark.parametrize(("name", "least"), [("rte", 0.92), ("sentence_polarity", 0.90), ("music_genre", 0.78)])
+def test_accuracy_and_confidence_on_real_crowds(which: str, name: str, least: float) -> None:
+    evidence = crowd(name)
+    known, truth = evidence.known, evidence.truth[evidence.known]
+    found = METHODS[which]().fit(without_truth(evidence)).probabilities[known]
+    vote = MajorityVote().fit(without_truth(evidence)).probabilities[known]
+    assert score.accuracy(found, truth) >= least >= score.accuracy(vote, truth)
+    assert score.log_loss(found, truth) < score.log_loss(vote, truth)
