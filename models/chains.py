@@ -3,14 +3,14 @@
 Draws x[c, s] of one quantity, C chains of S draws each. Every chain is cut in two halves (a chain that drifts disagrees
 with itself) and the draws are replaced by normal scores of their ranks over all chains (nothing needs a variance):
 
-    z = Phi^-1((rank - 3/8) / (C S + 1/4))                                        Vehtari et al. 2021, eq. 14
-    R-hat = sqrt(((n - 1)/n W + B/n) / W)                                         eqs. 1-4, n draws a half chain
-    ESS   = C S / tau,    tau = -1 + 2 sum_t (rho_2t + rho_2t+1)                  eqs. 10-13
+    z     = Phi^-1((rank - 3/8) / (C S + 1/4))
+    R-hat = sqrt(((n - 1)/n W + B/n) / W)                          n draws a half chain
+    ESS   = C S / tau,    tau = -1 + 2 sum_t (rho_2t + rho_2t+1)
 
-W is the mean variance within half chains, B/n the variance of their means, rho_t the autocorrelation at lag t combined
-over chains; the sum of pairs ends at the first negative one and is made to fall monotonically (Geyer 1992). R-hat is
-the larger of that of the ranks (do the chains agree where they are) and that of the ranks of |x - median| (do they
-agree how wide they are).
+(Vehtari, Gelman, Simpson, Carpenter & Bürkner 2021). W is the mean variance within half chains, B/n the variance of
+their means, rho_t the autocorrelation at lag t combined over chains; the sum of pairs ends at the first negative one
+and is made to fall monotonically (Geyer 1992). R-hat is the larger of that of the ranks (do the chains agree where they
+are) and that of the ranks of |x - median| (do they agree how wide they are).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from hitl.models.majority import MajorityVote
 from hitl.models.priors.shares import Shares
 
 MIXED_BELOW = 1.05
-"""Largest R-hat of chains that count as mixed. The advice is 1.01 for four chains of thousands of draws; with several
-quantities and some hundreds of effective draws chance alone goes above that."""
+"""R-hat from which chains do not count as mixed. The stricter advice of 1.01 is for thousands of effective draws of one
+quantity; with many quantities and some hundreds of effective draws chance alone goes above that."""
 
 STILL = 1e-20
 """Variance of normal scores (about 1 for draws that differ) below which it is rounding."""

@@ -47,7 +47,7 @@ class Updatable(Protocol):
 
 @runtime_checkable
 class Followable(Protocol):
-    """A combiner whose result can follow the labels one by one, each in less than the time of a keystroke."""
+    """A combiner whose result can follow the labels one by one, each in a fraction of a millisecond."""
 
     def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
         """Something that starts from `consensus` and the labels of `evidence` and takes in changes as they come."""

@@ -55,7 +55,7 @@ class EDBCC:
     answer_sd: float = 1.0
     coupling_sd: float = 1.0
     share_smoothing: float = 1.0
-    exact_states: int = 4096
+    exact_states: int = 8192
     group_states: int = 256
     chains: int = 4
     burn_in: int = 300

@@ -96,7 +96,9 @@ class Rule:
 class IncrementalEM:
     """A consensus that follows the labels; a combiner's `follow` makes one.
 
-    It changes with every call, for one thread at a time.
+    It changes with every call, for one thread at a time. A change takes a fraction of a millisecond however many labels
+    there are, but for the one with which REFRESH_AFTER of all have changed: that takes as long as `consensus`, some
+    iterations over everything. Whoever asks for a consensus at a quiet time has it behind them.
 
     Attributes:
         labels: who said what, now.

@@ -17,6 +17,7 @@ from hitl.active.replay import Replay, ReplayResult, accuracy_of, spread_evenly
 from hitl.annotations import Annotations, Floats
 from hitl.crew import Budget
 from hitl.demo.recorded import rte
+from hitl.demo.replayed import TARGET
 from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
 from hitl.models.majority import MajorityVote
@@ -34,7 +35,7 @@ def reordered(recorded: Evidence, rng: np.random.Generator) -> Evidence:
 
 def run(recorded: Evidence, seed: int) -> ReplayResult:
     """One replay to the end."""
-    replay = Replay(DefaultCombiner(), budget=Budget(labels=100, target_confidence=0.99))
+    replay = Replay(DefaultCombiner(), budget=Budget(labels=100, target_confidence=TARGET))
     rng = np.random.default_rng(seed)
     return replay.run(reordered(recorded, rng), rng)
 

@@ -384,7 +384,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines.extend(more)
         figures.update(found)
 
-    tell([f"{os.cpu_count()} cores, {get_num_threads()} threads"], {})
+    tell([f"{os.cpu_count()} cores, {get_num_threads()} threads, other load {os.getloadavg()[0]:.1f}"], {})
     for size in options.sizes:
         tell(*compare(size, options.rounds))
     for size in ("tiny", *options.sizes):
