@@ -453,7 +453,9 @@ def _order(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArr
         return order, keys[order]
     packed = (keys << bits) | np.arange(len(keys))
     packed.sort()
-    return packed & (2**bits - 1), packed >> bits
+    order = packed & (2**bits - 1)
+    packed >>= bits
+    return order, packed
 
 
 def _repeats(codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

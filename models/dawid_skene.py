@@ -26,7 +26,7 @@ from hitl.models.checks import require_between
 from hitl.models.incremental import IncrementalEM, Rule
 from hitl.models.majority import voted
 from hitl.models.priors.shares import Shares
-from hitl.models.updating import cautious, iterations
+from hitl.models.updating import cautious, goes_on, iterations, require_same_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +100,18 @@ class DawidSkene:
 
     def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """What `consensus` becomes with the labels as they are now, in a few iterations; see `Updatable`."""
+        if not goes_on(consensus, evidence):
+            return self.fit(evidence)
         return self._again(cautious(consensus), evidence)
 
     def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
         """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
-        return IncrementalEM(self.apply(consensus, evidence), evidence, self._rule, self._again)
+        require_same_classes(consensus, evidence)
+        q_nj = self._start(evidence, self._pseudo_counts(evidence.annotations), consensus)
+        return IncrementalEM(consensus, evidence, q_nj, self._rule, self._again, self.fit)
 
     def _again(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        return self._fitted(evidence, consensus, iterations(consensus, evidence, self.max_iterations))
+        return self._fitted(evidence, consensus, iterations(self.max_iterations))
 
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
         return Rule(self._pseudo_counts(evidence.annotations), self.share_smoothing, least_labels=self.least_labels)

@@ -20,7 +20,7 @@ A changed label is taken in by such steps for its item and the annotators of its
 large a share of the annotators have their turn, so that nobody stays behind for long. But single steps creep where a
 fit gathers momentum, and what everybody depends on, the prior that annotators share and the temperatures of models,
 cannot be learned from one item. So after REFRESH_AFTER of all labels have changed, and whenever a consensus is asked
-for, a few iterations of the fit follow over everything.
+for, a few iterations of the fit follow over everything; and a fit from nothing when half of all labels are others.
 """
 
 from __future__ import annotations
@@ -52,6 +52,10 @@ REFRESH_AFTER = 0.01
 
 REFRESH_LEAST = 100
 """But not before so many have changed."""
+
+REFIT_AFTER = 0.5
+"""Share of all labels that change before everything is fitted from nothing: what was believed of few labels may be
+next to the wrong top, and no iteration leaves that."""
 
 ROUNDS = 2
 """How often the annotators of a changed item, and the item itself, are judged in turn."""
@@ -115,23 +119,28 @@ class IncrementalEM:
         self,
         consensus: Consensus,
         evidence: Evidence,
+        q_nj: Floats,
         rule_of: Callable[[Consensus, Evidence], Rule],
         update: Callable[[Consensus, Evidence], Consensus],
+        fit: Callable[[Evidence], Consensus],
     ) -> None:
-        """From a consensus over the items of this evidence; `update` brings one up to date with everything."""
-        self._rule_of, self._update = rule_of, update
-        self._item_turn = self._annotator_turn = 0
-        self._begin(consensus, evidence)
+        """From a consensus, and what it believes (N, J) of the items of this evidence.
+
+        `update` brings a consensus up to date with everything, `fit` makes one from nothing.
+        """
+        self._rule_of, self._update, self._fit = rule_of, update, fit
+        self._item_turn = self._annotator_turn = self._since_fit = 0
+        self._begin(consensus, evidence, q_nj)
         self._behind = True
 
-    def _begin(self, consensus: Consensus, evidence: Evidence) -> None:
+    def _begin(self, consensus: Consensus, evidence: Evidence, q_nj: Floats) -> None:
         assert evidence.truth is not None
         self._consensus, self._changes, self._behind = consensus, 0, False
         self.rule = rule = self._rule_of(consensus, evidence)
         self.labels = GrowingLabels(evidence.annotations)
         self.truth = evidence.truth.astype(np.int64)
         self.teaches = em.informative(evidence, rule.least_labels)
-        self.q_nj = consensus.probabilities.copy()
+        self.q_nj = q_nj.copy()
         self.counts_klj, self.share_j = self._sums(evidence, self.q_nj)
         if rule.anchor:
             self.votes_klj, self.vote_j = self._sums(evidence, em.clamp(agreement(evidence.annotations), evidence))
@@ -206,7 +215,11 @@ class IncrementalEM:
         """What all labels say together, in a few iterations over everything; at once where nothing has changed."""
         if self._behind:
             evidence = self.evidence()
-            self._begin(self._update(self.snapshot(), evidence), evidence)
+            if self._since_fit >= REFIT_AFTER * len(self.labels):
+                consensus, self._since_fit = self._fit(evidence), 0
+            else:
+                consensus = self._update(self.snapshot(), evidence)
+            self._begin(consensus, evidence, consensus.probabilities)
         return self._consensus
 
     def snapshot(self) -> Consensus:
@@ -273,6 +286,7 @@ class IncrementalEM:
         annotators = _distinct(before, self._annotators_of(touched))
         self.log_pi_klj[annotators] = self.rule.predictive(self._pseudo(annotators))
         self.judge(touched)
+        self._vote(touched, annotators[self.counts_klj[annotators].sum(axis=(1, 2)) > 0])
         self.teaches[touched] = (self.labels.size[touched] >= self.rule.least_labels) | (self.truth[touched] >= 0)
         self._count(touched, 1.0)
         for _ in range(ROUNDS):
@@ -283,6 +297,7 @@ class IncrementalEM:
     def _turns(self, changes: int) -> None:
         """The next items and annotators have their turn; from time to time, all."""
         self._changes += changes
+        self._since_fit += changes
         if self._changes >= max(REFRESH_LEAST, REFRESH_AFTER * len(self.labels)):
             self.consensus()
             return
@@ -300,6 +315,17 @@ class IncrementalEM:
         _count(items, sign, *where, self.q_nj[items], _by_cell(self.counts_klj), self.share_j)
         if self.rule.anchor:
             _count(items, sign, *where, self._voted(items), _by_cell(self.votes_klj), self.vote_j)
+
+    def _vote(self, items: Codes, met: Codes) -> None:
+        """Where only strangers have spoken, their votes decide: even beliefs would teach them nothing, for ever."""
+        if self.rule.models is not None:
+            return
+        n_classes, n_options = len(self.labels.classes), len(self.labels.options)
+        for n in items[(self.truth[items] < 0) & (self.labels.size[items] > 0)]:
+            cells = self.labels.of(n)
+            if not np.isin(cells // n_options, met).any():
+                raised = np.bincount(cells % n_options, minlength=n_options)[:n_classes] + 1 / n_classes
+                self.q_nj[n] = raised / raised.sum()
 
     def _voted(self, items: Codes) -> Floats:
         """(rows, J) what the votes say of these items; known truths as they are."""

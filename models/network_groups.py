@@ -10,9 +10,10 @@ explains,
     z_kk' = sum_n ( [l_nk = l_nk'] - e_nkk' ) / sqrt( sum_n e_nkk' (1 - e_nkk') )
     e_nkk' = sum_j q_nj sum_l pi_kjl pi_k'jl
 
-with confusion matrices from VB-IBCC and beliefs q that leave the labels of both k and k' out: from the largest z down
-to JOINED_ABOVE, the groups of the two become one if the result is small enough. The pool of people without ids, who
-may label an item many times, is always alone; so is whoever shares no item with anybody.
+with confusion matrices from the votes (a model might already have taken those who copy for the truth) and beliefs q
+that leave the labels of both k and k' out: from the largest z down to JOINED_ABOVE, the groups of the two become one if
+the result is small enough. The pool of people without ids, who may label an item many times, is always alone; so is
+whoever shares no item with anybody.
 
 What cutting costs, measured on six people where the exact network is to be had: with W = 1 within two triples and
 nothing between them, cut in threes, probabilities move by 0.03 on average and the log loss stays; with W = 0.4 between
@@ -31,7 +32,7 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models import kernels
 from hitl.models.compiled import compiled
-from hitl.models.vb_ibcc import VBIBCC
+from hitl.models.majority import MajorityVote
 
 JOINED_ABOVE = 2.0
 """Agreement beyond chance, in standard deviations, that joins two annotators of a network too large to be exact: who
@@ -51,7 +52,7 @@ def groups(evidence: Evidence, exact_states: int, group_states: int) -> tuple[li
             found.append(part)
             continue
         if excess_kk is None:
-            excess_kk = excess_agreement(evidence, VBIBCC().fit(evidence))
+            excess_kk = excess_agreement(evidence, MajorityVote().fit(evidence))
         found += cut(part, excess_kk, annotations.n_options, group_states)
     return found, shared_kk
 

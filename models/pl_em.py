@@ -23,7 +23,7 @@ from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.checks import require_between
 from hitl.models.incremental import IncrementalEM, Rule
 from hitl.models.pl import PL, calibrated_prior, judged
-from hitl.models.updating import cautious, iterations
+from hitl.models.updating import cautious, goes_on, iterations, require_same_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,18 @@ class PLEM:
 
     def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """What `consensus` becomes with what is known now, in a few iterations; see `Updatable`."""
+        if not goes_on(consensus, evidence):
+            return self.fit(evidence)
         return self._again(cautious(consensus), evidence)
 
     def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
         """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
-        return IncrementalEM(self.apply(consensus, evidence), evidence, self._rule, self._again)
+        require_same_classes(consensus, evidence)
+        q_nj = self.apply(consensus, evidence).probabilities
+        return IncrementalEM(consensus, evidence, q_nj, self._rule, self._again, self.fit)
 
     def _again(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        return self._fitted(evidence, consensus, iterations(consensus, evidence, self.max_iterations))
+        return self._fitted(evidence, consensus, iterations(self.max_iterations))
 
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
         models = calibrated_prior(evidence, self.temperature, "P+L-EM", consensus)

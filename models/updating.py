@@ -1,7 +1,7 @@
 """Bringing a consensus up to date with everything at once: a few iterations of the fit, from what it learned.
 
 Labels that are new, different or gone need not be told apart: the expected counts are sums over the labels as they are
-now, and where the iterations of the method would end does not depend on where they begin (up to local tops).
+now, and where iterations end depends on where they begin only where a method has several answers to the same labels.
 """
 
 from __future__ import annotations
@@ -15,16 +15,30 @@ from hitl.evidence import Evidence
 ITERATIONS = 20
 """Most iterations of an update."""
 
+GROWTH = 2.0
+"""Times as many labels as were learned from with which an update is a fit from nothing."""
 
-def iterations(consensus: Consensus, evidence: Evidence, most: int) -> int:
-    """How many iterations at most bring a consensus up to date, of a method that takes `most`.
 
-    Few, unless an answer has become possible that it has not met. Raises BadEvidence for other classes.
+def require_same_classes(consensus: Consensus, evidence: Evidence) -> None:
+    """Raises BadEvidence for other classes."""
+    if consensus.classes != evidence.annotations.classes:
+        raise BadEvidence(f"learned for classes {consensus.classes}; the evidence has {evidence.annotations.classes}")
+
+
+def goes_on(consensus: Consensus, evidence: Evidence) -> bool:
+    """Whether what was learned is a good start; else the method begins from nothing. BadEvidence for other classes.
+
+    An answer that it has not met has no place in it. What was learned from few labels may be next to the wrong top,
+    and no iteration leaves that.
     """
+    require_same_classes(consensus, evidence)
     learned, annotations = consensus.annotators, evidence.annotations
-    if learned.classes != annotations.classes:
-        raise BadEvidence(f"learned for classes {learned.classes}; the evidence has {annotations.classes}")
-    return min(ITERATIONS, most) if learned.options == annotations.options else most
+    return learned.options == annotations.options and len(annotations) < GROWTH * int(learned.labels.sum())
+
+
+def iterations(most: int) -> int:
+    """How many iterations an update takes at most, of a method that takes `most`."""
+    return min(ITERATIONS, most)
 
 
 def cautious(consensus: Consensus) -> Consensus:

@@ -32,7 +32,7 @@ from hitl.models.majority import agreement, voted
 from hitl.models.priors.dirichlet import DirichletShares
 from hitl.models.priors.shares import Shares
 from hitl.models.special import digamma
-from hitl.models.updating import iterations
+from hitl.models.updating import goes_on, iterations, require_same_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,18 @@ class VBIBCC:
 
     def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """What `consensus` becomes with the labels as they are now, in a few iterations; see `Updatable`."""
-        return self._fitted(evidence, consensus, iterations(consensus, evidence, self.max_iterations))
+        if not goes_on(consensus, evidence):
+            return self.fit(evidence)
+        return self._again(consensus, evidence)
 
     def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
         """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
-        return IncrementalEM(self.apply(consensus, evidence), evidence, self._rule, self.update)
+        require_same_classes(consensus, evidence)
+        q_nj = self._start(evidence, consensus)
+        return IncrementalEM(consensus, evidence, q_nj, self._rule, self._again, self.fit)
+
+    def _again(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        return self._fitted(evidence, consensus, iterations(self.max_iterations))
 
     def concentration(self, consensus: Consensus, annotations: Annotations) -> Floats:
         """(K, J, L) Dirichlet parameters of these annotators by what was learned, strangers by the shared prior."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -111,7 +110,7 @@ def test_no_step_falls(method: Any, seed: int) -> None:
     fitted = method.fit(evidence)
     live = method.follow(fitted, evidence)
     live.q_nj[:] = np.where(evidence.known[:, None], live.q_nj, rng.dirichlet(np.ones(3), size=15))
-    live._begin(replace(fitted, probabilities=live.q_nj), evidence)  # from anywhere
+    live._begin(fitted, evidence, live.q_nj)  # from anywhere
     climb = Climb(live)
     first = height = climb.height()
     for step in range(60):
@@ -222,6 +221,18 @@ def test_everything_is_refreshed_before_much_has_changed(monkeypatch: pytest.Mon
         live.label(f"n{change}", "k1", "j0")
         refreshed.append(live._consensus is not before)
     assert refreshed == [False, False, True, False, False, True, False]
+
+
+def test_a_fit_from_nothing_follows_when_half_of_the_labels_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incremental, "REFRESH_LEAST", 10)
+    live = follow(VBIBCC(), some_crowd(38, pool=0, known=0.0))
+    fit, fits, changes = live._fit, [], 0
+    live._fit = lambda evidence: (fits.append((changes, len(evidence.annotations))), fit(evidence))[1]
+    for changes in range(1, 200):
+        live.label(f"n{changes % 20}", f"k{changes % 5}", "j0")
+    (first, labels), (second, _), *_ = fits
+    assert 0.5 * labels <= first < 0.5 * labels + 10
+    assert second - first >= 0.5 * labels
 
 
 def test_those_who_are_not_concerned_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,27 @@ def test_what_nobody_knew_yet_joins_with_its_first_label() -> None:
     assert now.annotators.labels[-1] == 1
 
 
+@pytest.mark.parametrize("method", [DawidSkene(), DawidSkene(accuracy=0.75), VBIBCC()])
+def test_a_project_may_begin_with_nothing(method: Any) -> None:
+    """Even beliefs about people who have no labels yet would teach nothing about them, for ever."""
+    full, _ = oracles.crowd(np.random.default_rng(44), 60, 6, 3, accuracy=(0.75, 0.95))
+    nothing = Evidence(full.annotations.select(np.zeros(len(full.annotations), bool)))
+    live = follow(method, nothing)
+    for item, annotator, label in said(full.annotations):
+        live.label(item, annotator, label)
+    assert sorted(said(live.evidence().annotations)) == sorted(said(full.annotations))
+    refit = method.fit(Evidence(full.annotations)).labels
+    assert np.sum(live.snapshot().labels != refit) <= 1
+    assert np.sum(live.consensus().labels != refit) <= 1
+
+
+def test_an_item_that_strangers_alone_have_labeled_begins_with_their_votes() -> None:
+    live = follow(DawidSkene(), plain())
+    for stranger in ("s1", "s2", "s3"):
+        live.label("new", stranger, "j1" if stranger != "s2" else "j0")
+    assert live.belief("new").argmax() == 1
+
+
 @pytest.mark.parametrize("method", [DawidSkene(), PLEM()])
 def test_many_changes_at_once_are_those_changes(method: Any) -> None:
     evidence = some_crowd(42, known=0.0)

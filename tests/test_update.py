@@ -96,3 +96,14 @@ def test_who_can_be_updated_and_followed() -> None:
     for method in METHODS.values():
         assert isinstance(method, Updatable)
         assert isinstance(method, Followable)
+
+
+def test_with_twice_as_many_labels_an_update_begins_from_nothing() -> None:
+    """What few labels say may be next to the wrong top, and no iteration leaves that."""
+    evidence = some_crowd(55, 60)
+    a = evidence.annotations
+    for share, anew in ((0.45, True), (0.55, False)):
+        few = a.select(np.arange(len(a)) % 20 < 20 * share)
+        updated = VBIBCC().update(VBIBCC().fit(replace(evidence, annotations=few)), evidence)
+        refit = VBIBCC().fit(evidence)
+        assert (updated.fit.objective == refit.fit.objective) == anew

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize_scalar
 
 from hitl.annotations import Floats
 from hitl.models import kernels
@@ -100,6 +99,7 @@ def pool_weights(speaks_nm: npt.NDArray[np.bool_], temperature_m: Floats) -> Flo
 
 def _best_coordinate(objective: Callable[[Floats], float], log_t_m: Floats, m: int, tolerance: float) -> Floats:
     """log_t_m with coordinate m at its best; never worse than before."""
+    from scipy.optimize import minimize_scalar  # a quarter of a second that fits without models need not wait
 
     def negative(value: float) -> float:
         moved = log_t_m.copy()

@@ -267,7 +267,7 @@ def fit(size: str, method: str) -> dict[str, float]:
     peak.start()
     first = seconds(lambda: combiner().fit(evidence))
     peak.done.set()
-    again = [seconds(lambda: combiner().fit(evidence)) for _ in range(200 if size == "tiny" else 2)]
+    again = [seconds(lambda: combiner().fit(evidence)) for _ in range(200 if size == "tiny" else 6)]
     consensus = combiner().fit(evidence)
     figures = {
         "first fit s": first,
@@ -394,7 +394,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
     tell(*listed("a fresh process, compiled code on disk", "start-up", start_up()))
     if not options.no_files:
-        tell(*listed("10,000,000 rows of strings in Parquet, dawid-skene", "Parquet", files(3)))
+        tell(*listed("10,000,000 rows of strings in Parquet, dawid-skene", "Parquet", files(4)))
     if options.save:
         results.save("speed", lines, figures)
 
