@@ -111,8 +111,8 @@ class AnnotatorReport:
         dependence: (K, K) correlation of two annotators' errors given the class, in [-1, 1]; None where not modelled.
         prior: (J, L) Dirichlet parameters of the confusion rows of somebody not met yet; None where nothing was learned
             of people in general.
-        answers: (K, 2) expected number of right and of other answers, by the consensus; then they are what `accuracy`
-            says. None: it follows from `concentration` and `shares`.
+        answers: (K, 3) expected number of right and of other answers, by the consensus, and the variance of that
+            number; then they are what `accuracy` says. None: it follows from `concentration` and `shares`.
     """
 
     names: Names
@@ -144,10 +144,11 @@ class AnnotatorReport:
     @cached_property
     def _moments(self) -> tuple[Floats, Floats]:
         if self.answers is not None:
-            right, total = self.answers[:, 0], self.answers.sum(axis=1)
+            right, wrong, variance = self.answers.T
+            total = right + wrong
             crowd = (right.sum() + 1) / (total.sum() + 2)
             mean = (right + CROWD * crowd) / (total + CROWD)
-            return mean, mean * (1 - mean) / (total + CROWD + 1)
+            return mean, mean * (1 - mean) / (total + CROWD + 1) + variance / (total + CROWD) ** 2
         j = np.arange(len(self.classes))
         right = self.concentration[:, j, j]
         total = self.concentration.sum(axis=2)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from hitl.annotations import Floats
 from hitl.consensus import Consensus, Mixing
 from hitl.evidence import Evidence
 from hitl.models import confusion, em
+from hitl.models.checks import require_whole
 from hitl.models.majority import MajorityVote
 from hitl.models.priors.shares import Shares
 
@@ -36,6 +38,42 @@ STILL = 1e-20
 """Variance of normal scores (about 1 for draws that differ) below which it is rounding."""
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chains:
+    """How long a sampler runs.
+
+    Attributes:
+        chains: number of chains, each with its own start and seed.
+        burn_in: first draws of each chain that are thrown away; a quarter as many when there is a `start`.
+        draws: draws kept of each chain.
+        thin: sweeps from one draw to the next.
+        seed: what the chains' random numbers follow from.
+    """
+
+    chains: int = 4
+    burn_in: int = 250
+    draws: int = 1000
+    thin: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for setting, least in (("chains", 1), ("burn_in", 0), ("draws", 4), ("thin", 1), ("seed", 0)):
+            require_whole(setting, getattr(self, setting), least)
+
+    def thrown_away(self, start: Consensus | None) -> int:
+        """Draws of the burn-in."""
+        return self.burn_in if start is None else self.burn_in // 4
+
+    def run(self, chain: Callable[[np.random.Generator], _T]) -> list[_T]:
+        """What `chain` gives for each, in order; each has its own generator, so threads change nothing.
+
+        A thread a chain: `chain` should spend its time in compiled code that lets go of the interpreter's lock.
+        """
+        seeds = np.random.SeedSequence(self.seed).spawn(self.chains)
+        with ThreadPoolExecutor(max_workers=self.chains) as pool:
+            return list(pool.map(chain, [np.random.default_rng(seed) for seed in seeds]))
 
 
 def start_beliefs(evidence: Evidence, start: Consensus | None, stranger_jl: Floats) -> Floats:
@@ -50,16 +88,6 @@ def start_beliefs(evidence: Evidence, start: Consensus | None, stranger_jl: Floa
     log_pi = np.log(confusion.confusion_from(start, annotations, stranger_jl))
     q_nj, _ = em.expectation(evidence, Shares(start.class_shares), log_pi)
     return np.where(confusion.judged_by(start.annotators, annotations)[:, None], q_nj, votes_nj)
-
-
-def in_threads(run: Callable[[np.random.Generator], _T], seed: int, chains: int) -> list[_T]:
-    """What `run` gives for each chain, in order; each has its own generator, so threads change nothing.
-
-    A thread a chain: `run` should spend its time in compiled code that lets go of the interpreter's lock.
-    """
-    generators = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(chains)]
-    with ThreadPoolExecutor(max_workers=chains) as pool:
-        return list(pool.map(run, generators))
 
 
 def mixing(draws: Mapping[str, Floats]) -> Mixing:

@@ -132,11 +132,12 @@ def matched(learned: AnnotatorReport, value_kjl: Floats, stranger_jl: Floats, an
 
 
 def right_answers(annotations: Annotations, q_nj: Floats) -> Floats:
-    """(K, 2) expected number of right and of other answers of each annotator, by the beliefs `q_nj`."""
+    """(K, 3) expected number of right and of other answers of each annotator by the beliefs `q_nj`; its variance."""
     is_class = annotations.label < annotations.n_classes
     chance = np.where(is_class, q_nj[annotations.item, np.where(is_class, annotations.label, 0)], 0.0)
     right = np.bincount(annotations.annotator, chance, annotations.n_annotators)
-    return np.stack((right, annotations.labels_per_annotator - right), axis=1)
+    variance = np.bincount(annotations.annotator, chance * (1 - chance), annotations.n_annotators)
+    return np.stack((right, annotations.labels_per_annotator - right, variance), axis=1)
 
 
 def judged_by(learned: AnnotatorReport, annotations: Annotations) -> npt.NDArray[np.bool_]:

@@ -22,7 +22,7 @@ from hitl.consensus import Consensus, Fit
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import confusion, em
-from hitl.models.checks import require_between
+from hitl.models.checks import require_between, require_whole
 from hitl.models.incremental import IncrementalEM, Rule
 from hitl.models.majority import voted
 from hitl.models.priors.shares import Shares
@@ -52,9 +52,10 @@ class DawidSkene:
     max_iterations: int = 1000
 
     def __post_init__(self) -> None:
-        for setting in ("smoothing", "strength", "share_smoothing", "tolerance", "max_iterations"):
+        for setting in ("smoothing", "strength", "share_smoothing", "tolerance"):
             require_between(setting, getattr(self, setting), 0)
-        require_between("least_labels", self.least_labels, 0)
+        for setting in ("least_labels", "max_iterations"):
+            require_whole(setting, getattr(self, setting), 1)
         if self.accuracy is not None:
             require_between("accuracy", self.accuracy, 0, 1)
 

@@ -27,11 +27,12 @@ import numpy as np
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models import posterior
-from hitl.models.checks import require_between, require_whole
+from hitl.models.chains import Chains
+from hitl.models.checks import require_between
 
 
-@dataclass(frozen=True, slots=True)
-class EBCC:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EBCC(Chains):
     """Bayesian classifier combination with easy and hard items, by several Gibbs chains.
 
     The result's `difficulty` is the probability that an item is hard. Its confusion matrices are what people do on all
@@ -42,11 +43,8 @@ class EBCC:
         hard: prior probability that an item is hard, in (0, 1).
         diagonal, off: prior mean of the Dirichlet parameter of a right and of each other answer on hard items, > 0.
         share_smoothing: pseudo-items of each class, > 0.
-        chains: number of chains, each with its own start and seed.
-        burn_in: first draws of each chain that are thrown away; a quarter as many when there is a `start`.
-        draws: draws kept of each chain.
-        thin: sweeps over the truths from one draw to the next.
-        seed: what the chains' random numbers follow from.
+
+    Those of the chains as in `Chains`.
     """
 
     epsilon: float = 0.01
@@ -54,19 +52,13 @@ class EBCC:
     diagonal: float = 8.0
     off: float = 1.0
     share_smoothing: float = 1.0
-    chains: int = 4
-    burn_in: int = 250
-    draws: int = 1000
-    thin: int = 2
-    seed: int = 0
 
     def __post_init__(self) -> None:
+        Chains.__post_init__(self)
         for setting in ("diagonal", "off", "share_smoothing"):
             require_between(setting, getattr(self, setting), 0)
         for setting in ("epsilon", "hard"):
             require_between(setting, getattr(self, setting), 0, 1)
-        for setting, least in (("chains", 1), ("burn_in", 0), ("draws", 4), ("thin", 1), ("seed", 0)):
-            require_whole(setting, getattr(self, setting), least)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Sample from the votes, or from what `start` learned. `fit.converged` tells whether the chains have mixed."""
@@ -75,15 +67,6 @@ class EBCC:
         all_hard = posterior.all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
         easy_jl = np.full_like(all_hard.mean_jl, self.epsilon / (annotations.n_options - 1))
         np.fill_diagonal(easy_jl, 1 - self.epsilon)
-        found = posterior.sampled(
-            evidence,
-            all_hard._replace(easy_jl=easy_jl, hard=self.hard),
-            start,
-            chain_count=self.chains,
-            burn_in=self.burn_in,
-            draws=self.draws,
-            thin=self.thin,
-            seed=self.seed,
-        )
+        found = posterior.sampled(evidence, all_hard._replace(easy_jl=easy_jl, hard=self.hard), start, self)
         consensus = found.consensus(annotations, "ebcc", asdict(self), time.perf_counter() - began)
         return replace(consensus, difficulty=found.hard_n)

@@ -21,12 +21,12 @@ from dataclasses import asdict, dataclass, replace
 
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.checks import require_between, require_whole
-from hitl.models.network_posterior import Expected, sampled
+from hitl.models.checks import require_between
+from hitl.models.network_posterior import Expected, NetworkChains, sampled
 
 
-@dataclass(frozen=True, slots=True)
-class EDBCC:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EDBCC(NetworkChains):
     """Bayesian classifier combination with dependent annotators and with easy and hard items, by several chains.
 
     The result's `difficulty` is the probability that an item is hard, `annotators.dependence` the correlation of two
@@ -37,58 +37,27 @@ class EDBCC:
         hard: prior probability that an item is hard, in (0, 1).
         easy_accuracy: expected chance of a right answer on an easy item, in (0, 1).
         easy_sd: prior standard deviation of U, > 0.
-        accuracy: expected chance of a right answer, on a hard item, of somebody who depends on nobody, in (0, 1).
-        answer_sd, coupling_sd: prior standard deviations of V and W, > 0 (3 in the paper).
-        share_smoothing: pseudo-items of each class, > 0.
-        exact_states: answers (L to the number of annotators) up to which all who share items are one network.
-        group_states: answers of a group where that is too many.
-        chains: number of chains, each with its own start and seed.
-        burn_in: sweeps of each chain that are thrown away; a quarter of them when there is a `start` to begin from.
-        draws: draws kept of each chain.
-        thin: sweeps from one kept draw to the next.
-        seed: what the chains' random numbers follow from.
+
+    The others as in `NetworkChains`; `accuracy` is that on hard items.
     """
 
     hard: float = 0.5
     easy_accuracy: float = 0.99
     easy_sd: float = 0.1
-    accuracy: float = 0.75
-    answer_sd: float = 1.0
     coupling_sd: float = 1.0
-    share_smoothing: float = 1.0
-    exact_states: int = 8192
-    group_states: int = 256
-    chains: int = 4
-    burn_in: int = 300
-    draws: int = 500
-    thin: int = 3
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        for setting in ("hard", "easy_accuracy", "accuracy"):
+        NetworkChains.__post_init__(self)
+        for setting in ("hard", "easy_accuracy"):
             require_between(setting, getattr(self, setting), 0, 1)
-        for setting in ("easy_sd", "answer_sd", "coupling_sd", "share_smoothing"):
-            require_between(setting, getattr(self, setting), 0)
-        for setting, least in (("exact_states", 0), ("group_states", 0)):
-            require_whole(setting, getattr(self, setting), least)
-        for setting, least in (("chains", 1), ("burn_in", 0), ("draws", 4), ("thin", 1), ("seed", 0)):
-            require_whole(setting, getattr(self, setting), least)
+        require_between("easy_sd", self.easy_sd, 0)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Sample from the votes, or from what `start` learned. `fit.converged` tells whether the chains have mixed."""
         began = time.perf_counter()
-        found = sampled(
-            evidence,
-            Expected(self.accuracy, self.answer_sd, self.coupling_sd, self.hard, self.easy_accuracy, self.easy_sd),
-            start,
-            share_smoothing=self.share_smoothing,
-            exact_states=self.exact_states,
-            group_states=self.group_states,
-            chain_count=self.chains,
-            burn_in=self.burn_in,
-            draws=self.draws,
-            thin=self.thin,
-            seed=self.seed,
+        expected = Expected(
+            self.accuracy, self.answer_sd, self.coupling_sd, self.hard, self.easy_accuracy, self.easy_sd
         )
+        found = sampled(evidence, expected, start, self)
         consensus = found.consensus(evidence.annotations, "edbcc", asdict(self), time.perf_counter() - began)
         return replace(consensus, difficulty=found.hard_n)

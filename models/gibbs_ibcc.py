@@ -20,54 +20,37 @@ from hitl.consensus import Consensus
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import confusion, em, posterior
-from hitl.models.checks import require_between, require_whole
+from hitl.models.chains import Chains
+from hitl.models.checks import require_between
 from hitl.models.priors.shares import Shares
 
 
-@dataclass(frozen=True, slots=True)
-class GibbsIBCC:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GibbsIBCC(Chains):
     """Bayesian classifier combination by several Gibbs chains.
 
     Attributes:
         diagonal, off: prior mean of the Dirichlet parameter of a right and of each other answer, > 0.
         share_smoothing: pseudo-items of each class, > 0.
-        chains: number of chains, each with its own start and seed.
-        burn_in: first draws of each chain that are thrown away; a quarter as many when there is a `start`.
-        draws: draws kept of each chain.
-        thin: sweeps over the truths from one draw to the next.
-        seed: what the chains' random numbers follow from.
+
+    Those of the chains as in `Chains`.
     """
 
     diagonal: float = 8.0
     off: float = 1.0
     share_smoothing: float = 1.0
-    chains: int = 4
-    burn_in: int = 250
-    draws: int = 1000
-    thin: int = 2
-    seed: int = 0
 
     def __post_init__(self) -> None:
+        Chains.__post_init__(self)
         for setting in ("diagonal", "off", "share_smoothing"):
             require_between(setting, getattr(self, setting), 0)
-        for setting, least in (("chains", 1), ("burn_in", 0), ("draws", 4), ("thin", 1), ("seed", 0)):
-            require_whole(setting, getattr(self, setting), least)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Sample from the votes, or from what `start` learned. `fit.converged` tells whether the chains have mixed."""
         began = time.perf_counter()
         annotations = evidence.annotations
         prior = posterior.all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
-        found = posterior.sampled(
-            evidence,
-            prior,
-            start,
-            chain_count=self.chains,
-            burn_in=self.burn_in,
-            draws=self.draws,
-            thin=self.thin,
-            seed=self.seed,
-        )
+        found = posterior.sampled(evidence, prior, start, self)
         return found.consensus(annotations, "gibbs-ibcc", asdict(self), time.perf_counter() - began)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:

@@ -14,15 +14,49 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import AnnotatorReport, Consensus, Fit, Mixing
+from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models import chains, em, network_chain, network_groups, network_layout, posterior
+from hitl.models.chains import Chains
+from hitl.models.checks import require_between, require_whole
 from hitl.models.network_chain import Prior
 from hitl.models.network_draws import Sums, blank_sums
 from hitl.models.network_layout import Codes, Layout, Networks
+from hitl.models.posterior import Posterior, matched, total
 
 MONITORED = 20
 """Couplings that are monitored one by one: those of the largest size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkChains(Chains):
+    """Settings that DBCC and EDBCC share; those of the chains as in `Chains`.
+
+    Attributes:
+        accuracy: expected chance of a right answer of somebody who depends on nobody, in (0, 1).
+        answer_sd, coupling_sd: prior standard deviations of V and W, > 0 (3 in the paper).
+        share_smoothing: pseudo-items of each class, > 0.
+        exact_states: answers (L to the number of annotators) up to which all who share items are one network.
+        group_states: answers of a group where that is too many.
+    """
+
+    accuracy: float = 0.75
+    answer_sd: float = 1.0
+    coupling_sd: float = 0.5
+    share_smoothing: float = 1.0
+    exact_states: int = 8192
+    group_states: int = 256
+    burn_in: int = 300
+    draws: int = 500
+    thin: int = 3
+
+    def __post_init__(self) -> None:
+        Chains.__post_init__(self)
+        require_between("accuracy", self.accuracy, 0, 1)
+        for setting in ("answer_sd", "coupling_sd", "share_smoothing"):
+            require_between(setting, getattr(self, setting), 0)
+        for setting in ("exact_states", "group_states"):
+            require_whole(setting, getattr(self, setting), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,67 +78,18 @@ class Expected:
     easy_sd: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Posterior:
-    """What the chains found.
-
-    Attributes:
-        q_nj: (N, J) probabilities of the classes; known truths one-hot.
-        hard_n: (N,) probability that the item is hard.
-        concentration_kjl: Dirichlet parameters matched to the posterior moments of each confusion row.
-        dependence_kk: (K, K) correlation of two annotators' right answers given the class.
-        share_j: (J,) mean class shares.
-        mixing: how well the chains agree.
-        log_likelihood_r: mean over chains of the log likelihood after each sweep, burn-in included.
-    """
-
-    q_nj: Floats
-    hard_n: Floats
-    concentration_kjl: Floats
-    dependence_kk: Floats
-    share_j: Floats
-    mixing: Mixing
-    log_likelihood_r: Floats
-
-    def consensus(
-        self, annotations: Annotations, method: str, settings: dict[str, object], seconds: float
-    ) -> Consensus:
-        """As the result of a combiner, without the difficulty."""
-        people = AnnotatorReport(
-            names=annotations.annotators,
-            classes=annotations.classes,
-            options=annotations.options,
-            concentration=self.concentration_kjl,
-            confusion=self.concentration_kjl / self.concentration_kjl.sum(axis=2, keepdims=True),
-            labels=annotations.labels_per_annotator,
-            shares=self.share_j,
-            dependence=self.dependence_kk,
-        )
-        trace = tuple(self.log_likelihood_r.tolist())
-        fit = Fit(method, settings, trace, chains.has_mixed(self.mixing), seconds, self.mixing)
-        return Consensus(annotations.items, annotations.classes, self.q_nj, people, self.share_j, fit=fit)
-
-
 def sampled(
     evidence: Evidence,
     expected: Expected,
     start: Consensus | None,
-    *,
-    share_smoothing: float,
-    exact_states: int,
-    group_states: int,
-    chain_count: int,
-    burn_in: int,
-    draws: int,
-    thin: int,
-    seed: int,
+    settings: NetworkChains,
 ) -> Posterior:
     """Run the chains and average over their kept draws."""
     annotations = evidence.annotations
-    burn_in = burn_in if start is None else burn_in // 4
-    groups, shared_kk = network_groups.groups(evidence, exact_states, group_states)
+    burn_in, draws, thin = settings.thrown_away(start), settings.draws, settings.thin
+    groups, shared_kk = network_groups.groups(evidence, settings.exact_states, settings.group_states)
     layout = network_layout.layout(evidence, groups, shared_kk, easy=expected.hard < 1)
-    prior = prior_of(layout.networks, expected, share_smoothing)
+    prior = prior_of(layout.networks, expected, settings.share_smoothing)
     weight_am = np.ascontiguousarray(posterior.accuracy_weights(annotations)[:, layout.member])
     stranger_jl = np.exp(_mean_logits(layout.networks, expected.accuracy))
     there = np.flatnonzero(layout.distinct_n >= 0)
@@ -130,7 +115,7 @@ def sampled(
         )
         return sums
 
-    return averaged(evidence, layout, prior, chains.in_threads(run, seed, chain_count))
+    return averaged(evidence, layout, prior, settings.run(run))
 
 
 def prior_of(networks: Networks, expected: Expected, share_smoothing: float) -> Prior:
@@ -162,7 +147,7 @@ def averaged(evidence: Evidence, layout: Layout, prior: Prior, runs: list[Sums])
     count = sum(sums.hard_d.size for sums in runs)
     share_j = np.mean([sums.share_jd.mean(axis=1) for sums in runs], axis=0)
     share_j /= share_j.sum()
-    weight_ic = _total([sums.weight_ic for sums in runs])
+    weight_ic = total([sums.weight_ic for sums in runs])
     weight_ic /= weight_ic.sum(axis=1, keepdims=True)
     # An item of which nothing is known has the class shares, and the prior's chance to be hard.
     q_nj = np.tile(share_j, (annotations.n_items, 1))
@@ -171,15 +156,15 @@ def averaged(evidence: Evidence, layout: Layout, prior: Prior, runs: list[Sums])
     q_nj[there] = (weight_ic[:, :j] + weight_ic[:, j:])[layout.distinct_n[there]]
     hard_n[there] = weight_ic[:, :j].sum(axis=1)[layout.distinct_n[there]]
     place_k = np.argsort(layout.member)
-    mean_kjl, square_kjl = _total([sums.moment_rmjl for sums in runs])[:, place_k] / count
+    mean_kjl, square_kjl = total([sums.moment_rmjl for sums in runs])[:, place_k] / count
     return Posterior(
         em.clamp(q_nj / q_nj.sum(axis=1, keepdims=True), evidence),
         np.clip(hard_n, 0.0, 1.0),
-        _matched(mean_kjl, square_kjl),
-        dependence(layout, runs)[np.ix_(place_k, place_k)],
+        matched(mean_kjl, square_kjl),
         share_j,
         chains.mixing(_monitored(annotations, layout, prior, runs)),
         np.mean([sums.log_likelihood_r for sums in runs], axis=0),
+        dependence(layout, runs)[np.ix_(place_k, place_k)],
     )
 
 
@@ -190,10 +175,10 @@ def dependence(layout: Layout, runs: list[Sums]) -> Floats:
     start = layout.networks.member_start
     first = [start[g] + a for g in range(layout.networks.n_groups) for b in range(_size(start, g)) for a in range(b)]
     second = [start[g] + b for g in range(layout.networks.n_groups) for b in range(_size(start, g)) for a in range(b)]
-    within_y = _total([sums.covariance_y for sums in runs])
+    within_y = total([sums.covariance_y for sums in runs])
     covariance_mm[first, second] = within_y
     covariance_mm[second, first] = within_y
-    variance_m = _total([sums.variance_m for sums in runs])
+    variance_m = total([sums.variance_m for sums in runs])
     correlation_mm: Floats = np.clip(covariance_mm / np.sqrt(np.outer(variance_m, variance_m)), -1.0, 1.0)
     np.fill_diagonal(correlation_mm, 1.0)
     return correlation_mm
@@ -227,16 +212,3 @@ def _coupled(layout: Layout) -> tuple[Codes, Codes]:
     networks = layout.networks
     start_p = np.repeat(networks.member_start[:-1], np.diff(networks.pair_start))
     return layout.member[start_p + networks.first_p], layout.member[start_p + networks.second_p]
-
-
-def _total(arrays: list[Floats]) -> Floats:
-    total: Floats = np.sum(arrays, axis=0)
-    return total
-
-
-def _matched(mean_kjl: Floats, square_kjl: Floats) -> Floats:
-    """(K, J, L) Dirichlet parameters with these means and, summed over a row, these variances."""
-    spread = np.maximum((square_kjl - mean_kjl**2).sum(axis=2, keepdims=True), 1e-12)
-    strength = (mean_kjl * (1 - mean_kjl)).sum(axis=2, keepdims=True) / spread - 1
-    concentration: Floats = mean_kjl * np.maximum(strength, 1e-3)
-    return concentration

@@ -20,7 +20,7 @@ from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
 from hitl.models import confusion, em
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.checks import require_between
+from hitl.models.checks import require_between, require_whole
 from hitl.models.incremental import IncrementalEM, Rule
 from hitl.models.pl import PL, calibrated_prior, judged
 from hitl.models.updating import cautious, goes_on, iterations, require_same_classes
@@ -43,7 +43,7 @@ class PLEM:
         require_between("accuracy", self.accuracy, 0, 1)
         require_between("off", self.off, 0)
         require_between("tolerance", self.tolerance, 0)
-        require_between("max_iterations", self.max_iterations, 0)
+        require_whole("max_iterations", self.max_iterations, 1)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the prior's modes, or from what `start` learned. Raises BadEvidence without a model."""

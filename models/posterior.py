@@ -16,6 +16,7 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus, Fit, Mixing
 from hitl.evidence import Evidence
 from hitl.models import chains, em, sampling
+from hitl.models.chains import Chains
 
 MONITORED = 20
 """Annotators whose accuracies are monitored one by one."""
@@ -31,7 +32,8 @@ class Posterior:
         concentration_kjl: Dirichlet parameters matched to the posterior moments of each row.
         share_j: (J,) mean class shares.
         mixing: how well the chains agree.
-        log_joint_r: mean over chains of log p(labels, truths | alpha) after each round, burn-in included.
+        trace_r: mean over chains of a log density after each sweep, burn-in included; it tells whether that was enough.
+        dependence_kk: (K, K) correlation of two annotators' right answers given the class; None: they are independent.
     """
 
     q_nj: Floats
@@ -39,7 +41,8 @@ class Posterior:
     concentration_kjl: Floats
     share_j: Floats
     mixing: Mixing
-    log_joint_r: Floats
+    trace_r: Floats
+    dependence_kk: Floats | None = None
 
     def consensus(
         self, annotations: Annotations, method: str, settings: dict[str, object], seconds: float
@@ -53,8 +56,9 @@ class Posterior:
             confusion=self.concentration_kjl / self.concentration_kjl.sum(axis=2, keepdims=True),
             labels=annotations.labels_per_annotator,
             shares=self.share_j,
+            dependence=self.dependence_kk,
         )
-        trace = tuple(self.log_joint_r.tolist())
+        trace = tuple(self.trace_r.tolist())
         fit = Fit(method, settings, trace, chains.has_mixed(self.mixing), seconds, self.mixing)
         return Consensus(annotations.items, annotations.classes, self.q_nj, people, self.share_j, fit=fit)
 
@@ -66,20 +70,10 @@ def all_hard(annotations: Annotations, diagonal: float, off: float, smoothing: f
     return sampling.Prior(np.full(annotations.n_classes, float(smoothing)), mean_jl, np.ones_like(mean_jl), 1.0)
 
 
-def sampled(
-    evidence: Evidence,
-    prior: sampling.Prior,
-    start: Consensus | None,
-    *,
-    chain_count: int,
-    burn_in: int,
-    draws: int,
-    thin: int,
-    seed: int,
-) -> Posterior:
+def sampled(evidence: Evidence, prior: sampling.Prior, start: Consensus | None, settings: Chains) -> Posterior:
     """Run the chains and average over their kept draws."""
     annotations = evidence.annotations
-    burn_in = burn_in if start is None else burn_in // 4
+    burn_in, draws = settings.thrown_away(start), settings.draws
     shape = (annotations.n_items, annotations.n_annotators, annotations.n_classes, annotations.n_options)
     table = known_table(evidence)
     weight_ak = accuracy_weights(annotations)
@@ -88,10 +82,10 @@ def sampled(
     def run(rng: np.random.Generator) -> sampling.Sums:
         sums = sampling.blank_sums(*shape, len(weight_ak), draws, burn_in + draws)
         state = sampling.blank_state(*shape)
-        sampling.run_chain(rng, table, prior, start_nj, weight_ak, burn_in, thin, state, sums)
+        sampling.run_chain(rng, table, prior, start_nj, weight_ak, burn_in, settings.thin, state, sums)
         return sums
 
-    return _averaged(evidence, table, prior, chains.in_threads(run, seed, chain_count))
+    return _averaged(evidence, table, prior, settings.run(run))
 
 
 def known_table(evidence: Evidence) -> sampling.Table:
@@ -125,12 +119,12 @@ def _averaged(evidence: Evidence, table: sampling.Table, prior: sampling.Prior, 
     # An item of which nothing is known has the class shares, and the prior's chance to be hard.
     q_nj = np.tile(share_j, (evidence.annotations.n_items, 1))
     hard_n = np.full(len(q_nj), prior.hard)
-    q_nj[table.teaching] = _total([sums.q_nj for sums in runs])[table.teaching] / count
-    hard_n[table.teaching] = _total([sums.hard_n for sums in runs])[table.teaching] / count
+    q_nj[table.teaching] = total([sums.q_nj for sums in runs])[table.teaching] / count
+    hard_n[table.teaching] = total([sums.hard_n for sums in runs])[table.teaching] / count
     return Posterior(
         em.clamp(q_nj / q_nj.sum(axis=1, keepdims=True), evidence),
         hard_n,
-        _matched(_total([sums.mean_kjl for sums in runs]) / count, _total([sums.square_kjl for sums in runs]) / count),
+        matched(total([sums.mean_kjl for sums in runs]) / count, total([sums.square_kjl for sums in runs]) / count),
         share_j,
         chains.mixing(_monitored(evidence.annotations, prior, runs)),
         np.mean([sums.log_joint_r for sums in runs], axis=0),
@@ -149,12 +143,13 @@ def _monitored(annotations: Annotations, prior: sampling.Prior, runs: list[sampl
     return found
 
 
-def _total(arrays: list[Floats]) -> Floats:
-    total: Floats = np.sum(arrays, axis=0)
-    return total
+def total(arrays: list[Floats]) -> Floats:
+    """The sum over chains."""
+    summed: Floats = np.sum(arrays, axis=0)
+    return summed
 
 
-def _matched(mean_kjl: Floats, square_kjl: Floats) -> Floats:
+def matched(mean_kjl: Floats, square_kjl: Floats) -> Floats:
     """(K, J, L) Dirichlet parameters with these means and, summed over a row, these variances."""
     spread = np.maximum((square_kjl - mean_kjl**2).sum(axis=2, keepdims=True), 1e-12)
     strength = (mean_kjl * (1 - mean_kjl)).sum(axis=2, keepdims=True) / spread - 1

@@ -25,7 +25,7 @@ from hitl.consensus import Consensus, Fit
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import confusion, dirichlet, em, kernels
-from hitl.models.checks import require_between
+from hitl.models.checks import require_between, require_whole
 from hitl.models.dirichlet import DirichletConfusion
 from hitl.models.incremental import IncrementalEM, Rule
 from hitl.models.majority import agreement, voted
@@ -59,9 +59,10 @@ class VBIBCC:
     max_iterations: int = 500
 
     def __post_init__(self) -> None:
-        for setting in ("diagonal", "off", "share_smoothing", "tolerance", "max_iterations"):
+        for setting in ("diagonal", "off", "share_smoothing", "tolerance"):
             require_between(setting, getattr(self, setting), 0)
-        require_between("least_labels", self.least_labels, 0)
+        for setting in ("least_labels", "max_iterations"):
+            require_whole(setting, getattr(self, setting), 1)
         require_between("anchor", self.anchor, -1e-300, 1)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:

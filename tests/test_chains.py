@@ -14,6 +14,7 @@ from hitl.annotations import Floats
 from hitl.consensus import Mixing
 from hitl.evidence import Evidence
 from hitl.models import chains
+from hitl.models.chains import Chains
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.majority import MajorityVote
 from tests import oracles
@@ -171,11 +172,11 @@ def test_each_chain_has_its_own_numbers_and_they_follow_from_the_seed() -> None:
     def run(rng: np.random.Generator) -> float:
         return float(rng.random())
 
-    first = chains.in_threads(run, 5, 8)
+    first = Chains(seed=5, chains=8).run(run)
     assert len(set(first)) == 8
-    assert chains.in_threads(run, 5, 8) == first
-    assert chains.in_threads(run, 5, 3) == first[:3]  # more chains leave the first ones as they are
-    assert chains.in_threads(run, 6, 8) != first
+    assert Chains(seed=5, chains=8).run(run) == first
+    assert Chains(seed=5, chains=3).run(run) == first[:3]  # more chains leave the first ones as they are
+    assert Chains(seed=6, chains=8).run(run) != first
     expected = [np.random.default_rng(child).random() for child in np.random.SeedSequence(5).spawn(8)]
     assert first == expected
 

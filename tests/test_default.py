@@ -180,16 +180,16 @@ def test_right_answers_are_those_of_a_plain_count(shape: dict[str, int]) -> None
     rng = np.random.default_rng(0)
     annotations = oracles.crowd(rng, 20, 4, 3, **shape)[0].annotations
     q_nj = rng.dirichlet(np.ones(3), size=20)
-    expected = np.zeros((annotations.n_annotators, 2))
+    expected = np.zeros((annotations.n_annotators, 3))
     for n, k, option in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
         chance = q_nj[n, option] if option < 3 else 0.0
-        expected[k] += chance, 1 - chance
+        expected[k] += chance, 1 - chance, chance * (1 - chance)
     np.testing.assert_allclose(right_answers(annotations, q_nj), expected, atol=1e-12)
 
 
 def test_accuracy_and_interval_are_those_of_the_answers_and_the_crowd() -> None:
     found = DefaultCombiner().fit(simulated(0, 200, 0.75)[0]).annotators
-    answers = np.array([[90.0, 10.0], [1.5, 0.5], [0.0, 0.0]])
+    answers = np.array([[90.0, 10.0, 0.0], [1.5, 0.5, 0.0], [0.0, 0.0, 0.0]])
     people = replace(
         found,
         names=("a", "b", "c"),
@@ -199,11 +199,18 @@ def test_accuracy_and_interval_are_those_of_the_answers_and_the_crowd() -> None:
         answers=answers,
     )
     crowd_accuracy = 92.5 / 104
-    for k, (right, other) in enumerate(answers):
+    for k, (right, other, _) in enumerate(answers):
         a, b = right + 4 * crowd_accuracy, other + 4 * (1 - crowd_accuracy)
         assert people.accuracy[k] == pytest.approx(a / (a + b))
         np.testing.assert_allclose([each[k] for each in people.interval], stats.beta.ppf([0.025, 0.975], a, b))
     assert people.frame()["accuracy"].tolist() == people.accuracy.tolist()
+    # What is not known of the truth widens the interval: its variance adds to that of the count.
+    doubted = replace(people, answers=answers + np.array([[0, 0, 9.0], [0, 0, 0], [0, 0, 0]]))
+    (low, high), mean = doubted.interval, people.accuracy[0]
+    variance = mean * (1 - mean) / 105 + 9.0 / 104**2
+    strength = mean * (1 - mean) / variance - 1
+    expected = stats.beta.ppf([0.025, 0.975], mean * strength, (1 - mean) * strength)
+    np.testing.assert_allclose([low[0], high[0]], expected)
 
 
 def test_where_truth_is_known_intervals_cover_the_true_accuracies() -> None:
@@ -217,7 +224,7 @@ def test_where_truth_is_known_intervals_cover_the_true_accuracies() -> None:
     assert (high - low).mean() < 0.2
 
 
-@pytest.mark.parametrize(("known", "hard", "covered", "off"), [(100, 0.0, 0.8, 0.025), (0, 0.25, 0.75, 0.06)])
+@pytest.mark.parametrize(("known", "hard", "covered", "off"), [(100, 0.0, 0.9, 0.025), (0, 0.25, 0.9, 0.06)])
 def test_where_it_is_not_most_intervals_do(known: int, hard: float, covered: float, off: float) -> None:
     evidence, truth, right_k = simulated(7, 1000, 0.75, hard=hard)
     found = DefaultCombiner().fit(replace(evidence, truth=some_known(truth, known))).annotators

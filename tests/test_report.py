@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -421,12 +420,10 @@ def test_a_fit_that_did_not_converge_says_so():
     assert f"hitl {hitl.__version__}" in text
 
 
-def test_large_pages_are_capped_and_quick():
+def test_large_pages_are_capped():
     page, truth = sample(n=10_000, k=1_000, classes=("a", "b", "c", "d"))
     texts = dict.fromkeys(page.consensus.items, "some text " * 100)
-    started = time.perf_counter()
     html = render(Report("Large", (replace(page, texts=texts, truth=truth),)))
-    assert time.perf_counter() - started < 3
     assert len(html.encode()) < 8_000_000
     found = Page(html)
     assert "500 of 1,000 annotators" in found.text

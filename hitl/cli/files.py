@@ -120,7 +120,7 @@ def combine(  # type: ignore[no-untyped-def]
         }
         show.as_json(summary)
         return
-    converged = "" if consensus.fit.converged else "; NOT converged"
+    converged = "" if consensus.fit.converged else f"; {_why_not_converged(consensus.fit)}"
     show.line(f"{evidence.annotations!r}")
     show.line(
         f"{consensus.fit.method}: {consensus.fit.iterations} iterations in {consensus.fit.seconds:.2f} s{converged}; "
@@ -133,3 +133,10 @@ def combine(  # type: ignore[no-untyped-def]
     for path in (output, annotators, save):
         if path is not None:
             show.line(f"wrote {path}")
+
+
+def _why_not_converged(fit) -> str:  # type: ignore[no-untyped-def]
+    if fit.mixing is None:
+        return "NOT converged (raise max_iterations)"
+    worst = max(fit.mixing.rhat, key=lambda quantity: fit.mixing.rhat[quantity])
+    return f"chains have NOT mixed: R-hat {fit.mixing.rhat[worst]:.2f} of {worst} (raise burn_in and draws)"

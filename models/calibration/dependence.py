@@ -16,7 +16,7 @@ with q0 the posterior under independence, share_j times the annotators' mean pi:
 (With exp E ln pi, as in variational Bayes, one answer of a stranger among ten options would be certain.) delta is a
 quarter of the symmetric divergence of the annotator's two confusion rows, sum_l (pi_jl - pi_j'l) ln(pi_jl / pi_j'l),
 which is (2 mu / sigma)^2 for two Gaussians. Weak labels thus stay nearly as they are, while however many strong labels
-agree, the odds stay within what the pull allows.
+agree, the odds stay within what the pull allows: rho = c delta would let T grow without bound with how strong they are.
 
 Without truth b = 0, and c is as cautious as held-out labels can bear (`held_out`), and more so where answers to one
 item agree beyond what the matrices explain (r, see `unexplained_correlation`):
