@@ -26,6 +26,9 @@ import numpy.typing as npt
 from hitl.annotations import Annotations, Floats, Ints
 
 Z95 = 1.959963984540054
+
+LEAST_ITEMS = 5
+"""Items below which draws of items tell nothing of how far off alpha is."""
 """Half-width of a central 95 % interval, in standard deviations."""
 
 
@@ -37,7 +40,7 @@ class Agreement:
         items: items with two labels or more; the others say nothing here.
         observed: chance that two labels of one item are equal, in [0, 1]; each label counts alike.
         alpha: Krippendorff's alpha, <= 1; NaN where undefined, as below.
-        low, high: its 95 % interval, over draws of items (infinitesimal jackknife).
+        low, high: its 95 % interval, over draws of items (infinitesimal jackknife); NaN below LEAST_ITEMS.
         fleiss: Fleiss' kappa.
         cohen: mean of Cohen's kappa over pairs of people, each weighed by its common items.
         pairs: how many pairs that mean is over.
@@ -100,6 +103,8 @@ def krippendorff_alpha(counts_nl: Floats) -> tuple[float, float, float]:
         return float("nan"), float("nan"), float("nan")
     alpha = 1 - (1 - observed) / (1 - expected)
     spread = float(np.sqrt(np.sum(_influence(counts_nl, observed, expected, alpha) ** 2)))
+    if len(counts_nl) < LEAST_ITEMS:
+        return alpha, float("nan"), float("nan")
     return alpha, max(-1.0, alpha - Z95 * spread), min(1.0, alpha + Z95 * spread)
 
 

@@ -22,13 +22,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from hitl.annotations import Floats
+from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Mixing
-from hitl.evidence import Evidence
-from hitl.models import confusion, em
+from hitl.models import warm_start
 from hitl.models.checks import require_whole
-from hitl.models.majority import MajorityVote
-from hitl.models.priors.shares import Shares
 
 MIXED_BELOW = 1.05
 """R-hat from which chains do not count as mixed. The stricter advice of 1.01 is for thousands of effective draws of one
@@ -62,9 +59,9 @@ class Chains:
         for setting, least in (("chains", 1), ("burn_in", 0), ("draws", 4), ("thin", 1), ("seed", 0)):
             require_whole(setting, getattr(self, setting), least)
 
-    def thrown_away(self, start: Consensus | None) -> int:
-        """Draws of the burn-in."""
-        return self.burn_in if start is None else self.burn_in // 4
+    def thrown_away(self, start: Consensus | None, annotations: Annotations) -> int:
+        """Draws of the burn-in, where it begins from this."""
+        return self.burn_in // 4 if warm_start.usable(start, annotations) else self.burn_in
 
     def run(self, chain: Callable[[np.random.Generator], _T]) -> list[_T]:
         """What `chain` gives for each, in order; each has its own generator, so threads change nothing.
@@ -74,20 +71,6 @@ class Chains:
         seeds = np.random.SeedSequence(self.seed).spawn(self.chains)
         with ThreadPoolExecutor(max_workers=self.chains) as pool:
             return list(pool.map(chain, [np.random.default_rng(seed) for seed in seeds]))
-
-
-def start_beliefs(evidence: Evidence, start: Consensus | None, stranger_jl: Floats) -> Floats:
-    """(N, J) beliefs from which each chain draws its first truths: the votes, or what `start` learned.
-
-    `stranger_jl` are the pseudo-counts (any scale) of people whom `start` has not met.
-    """
-    votes_nj = MajorityVote().fit(evidence).probabilities
-    annotations = evidence.annotations
-    if start is None or not confusion.same_codes(start.annotators, annotations.classes, annotations.options):
-        return votes_nj
-    log_pi = np.log(confusion.confusion_from(start, annotations, stranger_jl))
-    q_nj, _ = em.expectation(evidence, Shares(start.class_shares), log_pi)
-    return np.where(confusion.judged_by(start.annotators, annotations)[:, None], q_nj, votes_nj)
 
 
 def mixing(draws: Mapping[str, Floats]) -> Mixing:

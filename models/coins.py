@@ -25,11 +25,9 @@ import numpy as np
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus, Fit
-from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
-from hitl.models import confusion, em
+from hitl.models import em, warm_start
 from hitl.models.checks import require_between, require_whole
-from hitl.models.majority import MajorityVote
 from hitl.models.priors.shares import Shares
 
 PASS = 0.1
@@ -191,7 +189,7 @@ def _fit(name: str, method: OneCoin | TwoCoin, evidence: Evidence, start: Consen
         evidence,
         Shares.even(annotations.n_classes, method.share_smoothing),
         _at_the_prior(method, annotations),
-        _first_beliefs(method, evidence, start),
+        warm_start.first_beliefs(evidence, start, _strangers(method, annotations)),
         tolerance=method.tolerance,
         max_iterations=method.max_iterations,
         least_labels=method.least_labels,
@@ -203,10 +201,8 @@ def _fit(name: str, method: OneCoin | TwoCoin, evidence: Evidence, start: Consen
 
 
 def _apply(method: OneCoin | TwoCoin, consensus: Consensus, evidence: Evidence) -> Consensus:
-    annotations = evidence.annotations
-    if consensus.classes != annotations.classes:
-        raise BadEvidence(f"learned for classes {consensus.classes}; the evidence has {annotations.classes}")
-    return replace(consensus, items=annotations.items, probabilities=_beliefs(method, consensus, evidence))
+    q_nj = warm_start.judged(consensus, evidence, _strangers(method, evidence.annotations))
+    return replace(consensus, items=evidence.annotations.items, probabilities=q_nj)
 
 
 def _at_the_prior(method: OneCoin | TwoCoin, annotations: Annotations) -> Coins:
@@ -214,17 +210,6 @@ def _at_the_prior(method: OneCoin | TwoCoin, annotations: Annotations) -> Coins:
     return Coins.unlearned(annotations, isinstance(method, OneCoin), right, method.strength - right)
 
 
-def _first_beliefs(method: OneCoin | TwoCoin, evidence: Evidence, start: Consensus | None) -> Floats:
-    annotations = evidence.annotations
-    votes_nj = MajorityVote().fit(evidence).probabilities
-    if start is None or not confusion.same_codes(start.annotators, annotations.classes, annotations.options):
-        return votes_nj
-    judged_n = confusion.judged_by(start.annotators, annotations)
-    return np.where(judged_n[:, None], _beliefs(method, start, evidence), votes_nj)
-
-
-def _beliefs(method: OneCoin | TwoCoin, learned: Consensus, evidence: Evidence) -> Floats:
-    stranger_jl = np.exp(_at_the_prior(method, evidence.annotations).log_pi_klj[0]).T
-    log_pi_klj = np.log(confusion.confusion_from(learned, evidence.annotations, stranger_jl))
-    q_nj, _ = em.expectation(evidence, Shares(learned.class_shares), log_pi_klj)
-    return q_nj
+def _strangers(method: OneCoin | TwoCoin, annotations: Annotations) -> Floats:
+    stranger_jl: Floats = np.exp(_at_the_prior(method, annotations).log_pi_klj[0]).T
+    return stranger_jl

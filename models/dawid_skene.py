@@ -19,14 +19,13 @@ import numpy as np
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
-from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
-from hitl.models import confusion, em
+from hitl.models import confusion, em, warm_start
 from hitl.models.checks import require_between, require_whole
 from hitl.models.incremental import IncrementalEM, Rule
-from hitl.models.majority import voted
 from hitl.models.priors.shares import Shares
-from hitl.models.updating import cautious, goes_on, iterations, require_same_classes
+from hitl.models.updating import cautious, goes_on, iterations
+from hitl.models.warm_start import require_same_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class DawidSkene:
         began = time.perf_counter()
         annotations = evidence.annotations
         pseudo_jl = self._pseudo_counts(annotations)
-        q_nj = self._start(evidence, pseudo_jl, start)
+        q_nj = warm_start.first_beliefs(evidence, start, pseudo_jl)
         prior = Shares.even(annotations.n_classes, self.share_smoothing)
         estimate = em.maximise(
             evidence,
@@ -87,9 +86,7 @@ class DawidSkene:
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new people, with what was learned."""
         annotations = evidence.annotations
-        if consensus.classes != annotations.classes:
-            raise BadEvidence(f"learned for classes {consensus.classes}; the evidence has {annotations.classes}")
-        q_nj = self._beliefs(consensus, evidence, self._strangers(consensus, annotations))
+        q_nj = warm_start.judged(consensus, evidence, self._strangers(consensus, annotations))
         return Consensus(
             annotations.items,
             annotations.classes,
@@ -108,7 +105,7 @@ class DawidSkene:
     def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
         """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
         require_same_classes(consensus, evidence)
-        q_nj = self._start(evidence, self._pseudo_counts(evidence.annotations), consensus)
+        q_nj = warm_start.first_beliefs(evidence, consensus, self._pseudo_counts(evidence.annotations))
         return IncrementalEM(consensus, evidence, q_nj, self._rule, self._again, self.fit)
 
     def _again(self, consensus: Consensus, evidence: Evidence) -> Consensus:
@@ -131,16 +128,3 @@ class DawidSkene:
             return self._pseudo_counts(annotations)
         average: Floats = np.einsum("k,kjl->jl", people.labels / people.labels.sum(), people.confusion)
         return average
-
-    def _start(self, evidence: Evidence, pseudo_jl: Floats, start: Consensus | None) -> Floats:
-        annotations = evidence.annotations
-        votes_nj = voted(evidence)
-        if start is None or not confusion.same_codes(start.annotators, annotations.classes, annotations.options):
-            return votes_nj
-        judged_n = confusion.judged_by(start.annotators, annotations)
-        return np.where(judged_n[:, None], self._beliefs(start, evidence, pseudo_jl), votes_nj)
-
-    def _beliefs(self, learned: Consensus, evidence: Evidence, pseudo_jl: Floats) -> Floats:
-        log_pi = np.log(confusion.confusion_from(learned, evidence.annotations, pseudo_jl))
-        q_nj, _ = em.expectation(evidence, Shares(learned.class_shares), log_pi)
-        return q_nj

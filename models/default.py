@@ -25,6 +25,7 @@ from hitl.models.checks import require_between
 from hitl.models.confusion import right_answers
 from hitl.models.pl_em import PLEM
 from hitl.models.vb_ibcc import VBIBCC
+from hitl.models.warm_start import require_same_classes
 
 ANCHOR, ANCHOR_OF_TWO = 0.4, 0.2
 """Weight of the votes in what teaches; with two classes there is no third that could be taken over."""
@@ -35,7 +36,10 @@ STRENGTH = 4.0
 
 @dataclass(frozen=True, slots=True)
 class DefaultCombiner:
-    """P+L-EM where there are model probabilities (`accuracy` is expected of people), else a corrected VB-IBCC."""
+    """P+L-EM where there are model probabilities, else a corrected VB-IBCC.
+
+    `accuracy` is expected of people, in (0, 1); below 1 / L it is held there: nobody is expected to mislead.
+    """
 
     accuracy: float = 0.75
 
@@ -58,7 +62,8 @@ class DefaultCombiner:
             return self._with_models.apply(consensus, evidence)
         if consensus.correction is None:
             raise BadEvidence("the consensus was learned with model probabilities; found none for these items")
-        raw = self._people_only(evidence).apply(consensus, evidence)
+        require_same_classes(consensus, evidence)
+        raw = replace(consensus, items=evidence.annotations.items)
         alpha_kjl = self._people_only(evidence).concentration(consensus, evidence.annotations)
         return _corrected(evidence, raw, alpha_kjl, consensus.correction)
 

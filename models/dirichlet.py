@@ -11,11 +11,12 @@ Empirical Bayes: a_jl ~ Gamma(a0_jl + 1, 1), whose mode is a0, and a is the maxi
 
     s_jl = a_jl sum_k [psi(N_kjl + a_jl) - psi(a_jl)] + a0_jl      c_j = sum_k [psi(N_kj. + A_j) - psi(A_j)] + 1
 
-a_jl = s_jl / c_j maximises a bound that touches the objective at the current a (Minka's argument is for whole counts;
-x^2 (psi(n + x) - psi(x)) rises in x for every n > 0, so expected counts do as well). The
-constraint says that nobody is expected to be systematically wrong; it holds exactly where the options that exceed
-the diagonal share one value with it (pool adjacent violators). So an annotator with three labels is judged by the
-crowd, one with three thousand by themselves.
+a_jl <- s_jl / c_j never lowers it. (For whole counts Minka bounds ln G(n + x) / G(x) by its tangent in ln x. For
+expected ones, x^2 (psi(n + x) - psi(x)) rises in x for every n > 0: so the objective lies above k - b / x + a0 ln x -
+c x, which touches it at the current x, and the step from x to x' = s / c gains at least a0 (ln(x' / x) + x / x' - 1)
+>= 0 of that.) The constraint says that nobody is expected to be systematically wrong; it holds exactly where the
+options that exceed the diagonal share one value with it (pool adjacent violators). So an annotator with three labels
+is judged by the crowd, one with three thousand by themselves.
 
 Anchor: with weight w in [0, 1) everything is taught by (1 - w) N + w V, where V counts labels with shares of the item's
 agreeing pairs of votes in place of beliefs. It is coordinate ascent of the bound in which every item counts (1 - w)
@@ -122,10 +123,7 @@ def report(annotations: Annotations, people: DirichletConfusion, share_j: Floats
 
 def learned_concentration(learned: AnnotatorReport, hyper_jl: Floats, annotations: Annotations) -> Floats:
     """(K, J, L) Dirichlet parameters of these annotators by what was learned; strangers are at the learned prior."""
-    known = (learned.classes, learned.options) == (
-        annotations.classes,
-        annotations.options,
-    )
+    known = confusion.same_codes(learned, annotations.classes, annotations.options)
     stranger_jl = learned.prior if known and learned.prior is not None else hyper_jl
     return confusion.matched(learned, learned.concentration, stranger_jl, annotations)
 

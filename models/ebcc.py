@@ -56,7 +56,7 @@ class EBCC(Chains):
     def __post_init__(self) -> None:
         Chains.__post_init__(self)
         for setting in ("diagonal", "off", "share_smoothing"):
-            require_between(setting, getattr(self, setting), 0)
+            require_between(setting, getattr(self, setting), 0, posterior.LARGEST)
         for setting in ("epsilon", "hard"):
             require_between(setting, getattr(self, setting), 0, 1)
 

@@ -14,15 +14,11 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass, replace
 
-import numpy as np
-
 from hitl.consensus import Consensus
-from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
-from hitl.models import confusion, em, posterior
+from hitl.models import posterior, warm_start
 from hitl.models.chains import Chains
 from hitl.models.checks import require_between
-from hitl.models.priors.shares import Shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +39,7 @@ class GibbsIBCC(Chains):
     def __post_init__(self) -> None:
         Chains.__post_init__(self)
         for setting in ("diagonal", "off", "share_smoothing"):
-            require_between(setting, getattr(self, setting), 0)
+            require_between(setting, getattr(self, setting), 0, posterior.LARGEST)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Sample from the votes, or from what `start` learned. `fit.converged` tells whether the chains have mixed."""
@@ -56,9 +52,6 @@ class GibbsIBCC(Chains):
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new people, with the posterior means of what was learned."""
         annotations = evidence.annotations
-        if consensus.classes != annotations.classes:
-            raise BadEvidence(f"learned for classes {consensus.classes}; the evidence has {annotations.classes}")
-        stranger_jl = posterior.all_hard(annotations, self.diagonal, self.off, self.share_smoothing).mean_jl
-        log_pi = np.log(confusion.confusion_from(consensus, annotations, stranger_jl))
-        q_nj, _ = em.expectation(evidence, Shares(consensus.class_shares), log_pi)
+        prior = posterior.all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
+        q_nj = warm_start.judged(consensus, evidence, prior.mean_jl)
         return replace(consensus, items=annotations.items, probabilities=q_nj)

@@ -345,7 +345,7 @@ class IncrementalEM:
         taught_klj, w = self.counts_klj[annotators], self.rule.anchor
         if w:
             taught_klj = (1 - w) * taught_klj + w * self.votes_klj[annotators]
-        return taught_klj + self.rule.pseudo_jl.T
+        return np.maximum(taught_klj, 0.0) + self.rule.pseudo_jl.T  # what was added and taken away leaves rounding
 
     def _raised_shares(self) -> Floats:
         """(J,) t + s."""

@@ -35,12 +35,18 @@ class MajorityVote:
         began = time.perf_counter()
         annotations = evidence.annotations
         q_nj = voted(evidence, self.smoothing)
-        share_j = q_nj.mean(axis=0)
+        share_j = shares(q_nj)
         # How often each agrees with the vote, not a model that weighs them.
         pseudo = confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
         people = confusion.report(annotations, kernels.counts(annotations, q_nj), pseudo, share_j)
         fit = Fit("majority", asdict(self), seconds=time.perf_counter() - began)
         return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit)
+
+
+def shares(q_nj: Floats) -> Floats:
+    """(J,) mean beliefs with one even item more: no class is impossible, also where all truths are known."""
+    share_j: Floats = (q_nj.sum(axis=0) + 1 / q_nj.shape[1]) / (len(q_nj) + 1)
+    return share_j
 
 
 def voted(evidence: Evidence, smoothing: float = 1.0) -> Floats:

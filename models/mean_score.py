@@ -28,6 +28,7 @@ from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
 from hitl.models import confusion, kernels
 from hitl.models.em import clamp
+from hitl.models.majority import shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class MeanScore:
         precision_n = labels_n / np.maximum(labels_n * between + within, 1e-300)
         q_nj, _ = kernels.beliefs(-precision_n[:, None] * distance_nj / 2, np.zeros(annotations.n_classes))
         q_nj = clamp(q_nj, evidence)
-        share_j = q_nj.mean(axis=0)
+        share_j = shares(q_nj)
         # How often each agrees with the result, as for the votes.
         pseudo = confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
         people = confusion.report(annotations, kernels.counts(annotations, q_nj), pseudo, share_j)

@@ -37,11 +37,11 @@ from scipy.optimize import linear_sum_assignment
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
-from hitl.errors import BadEvidence, MissingExtra
+from hitl.errors import MissingExtra
 from hitl.evidence import Evidence
-from hitl.models import confusion, em, kernels, voices
+from hitl.models import confusion, em, kernels, voices, warm_start
 from hitl.models.checks import require_between, require_whole
-from hitl.models.majority import MajorityVote
+from hitl.models.majority import voted
 from hitl.models.priors.shares import Shares
 from hitl.models.voices import Codes
 
@@ -135,10 +135,7 @@ class MomentMatching:
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; people not met yet are expected to be as the prior says."""
         annotations = evidence.annotations
-        if consensus.classes != annotations.classes:
-            raise BadEvidence(f"learned for classes {consensus.classes}; the evidence has {annotations.classes}")
-        log_pi_klj = np.log(confusion.confusion_from(consensus, annotations, self._pseudo_counts(annotations)))
-        q_nj, _ = em.expectation(evidence, Shares(consensus.class_shares), log_pi_klj)
+        q_nj = warm_start.judged(consensus, evidence, self._pseudo_counts(annotations))
         return replace(consensus, items=annotations.items, probabilities=q_nj)
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
@@ -159,7 +156,7 @@ class MomentMatching:
             items_j = share_j * (~evidence.known).sum()
         else:
             answers_klj, items_j = np.zeros(()), np.zeros(annotations.n_classes)
-            told_nj = MajorityVote().fit(evidence).probabilities
+            told_nj = voted(evidence)
         raised = items_j + told_nj.sum(axis=0) + self.share_smoothing
         counts_klj = answers_klj + kernels.counts(annotations, told_nj)
         return counts_klj, raised / raised.sum(), all(part.converged for part in parts)

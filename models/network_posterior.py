@@ -16,7 +16,7 @@ import numpy.typing as npt
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models import chains, em, network_chain, network_groups, network_layout, posterior
+from hitl.models import chains, em, network_chain, network_groups, network_layout, posterior, warm_start
 from hitl.models.chains import Chains
 from hitl.models.checks import require_between, require_whole
 from hitl.models.network_chain import Prior
@@ -86,7 +86,7 @@ def sampled(
 ) -> Posterior:
     """Run the chains and average over their kept draws."""
     annotations = evidence.annotations
-    burn_in, draws, thin = settings.thrown_away(start), settings.draws, settings.thin
+    burn_in, draws, thin = settings.thrown_away(start, annotations), settings.draws, settings.thin
     groups, shared_kk = network_groups.groups(evidence, settings.exact_states, settings.group_states)
     layout = network_layout.layout(evidence, groups, shared_kk, easy=expected.hard < 1)
     prior = prior_of(layout.networks, expected, settings.share_smoothing)
@@ -94,7 +94,7 @@ def sampled(
     stranger_jl = np.exp(_mean_logits(layout.networks, expected.accuracy))
     there = np.flatnonzero(layout.distinct_n >= 0)
     first = there[np.unique(layout.distinct_n[there], return_index=True)[1]]
-    start_ij = chains.start_beliefs(evidence, start, stranger_jl)[first]
+    start_ij = warm_start.first_beliefs(evidence, start, stranger_jl)[first]
 
     def run(rng: np.random.Generator) -> Sums:
         sums = blank_sums(layout, len(weight_am), draws, burn_in + draws * thin)

@@ -23,6 +23,7 @@ from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.checks import require_between
 from hitl.models.priors.calibrated import Calibrated
 from hitl.models.priors.shares import Shares
+from hitl.models.warm_start import require_same_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,8 @@ def calibrated_prior(
         )
     if learned is None:
         return Calibrated.from_evidence(evidence, temperature)
+    require_same_classes(learned, evidence)
     prior = Calibrated.from_evidence(evidence, temperature, learned.temperatures)
-    if learned.classes != evidence.annotations.classes:
-        raise BadEvidence(f"learned for classes {learned.classes}; the evidence has {evidence.annotations.classes}")
     return prior.with_shares(Shares(learned.class_shares, prior.shares.smoothing))
 
 

@@ -23,7 +23,8 @@ from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.checks import require_between, require_whole
 from hitl.models.incremental import IncrementalEM, Rule
 from hitl.models.pl import PL, calibrated_prior, judged
-from hitl.models.updating import cautious, goes_on, iterations, require_same_classes
+from hitl.models.updating import cautious, goes_on, iterations
+from hitl.models.warm_start import require_same_classes
 
 
 @dataclass(frozen=True, slots=True)

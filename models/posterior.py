@@ -15,11 +15,14 @@ import numpy.typing as npt
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus, Fit, Mixing
 from hitl.evidence import Evidence
-from hitl.models import chains, em, sampling
+from hitl.models import chains, em, sampling, warm_start
 from hitl.models.chains import Chains
 
 MONITORED = 20
 """Annotators whose accuracies are monitored one by one."""
+
+LARGEST = 1e9
+"""Pseudo-counts must stay below: sums of counts and larger ones lose the counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +76,11 @@ def all_hard(annotations: Annotations, diagonal: float, off: float, smoothing: f
 def sampled(evidence: Evidence, prior: sampling.Prior, start: Consensus | None, settings: Chains) -> Posterior:
     """Run the chains and average over their kept draws."""
     annotations = evidence.annotations
-    burn_in, draws = settings.thrown_away(start), settings.draws
+    burn_in, draws = settings.thrown_away(start, annotations), settings.draws
     shape = (annotations.n_items, annotations.n_annotators, annotations.n_classes, annotations.n_options)
     table = known_table(evidence)
     weight_ak = accuracy_weights(annotations)
-    start_nj = chains.start_beliefs(evidence, start, prior.mean_jl)
+    start_nj = warm_start.first_beliefs(evidence, start, prior.mean_jl)
 
     def run(rng: np.random.Generator) -> sampling.Sums:
         sums = sampling.blank_sums(*shape, len(weight_ak), draws, burn_in + draws)
@@ -104,7 +107,7 @@ def accuracy_weights(annotations: Annotations) -> Floats:
     Chains in which different people are the good ones can agree on everything else.
     """
     labels_k = annotations.labels_per_annotator
-    return np.vstack((labels_k / max(1, labels_k.sum()), np.eye(len(labels_k))[busiest(annotations)]))
+    return np.vstack((labels_k / max(1, labels_k.sum()), busiest(annotations)[:, None] == np.arange(labels_k.size)))
 
 
 def busiest(annotations: Annotations) -> npt.NDArray[np.intp]:

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from scipy.special import digamma, gammaln, logsumexp
 
 from hitl.annotations import Annotations, Floats
-from hitl.models.checks import require_between
+from hitl.models.checks import require_between, require_whole
 from hitl.models.information import entropy, information
 from hitl.models.others import Others, some_rows
 
@@ -124,8 +124,10 @@ class SpammerModel:
         for setting in ("accuracy", "spam", "mislead", "least_information"):
             require_between(setting, getattr(self, setting), 0, 1)
         require_between("spam + mislead", self.spam + self.mislead, 0, 1)
-        for setting in ("strength", "people", "most_labels", "rounds", "draws"):
+        for setting in ("strength", "people"):
             require_between(setting, getattr(self, setting), 0)
+        for setting in ("most_labels", "rounds", "draws"):
+            require_whole(setting, getattr(self, setting), 1)
 
     def fit(self, annotations: Annotations, others: Others, share_j: Floats) -> WaysToAnswer:
         """What kind everybody is, for class shares (J,); the pool of people without ids stays at the prior."""

@@ -9,20 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hitl.consensus import Consensus
-from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
+from hitl.models.warm_start import require_same_classes
 
 ITERATIONS = 20
 """Most iterations of an update."""
 
 GROWTH = 2.0
 """Times as many labels as were learned from with which an update is a fit from nothing."""
-
-
-def require_same_classes(consensus: Consensus, evidence: Evidence) -> None:
-    """Raises BadEvidence for other classes."""
-    if consensus.classes != evidence.annotations.classes:
-        raise BadEvidence(f"learned for classes {consensus.classes}; the evidence has {evidence.annotations.classes}")
 
 
 def goes_on(consensus: Consensus, evidence: Evidence) -> bool:

@@ -22,17 +22,16 @@ import numpy as np
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
-from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
-from hitl.models import confusion, dirichlet, em, kernels
+from hitl.models import confusion, dirichlet, em, kernels, warm_start
 from hitl.models.checks import require_between, require_whole
 from hitl.models.dirichlet import DirichletConfusion
 from hitl.models.incremental import IncrementalEM, Rule
 from hitl.models.majority import agreement, voted
 from hitl.models.priors.dirichlet import DirichletShares
-from hitl.models.priors.shares import Shares
 from hitl.models.special import digamma
-from hitl.models.updating import goes_on, iterations, require_same_classes
+from hitl.models.updating import goes_on, iterations
+from hitl.models.warm_start import require_same_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +89,9 @@ class VBIBCC:
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new people, with what was learned."""
-        annotations = evidence.annotations
-        if consensus.classes != annotations.classes:
-            raise BadEvidence(f"learned for classes {consensus.classes}; the evidence has {annotations.classes}")
-        return replace(
-            consensus, items=annotations.items, probabilities=self._beliefs(consensus, evidence), difficulty=None
-        )
+        require_same_classes(consensus, evidence)
+        q_nj = self._beliefs(consensus, evidence)
+        return replace(consensus, items=evidence.annotations.items, probabilities=q_nj, difficulty=None)
 
     def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """What `consensus` becomes with the labels as they are now, in a few iterations; see `Updatable`."""
@@ -139,21 +135,24 @@ class VBIBCC:
 
     def _people(self, annotations: Annotations, start: Consensus | None) -> DirichletConfusion:
         people = DirichletConfusion.unlearned(self._hyper(annotations), annotations.n_annotators, self.shared)
-        if start is None or not self.shared or start.annotators.prior is None:
+        if start is None or not warm_start.usable(start, annotations):
             return people
-        known = confusion.same_codes(start.annotators, annotations.classes, annotations.options)
-        return replace(people, prior_jl=start.annotators.prior) if known else people
+        learned_jl = start.annotators.prior if self.shared else None
+        return people if learned_jl is None else replace(people, prior_jl=learned_jl)
 
     def _start(self, evidence: Evidence, start: Consensus | None) -> Floats:
-        annotations = evidence.annotations
-        votes_nj = voted(evidence)
-        if start is None or not confusion.same_codes(start.annotators, annotations.classes, annotations.options):
-            return votes_nj
-        judged_n = confusion.judged_by(start.annotators, annotations)
-        return np.where(judged_n[:, None], self._beliefs(start, evidence), votes_nj)
+        if start is None or start.annotators.prior is None or not warm_start.usable(start, evidence.annotations):
+            return warm_start.first_beliefs(evidence, start, self._hyper(evidence.annotations))
+        met_n = confusion.judged_by(start.annotators, evidence.annotations)
+        return np.where(met_n[:, None], self._beliefs(start, evidence), voted(evidence))
 
     def _beliefs(self, learned: Consensus, evidence: Evidence) -> Floats:
+        """Beliefs by the posteriors of the matrices; by the matrices where another method learned them.
+
+        (Pseudo-counts of a point estimate are no posterior: by E ln pi what nobody has said yet would be impossible.)
+        """
+        if learned.annotators.prior is None:
+            return warm_start.judged(learned, evidence, self._hyper(evidence.annotations))
         alpha_klj = self.concentration(learned, evidence.annotations).transpose(0, 2, 1)
         log_pi_klj = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
-        q_nj, _ = em.expectation(evidence, Shares(learned.class_shares), log_pi_klj)
-        return q_nj
+        return warm_start.judged_by(learned, evidence, log_pi_klj)

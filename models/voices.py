@@ -35,9 +35,8 @@ def triples(annotations: Annotations, least_shared: int, most: int, seed: int) -
     without ids is no person.
     """
     people = _active(annotations)
-    lot = np.random.default_rng(seed).random((annotations.n_annotators,) * 2)
-    rank = np.argsort(canonical_order(annotations))[people]
-    lot = (lot + lot.T)[np.ix_(rank, rank)]
+    lot = np.random.default_rng(seed).random((len(people),) * 2)
+    lot = lot + lot.T
     labeled = _labeled(annotations, people)
     shared = (labeled.T @ labeled).toarray()
     np.fill_diagonal(shared, 0)

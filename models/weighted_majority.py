@@ -34,6 +34,7 @@ from hitl.evidence import Evidence
 from hitl.models import confusion, kernels
 from hitl.models.checks import require_between, require_whole
 from hitl.models.em import clamp
+from hitl.models.majority import shares
 
 ROWS = 500_000
 """Labels compared with those of others at a time, which bounds the memory."""
@@ -93,7 +94,7 @@ def weighted_vote(name: str, method: Any, evidence: Evidence, loss: Loss) -> Con
         weight_k = scaled(method.beta ** (method.horizon * rate_k), annotations)
     raised = weighted_votes(annotations, weight_k) + method.smoothing / annotations.n_classes
     q_nj = clamp(raised / raised.sum(axis=1, keepdims=True), evidence)
-    share_j = q_nj.mean(axis=0)
+    share_j = shares(q_nj)
     # How often each agrees with the vote; the weights are no model of who confuses what.
     pseudo = confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
     people = confusion.report(annotations, kernels.counts(annotations, q_nj), pseudo, share_j)

@@ -372,11 +372,11 @@ def test_the_labels_alone_suggest_a_strength(seed: int, known: float) -> None:
     log_q0_nj = plain_log_posterior(annotations, alpha_kjl, share_j)
     q_nj = np.exp(log_q0_nj - logsumexp(log_q0_nj, axis=1, keepdims=True))
     q_nj[evidence.known] = np.eye(4)[evidence.truth[evidence.known]]
-    q_nj[q_nj < dependence.NEGLIGIBLE] = 0
-    unexplained = max(plain_correlation(annotations, q_nj, pi_kjl), 0)
     delta_m = dependence.separations(annotations, log_q0_nj, pi_kjl)
     log_pi_klj = np.log(pi_kjl).transpose(0, 2, 1)
-    bearable = bearable_strength(annotations, log_q0_nj, delta_m, alpha_kjl, log_pi_klj, share_j)
+    bearable = bearable_strength(annotations, log_q0_nj, q_nj, delta_m, alpha_kjl, log_pi_klj, share_j)
+    q_nj = np.where(q_nj < dependence.NEGLIGIBLE, 0, q_nj)
+    unexplained = max(plain_correlation(annotations, q_nj, pi_kjl), 0)
     expected = np.clip(bearable * np.sqrt(1 + 10 * unexplained), dependence.LOWEST, dependence.HIGHEST)
     assert dependence.untold_strength(evidence, alpha_kjl, share_j) == pytest.approx(expected)
     if not known:

@@ -72,8 +72,8 @@ def untold_strength(evidence: Evidence, alpha_kjl: Floats, share_j: Floats) -> f
     pi_kjl, log_pi_klj = _mean(alpha_kjl), _log_mean(alpha_kjl)
     log_q0_nj = messages(annotations, log_pi_klj) + np.log(share_j)
     delta_m = separations(annotations, log_q0_nj, pi_kjl)
-    bearable = bearable_strength(annotations, log_q0_nj, delta_m, alpha_kjl, log_pi_klj, share_j)
-    q_nj = clamp(softmax(log_q0_nj, axis=1), evidence)
+    q_nj = clamp(softmax(log_q0_nj, axis=1), evidence)  # what taught, but for an anchor
+    bearable = bearable_strength(annotations, log_q0_nj, q_nj, delta_m, alpha_kjl, log_pi_klj, share_j)
     unexplained = max(unexplained_correlation(annotations, q_nj, pi_kjl), 0.0)
     return float(min(max(bearable * np.sqrt(1 + 10 * unexplained), LOWEST), HIGHEST))
 

@@ -34,14 +34,21 @@ LEAST = 1e-3
 
 
 def bearable_strength(
-    annotations: Annotations, log_q0_nj: Floats, delta_m: Floats, alpha_kjl: Floats, log_pi_klj: Floats, share_j: Floats
+    annotations: Annotations,
+    log_q0_nj: Floats,
+    taught_nj: Floats,
+    delta_m: Floats,
+    alpha_kjl: Floats,
+    log_pi_klj: Floats,
+    share_j: Floats,
 ) -> float:
     """The largest strength of GRID, interpolated, that the labels bear; 1 where they tell nothing of one another.
 
-    log_q0_nj (N, J) log posterior under independence, delta_m (M,) separations, alpha_kjl and log_pi_klj the
-    annotators' Dirichlet parameters and the log of their means, share_j (J,) class shares.
+    log_q0_nj (N, J) log posterior under independence, taught_nj (N, J) the beliefs that taught the annotators, delta_m
+    (M,) separations, alpha_kjl and log_pi_klj the annotators' Dirichlet parameters and the log of their means, share_j
+    (J,) class shares.
     """
-    score_c, blind = scores(annotations, log_q0_nj, delta_m, alpha_kjl, log_pi_klj, share_j, GRID)
+    score_c, blind = scores(annotations, log_q0_nj, taught_nj, delta_m, alpha_kjl, log_pi_klj, share_j, GRID)
     best = int(score_c.argmax())
     told = score_c[best] - blind
     if not told > 1e-6:
@@ -57,6 +64,7 @@ def bearable_strength(
 def scores(
     annotations: Annotations,
     log_q0_nj: Floats,
+    taught_nj: Floats,
     delta_m: Floats,
     alpha_kjl: Floats,
     log_pi_klj: Floats,
@@ -76,6 +84,7 @@ def scores(
         annotations.label,
         every,
         np.ascontiguousarray(log_q0_nj),
+        np.ascontiguousarray(taught_nj),
         delta_m,
         alpha_kjl,
         alpha_kjl.sum(axis=2),
@@ -95,6 +104,7 @@ def _held_out(
     label: Any,
     every: int,
     log_q: Any,
+    taught: Any,
     delta: Any,
     alpha: Any,
     total: Any,
@@ -111,8 +121,6 @@ def _held_out(
         labels = start[n + 1] - start[n]
         if labels < 2:
             continue
-        _softmax(log_q[n], 1.0, belief)
-        posterior = belief.copy()
         for c in range(strength.shape[0]):
             correlation = 0.0
             for row in range(start[n], start[n + 1]):
@@ -123,8 +131,8 @@ def _held_out(
             blind = 0.0
             for j in range(classes):
                 others[j] = log_q[n, j] - log_pi[k, option, j]
-                left = max(alpha[k, j, option] - posterior[j], LEAST)
-                chance[j] = left / max(total[k, j] - posterior[j], left)
+                left = max(alpha[k, j, option] - taught[n, j], LEAST)
+                chance[j] = left / max(total[k, j] - taught[n, j], left)
                 blind += share[j] * chance[j]
             sums[-1] += np.log(blind)
             for c in range(strength.shape[0]):
