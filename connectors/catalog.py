@@ -24,6 +24,7 @@ def connector_of(settings: Settings, folder: Path = Path()) -> Connector:
             label=source.label,
             time=source.time,
             classes=source.classes,
+            abstain=source.abstain,
             output=None if source.output is None else folder / source.output,
         )
     from hitl.connectors.label_studio import LabelStudio

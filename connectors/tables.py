@@ -50,7 +50,8 @@ QUESTION = "label"
 class Tables:
     """A folder or file of tables as source and sink.
 
-    `item`, `annotator`, `label`, `time` name the columns; `classes` fixes the classes (default: all labels seen).
+    `item`, `annotator`, `label`, `time` name the columns; `classes` fixes the classes (default: all labels seen but
+    those of `abstain`, which are answers but no classes, such as "unsure").
     """
 
     def __init__(
@@ -62,11 +63,13 @@ class Tables:
         label: str = "label",
         time: str | None = None,
         classes: tuple[str, ...] = (),
+        abstain: tuple[str, ...] = (),
         output: str | Path | None = None,
     ) -> None:
         self._path = Path(path)
         self._columns = (item, annotator, label, time)
-        self._classes = classes
+        self._classes = tuple(name for name in classes if name not in abstain)
+        self._abstain = abstain
         root = self._path if self._path.is_dir() else self._path.parent
         self._output = Path(output) if output else root / "hitl-output"
 
@@ -75,7 +78,7 @@ class Tables:
     def questions(self) -> tuple[Question, ...]:
         """One question; its classes are the labels and probability columns seen, unless given."""
         if self._classes:
-            return (Question(QUESTION, self._classes, self._classes),)
+            return (Question(QUESTION, self._classes, self._classes + self._abstain),)
         item, _, label, _ = self._columns
         found: dict[str, None] = {}
         for name in ("annotations", "truth", "gold"):
@@ -84,8 +87,8 @@ class Tables:
                 found |= dict.fromkeys(value for value in table.column(label).to_pylist() if value)
         for table in self._models().values():
             found |= dict.fromkeys(name[2:] for name in table.column_names if name.startswith("p_"))
-        classes = natural_order(list(found))
-        return (Question(QUESTION, classes, classes),)
+        classes = tuple(natural_order([name for name in found if name not in self._abstain]))
+        return (Question(QUESTION, classes, classes + self._abstain),)
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """All pages when a file changed since the cursor, else none; resumable by item."""

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.errors import BadAnnotations, BadTable
-from hitl.files import are_whole, as_text, read_table, require_columns, write_table
+from hitl.files import are_whole, as_text, empty_as_null, read_table, require_columns, write_table
 
 Name = str | int
 Names = tuple[Name, ...]
@@ -134,7 +134,7 @@ class Annotations:
         """
         table = frame if isinstance(frame, pa.Table) else _to_arrow(frame)
         wanted = [name for name in (item, annotator, label, time, duration) if name is not None]
-        hint = "Name the columns, or say annotator=None (--anonymous) when nobody has an id"
+        hint = "Name the columns; annotator=None (combine --anonymous) where nobody has an id"
         require_columns(table, wanted, "annotations", hint)
         item_names, item_code = _encode("item", table.column(item), items)
         label_names, label_code = _encode("label", table.column(label), _options(classes, options))
@@ -366,9 +366,11 @@ def _names_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _encode(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) -> tuple[Names, Ints]:
     """Names in order and (M,) codes. Without `names`: items by first appearance, labels in natural order."""
+    column = empty_as_null(column)
     if column.null_count:
-        row = int(np.flatnonzero(np.asarray(pc.is_null(column)))[0])
-        raise BadAnnotations(f"row {row}: the {kind} is empty; expected a name in every row")
+        raise BadAnnotations(
+            f"row {pc.index(pc.is_null(column), True)}: the {kind} is empty; expected a name in every row"
+        )
     coded = _names_of(column).dictionary_encode().chunks  # one dictionary, in order of first appearance
     found: Names = tuple(coded[0].dictionary.to_pylist()) if coded else ()
     codes = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in coded)])
@@ -393,13 +395,13 @@ def _encode_annotators(column: pa.ChunkedArray | None, table: pa.Table) -> tuple
     """Names, codes, and the code of the anonymous pool if a row has no annotator."""
     if column is None:
         return (ANONYMOUS,), np.zeros(table.num_rows, np.int32), 0
+    column = empty_as_null(column)
     if not column.null_count:
         names, codes = _encode("annotator", column, None)
         return names, codes, None
-    missing = np.asarray(pc.is_null(column))
     names, known = _encode("annotator", column.drop_null(), None)
     codes = np.full(table.num_rows, len(names), np.int32)
-    codes[~missing] = known
+    codes[np.asarray(pc.is_valid(column))] = known
     return (*names, ANONYMOUS), codes, len(names)
 
 
@@ -493,8 +495,8 @@ def _numbers(column: pa.ChunkedArray, name: str) -> Floats:
 
 
 def _starts(codes: Ints, size: int) -> npt.NDArray[np.int64]:
-    return np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=size)))).astype(np.int64)
+    return np.append(0, np.cumsum(np.bincount(codes, minlength=size))).astype(np.int64)
 
 
 def _decode(names: Sequence[Name | None], codes: Ints) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(names)).cast(pa.array(names).type)
+    return pa.array(names).take(pa.array(codes))

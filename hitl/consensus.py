@@ -18,7 +18,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,9 @@ import pyarrow as pa
 from hitl.annotations import Floats, Ints, Names
 from hitl.errors import BadInput, BadTable
 from hitl.files import atomic, write_table
+
+BROKEN = (zipfile.BadZipFile, zlib.error)
+"""What a damaged archive raises."""
 
 FORMAT = 2
 """Version of the saved form. Format 1 had no mixing, difficulty, dependence, prior, answers or correction."""
@@ -111,7 +114,7 @@ class AnnotatorReport:
         dependence: (K, K) correlation of two annotators' errors given the class, in [-1, 1]; None where not modelled.
         prior: (J, L) Dirichlet parameters of the confusion rows of somebody not met yet; None where nothing was learned
             of people in general.
-        answers: (K, 3) expected number of right and of other answers, by the consensus, and the variance of that
+        answers: (K, 3) expected number of right and of wrong answers, by the consensus, and the variance of that
             number; then they are what `accuracy` says. None: it follows from `concentration` and `shares`.
     """
 
@@ -128,7 +131,7 @@ class AnnotatorReport:
 
     @cached_property
     def accuracy(self) -> Floats:
-        """(K,) expected chance of a right answer, in [0, 1], the crowd's for people with few labels."""
+        """(K,) expected chance that an answer that is a class is right, in [0, 1]; the crowd's with few labels."""
         return self._moments[0]
 
     @cached_property
@@ -151,7 +154,7 @@ class AnnotatorReport:
             return mean, mean * (1 - mean) / (total + CROWD + 1) + variance / (total + CROWD) ** 2
         j = np.arange(len(self.classes))
         right = self.concentration[:, j, j]
-        total = self.concentration.sum(axis=2)
+        total = self.concentration[:, :, j].sum(axis=2)
         mean = right / total
         variance = mean * (1 - mean) / (total + 1)
         return mean @ self.shares, variance @ self.shares**2
@@ -267,6 +270,10 @@ class Consensus:
         }
         return _packed(arrays)
 
+    def judging(self, items: Names, probabilities: Floats) -> Consensus:
+        """What was learned, with the probabilities (N, J) of other items."""
+        return replace(self, items=items, probabilities=probabilities, difficulty=None, correction=None)
+
     @classmethod
     def load(cls, path: str | Path) -> Consensus:
         """Load what `save` wrote. Raises BadTable for another file or another version."""
@@ -286,7 +293,7 @@ class Consensus:
             version = header["format"]
             if version in (1, FORMAT):
                 return cls._unpacked(header, arrays)
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        except (OSError, LookupError, TypeError, ValueError, RuntimeError, EOFError, *BROKEN) as error:
             raise BadTable(f"{where}: not a saved consensus: {error}") from None
         raise BadTable(f"{where}: saved as format {version}; this version of hitl reads {FORMAT}")
 

@@ -89,8 +89,8 @@ class Evidence:
 
         The items are those of all tables together, the classes those of the annotations, the `p_` columns
         and the truth together, unless `items`, `classes` or `options` fix them. Probability and truth tables
-        share the names of the item and label columns. Raises BadEvidence when a table has no item in common
-        with the rest.
+        share the names of the item and label columns; an empty truth is not known. Raises BadEvidence when a
+        table has no item in common with the rest.
         """
         tables = {name: _arrow(table) for name, table in (probabilities or {}).items()}
         people = _arrow(annotations)
@@ -102,6 +102,7 @@ class Evidence:
                 raise BadEvidence(f"probabilities {name!r}: no column p_<class>; found {', '.join(table.column_names)}")
         if known is not None:
             require_columns(known, [item, label], "truth")
+            known = _told(known, label)
         if tables or known is not None:  # else the annotations name all there is
             items = items if items is not None else _union_of_items(people, tables, known, item)
             if classes is None and options is None:
@@ -200,6 +201,11 @@ def _arrow(table: Any) -> pa.Table:
     from hitl.annotations import _to_arrow
 
     return table if isinstance(table, pa.Table) else _to_arrow(table)
+
+
+def _told(truth: pa.Table, label: str) -> pa.Table:
+    """The rows in which a truth is told; an empty field is none."""
+    return truth.filter(pa.array([name not in (None, "") for name in truth.column(label).to_pylist()], pa.bool_()))
 
 
 def _unique(column: pa.ChunkedArray) -> list[Name]:

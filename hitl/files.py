@@ -90,15 +90,21 @@ def require_folder(path: str | Path) -> None:
         raise BadTable(f"{path}: the folder {parent} does not exist; make it first, or write elsewhere")
 
 
-def require_writable(*paths: Path | None) -> None:
-    """Raise BadTable unless each table that is to be written has a known format and a folder; None is skipped."""
-    named = [Path(path).resolve() for path in paths if path is not None]
-    if len(set(named)) < len(named):
-        raise BadTable(f"{named[0]} is named for two outputs; each needs a file of its own")
+def require_writable(*paths: Path | None, also: Sequence[Path] = ()) -> None:
+    """Raise BadTable unless each table that is to be written has a known format and a folder; None is skipped.
+
+    `also`: files that are read, or written in another form; none of the tables may be one of them.
+    """
+    named = [Path(path).resolve() for path in (*paths, *also) if path is not None]
+    twice = [path for path in paths if path is not None and named.count(Path(path).resolve()) > 1]
+    if twice:
+        raise BadTable(f"{twice[0]} is named twice, for an output and another file; each needs a file of its own")
     for path in paths:
         if path is not None:
             format_of(path)
             require_folder(path)
+            if Path(path).is_dir():
+                raise BadTable(f"{path} is a folder; expected the name of a file to write")
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -107,7 +113,18 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         column = column.cast(column.type.value_type)
     if pa.types.is_floating(column.type) and are_whole(column):
         column = column.cast(pa.int64())
-    return column.cast(pa.string())
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowNotImplementedError:
+        raise BadTable(f"a column holds {column.type}; expected plain text or numbers") from None
+
+
+def empty_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """An empty text is no name, as an empty field of a file is none."""
+    import pyarrow.compute as pc
+
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    return pc.if_else(pc.equal(column, ""), None, column) if is_text else column
 
 
 def are_whole(column: pa.ChunkedArray) -> bool:

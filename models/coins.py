@@ -202,7 +202,7 @@ def _fit(name: str, method: OneCoin | TwoCoin, evidence: Evidence, start: Consen
 
 def _apply(method: OneCoin | TwoCoin, consensus: Consensus, evidence: Evidence) -> Consensus:
     q_nj = warm_start.judged(consensus, evidence, _strangers(method, evidence.annotations))
-    return replace(consensus, items=evidence.annotations.items, probabilities=q_nj)
+    return consensus.judging(evidence.annotations.items, q_nj)
 
 
 def _at_the_prior(method: OneCoin | TwoCoin, annotations: Annotations) -> Coins:
@@ -211,5 +211,6 @@ def _at_the_prior(method: OneCoin | TwoCoin, annotations: Annotations) -> Coins:
 
 
 def _strangers(method: OneCoin | TwoCoin, annotations: Annotations) -> Floats:
-    stranger_jl: Floats = np.exp(_at_the_prior(method, annotations).log_pi_klj[0]).T
+    somebody = replace(annotations.select(np.zeros(len(annotations), bool)), annotators=("somebody",), anonymous=None)
+    stranger_jl: Floats = np.exp(_at_the_prior(method, somebody).log_pi_klj[0]).T
     return stranger_jl

@@ -24,7 +24,7 @@ from hitl.models import confusion, em, warm_start
 from hitl.models.checks import require_between, require_whole
 from hitl.models.incremental import IncrementalEM, Rule
 from hitl.models.priors.shares import Shares
-from hitl.models.updating import cautious, goes_on, iterations
+from hitl.models.updating import better, cautious, goes_on, iterations
 from hitl.models.warm_start import require_same_classes
 
 
@@ -87,20 +87,13 @@ class DawidSkene:
         """Judge other items, by the same or new people, with what was learned."""
         annotations = evidence.annotations
         q_nj = warm_start.judged(consensus, evidence, self._strangers(consensus, annotations))
-        return Consensus(
-            annotations.items,
-            annotations.classes,
-            q_nj,
-            consensus.annotators,
-            consensus.class_shares,
-            fit=consensus.fit,
-        )
+        return consensus.judging(annotations.items, q_nj)
 
     def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """What `consensus` becomes with the labels as they are now, in a few iterations; see `Updatable`."""
         if not goes_on(consensus, evidence):
             return self.fit(evidence)
-        return self._again(cautious(consensus), evidence)
+        return better(self._again(cautious(consensus), evidence), self._again(None, evidence))
 
     def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
         """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
@@ -108,7 +101,7 @@ class DawidSkene:
         q_nj = warm_start.first_beliefs(evidence, consensus, self._pseudo_counts(evidence.annotations))
         return IncrementalEM(consensus, evidence, q_nj, self._rule, self._again, self.fit)
 
-    def _again(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+    def _again(self, consensus: Consensus | None, evidence: Evidence) -> Consensus:
         return self._fitted(evidence, consensus, iterations(self.max_iterations))
 
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:

@@ -49,23 +49,22 @@ class DefaultCombiner:
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Fit the combiner that suits the evidence."""
         if evidence.probabilities:
-            return self._with_models.fit(evidence, start=start)
+            return _named(self._with_models.fit(evidence, start=start))
         raw = self._people_only(evidence).fit(evidence, start=start)
         correction = dependence.estimated(evidence, raw.annotators.concentration, raw.class_shares)
         judged = _corrected(evidence, raw, raw.annotators.concentration, correction)
         answers = right_answers(evidence.annotations, judged.probabilities)
-        return replace(judged, annotators=replace(raw.annotators, answers=answers))
+        return _named(replace(judged, annotators=replace(raw.annotators, answers=answers)))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned."""
         if evidence.probabilities:
             return self._with_models.apply(consensus, evidence)
         if consensus.correction is None:
-            raise BadEvidence("the consensus was learned with model probabilities; found none for these items")
+            raise BadEvidence("not learned by the default combiner from people alone; apply the method that learned it")
         require_same_classes(consensus, evidence)
-        raw = replace(consensus, items=evidence.annotations.items)
         alpha_kjl = self._people_only(evidence).concentration(consensus, evidence.annotations)
-        return _corrected(evidence, raw, alpha_kjl, consensus.correction)
+        return _corrected(evidence, consensus, alpha_kjl, consensus.correction)
 
     @property
     def _with_models(self) -> PLEM:
@@ -80,4 +79,11 @@ class DefaultCombiner:
 
 def _corrected(evidence: Evidence, raw: Consensus, alpha_kjl: Floats, correction: Correction) -> Consensus:
     q_nj = dependence.corrected(evidence.annotations, alpha_kjl, raw.class_shares, correction)
-    return replace(raw, probabilities=em.clamp(q_nj, evidence), correction=correction)
+    judged = raw.judging(evidence.annotations.items, em.clamp(q_nj, evidence))
+    return replace(judged, correction=correction)
+
+
+def _named(found: Consensus) -> Consensus:
+    """The same, under the default's name: the method it chose, asked for by name, finds something else."""
+    settings = {"method": found.fit.method, **found.fit.settings}
+    return replace(found, fit=replace(found.fit, method="default", settings=settings))

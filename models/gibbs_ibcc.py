@@ -12,7 +12,7 @@ The draws are made in `sampling` and averaged in `posterior`.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
@@ -54,4 +54,4 @@ class GibbsIBCC(Chains):
         annotations = evidence.annotations
         prior = posterior.all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
         q_nj = warm_start.judged(consensus, evidence, prior.mean_jl)
-        return replace(consensus, items=annotations.items, probabilities=q_nj)
+        return consensus.judging(annotations.items, q_nj)

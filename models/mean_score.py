@@ -45,6 +45,8 @@ class MeanScore:
     def __post_init__(self) -> None:
         if self.scores is None:
             return
+        if not isinstance(self.scores, Mapping):
+            raise BadSettings(f"combine.options.scores is {self.scores!r}; expected a number for each class")
         for name, value in self.scores.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 raise BadSettings(f"combine.options.scores: the score of {name!r} is {value!r}; expected a number")

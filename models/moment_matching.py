@@ -136,7 +136,7 @@ class MomentMatching:
         """Judge other items with what was learned; people not met yet are expected to be as the prior says."""
         annotations = evidence.annotations
         q_nj = warm_start.judged(consensus, evidence, self._pseudo_counts(annotations))
-        return replace(consensus, items=annotations.items, probabilities=q_nj)
+        return consensus.judging(annotations.items, q_nj)
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
         off = self.strength * (1 - self.accuracy) / (annotations.n_options - 1)

@@ -152,7 +152,7 @@ def table_of(networks: Any, g: int, flat: Any) -> Any:
 def _patterns(annotations: Annotations, group: Codes) -> tuple[Ints, Codes, Codes]:
     """(u, S) distinct rows of answers, -1 where silent; the items that have one, and which."""
     start, rows = annotations.by_annotator
-    mine = np.concatenate([rows[start[k] : start[k + 1]] for k in group])
+    mine = np.concatenate([rows[:0], *(rows[start[k] : start[k + 1]] for k in group)])
     if group.size == 1:  # the pool may answer an item many times
         options = np.arange(annotations.n_options, dtype=np.int32)[:, None]
         return options, annotations.item[mine].astype(np.int64), annotations.label[mine].astype(np.int64)

@@ -170,8 +170,7 @@ def averaged(evidence: Evidence, layout: Layout, prior: Prior, runs: list[Sums])
 
 def dependence(layout: Layout, runs: list[Sums]) -> Floats:
     """(K, K) correlation of right answers given the class, annotators in the order of the layout."""
-    spread_km = np.concatenate([sums.spread_djm.reshape(-1, layout.member.size) for sums in runs])
-    covariance_mm: Floats = spread_km.T @ spread_km
+    covariance_mm = total([np.tensordot(sums.spread_djm, sums.spread_djm, axes=((0, 1), (0, 1))) for sums in runs])
     start = layout.networks.member_start
     first = [start[g] + a for g in range(layout.networks.n_groups) for b in range(_size(start, g)) for a in range(b)]
     second = [start[g] + b for g in range(layout.networks.n_groups) for b in range(_size(start, g)) for a in range(b)]

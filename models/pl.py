@@ -65,15 +65,7 @@ class PL:
         prior = calibrated_prior(evidence, self.temperature, "P+L", consensus)
         pi_klj = confusion.confusion_from(consensus, evidence.annotations, self.pseudo_counts(evidence.annotations))
         q_nj, _ = em.expectation(evidence, prior, np.log(pi_klj))
-        return Consensus(
-            evidence.annotations.items,
-            evidence.annotations.classes,
-            q_nj,
-            consensus.annotators,
-            consensus.class_shares,
-            consensus.temperatures,
-            consensus.fit,
-        )
+        return consensus.judging(evidence.annotations.items, q_nj)
 
     def pseudo_counts(self, annotations: Annotations) -> Floats:
         """(J, L) pseudo-counts of a confusion matrix."""

@@ -23,7 +23,7 @@ from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.checks import require_between, require_whole
 from hitl.models.incremental import IncrementalEM, Rule
 from hitl.models.pl import PL, calibrated_prior, judged
-from hitl.models.updating import cautious, goes_on, iterations
+from hitl.models.updating import better, cautious, goes_on, iterations
 from hitl.models.warm_start import require_same_classes
 
 
@@ -76,7 +76,7 @@ class PLEM:
         """What `consensus` becomes with what is known now, in a few iterations; see `Updatable`."""
         if not goes_on(consensus, evidence):
             return self.fit(evidence)
-        return self._again(cautious(consensus), evidence)
+        return better(self._again(cautious(consensus), evidence), self._again(None, evidence))
 
     def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
         """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
@@ -84,7 +84,7 @@ class PLEM:
         q_nj = self.apply(consensus, evidence).probabilities
         return IncrementalEM(consensus, evidence, q_nj, self._rule, self._again, self.fit)
 
-    def _again(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+    def _again(self, consensus: Consensus | None, evidence: Evidence) -> Consensus:
         return self._fitted(evidence, consensus, iterations(self.max_iterations))
 
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:

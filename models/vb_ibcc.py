@@ -30,7 +30,7 @@ from hitl.models.incremental import IncrementalEM, Rule
 from hitl.models.majority import agreement, voted
 from hitl.models.priors.dirichlet import DirichletShares
 from hitl.models.special import digamma
-from hitl.models.updating import goes_on, iterations
+from hitl.models.updating import better, goes_on, iterations
 from hitl.models.warm_start import require_same_classes
 
 
@@ -90,14 +90,13 @@ class VBIBCC:
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new people, with what was learned."""
         require_same_classes(consensus, evidence)
-        q_nj = self._beliefs(consensus, evidence)
-        return replace(consensus, items=evidence.annotations.items, probabilities=q_nj, difficulty=None)
+        return consensus.judging(evidence.annotations.items, self._beliefs(consensus, evidence))
 
     def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """What `consensus` becomes with the labels as they are now, in a few iterations; see `Updatable`."""
         if not goes_on(consensus, evidence):
             return self.fit(evidence)
-        return self._again(consensus, evidence)
+        return better(self._again(consensus, evidence), self._again(None, evidence))
 
     def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
         """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
@@ -105,7 +104,7 @@ class VBIBCC:
         q_nj = self._start(evidence, consensus)
         return IncrementalEM(consensus, evidence, q_nj, self._rule, self._again, self.fit)
 
-    def _again(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+    def _again(self, consensus: Consensus | None, evidence: Evidence) -> Consensus:
         return self._fitted(evidence, consensus, iterations(self.max_iterations))
 
     def concentration(self, consensus: Consensus, annotations: Annotations) -> Floats:

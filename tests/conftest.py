@@ -1,7 +1,20 @@
-"""Settings of all tests."""
+"""Settings and fixtures of all tests."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+
+from tests.command_line import Run, caller
 
 # A first call compiles kernels, and machines are noisy: time is not what these properties are about.
 settings.register_profile("hitl", deadline=None)
 settings.load_profile("hitl")
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """`run("combine", "a.csv")` in an empty folder -> exit code, standard output, standard error."""
+    return caller(tmp_path, monkeypatch, capfd)

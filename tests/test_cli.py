@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hitl.cli import main
 from hitl.cli.app import app
 from hitl.consensus import Consensus
 from hitl.files import read_table
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """`run("combine", "a.csv")` in an empty folder -> exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin", io.StringIO())
-    for name in [name for name in os.environ if name.startswith("HITL_") and name not in ("HITL_HOME", "HITL_DATA")]:
-        monkeypatch.delenv(name)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["hitl", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
+from tests.command_line import Run
 
 ANNOTATIONS = "item,annotator,label\n" + "".join(
     f"{n},{who},{'cat' if (n + (who == 'cyd' and n % 3 == 0)) % 2 else 'dog'}\n"
@@ -88,7 +62,7 @@ def test_combine_writes_every_format(run: Run, tables: Path, ending: str) -> Non
 
 def test_combine_with_models_and_truth(run: Run, tables: Path) -> None:
     flags = ["--probabilities", "net=probs.csv", "--truth", "truth.csv", "--json", "--save", "c.npz"]
-    for method in ("pl", "pl-em", "default"):
+    for method in ("pl", "default", "pl-em"):
         code, out, _ = run("combine", "annotations.csv", "--method", method, "--output", "c.jsonl", *flags)
         assert code == 0
         summary = json.loads(out)
@@ -106,6 +80,38 @@ def test_columns_by_flag_anonymous_people_and_more_options_than_classes(run: Run
     code, _, err = run("combine", "a.csv", *flags, "--output", "c.csv")
     assert (code, err) == (0, "")
     assert read_table("c.csv").column("label").to_pylist() == ["yes", "no"]
+
+
+def test_an_empty_field_is_empty_with_and_without_quotes(run: Run, tmp_path: Path) -> None:
+    rows = [f"{n},,{'cat' if n % 2 else 'dog'}" for n in range(6) for _ in range(3)]
+    (tmp_path / "plain.csv").write_text("item,annotator,label\n" + "\n".join(rows) + "\n")
+    quoted = ['"' + row.replace(",", '","') + '"' for row in rows]
+    (tmp_path / "quoted.csv").write_text("item,annotator,label\n" + "\n".join(quoted) + "\n")
+    found = []
+    for name in ("plain", "quoted"):
+        code, _, err = run("combine", f"{name}.csv", "--output", f"{name}-out.csv")
+        assert (code, err) == (0, "")
+        found.append((tmp_path / f"{name}-out.csv").read_text())
+    assert found[0] == found[1]
+    (tmp_path / "label.csv").write_text('item,annotator,label\n1,ann,""\n2,ann,cat\n')
+    assert "row 0: the label is empty" in run("combine", "label.csv")[2]
+
+
+def test_an_output_is_none_of_the_inputs_nor_another_output_nor_a_folder(run: Run, tables: Path) -> None:
+    before = (tables / "annotations.csv").read_text()
+    (tables / "folder.csv").mkdir()
+    for flags in (
+        ["--output", "annotations.csv"],
+        ["--output", "truth.csv", "--truth", "truth.csv"],
+        ["--annotators", "probs.csv", "--probabilities", "net=probs.csv"],
+        ["--output", "o.csv", "--save", "o.csv"],
+        ["--output", "o.csv", "--annotators", "folder.csv"],
+    ):
+        code, _, err = run("combine", "annotations.csv", *flags)
+        assert code != 0
+        assert "named twice" in err or "is a folder" in err
+    assert not (tables / "o.csv").exists()
+    assert (tables / "annotations.csv").read_text() == before
 
 
 def test_contradictions_warn_and_are_an_error_with_strict(run: Run, tmp_path: Path) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,37 +10,15 @@ import numpy as np
 import pytest
 
 from hitl.annotations import Annotations
-from hitl.cli import main
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.files import read_table
 from hitl.models import DawidSkene
 from hitl.models.annotator_profile import AnnotatorProfiler
+from tests.command_line import Run
 
-Run = Callable[..., tuple[int, str, str]]
 PEOPLE = {"ann": 0.95, "bob": 0.9, "cyd": 0.85, "dee": 0.9, "eve": 0.8, "fay": 0.9}
 KINDS = ("cat", "dog", "cow")
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin", io.StringIO())
-    monkeypatch.setenv("COLUMNS", "140")
-    for name in [name for name in os.environ if name.startswith("HITL_") and name not in ("HITL_HOME", "HITL_DATA")]:
-        monkeypatch.delenv(name)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["hitl", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def rows(n: int = 300) -> list[tuple[str, str, str, str]]:

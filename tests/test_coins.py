@@ -12,7 +12,7 @@ from hitl import score
 from hitl.annotations import Annotations
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
-from hitl.models import coins, em
+from hitl.models import em
 from hitl.models.coins import PASS, Coins, OneCoin, TwoCoin, tosses
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.majority import MajorityVote
@@ -348,12 +348,3 @@ def test_accuracy_on_real_crowds(which: str, name: str, least: float) -> None:
     assert consensus.fit.converged
     found = score.accuracy(consensus.probabilities[evidence.known], evidence.truth[evidence.known])
     assert found >= least
-
-
-def test_the_start_of_a_fit_is_the_vote() -> None:
-    """From anywhere else the roles may be swapped; a start that knows nobody is not used."""
-    evidence, _ = oracles.crowd(np.random.default_rng(33), 40, 4, 3)
-    votes_nj = MajorityVote().fit(evidence).probabilities
-    np.testing.assert_array_equal(coins._first_beliefs(OneCoin(), evidence, None), votes_nj)
-    other = OneCoin().fit(oracles.crowd(np.random.default_rng(34), 40, 4, 2)[0])
-    np.testing.assert_array_equal(coins._first_beliefs(OneCoin(), evidence, other), votes_nj)

@@ -207,7 +207,7 @@ def test_accuracy_and_its_interval_are_those_of_a_beta_where_one_class_counts() 
         concentration=np.array([[[8.0, 2.0, 1.0], [5, 5, 5]]] * 2),
         shares=np.array([1.0, 0.0]),
     )
-    beta = stats.beta(8, 3)
+    beta = stats.beta(8, 2)  # the third option is no class: neither right nor wrong
     low, high = people.interval
     np.testing.assert_allclose(people.accuracy, beta.mean())
     np.testing.assert_allclose(low, beta.ppf(0.025), rtol=1e-6)
@@ -220,7 +220,8 @@ def test_accuracy_and_its_interval_agree_with_draws_from_the_dirichlets() -> Non
     draws = np.zeros((2, 200_000))
     for k in range(2):
         for j in range(2):
-            draws[k] += people.shares[j] * rng.dirichlet(people.concentration[k, j], size=draws.shape[1])[:, j]
+            row = rng.dirichlet(people.concentration[k, j], size=draws.shape[1])[:, :2]
+            draws[k] += people.shares[j] * row[:, j] / row.sum(axis=1)
     np.testing.assert_allclose(people.accuracy, draws.mean(axis=1), atol=0.003)
     np.testing.assert_allclose(people.interval, np.quantile(draws, [0.025, 0.975], axis=1), atol=0.03)
 

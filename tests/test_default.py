@@ -182,8 +182,9 @@ def test_right_answers_are_those_of_a_plain_count(shape: dict[str, int]) -> None
     q_nj = rng.dirichlet(np.ones(3), size=20)
     expected = np.zeros((annotations.n_annotators, 3))
     for n, k, option in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
-        chance = q_nj[n, option] if option < 3 else 0.0
-        expected[k] += chance, 1 - chance, chance * (1 - chance)
+        if option < 3:
+            chance = q_nj[n, option]
+            expected[k] += chance, 1 - chance, chance * (1 - chance)
     np.testing.assert_allclose(right_answers(annotations, q_nj), expected, atol=1e-12)
 
 
@@ -300,7 +301,7 @@ def test_with_model_probabilities_it_is_pl_em() -> None:
     np.testing.assert_array_equal(found.probabilities, expected.probabilities)
     assert found.correction is None
     assert found.annotators.answers is None
-    with pytest.raises(BadEvidence, match="learned with model probabilities"):
+    with pytest.raises(BadEvidence, match="not learned by the default combiner from people alone"):
         DefaultCombiner().apply(found, Evidence(evidence.annotations))
 
 

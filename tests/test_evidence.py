@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
@@ -210,3 +211,10 @@ def test_numbers_and_text_are_not_silently_two_classes() -> None:
     people = {"item": [1, 2], "annotator": [1, 1], "label": [0, 1]}
     with pytest.raises(BadEvidence, match="class 0 is a number in one table and text in another; expected one type"):
         Evidence.from_tables(people, truth={"item": [1], "label": ["0"]})
+
+
+def test_an_empty_truth_is_not_known() -> None:
+    said = pa.table({"item": ["a", "b"], "annotator": ["x", "x"], "label": ["cat", "dog"]})
+    for empty in (None, ""):
+        truth = pa.table({"item": ["a", "b"], "label": pa.array([empty, "dog"])})
+        assert Evidence.from_tables(said, truth=truth).truth.tolist() == [-1, 1]

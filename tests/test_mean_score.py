@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -167,3 +169,9 @@ def test_for_two_classes_it_decides_as_the_majority_with_confidence_that_means_m
         vote = MajorityVote().fit(without_truth(evidence)).probabilities[known]
         assert score.accuracy(found, truth) == pytest.approx(score.accuracy(vote, truth))
         assert score.log_loss(found, truth) < score.log_loss(vote, truth)
+
+
+@pytest.mark.parametrize("scores", [3, ["a"]])
+def test_scores_must_be_a_mapping(scores: Any) -> None:
+    with pytest.raises(BadSettings, match="scores"):
+        MeanScore(scores=scores)

@@ -175,3 +175,13 @@ def test_check_tells_what_is_there_and_what_is_wrong(project: Path, tmp_path: Pa
     empty.mkdir()
     failed = [check for check in Tables(empty).check() if not check.ok]
     assert failed[0].name == "annotations"
+
+
+def test_answers_that_are_no_classes(project: Path) -> None:
+    write(project, annotations="item,annotator,label\na,ann,yes\na,bob,unsure\nb,ann,no\n")
+    for connector in (
+        Tables(project, abstain=("unsure",)),
+        Tables(project, classes=("no", "yes"), abstain=("unsure",)),
+    ):
+        (question,) = connector.questions()
+        assert (question.classes, question.options) == (("no", "yes"), ("no", "yes", "unsure"))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import digamma
 
+from hitl import score
 from hitl.annotations import Annotations
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
@@ -104,6 +105,22 @@ def test_with_twice_as_many_labels_an_update_begins_from_nothing() -> None:
     a = evidence.annotations
     for share, anew in ((0.45, True), (0.55, False)):
         few = a.select(np.arange(len(a)) % 20 < 20 * share)
-        updated = VBIBCC().update(VBIBCC().fit(replace(evidence, annotations=few)), evidence)
-        refit = VBIBCC().fit(evidence)
-        assert (updated.fit.objective == refit.fit.objective) == anew
+        learned = VBIBCC().fit(replace(evidence, annotations=few))
+        assert updating.goes_on(learned, evidence) != anew
+        if anew:
+            assert VBIBCC().update(learned, evidence).fit.objective == VBIBCC().fit(evidence).fit.objective
+
+
+@pytest.mark.parametrize("method", [DawidSkene(), VBIBCC(), PLEM()], ids=lambda method: type(method).__name__)
+@pytest.mark.parametrize("wrong", [0.2, 0.4])
+def test_truths_and_labels_that_turn_out_wrong_leave_no_trace(method: Any, wrong: float) -> None:
+    rng = np.random.default_rng(3)
+    evidence, truth = oracles.crowd(rng, 300, 6, 4, models=1 if isinstance(method, PLEM) else 0)
+    told = np.where(rng.random(300) < wrong, (truth + 1) % 4, -1)
+    fitted = score.accuracy(method.fit(evidence).probabilities, truth)
+    updated = method.update(method.fit(replace(evidence, truth=told)), evidence)
+    assert score.accuracy(updated.probabilities, truth) >= fitted - 0.02
+    annotations = evidence.annotations
+    shifted = replace(annotations, label=((annotations.label + 1) % 4).astype(np.int32))
+    updated = method.update(method.fit(replace(evidence, annotations=shifted)), evidence)
+    assert score.accuracy(updated.probabilities, truth) >= fitted - 0.02

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hitl.catalog import COMBINERS
 from hitl.cli import annotators as people
 from hitl.cli import files, project, show
 
@@ -53,9 +54,7 @@ def combine(
     annotations: Annotated[
         Path | None, typer.Argument(help="Annotations (CSV, JSON Lines, Parquet). Omit inside a project.")
     ] = None,
-    method: Annotated[
-        str | None, typer.Option("--method", "-m", help="majority, dawid-skene, pl, pl-em; default: by the evidence.")
-    ] = None,
+    method: Annotated[str | None, typer.Option("--method", "-m", help=f"One of: {', '.join(COMBINERS)}.")] = None,
     probabilities: Annotated[
         list[str] | None, typer.Option("--probabilities", "-p", help="MODEL=FILE with columns item, p_<class>. Repeat.")
     ] = None,
@@ -97,7 +96,8 @@ def combine(
     known = files.read_evidence(
         annotations, probabilities or [], truth, columns, files.names(classes), files.names(options), strict
     )
-    files.combine(known, method or "default", output, annotators, save, as_json)
+    tables = [annotations, *([truth] if truth else []), *(Path(p.partition("=")[2]) for p in probabilities or [])]
+    files.combine(known, method or "default", output, annotators, save, as_json, tables)
 
 
 @app.command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -81,14 +82,20 @@ def read_evidence(  # type: ignore[no-untyped-def]
 
 
 def combine(  # type: ignore[no-untyped-def]
-    evidence, method: str, output: Path | None, annotators: Path | None, save: Path | None, as_json: bool
+    evidence,
+    method: str,
+    output: Path | None,
+    annotators: Path | None,
+    save: Path | None,
+    as_json: bool,
+    inputs: Sequence[Path],
 ) -> None:
-    """Combine, write what was asked for, and show a summary."""
+    """Combine, write what was asked for over none of the `inputs`, and show a summary."""
     from hitl.catalog import combiner
     from hitl.cli import show
     from hitl.files import require_folder, require_writable, write_table
 
-    require_writable(output, annotators)
+    require_writable(output, annotators, also=[*inputs, *([save] if save else [])])
     if save is not None:
         require_folder(save)
     consensus = combiner(method).fit(evidence)
@@ -120,10 +127,12 @@ def combine(  # type: ignore[no-untyped-def]
         }
         show.as_json(summary)
         return
+    chosen = consensus.fit.settings.get("method")
+    method = consensus.fit.method + (f" ({chosen})" if chosen else "")
     converged = "" if consensus.fit.converged else f"; {_why_not_converged(consensus.fit)}"
     show.line(f"{evidence.annotations!r}")
     show.line(
-        f"{consensus.fit.method}: {consensus.fit.iterations} iterations in {consensus.fit.seconds:.2f} s{converged}; "
+        f"{method}: {consensus.fit.iterations} iterations in {consensus.fit.seconds:.2f} s{converged}; "
         f"mean confidence {consensus.confidence.mean():.3f}"
     )
     if output is None:
