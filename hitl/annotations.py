@@ -368,9 +368,8 @@ def _encode(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) ->
     """Names in order and (M,) codes. Without `names`: items by first appearance, labels in natural order."""
     column = empty_as_null(column)
     if column.null_count:
-        raise BadAnnotations(
-            f"row {pc.index(pc.is_null(column), True)}: the {kind} is empty; expected a name in every row"
-        )
+        row = pc.index(pc.is_null(column), True)
+        raise BadAnnotations(f"row {row}: the {kind} is empty; expected a name in every row")
     coded = _names_of(column).dictionary_encode().chunks  # one dictionary, in order of first appearance
     found: Names = tuple(coded[0].dictionary.to_pylist()) if coded else ()
     codes = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in coded)])
@@ -397,11 +396,10 @@ def _encode_annotators(column: pa.ChunkedArray | None, table: pa.Table) -> tuple
         return (ANONYMOUS,), np.zeros(table.num_rows, np.int32), 0
     column = empty_as_null(column)
     if not column.null_count:
-        names, codes = _encode("annotator", column, None)
-        return names, codes, None
+        return (*_encode("annotator", column, None), None)
     names, known = _encode("annotator", column.drop_null(), None)
     codes = np.full(table.num_rows, len(names), np.int32)
-    codes[np.asarray(pc.is_valid(column))] = known
+    codes[np.asarray(column.is_valid())] = known
     return (*names, ANONYMOUS), codes, len(names)
 
 

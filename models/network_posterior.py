@@ -170,7 +170,7 @@ def averaged(evidence: Evidence, layout: Layout, prior: Prior, runs: list[Sums])
 
 def dependence(layout: Layout, runs: list[Sums]) -> Floats:
     """(K, K) correlation of right answers given the class, annotators in the order of the layout."""
-    covariance_mm = total([np.tensordot(sums.spread_djm, sums.spread_djm, axes=((0, 1), (0, 1))) for sums in runs])
+    covariance_mm = total([np.einsum("djm,djn->mn", sums.spread_djm, sums.spread_djm) for sums in runs])
     start = layout.networks.member_start
     first = [start[g] + a for g in range(layout.networks.n_groups) for b in range(_size(start, g)) for a in range(b)]
     second = [start[g] + b for g in range(layout.networks.n_groups) for b in range(_size(start, g)) for a in range(b)]
