@@ -23,6 +23,7 @@ from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
+from hitl.models.calibration import shared_errors
 from hitl.plan import Ask, Done, Plan
 
 Judged = tuple[Evidence, Consensus]
@@ -53,14 +54,27 @@ class InformationGain:
         states = np.stack([stopping.item_states(*question, budget) for question in questions])
         open_rows = np.flatnonzero((states == stopping.OPEN).any(axis=0))
         gain = np.zeros(len(open_rows))
-        for (_, consensus), state in zip(questions, states, strict=True):
+        for (evidence, consensus), state in zip(questions, states, strict=True):
             typical = typical_confusion(consensus, crew, budget.labels)
-            more = scores.expected_information_gain(consensus.probabilities[open_rows], typical)
+            more = scores.expected_information_gain(_for_gain(evidence, consensus)[open_rows], typical)
             gain += np.where(state[open_rows] == stopping.OPEN, more, 0.0)
         fewest = questions[0][0].annotations.labels_per_item[open_rows]
         best = np.lexsort((open_rows, fewest, -np.round(gain, 9)))  # the last bits vary from run to run
         asks = _asks(questions, crew, budget, open_rows[best], gain[best])
         return Plan(asks, _finished(questions, states), len(open_rows))
+
+
+def _for_gain(evidence: Evidence, consensus: Consensus) -> Floats:
+    """(N, J) beliefs that take each answer as worth what a confusion matrix says, as the gain takes the next one.
+
+    Beside models confidence is corrected for errors in common, the more the more labels an item has: by these beliefs
+    the same few items would be asked about again and again (CIFAR-10H: 99 % not reached with 11,000 labels, with the
+    others from 7,400).
+    """
+    if consensus.correction is None or not consensus.temperatures:
+        return consensus.probabilities
+    caution = shared_errors.caution_of(consensus)
+    return shared_errors.independent(evidence, consensus.probabilities, consensus.correction.strength, caution)
 
 
 def crew_confusion_matrices(consensus: Consensus, crew: Crew) -> Floats:

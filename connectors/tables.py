@@ -5,7 +5,8 @@ Read from the folder (CSV, JSON Lines or Parquet; .gz allowed), or a single anno
     annotations.*              item, annotator, label [, time, duration]; an empty label is a skip
     items.*                    item and any other columns: what annotators see; items without labels
     truth.*                    item, label: known truth
-    probabilities_<model>.*    item, p_<class>
+    probabilities_<model>.*    item, p_<class>, or any other form that hitl.probabilities reads (.npz, Hugging Face);
+                               an array without names of its rows has those of items.*, in order
 
 Written to `output` (default <folder>/hitl-output/): consensus.csv, order.csv, assignments/<annotator>.csv,
 labels_wanted.csv, added_items.jsonl and gold.csv; the last two are read back. A file is written whole, and only when
@@ -27,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from hitl.annotations import natural_order, seconds_of
+from hitl.batches import files_of
 from hitl.errors import BadInput, BadTable
 from hitl.evidence import ROW_TOLERANCE
 from hitl.exchange import (
@@ -42,6 +44,7 @@ from hitl.exchange import (
     Receipt,
 )
 from hitl.files import FORMATS, atomic, read_table, require_columns, write_table
+from hitl.probabilities import read_probabilities
 
 PAGE = 5_000
 QUESTION = "label"
@@ -222,17 +225,26 @@ class Tables:
     def _models(self) -> dict[str, pa.Table]:
         if not self._path.is_dir():
             return {}
-        models = {}
-        for path in sorted(self._path.glob("probabilities_*")):
-            stem = path.name.removesuffix(".gz").rsplit(".", 1)[0]
-            models[stem.removeprefix("probabilities_")] = read_table(path, [self._columns[0]])
+        item = self._columns[0]
+        named = self._read("items", [item])
+        order = named.column(item).to_pylist() if named is not None and item in named.column_names else None
+        models: dict[str, pa.Table] = {}
+        for path in self._model_files():
+            stem = path.name if path.is_dir() else path.name.removesuffix(".gz").rsplit(".", 1)[0]
+            model = stem.removeprefix("probabilities_")
+            if model in models:
+                raise BadTable(f"{path}: another file of the same name is there; expected one a model")
+            models[model] = read_probabilities(path, item, items=order, classes=self._classes or None)
         return models
+
+    def _model_files(self) -> list[Path]:
+        return sorted(self._path.glob("probabilities_*"))
 
     def _files(self) -> list[Path]:
         names = ("annotations", "items", "truth", "added_items", "gold")
         found = [path for name in names if (path := self._find(name)) is not None]
         if self._path.is_dir():
-            found += sorted(self._path.glob("probabilities_*"))
+            found += [file for path in self._model_files() for file in files_of(path)]
         if self._find("annotations") is None and self._find("items") is None:
             raise BadTable(f"{self._path}: neither annotations.* nor items.* (csv, jsonl, parquet) is there")
         return found
@@ -308,19 +320,26 @@ class Tables:
         return list(known.values())
 
     def _predictions(self) -> tuple[dict[str, list[PredictionRow]], list[str]]:
-        """Rows by item, and problems in words; a row that is no distribution is left out."""
+        """Rows by item, and problems in words; a row that is no distribution is left out, an empty one says nothing."""
         grouped: dict[str, list[PredictionRow]] = {}
         problems: list[str] = []
         for model, table in self._models().items():
             require_columns(table, [self._columns[0]], f"probabilities_{model}")
             for number, row in enumerate(table.to_pylist(), start=1):
                 key = row[self._columns[0]]
-                shares = {name[2:]: _number(value) for name, value in row.items() if name.startswith("p_")}
+                stated = {name[2:]: value for name, value in row.items() if name.startswith("p_")}
+                if key and stated and all(_is_nothing(value) for value in stated.values()):
+                    continue
+                shares = {name: _number(value) for name, value in stated.items()}
                 if key and shares and abs(sum(shares.values()) - 1) <= ROW_TOLERANCE and min(shares.values()) >= 0:
                     grouped.setdefault(key, []).append(PredictionRow(key, QUESTION, model, shares))
                 else:
                     problems.append(f"probabilities_{model}, row {number}: no distribution over the classes; left out")
         return grouped, problems
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or str(value).lower() == "nan"
 
 
 def _number(value: Any) -> float:

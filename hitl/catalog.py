@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
+    from hitl.consensus import Fit
     from hitl.models.combiner import Combiner
 
 COMBINERS = {
@@ -28,6 +29,10 @@ COMBINERS = {
     "edbcc": "hitl.models.edbcc:EDBCC",
     "pl": "hitl.models.pl:PL",
     "pl-em": "hitl.models.pl_em:PLEM",
+    "ll": "hitl.models.ll:LL",
+    "sp": "hitl.models.sp:SP",
+    "lr": "hitl.models.lr:LR",
+    "bayesian-pl": "hitl.models.bayesian_pl:BayesianPL",
 }
 """Method name -> where its class is."""
 
@@ -53,3 +58,14 @@ def combiner(name: str, **settings: Any) -> Combiner:
         known = ", ".join(made.__dataclass_fields__)
         raise BadSettings(f"method {name!r} has no such setting among {sorted(settings)}; it has {known}") from None
     return result
+
+
+def combiner_of(fit: Fit) -> Combiner:
+    """The method that made a fit, with its settings. Raises BadSettings for a method that has no name here."""
+    fields = combiner_class(fit.method).__dataclass_fields__
+    settings = {
+        name: tuple(value) if isinstance(value, list) else value  # as JSON keeps them
+        for name, value in fit.settings.items()
+        if name in fields and (name == "temperature" or not isinstance(value, Mapping))
+    }
+    return combiner(fit.method, **settings)

@@ -6,6 +6,7 @@
     temperatures    model name -> T, how over-confident (> 1) each model was found to be
     difficulty      (N,) how probable it is that an item is hard, from methods that tell
     correction      how the posterior was made as sure as it should be, from methods that do
+    parameters      name -> array, what else a method has learned and reads again when it judges other items
     fit             objective trace, iterations, converged, seconds, settings, how well chains mixed
 
 Saved and loaded as one file (.npz) that starts with a version.
@@ -37,6 +38,9 @@ BROKEN = (zipfile.BadZipFile, zlib.error)
 
 FORMAT = 2
 """Version of the saved form. Format 1 had no mixing, difficulty, dependence, prior, answers or correction."""
+
+PARAMETER = "parameter "
+"""What the names of parameters begin with in the saved form."""
 
 CROWD = 4.0
 """Labels that the crowd's accuracy is worth in the accuracy reported of one annotator."""
@@ -187,6 +191,7 @@ class Consensus:
         difficulty: (N,) probability that the item is hard (nobody tells its class better than chance), in [0, 1];
             None where not modelled.
         correction: how these probabilities came from those under independence; None where they are the same.
+        parameters: what else was learned, by names of the method's own, for its `apply`.
     """
 
     items: Names
@@ -198,6 +203,7 @@ class Consensus:
     fit: Fit = field(default_factory=lambda: Fit("unknown"))
     difficulty: Floats | None = None
     correction: Correction | None = None
+    parameters: Mapping[str, Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shape = (len(self.items), len(self.classes))
@@ -260,6 +266,7 @@ class Consensus:
         if self.correction is not None:
             told |= {"strength": np.array(self.correction.strength), "shift": self.correction.shift}
         arrays: dict[str, npt.NDArray[Any]] = {name: array for name, array in told.items() if array is not None}
+        arrays |= {f"{PARAMETER}{name}": value for name, value in self.parameters.items()}
         arrays |= {
             "header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
             "probabilities": self.probabilities,
@@ -327,6 +334,7 @@ class Consensus:
             fit,
             arrays.get("difficulty"),
             correction,
+            {name.removeprefix(PARAMETER): array for name, array in arrays.items() if name.startswith(PARAMETER)},
         )
 
 

@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
-from scipy.stats import rankdata
+import numpy.typing as npt
+from scipy.stats import norm, rankdata
 
 from hitl.annotations import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """Data of a reliability diagram: B bins of equal mass, from the least to the most confident items.
+
+    Attributes:
+        confidence: (B,) mean probability of the most probable class, in [0, 1].
+        accuracy: (B,) share of items whose most probable class is the truth, in [0, 1].
+        count: (B,) items, > 0; bins differ by at most one item.
+        low, high: (B,) ends of the Wilson interval of the accuracy.
+    """
+
+    confidence: Floats
+    accuracy: Floats
+    count: Ints
+    low: Floats
+    high: Floats
 
 
 def accuracy(probabilities: Floats, truth: Ints) -> float:
@@ -37,6 +59,47 @@ def calibration_error(probabilities: Floats, truth: Ints, bins: int = 15) -> flo
     return _equal_mass_gap(probabilities.max(axis=1), right(probabilities, truth), bins)
 
 
+def reliability(probabilities: Floats, truth: Ints, bins: int = 15, level: float = 0.95) -> Reliability:
+    """How often the top class is right beside how sure it is, in equal-mass bins; k tied classes count 1/k.
+
+    The mean of |accuracy - confidence| over items is the `calibration_error` with as many bins. Where items are fewer
+    than `bins`, each is a bin. `level` is that of the intervals.
+    """
+    sure, credit = probabilities.max(axis=1), right(probabilities, truth)
+    parts = _equal_mass(sure, bins)
+    count = np.array([len(part) for part in parts], dtype=np.int32)
+    hit = np.array([credit[part].mean() for part in parts])
+    return Reliability(np.array([sure[part].mean() for part in parts]), hit, count, *wilson_interval(hit, count, level))
+
+
+def wilson_interval(share: Floats, count: Ints | Floats, level: float = 0.95) -> tuple[Floats, Floats]:
+    """Low and high end, in [0, 1], of Wilson's interval of probabilities seen as a `share` of `count` > 0 trials."""
+    z = norm.ppf(0.5 + level / 2)
+    centre = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    half = z / (1 + z**2 / count) * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
+
+
+def bootstrap_interval(
+    measure: Callable[[Floats, Ints], float],
+    probabilities: Floats,
+    truth: Ints,
+    draws: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> tuple[float, float]:
+    """Low and high end of a measure's percentile interval over items drawn anew, with replacement.
+
+    Draws in which the measure is nan do not count. Errors of calibration are never negative, and larger in a redrawn
+    sample than in the sample itself: their interval lies high where calibration is good.
+    """
+    rng = np.random.default_rng(seed)
+    rows = (rng.integers(len(truth), size=len(truth)) for _ in range(draws))
+    values = [measure(probabilities[row], truth[row]) for row in rows]
+    low, high = np.nanquantile(values, [0.5 - level / 2, 0.5 + level / 2])
+    return float(low), float(high)
+
+
 def area_under_curve(probabilities: Floats, truth: Ints) -> float:
     """Mean over classes of the chance that an item of the class is ranked above one of another, in [0, 1].
 
@@ -61,8 +124,11 @@ def classwise_calibration_error(probabilities: Floats, truth: Ints, bins: int = 
 
 
 def _equal_mass_gap(predicted: Floats, happened: Floats, bins: int) -> float:
-    order = np.argsort(predicted, kind="stable")
-    gap = 0.0
-    for part in np.array_split(order, min(bins, len(order))):
-        gap += len(part) * abs(predicted[part].mean() - happened[part].mean())
-    return gap / len(order)
+    parts = _equal_mass(predicted, bins)
+    gaps = [len(part) * abs(predicted[part].mean() - happened[part].mean()) for part in parts]
+    return float(sum(gaps) / len(predicted))
+
+
+def _equal_mass(predicted: Floats, bins: int) -> list[npt.NDArray[np.intp]]:
+    """Rows of each bin, by rising prediction."""
+    return np.array_split(np.argsort(predicted, kind="stable"), min(bins, len(predicted)))

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hitl.models.bayesian_pl import BayesianPL as BayesianPL
     from hitl.models.coins import OneCoin as OneCoin
     from hitl.models.coins import TwoCoin as TwoCoin
     from hitl.models.combiner import Applicable as Applicable
@@ -18,17 +19,21 @@ if TYPE_CHECKING:
     from hitl.models.ebcc import EBCC as EBCC
     from hitl.models.edbcc import EDBCC as EDBCC
     from hitl.models.gibbs_ibcc import GibbsIBCC as GibbsIBCC
+    from hitl.models.ll import LL as LL
+    from hitl.models.lr import LR as LR
     from hitl.models.majority import MajorityVote as MajorityVote
     from hitl.models.mean_score import MeanScore as MeanScore
     from hitl.models.moment_matching import MomentMatching as MomentMatching
     from hitl.models.pl import PL as PL
     from hitl.models.pl_em import PLEM as PLEM
+    from hitl.models.sp import SP as SP
     from hitl.models.vb_ibcc import VBIBCC as VBIBCC
     from hitl.models.weighted_majority import WeightedMajority as WeightedMajority
     from hitl.models.weighted_sum import WeightedSum as WeightedSum
 
 _PUBLIC = {
     "Applicable": "combiner",
+    "BayesianPL": "bayesian_pl",
     "Combiner": "combiner",
     "DBCC": "dbcc",
     "DawidSkene": "dawid_skene",
@@ -37,12 +42,15 @@ _PUBLIC = {
     "EDBCC": "edbcc",
     "Followable": "combiner",
     "GibbsIBCC": "gibbs_ibcc",
+    "LL": "ll",
+    "LR": "lr",
     "MajorityVote": "majority",
     "MeanScore": "mean_score",
     "MomentMatching": "moment_matching",
     "OneCoin": "coins",
     "PL": "pl",
     "PLEM": "pl_em",
+    "SP": "sp",
     "TwoCoin": "coins",
     "Updatable": "combiner",
     "VBIBCC": "vb_ibcc",
@@ -53,10 +61,14 @@ __all__ = [
     "DBCC",
     "EBCC",
     "EDBCC",
+    "LL",
+    "LR",
     "PL",
     "PLEM",
+    "SP",
     "VBIBCC",
     "Applicable",
+    "BayesianPL",
     "Combiner",
     "DawidSkene",
     "DefaultCombiner",

@@ -44,7 +44,7 @@ class Confusion:
     log_pi_klj: Floats
 
     @classmethod
-    def unlearned(cls, pseudo_jl: Floats, n_annotators: int) -> Confusion:
+    def unlearned(cls, pseudo_jl: Floats, n_annotators: int) -> Self:
         """Everybody at the prior's mode."""
         return cls(pseudo_jl, np.zeros((n_annotators, *pseudo_jl.T.shape))).learn(
             np.zeros((n_annotators, *pseudo_jl.T.shape))

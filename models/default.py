@@ -1,6 +1,6 @@
 """The default combiner: picks by what the evidence holds.
 
-    model probabilities   P+L-EM (calibrated models x confusion matrices)
+    model probabilities   P+L-EM (calibrated models x confusion matrices), its confidence corrected for shared errors
     people only           VB-IBCC with a shared prior, anchored at the votes, its confidence corrected for dependence
 
 Three things make VB-IBCC fit for any crowd (docs/decisions.md has figures):
@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from hitl.annotations import Floats
 from hitl.consensus import Consensus, Correction
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import em
-from hitl.models.calibration import dependence
+from hitl.models.calibration import dependence, shared_errors
 from hitl.models.checks import require_between
 from hitl.models.confusion import right_answers
 from hitl.models.pl_em import PLEM
@@ -30,6 +32,7 @@ from hitl.models.warm_start import require_same_classes
 ANCHOR, ANCHOR_OF_TWO = 0.4, 0.2
 """Weight of the votes in what teaches; with two classes there is no third that could be taken over."""
 
+SMALLEST = 1e-300
 STRENGTH = 4.0
 """Pseudo-counts of a confusion row that expects `accuracy`."""
 
@@ -49,7 +52,9 @@ class DefaultCombiner:
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Fit the combiner that suits the evidence."""
         if evidence.probabilities:
-            return _named(self._with_models.fit(evidence, start=start))
+            raw = self._with_models.fit(evidence, start=start)
+            strength = shared_errors.learned(evidence, self._untold(raw, evidence), shared_errors.caution_of(raw))
+            return _named(self._tempered(raw, evidence, strength))
         raw = self._people_only(evidence).fit(evidence, start=start)
         correction = dependence.estimated(evidence, raw.annotators.concentration, raw.class_shares)
         judged = _corrected(evidence, raw, raw.annotators.concentration, correction)
@@ -58,13 +63,26 @@ class DefaultCombiner:
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned."""
-        if evidence.probabilities:
-            return self._with_models.apply(consensus, evidence)
-        if consensus.correction is None:
-            raise BadEvidence("not learned by the default combiner from people alone; apply the method that learned it")
+        if consensus.correction is None or bool(consensus.temperatures) != bool(evidence.probabilities):
+            kind = "with model probabilities" if evidence.probabilities else "from people alone"
+            raise BadEvidence(f"not learned by the default combiner {kind}; apply the method that learned it")
         require_same_classes(consensus, evidence)
+        if evidence.probabilities:
+            return self._tempered(consensus, evidence, consensus.correction.strength)
         alpha_kjl = self._people_only(evidence).concentration(consensus, evidence.annotations)
         return _corrected(evidence, consensus, alpha_kjl, consensus.correction)
+
+    def _tempered(self, learned: Consensus, evidence: Evidence, strength: float) -> Consensus:
+        caution = shared_errors.caution_of(learned)
+        q_nj = shared_errors.tempered(evidence, self._untold(learned, evidence), strength, caution)
+        judged = learned.judging(evidence.annotations.items, em.clamp(q_nj, evidence))
+        return replace(judged, correction=Correction(strength, np.zeros(q_nj.shape[1])))
+
+    def _untold(self, learned: Consensus, evidence: Evidence) -> Floats:
+        """(N, J) log beliefs as if no truth were known."""
+        asked = replace(evidence, truth=None)
+        log_q_nj: Floats = np.log(np.maximum(self._with_models.apply(learned, asked).probabilities, SMALLEST))
+        return log_q_nj
 
     @property
     def _with_models(self) -> PLEM:

@@ -237,9 +237,12 @@ class IncrementalEM:
             shares=share_j,
             prior=self.rule.pseudo_jl if self.rule.variational else None,
         )
-        temperatures = {} if self.rule.models is None else self.rule.models.temperatures
-        fit = replace(self._consensus.fit, objective=(), converged=False)
-        return Consensus(names.items, names.classes, q_nj, report, share_j, temperatures, fit)
+        models = self.rule.models
+        found = Consensus(names.items, names.classes, q_nj, report, share_j)
+        found = replace(found, fit=replace(self._consensus.fit, objective=(), converged=False))
+        return (
+            found if models is None else replace(found, temperatures=models.temperatures, parameters=models.parameters)
+        )
 
     def evidence(self) -> Evidence:
         """The labels and truths as they are now, and predictions if the method uses them; nothing else is followed."""
@@ -395,7 +398,7 @@ class IncrementalEM:
             spoken = ~np.isnan(rows[:, 0])
             self._predictions[model][items[spoken]] = rows[spoken]
         predictions = {model: rows[items] for model, rows in self._predictions.items()}
-        self._log_prior_nj[items] = self.rule.models.over(predictions, self.truth[items] >= 0).log_prior()
+        self._log_prior_nj[items] = self.rule.models.over(predictions).log_prior()
 
     def _present(self, rows: Iterable[tuple[Name, Name, int]]) -> list[Label]:
         """The codes of labels that are there. Raises BadEvidence for one that is not."""

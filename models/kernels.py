@@ -101,6 +101,13 @@ def log_normalisers(log_p_mnj: Floats, weight_nm: Floats) -> Floats:
     return out
 
 
+def pooled(log_p_mnj: Floats, weight_nm: Floats) -> Floats:
+    """(N, J) log probabilities of a log-linear pool: sum_m weight[n, m] * log_p[m, n, j], normalised."""
+    out = np.empty(log_p_mnj.shape[1:])
+    _pooled(log_p_mnj, np.ascontiguousarray(weight_nm), out)
+    return out
+
+
 def _threads(size: int) -> int:
     return 1 if size < SERIAL_BELOW else int(get_num_threads())
 
@@ -271,3 +278,21 @@ def _log_normalisers(log_p: Any, weight: Any, out: Any) -> None:
         for j in range(logits.shape[0]):
             total += np.exp(logits[j] - top)
         out[n] = top + np.log(total)
+
+
+@compiled
+def _pooled(log_p: Any, weight: Any, out: Any) -> None:
+    for n in range(out.shape[0]):
+        top = -np.inf
+        for j in range(out.shape[1]):
+            value = 0.0
+            for m in range(log_p.shape[0]):
+                value += weight[n, m] * log_p[m, n, j]
+            out[n, j] = value
+            top = max(top, value)
+        total = 0.0
+        for j in range(out.shape[1]):
+            total += np.exp(out[n, j] - top)
+        top += np.log(total)
+        for j in range(out.shape[1]):
+            out[n, j] -= top

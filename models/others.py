@@ -77,5 +77,5 @@ def _log_prior(evidence: Evidence, consensus: Consensus) -> Floats:
     shares = Shares(np.maximum(consensus.class_shares, FLOOR))
     if not evidence.probabilities:
         return shares.log_prior()
-    pool = Calibrated.from_evidence(evidence, LogTemperature(), consensus.temperatures)
+    pool = Calibrated.from_evidence(evidence, LogTemperature(), consensus)
     return pool.with_shares(shares).log_prior()

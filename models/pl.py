@@ -83,7 +83,7 @@ def calibrated_prior(
     if learned is None:
         return Calibrated.from_evidence(evidence, temperature)
     require_same_classes(learned, evidence)
-    prior = Calibrated.from_evidence(evidence, temperature, learned.temperatures)
+    prior = Calibrated.from_evidence(evidence, temperature, learned)
     return prior.with_shares(Shares(learned.class_shares, prior.shares.smoothing))
 
 
@@ -94,4 +94,13 @@ def judged(
     share_j = prior.reported_shares(q_nj)
     people = confusion.report(evidence.annotations, counts_klj, pseudo_jl, share_j)
     annotations = evidence.annotations
-    return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, prior.temperatures, fit)
+    return Consensus(
+        annotations.items,
+        annotations.classes,
+        q_nj,
+        people,
+        share_j,
+        prior.temperatures,
+        fit,
+        parameters=prior.parameters,
+    )

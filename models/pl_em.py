@@ -2,29 +2,36 @@
 
     E   q_nj ∝ p_T(z_n = j | models) prod_k pi[k, j, l_nk]                                        (eq. 3)
     M   pi[k, j, l] ∝ sum_{n: l_nk = l} q_nj + b_jl                                               (eq. 28)
-        T = argmax of the expected log likelihood of the pool + anchored log prior                (eq. 26)
 
-The first E-step trusts the prior: everybody is right with probability `accuracy`, every model as over-confident
-as networks tend to be. Items with known truth are clamped and anchor the temperatures (see `priors.calibrated`).
-Items nobody labeled teach nothing and are judged by the calibrated models alone.
+What the models are worth is found before, by comparison with people who err evenly (`calibration.untold`), and held:
+in the paper's M-step (eq. 26) temperatures drift the further the more items there are, and a model with its classes
+permuted is believed. For the same reason an item with one or two labels teaches the confusion matrices once, by what
+it was believed to be there: going on, it would only agree with itself. Items with known truth are clamped and correct
+the temperatures. Items nobody labeled teach nothing and are judged by the calibrated models alone.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
+from hitl.annotations import Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
-from hitl.models import confusion, em
+from hitl.models import confusion, em, kernels
 from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.calibration.untold import judged_by_people
 from hitl.models.checks import require_between, require_whole
 from hitl.models.incremental import IncrementalEM, Rule
 from hitl.models.pl import PL, calibrated_prior, judged
 from hitl.models.updating import better, cautious, goes_on, iterations
 from hitl.models.warm_start import require_same_classes
+
+ENOUGH_LABELS = 3
+"""Labels from which an item's people outvote a wrong one among them; with fewer it teaches once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,7 @@ class PLEM:
 
     accuracy: float = 0.75
     off: float = 0.1
-    temperature: LogTemperature = LogTemperature()
+    temperature: LogTemperature = LogTemperature(0.45)
     tolerance: float = 1e-6
     max_iterations: int = 200
 
@@ -52,21 +59,29 @@ class PLEM:
 
     def _fitted(self, evidence: Evidence, start: Consensus | None, max_iterations: int) -> Consensus:
         began = time.perf_counter()
-        pseudo_jl = self._supervised.pseudo_counts(evidence.annotations)
-        usable = start if start is not None and start.classes == evidence.annotations.classes else None
+        annotations = evidence.annotations
+        pseudo_jl = self._supervised.pseudo_counts(annotations)
+        usable = start if start is not None and start.classes == annotations.classes else None
         prior = calibrated_prior(evidence, self.temperature, "P+L-EM", usable)
-        people = confusion.Confusion.unlearned(pseudo_jl, evidence.annotations.n_annotators)
-        log_pi_klj = people.log_pi_klj
+        pool, q_nj = judged_by_people(evidence, prior)
+        few = ~evidence.known & (annotations.labels_per_item < ENOUGH_LABELS)
+        people = TaughtOnce.unlearned(pseudo_jl, annotations.n_annotators).once(kernels.counts(annotations, q_nj, few))
         if usable is not None:
-            log_pi_klj = np.log(confusion.confusion_from(usable, evidence.annotations, pseudo_jl))
-        q_nj, _ = em.expectation(evidence, prior, log_pi_klj)
-        if max_iterations < self.max_iterations:  # an update: the temperatures are learned once
-            prior = prior.learn(q_nj, em.informative(evidence, 1)).holding()
-            q_nj, _ = em.expectation(evidence, prior, log_pi_klj)
-        estimate = em.maximise(evidence, prior, people, q_nj, tolerance=self.tolerance, max_iterations=max_iterations)
+            log_pi_klj = np.log(confusion.confusion_from(usable, annotations, pseudo_jl))
+            q_nj, _ = em.expectation(evidence, pool, log_pi_klj)
+        estimate = em.maximise(
+            evidence,
+            pool,
+            people,
+            q_nj,
+            tolerance=self.tolerance,
+            max_iterations=max_iterations,
+            least_labels=ENOUGH_LABELS,
+        )
+        counts_klj = estimate.counts_klj + people.once_klj
         seconds = time.perf_counter() - began
         fit = Fit("pl-em", asdict(self), estimate.objective, estimate.converged, seconds)
-        return judged(evidence, estimate.prior, estimate.counts_klj, pseudo_jl, estimate.q_nj, fit)
+        return judged(evidence, estimate.prior, counts_klj, pseudo_jl, estimate.q_nj, fit)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned."""
@@ -95,3 +110,22 @@ class PLEM:
     @property
     def _supervised(self) -> PL:
         return PL(self.accuracy, self.off, self.temperature)
+
+
+@dataclass(frozen=True, eq=False)
+class TaughtOnce(confusion.Confusion):
+    """Confusion matrices that some labels have taught once: `once_klj` (K, L, J) counts beside the others."""
+
+    once_klj: Floats = field(default_factory=lambda: np.zeros(()))
+
+    def once(self, once_klj: Floats) -> Self:
+        """The same, taught by these."""
+        return replace(self, once_klj=once_klj).learn(np.zeros_like(once_klj))
+
+    def learn(self, counts_klj: Floats) -> Self:
+        """Posterior mode of every row."""
+        return super().learn(counts_klj + self.once_klj)
+
+    def log_density(self) -> float:
+        """Log density of all rows given what they were taught once, up to a constant."""
+        return super().log_density() + float(np.sum(self.once_klj * self.log_pi_klj))

@@ -5,7 +5,7 @@ Nothing here is fast and nothing shares code with the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import chain, combinations, product
 
 import numpy as np
@@ -111,8 +111,15 @@ def counts(annotations: Annotations, q_nj: Floats) -> Floats:
 # -- the model -----------------------------------------------------------------------------------------------
 
 
-def pool(evidence: Evidence, temperature: dict[str, float], share_j: Floats, floor: float = 1e-12) -> Floats:
-    """(N, J) log p(z_n = j): the log-linear pool of eq. 3, item by item."""
+def pool(
+    evidence: Evidence,
+    temperature: Mapping[str, float],
+    share_j: Floats,
+    floor: float = 1e-12,
+    correlation: Floats | None = None,
+) -> Floats:
+    """(N, J) log p(z_n = j): the log-linear pool of eq. 3, item by item; models that err alike, or as `correlation`."""
+    names = list(temperature)
     n_items, n_classes = evidence.annotations.n_items, evidence.annotations.n_classes
     out = np.empty((n_items, n_classes))
     for n in range(n_items):
@@ -121,8 +128,13 @@ def pool(evidence: Evidence, temperature: dict[str, float], share_j: Floats, flo
             out[n] = np.log(share_j)
             continue
         logits = np.zeros(n_classes)
+        worth = 1.0
+        if correlation is not None:
+            rows = [names.index(m) for m in speaking]
+            v = np.array([1 / temperature[m] for m in speaking])
+            worth = v.sum() ** 2 / (v @ correlation[rows][:, rows] @ v)
         for m in speaking:
-            logits += 1 / (temperature[m] * len(speaking)) * np.log(np.maximum(evidence.probabilities[m][n], floor))
+            logits += worth / (temperature[m] * len(speaking)) * np.log(np.maximum(evidence.probabilities[m][n], floor))
         out[n] = logits - logsumexp(logits)
     return out
 
@@ -166,19 +178,17 @@ def temperature_objective(
     mean: float,
     sd: float,
     *,
-    anchor: float,
     informative_n: NDArray[np.bool_],
 ) -> float:
-    """anchor (sum_known log p(z_n) + log N(log T)) + sum_unknown E log p(z_n), over informative, predicted items."""
+    """log N(log T) + sum_n E log p(z_n), over informative, predicted items."""
     log_p = pool(evidence, temperature, np.full(evidence.annotations.n_classes, 1.0))
     total = 0.0
     for n in np.flatnonzero(informative_n):
         if all(np.isnan(p[n]).any() for p in evidence.probabilities.values()):
             continue
-        weight = anchor if evidence.truth[n] >= 0 else 1.0
-        total += weight * float(q_nj[n] @ log_p[n])
+        total += float(q_nj[n] @ log_p[n])
     for t in temperature.values():
-        total -= anchor * 0.5 * ((np.log(t) - mean) / sd) ** 2
+        total -= 0.5 * ((np.log(t) - mean) / sd) ** 2
     return total
 
 

@@ -382,7 +382,7 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
     commands = [entry.name or entry.callback.__name__ for entry in app.registered_commands if entry.callback]
-    assert len(commands) == 14
+    assert len(commands) == 16
     for command in commands:
         assert command in out
         code, text, _ = run(command, "--help")
@@ -431,11 +431,11 @@ def test_output_that_somebody_deleted_is_restored_by_verify(run: Run, project: P
 
 
 def test_bad_rows_of_a_project_are_left_out_and_named(run: Run, project: Path) -> None:
-    (project / "probabilities_net.csv").write_text("item,p_cat,p_dog\n0,,\n1,x,y\n2,0.9,0.9\n3,0.9,0.1\n")
+    (project / "probabilities_net.csv").write_text("item,p_cat,p_dog\n0,,\n1,x,y\n2,0.9,0.9\n3,0.9,0.1\n4,0.9,\n")
     code, _, err = run("run")
     assert code == 0
-    assert err.count("no distribution over the classes; left out") == 3
-    assert "FAIL  annotations: probabilities_net, row 1" in run("doctor")[1]
+    assert err.count("no distribution over the classes; left out") == 3  # the empty row 0 is a silence
+    assert "FAIL  annotations: probabilities_net, row 2" in run("doctor")[1]
     (project / "truth.csv").write_text("item,label\n,cat\n")
     code, _, err = run("run")
     assert (code, "truth.csv, row 1: expected an item and a label" in err) == (65, True)

@@ -46,6 +46,10 @@ EXEMPT: dict[tuple[str, str], str] = {
     ("EDBCC", "a start changes nothing in the answer"): "up to chance: see test_edbcc",
     ("EDBCC", "another order permutes the answer exactly"): "up to chance: see test_edbcc",
     ("PL", "a start changes nothing in the answer"): "fits in one step from the known items; has nothing to start",
+    ("LL", "a start changes nothing in the answer"): "fits in one step from the known items; has nothing to start",
+    ("SP", "a start changes nothing in the answer"): "fits in one step from the known items; has nothing to start",
+    ("LR", "a start changes nothing in the answer"): "minimises a convex objective: one answer from any start",
+    ("BayesianPL", "a start changes nothing in the answer"): "integrates in one step; has nothing to start",
     ("MajorityVote", "a start changes nothing in the answer"): "a closed form; has nothing to start",
     ("DefaultCombiner", "its settings are those of the fit"): "reports the settings of the method it chose",
 }

@@ -297,10 +297,17 @@ def test_new_items_are_judged_with_the_same_correction(fitted: tuple[Evidence, C
 
 def test_with_model_probabilities_it_is_pl_em() -> None:
     evidence, _ = oracles.crowd(np.random.default_rng(0), 60, models=1, known=0.2)
-    found, expected = DefaultCombiner(0.8).fit(evidence), PLEM(accuracy=0.8).fit(evidence)
-    np.testing.assert_array_equal(found.probabilities, expected.probabilities)
-    assert found.correction is None
+    found, raw = DefaultCombiner(0.8).fit(evidence), PLEM(accuracy=0.8).fit(evidence)
+    untold = PLEM(accuracy=0.8).apply(raw, Evidence(evidence.annotations, evidence.probabilities)).probabilities
+    rho = found.correction.strength
+    caution = float(raw.parameters["model caution"])
+    temperature_n = caution + rho * evidence.annotations.labels_per_item[:, None]
+    expected = untold ** (1 / temperature_n)
+    expected /= expected.sum(axis=1, keepdims=True)
+    expected[evidence.known] = np.eye(3)[evidence.truth[evidence.known]]
+    np.testing.assert_allclose(found.probabilities, expected, atol=1e-12)
     assert found.annotators.answers is None
+    assert found.temperatures == raw.temperatures
     with pytest.raises(BadEvidence, match="not learned by the default combiner from people alone"):
         DefaultCombiner().apply(found, Evidence(evidence.annotations))
 

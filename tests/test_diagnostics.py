@@ -63,7 +63,8 @@ def test_the_others_beliefs_are_those_of_a_table_without_the_label(models: int) 
     annotations = evidence.annotations
     rows = np.arange(len(annotations))
     found = Others(evidence, consensus).beliefs(rows)
-    log_prior = pool(evidence, dict(consensus.temperatures), consensus.class_shares)
+    correlation = consensus.parameters.get("model correlation")
+    log_prior = pool(evidence, consensus.temperatures, consensus.class_shares, correlation=correlation)
     log_pi = np.log(np.maximum(consensus.annotators.confusion, FLOOR))
     for row in rows:
         n = annotations.item[row]

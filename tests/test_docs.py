@@ -52,7 +52,7 @@ def execute(code: str, folder: Path) -> None:
 
 def test_the_examples_on_files_run(folder: Path) -> None:
     found = blocks("files")
-    assert len(found) == 4
+    assert len(found) == 5
     for _, code in found:
         execute(code, folder)
 
@@ -72,6 +72,28 @@ def test_the_python_example_runs(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "confidence" in done.stdout
     assert "accuracy" in done.stdout
+
+
+def test_the_example_of_calibration_runs_and_calibrates() -> None:
+    ((_, code),) = blocks("calibration")
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    temperature, errors, *_ = done.stdout.splitlines()
+    before, after = (float(word) for word in errors.split())
+    assert 2.5 < float(temperature) < 3.5
+    assert after < 0.3 * before
+
+
+def test_the_guide_says_of_calibration_what_was_measured() -> None:
+    kept = results.load("calibration")
+    loss = {tuple(key.split(" ", 2)): row["NLL"] for key, row in kept.items()}
+    for model in ("resnet-110", "resnet-low-acc", "preresnet-110"):
+        few = {name: value for (m, n, name), value in loss.items() if (m, n) == (model, "100")}
+        best = min(value for name, value in few.items() if name.startswith("temperature"))
+        others = {name: v for name, v in few.items() if not name.startswith(("temperature", "people", "ensemble"))}
+        assert min(others.values()) > best
+        assert loss[model, "7000", "people: MAP"] < loss[model, "7000", "temperature MAP"] + 0.001
+        assert loss[model, "7000", "people: MAP, 10"] > loss[model, "7000", "people: MAP"]
 
 
 def figure(name: str) -> str:

@@ -143,7 +143,9 @@ def test_one_item_and_one_annotator_are_judged_as_the_equations_say(method: Any)
         raised = (1 - w) * live.share_j + (w * live.vote_j if w else 0) + rule.share_smoothing
         prior = np.tile(f(raised) - f(raised.sum()), (len(q_nj), 1))
     else:
-        prior = oracles.pool(evidence, rule.models.temperatures, rule.models.shares.share_j)
+        models = rule.models
+        shares, correlation = models.shares.share_j, models.correlation_mm
+        prior = oracles.pool(evidence, models.temperatures, shares, correlation=correlation)
     logits = prior + oracles.messages(evidence.annotations, live.log_pi_klj.transpose(0, 2, 1))
     n = int(np.flatnonzero(~evidence.known)[3])
     live.judge(np.array([n]))
@@ -156,8 +158,9 @@ def test_one_item_and_one_annotator_are_judged_as_the_equations_say(method: Any)
 
 @every_method
 def test_a_fit_is_where_the_steps_rest(method: Any) -> None:
-    evidence = some_crowd(30, 60, asked=0.4)
-    assert (evidence.annotations.labels_per_item == 1).any()
+    # In P+L-EM items with few labels teach once: there it rests where all have several.
+    evidence = some_crowd(30, 60, asked=1.0 if isinstance(method, PLEM) else 0.4)
+    assert (evidence.annotations.labels_per_item == 1).any() or isinstance(method, PLEM)
     fitted = exact(method).fit(evidence)
     live = method.follow(fitted, evidence)
     for _ in range(50):

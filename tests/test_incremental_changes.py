@@ -150,7 +150,9 @@ def test_models_speak_of_new_items_and_anew_of_old_ones() -> None:
     now = live.evidence()
     np.testing.assert_allclose(now.probabilities["m0"][[0, 28, 30]], spoken["m0"])
     assert np.isnan(now.probabilities["m1"][30]).all()
-    expected = oracles.pool(now, live.rule.models.temperatures, live.rule.models.shares.share_j)
+    models = live.rule.models
+    shares, correlation = models.shares.share_j, models.correlation_mm
+    expected = oracles.pool(now, models.temperatures, shares, correlation=correlation)
     np.testing.assert_allclose(live._log_prior_nj[[0, 28, 30]], expected[[0, 28, 30]], atol=1e-9)
     assert live.consensus().labels[-1] == 1
     live.label("of which models are silent", "k0", "j2")

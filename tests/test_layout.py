@@ -14,7 +14,20 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = {"hitl": "hitl", "hitl.connectors": "connectors", "hitl.models": "models", "hitl.active": "active"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-CORE = ("annotations", "catalog", "consensus", "crew", "errors", "evidence", "exchange", "files", "plan", "score")
+CORE = (
+    "annotations",
+    "batches",
+    "catalog",
+    "consensus",
+    "crew",
+    "errors",
+    "evidence",
+    "exchange",
+    "files",
+    "plan",
+    "probabilities",
+    "score",
+)
 MAY_IMPORT = {
     "core": {"core"},
     "models": {"core", "models"},

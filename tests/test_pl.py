@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import confusion, em
 from hitl.models.calibration.temperature import LogTemperature, map_temperatures
+from hitl.models.calibration.untold import judged_by_people
 from hitl.models.pl import PL, calibrated_prior
 from hitl.models.pl_em import PLEM
 from hitl.models.priors.shares import Shares
@@ -32,30 +35,19 @@ FIVE = {
 
 def log_posterior(
     evidence: Evidence,
-    temperatures: dict[str, float],
+    log_prior_nj: oracles.Floats,
     share_j: oracles.Floats,
     pi_kjl: oracles.Floats,
     pseudo: oracles.Floats,
 ) -> float:
-    """What the trace of P+L-EM is said to be, in plain sums: labels, anchored temperatures, priors."""
+    """Log evidence of all items, priors of confusion matrices and shares, in plain sums."""
     annotations = evidence.annotations
-    log_prior = oracles.pool(evidence, temperatures, share_j)
-    joint = log_prior + oracles.messages(annotations, np.log(pi_kjl))
-    labels = annotations.labels_per_item
+    joint = log_prior_nj + oracles.messages(annotations, np.log(pi_kjl))
     total = (pseudo * np.log(pi_kjl)).sum() + np.log(share_j).sum()
-    n_known = n_unknown = 0
-    extra = 0.0
     for n in range(annotations.n_items):
         known = int(evidence.truth[n])
         total += joint[n, known] if known >= 0 else np.log(np.exp(joint[n]).sum())
-        spoken = any(not np.isnan(p[n]).any() for p in evidence.probabilities.values())
-        if spoken and (labels[n] or known >= 0):
-            n_known += known >= 0
-            n_unknown += known < 0
-            extra += log_prior[n, known] if known >= 0 else 0.0
-    anchor = 1 + n_unknown / (1 + n_known)
-    density = sum(-0.5 * ((np.log(t) - 0.5) / 0.5) ** 2 for t in temperatures.values())
-    return float(total + (anchor - 1) * extra + anchor * density)
+    return float(total)
 
 
 # -- E-step and objective ------------------------------------------------------------------------------------
@@ -78,7 +70,7 @@ def test_the_e_step_agrees_with_all_truths_of_five_items(shape: dict[str, float]
 
 
 @pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
-def test_the_trace_is_the_anchored_log_posterior(shape: dict[str, float]) -> None:
+def test_the_trace_is_the_log_posterior(shape: dict[str, float]) -> None:
     rng = np.random.default_rng(32)
     evidence, _ = oracles.crowd(rng, 12, 4, 3, **shape)
     annotations = evidence.annotations
@@ -89,9 +81,10 @@ def test_the_trace_is_the_anchored_log_posterior(shape: dict[str, float]) -> Non
     people = confusion.Confusion.unlearned(pseudo, annotations.n_annotators)
     one = em.maximise(evidence, prior, people, q_nj, tolerance=1.0, max_iterations=1)
     _, people, learned = em.maximisation(evidence, prior, people, q_nj, informative)
-    expected = log_posterior(
-        evidence, learned.temperatures, learned.shares.share_j, np.exp(people.log_pi_klj).transpose(0, 2, 1), pseudo
-    )
+    log_prior = oracles.pool(evidence, learned.temperatures, learned.shares.share_j)
+    pi_kjl = np.exp(people.log_pi_klj).transpose(0, 2, 1)
+    expected = log_posterior(evidence, log_prior, learned.shares.share_j, pi_kjl, pseudo)
+    expected -= sum(0.5 * ((np.log(t) - 0.5) / 0.5) ** 2 for t in learned.temperatures.values())
     assert one.objective[0] == pytest.approx(expected, abs=1e-8)
 
 
@@ -120,24 +113,38 @@ def test_the_objective_never_falls(
     assert (consensus.labels[evidence.known] == evidence.truth[evidence.known]).all()
 
 
-def test_at_the_end_no_nearby_parameters_are_better() -> None:
+def test_at_the_end_no_nearby_confusion_matrices_are_better() -> None:
     rng = np.random.default_rng(33)
-    evidence, _ = oracles.crowd(rng, 60, 4, 3, models=2, silent=0.2, known=0.2)
+    evidence, _ = oracles.crowd(rng, 60, 5, 3, models=2, silent=0.2, known=0.2, asked=1.0)
     consensus = PLEM(tolerance=1e-12).fit(evidence)
-    pi, share = consensus.annotators.confusion, consensus.class_shares
-    share = calibrated_prior(evidence, LogTemperature(), "test", consensus).shares.share_j
     pseudo = PL().pseudo_counts(evidence.annotations)
+    prior = calibrated_prior(evidence, LogTemperature(), "test", consensus)
+    correlation = consensus.parameters["model correlation"]
+    assert 0 < correlation[0, 1] < 1
+    log_prior = oracles.pool(evidence, consensus.temperatures, prior.shares.share_j, correlation=correlation)
 
-    def at(temperatures: dict[str, float], pi_kjl: oracles.Floats) -> float:
-        return log_posterior(evidence, temperatures, share, pi_kjl, pseudo)
+    def at(pi_kjl: oracles.Floats) -> float:
+        return log_posterior(evidence, log_prior, prior.shares.share_j, pi_kjl, pseudo)
 
-    temperatures = dict(consensus.temperatures)
-    better = oracles.beaten_by_a_neighbour(lambda moved: at(temperatures, moved), pi, rng, trials=40, slack=1e-3)
+    pi = consensus.annotators.confusion
+    better = oracles.beaten_by_a_neighbour(at, pi, rng, trials=40, slack=1e-3)
     assert better is None, better
-    best = at(temperatures, pi)
-    for _ in range(30):
-        moved = {name: t * float(np.exp(rng.normal() * 0.2)) for name, t in temperatures.items()}
-        assert at(moved, pi) <= best + 1e-3
+    assert at(pi) == pytest.approx(consensus.fit.objective[-1], abs=1e-6)
+
+
+def test_items_with_few_labels_teach_once() -> None:
+    """By what was believed of them when the models were compared with people who err evenly."""
+    rng = np.random.default_rng(42)
+    evidence, _ = oracles.crowd(rng, 80, 4, 3, models=1, asked=0.6, known=0.1)
+    annotations = evidence.annotations
+    consensus = PLEM(tolerance=1e-13, max_iterations=2000).fit(evidence)
+    pool, first_nj = judged_by_people(evidence, calibrated_prior(evidence, PLEM().temperature, "test"))
+    again = (annotations.labels_per_item > 2) | evidence.known
+    assert 10 < again.sum() < 70
+    taught_nj = np.where(again[:, None], consensus.probabilities, first_nj)
+    raised = oracles.counts(annotations, taught_nj) + PL().pseudo_counts(annotations)
+    np.testing.assert_allclose(consensus.annotators.concentration, raised, atol=1e-4)
+    assert consensus.temperatures == pool.temperatures
 
 
 # -- P+L -----------------------------------------------------------------------------------------------------
@@ -208,7 +215,7 @@ def test_new_items_are_judged_by_eq_3_and_strangers_by_the_priors_mode(method: P
     q = np.array([[0.3, 0.3, 0.4], [0.5, 0.2, 0.3], [np.nan] * 3, [np.nan] * 3])
     judged = method.apply(learned, Evidence(annotations, {"m0": p, "unmet": q}))
     pi, share = learned.annotators.confusion, learned.class_shares
-    alone = 1 / learned.temperatures["m0"], 1 / np.exp(0.5)
+    alone = 1 / learned.temperatures["m0"], 1 / method.temperature.mode
     stranger = np.array([0.125, 0.75, 0.125])
     expected = [
         p[0] ** (alone[0] / 2) * q[0] ** (alone[1] / 2) * pi[1, :, 2] * pi[0, :, 0] * stranger,
@@ -270,14 +277,12 @@ def test_copies_of_a_model_are_judged_nearly_as_one(copies: int) -> None:
     np.testing.assert_allclose(many.probabilities, one.probabilities, atol=0.05)
 
 
-def test_without_truth_the_temperature_does_not_drift_as_items_come_in() -> None:
-    """Plain EM drifts, the further the more items there are; anchored it stays by its prior."""
-    found = []
-    for n in (100, 3000):
-        evidence, _ = oracles.crowd(np.random.default_rng(40), n, 1, 3, models=1, asked=1.0)
-        found.append(np.log(PLEM().fit(evidence).temperatures["m0"]))
-    assert abs(found[1] - 0.5) < 0.5
-    assert abs(found[1] - found[0]) < 0.35
+@pytest.mark.parametrize("seed", [40, 41, 42])
+def test_without_truth_temperatures_are_near_those_with_it(seed: int) -> None:
+    """Where people and model err independently; by the paper's M-step they drift, the further the more items."""
+    evidence, truth = oracles.crowd(np.random.default_rng(seed), 3000, 1, 3, models=1, asked=1.0)
+    told = PL().fit(replace(evidence, truth=truth)).temperatures["m0"]
+    assert PLEM().fit(evidence).temperatures["m0"] == pytest.approx(told, rel=0.15)
 
 
 def test_people_and_model_together_beat_each_alone() -> None:
@@ -330,8 +335,8 @@ def test_error_on_cifar10h_is_the_published_one(
 
 def test_calibration_on_cifar10h_is_sane(cifar10h: dict[tuple[str, int], np.ndarray]) -> None:
     assert cifar10h["P+L", 10][:, 3].mean() < 0.091 + 0.02
-    for method in ("P+L", "P+L-EM"):
-        assert cifar10h[method, 5000][:, 1].mean() < 0.015
+    assert cifar10h["P+L", 5000][:, 1].mean() < 0.015
+    assert cifar10h["P+L-EM", 5000][:, 1].mean() < 0.02  # the default combiner corrects it: test_shared_errors
 
 
 def test_pseudo_counts_are_those_of_the_paper() -> None:

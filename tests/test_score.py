@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -83,3 +85,96 @@ def test_area_under_the_curve_against_scikit_learn_and_all_pairs() -> None:
 def test_a_class_without_items_or_without_others_has_no_curve() -> None:
     assert score.area_under_curve(np.array([[0.9, 0.1, 0.0], [0.2, 0.8, 0.0]]), np.array([0, 1])) == 1.0
     assert np.isnan(score.area_under_curve(P, np.zeros(4, int)))
+
+
+# -- reliability diagrams and intervals ------------------------------------------------------------------------
+
+
+def test_reliability_of_two_bins_by_hand() -> None:
+    p = np.array([[0.6, 0.4], [0.7, 0.3], [0.2, 0.8], [0.1, 0.9], [0.05, 0.95]])
+    truth = np.array([0, 1, 1, 1, 0])  # right, wrong, right | right, wrong
+    diagram = score.reliability(p, truth, bins=2)
+    np.testing.assert_allclose(diagram.confidence, [0.7, 0.925])
+    np.testing.assert_allclose(diagram.accuracy, [2 / 3, 1 / 2])
+    np.testing.assert_array_equal(diagram.count, [3, 2])
+
+
+@pytest.mark.parametrize("bins", [1, 7, 15, 500])
+def test_the_gaps_of_the_diagram_are_the_calibration_error(bins: int) -> None:
+    rng = np.random.default_rng(2)
+    p, truth = rng.dirichlet(np.ones(4), size=100).round(2), rng.integers(4, size=100)
+    p /= p.sum(axis=1, keepdims=True)
+    diagram = score.reliability(p, truth, bins)
+    assert diagram.count.sum() == 100
+    assert diagram.count.size == min(bins, 100)
+    gap = (diagram.count * np.abs(diagram.accuracy - diagram.confidence)).sum() / 100
+    assert gap == pytest.approx(score.calibration_error(p, truth, bins))
+    assert diagram.accuracy @ diagram.count / 100 == pytest.approx(score.accuracy(p, truth))
+
+
+def test_wilsons_interval_against_scipy_and_its_definition() -> None:
+    from scipy.stats import binomtest
+
+    for hits, n in ((0, 5), (3, 7), (50, 50), (400, 1000)):
+        low, high = score.wilson_interval(np.array([hits / n]), np.array([n]), 0.9)
+        theirs = binomtest(hits, n).proportion_ci(0.9, "wilson")
+        assert (low[0], high[0]) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
+    low, high = score.wilson_interval(np.array([0.3]), np.array([40]))
+    for end in (low[0], high[0]):  # where the share lies 1.96 standard errors away
+        assert abs(0.3 - end) == pytest.approx(1.959964 * np.sqrt(end * (1 - end) / 40), rel=1e-5)
+
+
+def test_the_diagram_carries_wilsons_intervals() -> None:
+    rng = np.random.default_rng(3)
+    p, truth = rng.dirichlet(np.ones(3), size=60), rng.integers(3, size=60)
+    diagram = score.reliability(p, truth, bins=4, level=0.8)
+    low, high = score.wilson_interval(diagram.accuracy, diagram.count, 0.8)
+    np.testing.assert_array_equal(diagram.low, low)
+    np.testing.assert_array_equal(diagram.high, high)
+    assert (diagram.low <= diagram.accuracy).all()
+    assert (diagram.accuracy <= diagram.high).all()
+
+
+@pytest.mark.parametrize("measure", [score.accuracy, score.brier, score.log_loss, score.calibration_error])
+def test_the_bootstrap_against_scipys(measure: Callable[[np.ndarray, np.ndarray], float]) -> None:
+    from scipy.stats import bootstrap
+
+    rng = np.random.default_rng(4)
+    p = rng.dirichlet(np.ones(3), size=150)
+    truth = (rng.random(150)[:, None] > p.cumsum(axis=1)).sum(axis=1)
+    ours = score.bootstrap_interval(measure, p, truth, draws=2000, level=0.9)
+    theirs = bootstrap(
+        (np.arange(150),),
+        lambda rows: measure(p[rows], truth[rows]),
+        n_resamples=2000,
+        vectorized=False,
+        method="percentile",
+        confidence_level=0.9,
+        rng=np.random.default_rng(5),
+    ).confidence_interval
+    width = theirs.high - theirs.low
+    assert ours == pytest.approx((theirs.low, theirs.high), abs=0.1 * width)
+
+
+def test_the_bootstrap_interval_of_the_accuracy_covers_it_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(6)
+    covered = 0
+    for seed in range(200):
+        p = np.tile([0.7, 0.3], (80, 1))
+        truth = (rng.random(80) > 0.7).astype(int)
+        low, high = score.bootstrap_interval(score.accuracy, p, truth, draws=200, seed=seed, level=0.9)
+        covered += low <= 0.7 <= high
+    assert 0.82 <= covered / 200 <= 0.97
+
+
+def test_the_bootstrap_is_seeded_and_leaves_out_what_is_not_a_number() -> None:
+    rng = np.random.default_rng(7)
+    p, truth = rng.dirichlet(np.ones(2), size=6), np.array([0, 0, 0, 0, 0, 1])  # some draws hold one class only
+    first = score.bootstrap_interval(score.area_under_curve, p, truth, draws=100, seed=1)
+    assert np.isfinite(first).all()
+    assert first == score.bootstrap_interval(score.area_under_curve, p, truth, draws=100, seed=1)
+    assert score.bootstrap_interval(score.brier, p, truth, 50, 1) != score.bootstrap_interval(
+        score.brier, p, truth, 50, 2
+    )
+    one = score.bootstrap_interval(score.brier, p[:1], truth[:1], draws=10)
+    assert one == pytest.approx((score.brier(p[:1], truth[:1]),) * 2)

@@ -10,9 +10,12 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from hitl.annotations import Annotations
+from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.calibration.temperature import HIGHEST, LOWEST, LogTemperature, map_temperatures, pool_weights
-from hitl.models.priors.calibrated import FLOOR, Calibrated
+from hitl.models.pl import PL
+from hitl.models.priors.calibrated import Calibrated
+from hitl.models.priors.readings import FLOOR, Readings
 from hitl.models.priors.shares import Shares
 from tests import oracles
 
@@ -113,23 +116,28 @@ def test_a_model_weighs_what_its_temperature_says_shared_by_those_that_speak() -
     np.testing.assert_allclose(weights, [[0.25, 0.125], [0.5, 0], [0, 0.25], [0, 0]])
 
 
+def test_models_that_err_independently_are_worth_several() -> None:
+    speaks = np.array([[True, True], [True, False], [False, False]])
+    for correlation, worth in ((1.0, 1.0), (0.5, 0.75**2 / (0.25 + 0.0625 + 0.125)), (0.0, 0.75**2 / (0.25 + 0.0625))):
+        weights = pool_weights(speaks, np.array([2.0, 4.0]), np.array([[1, correlation], [correlation, 1]]))
+        np.testing.assert_allclose(weights, [[worth * 0.25, worth * 0.125], [0.5, 0], [0, 0]])
+    equal = pool_weights(np.ones((1, 3), bool), np.ones(3), np.eye(3))
+    np.testing.assert_allclose(equal, 1.0)  # three equally good ones that err independently: each in full
+
+
 @pytest.mark.parametrize("models", [1, 2, 3])
 def test_the_pool_is_eq_3_item_by_item(models: int) -> None:
     rng = np.random.default_rng(models)
     evidence, _ = oracles.crowd(rng, 30, 3, 3, models=models, silent=0.4)
     temperatures = {name: float(rng.uniform(0.5, 3)) for name in evidence.probabilities}
     shares = Shares(np.array([0.2, 0.3, 0.5]))
-    prior = Calibrated.from_evidence(evidence, PRIOR, temperatures).with_shares(shares)
-    expected = oracles.pool(evidence, temperatures, shares.share_j)
+    correlation = 0.4 + 0.6 * np.eye(models)
+    pool = Calibrated.from_evidence(evidence, PRIOR).at(np.array(list(temperatures.values())), correlation)
+    prior = pool.with_shares(shares)
+    expected = oracles.pool(evidence, temperatures, shares.share_j, correlation=correlation)
     np.testing.assert_allclose(prior.log_prior(), expected, atol=1e-10)
     np.testing.assert_allclose(np.exp(prior.log_prior()).sum(axis=1), 1)
     assert prior.temperatures == temperatures
-
-
-def test_no_model_may_forbid_a_class_for_ever() -> None:
-    annotations = Annotations.from_matrix(np.array([[0], [1]]))
-    prior = Calibrated.from_evidence(Evidence(annotations, {"m": [[1, 0], [0, 1]]}), PRIOR, {"m": 1.0})
-    np.testing.assert_allclose(prior.log_prior()[0], [0, np.log(FLOOR)], atol=1e-9)
 
 
 def pools(copies: int) -> Calibrated:
@@ -163,21 +171,15 @@ def test_before_any_data_copies_of_a_model_weigh_exactly_as_much_as_one() -> Non
     known=st.sampled_from([0.0, 0.3, 1.0]),
     silent=st.sampled_from([0.0, 0.3]),
 )
-def test_no_nearby_temperatures_are_better_in_the_anchored_objective(
-    seed: int, models: int, known: float, silent: float
-) -> None:
+def test_no_nearby_temperatures_are_better(seed: int, models: int, known: float, silent: float) -> None:
     rng = np.random.default_rng(seed)
     evidence, _ = oracles.crowd(rng, 25, 3, 3, models=models, silent=silent, known=known, unlabeled=5)
     q_nj = rng.dirichlet(np.ones(3), size=25)
     q_nj[evidence.known] = np.eye(3)[evidence.truth[evidence.known]]
     informative = (evidence.annotations.labels_per_item > 0) | evidence.known
-    spoken = ~np.all([np.isnan(p[:, 0]) for p in evidence.probabilities.values()], axis=0)
-    n_known = int((informative & spoken & evidence.known).sum())
-    n_unknown = int((informative & spoken & ~evidence.known).sum())
-    anchor = 1 + n_unknown / (1 + n_known)
 
     def value(t: dict[str, float]) -> float:
-        return oracles.temperature_objective(evidence, q_nj, t, 0.5, 0.5, anchor=anchor, informative_n=informative)
+        return oracles.temperature_objective(evidence, q_nj, t, 0.5, 0.5, informative_n=informative)
 
     learned = Calibrated.from_evidence(evidence, PRIOR).learn(q_nj, informative)
     best = value(learned.temperatures)
@@ -187,26 +189,57 @@ def test_no_nearby_temperatures_are_better_in_the_anchored_objective(
         assert value(moved) <= best + 1e-3
 
 
-def test_what_the_anchor_adds_is_the_weight_of_what_is_known() -> None:
-    rng = np.random.default_rng(5)
-    evidence, _ = oracles.crowd(rng, 20, 3, 3, models=2, known=0.4)
-    q_nj = rng.dirichlet(np.ones(3), size=20)
-    q_nj[evidence.known] = np.eye(3)[evidence.truth[evidence.known]]
-    everything = np.ones(20, dtype=bool)
-    learned = Calibrated.from_evidence(evidence, PRIOR).learn(q_nj, everything)
-    n_known = evidence.known.sum()
-    anchor = 1 + (20 - n_known) / (1 + n_known)
-    total = oracles.temperature_objective(
-        evidence, q_nj, learned.temperatures, 0.5, 0.5, anchor=anchor, informative_n=everything
-    )
-    likelihood = float((q_nj * learned.log_prior()).sum())  # every item once, as the log evidence has it
-    shares = learned.shares.smoothing * np.log(learned.shares.share_j).sum()
-    assert learned.log_density() + likelihood - shares == pytest.approx(total, abs=1e-9)
-
-
 def test_shares_come_from_the_items_without_predictions() -> None:
     annotations = Annotations.from_matrix(np.array([[0], [1], [1], [1]]))
     p = np.array([[0.5, 0.5], [0.5, 0.5], [np.nan] * 2, [np.nan] * 2])
     q_nj = np.array([[1, 0], [1, 0], [0, 1], [0.4, 0.6]])
     learned = Calibrated.from_evidence(Evidence(annotations, {"m": p}), PRIOR).learn(q_nj, np.ones(4, dtype=bool))
     np.testing.assert_allclose(learned.shares.share_j, [1.4 / 4, 2.6 / 4])  # one pseudo-item of each class
+
+
+# -- how probabilities are read ------------------------------------------------------------------------------
+
+
+def read(p_nj: list[list[float]]) -> np.ndarray:
+    p = np.array(p_nj)
+    return np.exp(Readings.of(("m",), {"m": p}, p.shape[1]).log_p(0, p))
+
+
+def test_probabilities_are_read_as_they_are_and_no_model_may_forbid_a_class_for_ever() -> None:
+    p = [[0.2, 0.8, 0.0], [0.1, 0.4, 0.5]]
+    np.testing.assert_allclose(read(p), np.maximum(p, FLOOR), rtol=1e-12)
+    np.testing.assert_array_equal(read([[np.nan] * 2, [0.3, 0.7]])[0], 1.0)
+
+
+def test_a_label_without_probabilities_is_believed_as_far_as_a_strangers() -> None:
+    np.testing.assert_allclose(read([[1, 0, 0], [0, 0, 1], [0, 1, 0]])[1], [0.125, 0.125, 0.75])
+
+
+def test_of_a_class_it_does_not_know_a_model_says_nothing() -> None:
+    np.testing.assert_allclose(read([[0.6, 0.4, 0], [0.1, 0.9, 0]]), [[0.375, 0.25, 0.375], [1 / 19, 9 / 19, 9 / 19]])
+    mixed = np.array([[1.0, 0, 0], [0, 1, 0]])  # labels, and of the third class never
+    np.testing.assert_allclose(read(mixed), [[6 / 13, 1 / 13, 6 / 13], [1 / 13, 6 / 13, 6 / 13]])
+
+
+def test_where_a_model_that_gives_labels_is_silent_it_says_nothing() -> None:
+    np.testing.assert_array_equal(read([[1, 0, 0], [np.nan] * 3, [0, 1, 0]])[1], 1.0)
+
+
+def test_what_a_model_is_read_as_is_part_of_what_was_learned() -> None:
+    """One item alone does not show that a model gives labels, or which classes it does not know."""
+    rng = np.random.default_rng(8)
+    evidence, truth = oracles.crowd(rng, 60, 3, 3, models=1)
+    labels = np.eye(3)[np.where(rng.random(60) < 0.2, (truth + 1) % 3, truth)]
+    learned = PL().fit(Evidence(evidence.annotations, {"m": labels}, truth=truth))
+    learned = Consensus.from_bytes(learned.to_bytes())
+    one = Annotations.from_frame({"item": [], "annotator": [], "label": []}, items=["x"], classes=["j0", "j1", "j2"])
+    p = np.array([[0.2, 0.5, 0.3]])
+    weight = (0.75 * p + 0.125 * (1 - p)) ** (1 / learned.temperatures["m"])
+    judged = PL().apply(learned, Evidence(one, {"m": p})).probabilities
+    np.testing.assert_allclose(judged, weight / weight.sum(), atol=1e-12)
+
+
+def test_readings_once_made_hold_for_other_items() -> None:
+    some, other = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.6, 0.4]])
+    readings = Readings.of(("m",), {"m": some}, 2)
+    np.testing.assert_allclose(np.exp(readings.log_p(0, other)), [[0.75 * 0.6 + 0.1, 0.75 * 0.4 + 0.15]])

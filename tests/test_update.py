@@ -70,7 +70,8 @@ def test_an_update_begins_with_the_chance_of_each_answer(method: Any, monkeypatc
         log_pi_kjl = np.log(alpha_kjl + 1) - np.log((alpha_kjl + 1).sum(axis=2, keepdims=True))
     log_prior_nj = np.log(fitted.class_shares)[None]
     if isinstance(method, PLEM):  # which learns its temperatures first
-        log_prior_nj = oracles.pool(evidence, dict(updated.temperatures), fitted.class_shares)
+        correlation = updated.parameters["model correlation"]
+        log_prior_nj = oracles.pool(evidence, updated.temperatures, fitted.class_shares, correlation=correlation)
     logits = log_prior_nj + oracles.messages(evidence.annotations, log_pi_kjl)
     expected = np.exp(logits - logits.max(axis=1, keepdims=True))
     expected /= expected.sum(axis=1, keepdims=True)

@@ -9,7 +9,14 @@
     Pairwise                    one, classes "left" and "right"       {"selected": "left"}
 
 An alias replaces the value in results, so the alias is our name too. A model's probabilities travel in
-`meta: {"hitl": {"distribution": {class: p}}}` of the result; for multiple choice p is the probability of yes.
+`meta: {"hitl": {"distribution": {class: p}}}` of the result (read as well: `meta: {"distribution": ...}` or
+`{"probabilities": ...}`); for multiple choice p is the probability of yes.
+
+A prediction without them is a label and a score s: p(label) = s, and what is left is spread evenly over the other J - 1
+classes, of which it says nothing. All it says is then one number, the log odds log(s (J - 1) / (1 - s)) of the label
+against each other class. P+L divides log p, and so exactly this number, by the temperature it learns for the model: a
+score that boasts is corrected as a distribution is. A label without a score says nothing that could be corrected, and
+is left out.
 """
 
 from __future__ import annotations
@@ -123,8 +130,8 @@ class Control:
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
         """Class probabilities of a model's prediction: question -> class -> p; empty when it says none.
 
-        The distribution in meta where there is one; else the label with `score`, the rest spread evenly.
-        Raises NotUnderstood for a prediction that does not fit.
+        The distribution in meta where there is one; else the label with the score of its result, or of the whole
+        prediction (`score`), the rest spread evenly. Raises NotUnderstood for a prediction that does not fit.
         """
         item = self._own_item(result)
         if item is None:
@@ -132,9 +139,11 @@ class Control:
         distribution = _distribution_of(item)
         if distribution is not None:
             return self._check_distribution(distribution)
+        own = item.get("score")
+        score = score if own is None else own
         if score is None:
             return {}
-        if not isinstance(score, int | float) or not 0 <= score <= 1:
+        if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
             raise NotUnderstood(f"score {score!r} is not within 0..1")
         return self._spread(self.read(result), float(score))
 
@@ -355,12 +364,16 @@ def _as_labels(kind: Kind, raw: object) -> list[str] | None:
 
 def _distribution_of(item: Mapping[str, Any]) -> dict[str, float] | None:
     meta = item.get("meta")
-    ours = meta.get("hitl") if isinstance(meta, dict) else None
-    if not isinstance(ours, dict) or "distribution" not in ours:
+    if not isinstance(meta, dict):
         return None
-    distribution = ours["distribution"]
+    ours = meta.get("hitl")
+    places = [("meta.hitl.distribution", ours.get("distribution") if isinstance(ours, dict) else None)]
+    places += [(f"meta.{name}", meta.get(name)) for name in ("distribution", "probabilities")]
+    place, distribution = next((entry for entry in places if entry[1] is not None), ("", None))
+    if not place:
+        return None
     if not isinstance(distribution, dict) or not distribution:
-        raise NotUnderstood("meta.hitl.distribution is not {class: probability}")
+        raise NotUnderstood(f"{place} is not {{class: probability}}")
     for name, p in distribution.items():
         if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
             raise NotUnderstood(f"the probability of {name!r} is {p!r}, not within 0..1")

@@ -61,7 +61,7 @@ def of_project(config: Path, output: Path | None, rows: int, as_json: bool) -> N
         from hitl import cycle
 
         evidence = cycle.stored_evidence(store, settings.name, connector.questions())
-        results, of_cycle = _results(settings, store, evidence, progress)
+        results, of_cycle = stored_results(settings, store, evidence, progress)
     found = {name: _profiles(evidence[name], results[name]) for name in evidence}
     written = {}
     if output is not None:
@@ -79,7 +79,7 @@ def of_project(config: Path, output: Path | None, rows: int, as_json: bool) -> N
         show.line(f"wrote {path}")
 
 
-def _results(settings: Settings, store: Store, evidence: dict[str, Evidence], progress: Any) -> tuple[Any, bool]:
+def stored_results(settings: Settings, store: Store, evidence: dict[str, Evidence], progress: Any) -> tuple[Any, bool]:
     """The consensus of each question, and whether it is that of the last cycle."""
     from hitl.catalog import combiner
 
@@ -124,7 +124,7 @@ def _data(found: AnnotatorProfiles, consensus: Consensus) -> dict[str, Any]:
     """Everything, as JSON values; what is not known is null."""
     prototypes = found.communities.prototype.round(4).tolist()
     rows = found.frame().sort_values("labels", ascending=False, kind="stable")
-    data: dict[str, Any] = _plain(
+    data: dict[str, Any] = plain(
         {
             "method": consensus.fit.method,
             "classes": consensus.classes,
@@ -160,12 +160,12 @@ def _windows(found: AnnotatorProfiles, annotator: int) -> list[dict[str, Any]]:
     return [dict(zip(fields, values, strict=True)) for values in zip(*fields.values(), strict=True)]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON values: Python's own numbers, and null for what is not a number."""
     if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
+        return {key: plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     if hasattr(value, "item"):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -10,6 +10,8 @@ import typer
 from hitl.catalog import COMBINERS
 from hitl.cli import annotators as people
 from hitl.cli import files, project, show
+from hitl.cli import models as together
+from hitl.cli import predict as prediction
 
 app = typer.Typer(
     name="hitl",
@@ -56,7 +58,11 @@ def combine(
     ] = None,
     method: Annotated[str | None, typer.Option("--method", "-m", help=f"One of: {', '.join(COMBINERS)}.")] = None,
     probabilities: Annotated[
-        list[str] | None, typer.Option("--probabilities", "-p", help="MODEL=FILE with columns item, p_<class>. Repeat.")
+        list[str] | None,
+        typer.Option("--probabilities", "-p", help="MODEL=FILE: item, p_<class>; or .npz, Hugging Face. Repeat."),
+    ] = None,
+    items: Annotated[
+        Path | None, typer.Option(help="Table whose items, in order, name the rows of arrays without names (.npy).")
     ] = None,
     truth: Annotated[Path | None, typer.Option(help="Known labels: columns item, label.")] = None,
     output: Annotated[
@@ -84,6 +90,7 @@ def combine(
         given: dict[str, object] = {
             "--method": method,
             "--probabilities": probabilities,
+            "--items": items,
             "--truth": truth,
             "--save": save,
             "--time": time,
@@ -94,7 +101,7 @@ def combine(
         return
     columns = files.Columns(item, None if anonymous else annotator, label, time)
     known = files.read_evidence(
-        annotations, probabilities or [], truth, columns, files.names(classes), files.names(options), strict
+        annotations, probabilities or [], truth, columns, files.names(classes), files.names(options), strict, items
     )
     tables = [annotations, *([truth] if truth else []), *(Path(p.partition("=")[2]) for p in probabilities or [])]
     files.combine(known, method or "default", output, annotators, save, as_json, tables)
@@ -113,7 +120,11 @@ def annotators(
         str | None, typer.Option("--method", "-m", help="Who judges: as in `hitl combine`; default: by the evidence.")
     ] = None,
     probabilities: Annotated[
-        list[str] | None, typer.Option("--probabilities", "-p", help="MODEL=FILE with columns item, p_<class>. Repeat.")
+        list[str] | None,
+        typer.Option("--probabilities", "-p", help="MODEL=FILE: item, p_<class>; or .npz, Hugging Face. Repeat."),
+    ] = None,
+    items: Annotated[
+        Path | None, typer.Option(help="Table whose items, in order, name the rows of arrays without names (.npy).")
     ] = None,
     truth: Annotated[Path | None, typer.Option(help="Known labels: columns item, label.")] = None,
     consensus: Annotated[
@@ -138,6 +149,7 @@ def annotators(
         given: dict[str, object] = {
             "--method": method,
             "--probabilities": probabilities,
+            "--items": items,
             "--truth": truth,
             "--consensus": consensus,
             "--time": time,
@@ -148,9 +160,127 @@ def annotators(
         return
     columns = files.Columns(item, annotator, label, time)
     known = files.read_evidence(
-        annotations, probabilities or [], truth, columns, files.names(classes), files.names(options), strict
+        annotations, probabilities or [], truth, columns, files.names(classes), files.names(options), strict, items
     )
     people.of_files(known, method, consensus, output, rows, as_json)
+
+
+@app.command(
+    epilog="Examples: [bold]hitl predict items.csv --model clf.joblib --trust --output probs.csv[/bold] | "
+    "[bold]hitl predict items.csv --model my.py:make --folds 5 --truth truth.csv -o probs.csv[/bold] | "
+    "[bold]hitl predict photos.csv --image path --model torchvision:resnet18 --weights w.pt --classes cat,dog "
+    "-o probs.parquet[/bold]"
+)
+def predict(
+    items: Annotated[Path, typer.Argument(help="Table of items: CSV, JSON Lines, Parquet, Arrow.")],
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A pickled estimator (.joblib, .pkl: needs --trust), module:callable or file.py:callable (your code, "
+            "which is run), torchvision:NAME or timm:NAME.",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Probabilities to write: item, p_<class>.")],
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Read a pickle. A pickle is a program: only from people you trust.")
+    ] = False,
+    features: Annotated[
+        str | None, typer.Option(help="Comma-separated columns of numbers; default: all but item and group.")
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="Column of the text the model sees instead.")] = None,
+    image: Annotated[str | None, typer.Option(help="Column of the image paths the model sees instead.")] = None,
+    image_folder: Annotated[Path | None, typer.Option(help="Where the images are; default: beside the table.")] = None,
+    item: Annotated[str, typer.Option(help="Column of the item.")] = "item",
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Comma-separated outputs in order, or a file with one a line; default: the model's."),
+    ] = None,
+    folds: Annotated[
+        int | None, typer.Option(help="Train K times on --truth, so that no model judges a label it has seen.", min=2)
+    ] = None,
+    truth: Annotated[
+        Path | None, typer.Option(help="With --folds: labels to train on (item, label), or a consensus.")
+    ] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="With --folds: column of near-duplicates; a group shares a fold.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="With --folds: of the split.")] = 0,
+    weights: Annotated[
+        Path | None, typer.Option(help="Weights of a torch model: a state_dict (.pt) or .safetensors; no code is read.")
+    ] = None,
+    transforms: Annotated[
+        str | None, typer.Option(help="For images: torchvision weights (ResNet18_Weights.DEFAULT) or module:callable.")
+    ] = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="The torch model answers probabilities, not logits.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="Where a torch model runs: auto, cpu, cuda, cuda:1.")] = "auto",
+    batch_size: Annotated[int, typer.Option(help="Items held in memory at once.", min=1)] = 256,
+    as_json: Json = False,
+) -> None:
+    """Run a model over items and write its probabilities. Interrupted, the same command goes on where it stopped."""
+    seen = prediction.Seen(item, files.names(features) or (), text, image, image_folder, groups)
+    settings = prediction.Model(
+        model, trust, prediction.class_names(classes), weights, transforms, probabilities, device
+    )
+    prediction.run(items, output, seen, settings, prediction.Folds(folds, truth, seed), batch_size, as_json)
+
+
+@app.command(
+    name="models",
+    epilog="Examples: [bold]hitl models annotations.csv --probabilities resnet=probs.csv[/bold] | "
+    "[bold]hitl models annotations.csv -p a=a.csv -p b=b.csv --truth truth.csv --output models.csv[/bold] | "
+    "[bold]hitl models --json[/bold] (inside a project)",
+)
+def with_models(
+    annotations: Annotated[
+        Path | None, typer.Argument(help="Annotations (CSV, JSON Lines, Parquet). Omit inside a project.")
+    ] = None,
+    probabilities: Annotated[
+        list[str] | None,
+        typer.Option("--probabilities", "-p", help="MODEL=FILE: item, p_<class>; or .npz, Hugging Face. Repeat."),
+    ] = None,
+    items: Annotated[
+        Path | None, typer.Option(help="Table whose items, in order, name the rows of arrays without names (.npy).")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option("--method", "-m", help="Who combines: pl-em (the default), pl, ...")
+    ] = None,
+    truth: Annotated[
+        Path | None, typer.Option(help="Known labels, to measure by: each is hidden from fits that judge its item.")
+    ] = None,
+    consensus: Annotated[
+        Path | None, typer.Option(help="A consensus saved with `hitl combine --save` over the same files.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="All figures as a table, one row each.")] = None,
+    rows: Annotated[int, typer.Option(help="How many classes to show, those where people add most.", min=1)] = 12,
+    item: Annotated[str, typer.Option(help="Column of the item.")] = "item",
+    annotator: Annotated[str, typer.Option(help="Column of the annotator; an empty field is anonymous.")] = "annotator",
+    label: Annotated[str, typer.Option(help="Column of the label.")] = "label",
+    classes: Annotated[str | None, typer.Option(help="Comma-separated classes; default: the labels seen.")] = None,
+    options: Annotated[
+        str | None, typer.Option(help="Comma-separated legal answers, if there are more than the classes.")
+    ] = None,
+    anonymous: Annotated[bool, typer.Option(help="Nobody has an id: one pool, one confusion matrix.")] = False,
+    strict: Annotated[bool, typer.Option(help="Two different answers of one annotator are an error.")] = False,
+    config: Config = HERE,
+    as_json: Json = False,
+) -> None:
+    """When people and model together help: who is right where, who errs with whom, and what could skip people."""
+    if annotations is None:
+        given: dict[str, object] = {"--probabilities": probabilities, "--method": method, "--truth": truth}
+        given |= {"--items": items, "--consensus": consensus, "--classes": classes, "--options": options}
+        given |= {"--anonymous": anonymous, "--strict": strict}
+        files.refuse_flags({flag: value for flag, value in given.items() if value}, "models")
+        together.of_project(config, output, rows, as_json)
+        return
+    columns = files.Columns(item, None if anonymous else annotator, label, None)
+    known = files.read_evidence(
+        annotations, probabilities or [], truth, columns, files.names(classes), files.names(options), strict, items
+    )
+    together.of_files(known, method, consensus, output, rows, as_json)
 
 
 @app.command(epilog="Example: [bold]hitl init --label-studio http://localhost:8080 --project 12[/bold]")

@@ -43,14 +43,17 @@ def read_evidence(  # type: ignore[no-untyped-def]
     classes: tuple[str, ...] | None,
     options: tuple[str, ...] | None,
     strict: bool,
+    items: Path | None = None,
 ):
-    """The evidence of the files named on the command line."""
+    """The evidence of the files named on the command line; `items` names the rows of arrays that do not."""
     from hitl.evidence import Evidence
     from hitl.files import read_table
+    from hitl.probabilities import read_probabilities
 
     if options is not None and classes is None:
         raise BadSettings("--options needs --classes: which of the answers are classes, which only answers?")
     text = [name for name in (columns.item, columns.annotator, columns.label) if name]
+    order = None if items is None else item_order(items, columns.item)
     models = {}
     for entry in probabilities:
         model, equals, file = entry.partition("=")
@@ -58,7 +61,7 @@ def read_evidence(  # type: ignore[no-untyped-def]
             raise BadSettings(f"--probabilities {entry!r}: expected MODEL=FILE, for instance resnet=probs.csv")
         if model in models:
             raise BadSettings(f"--probabilities: model {model!r} is given twice")
-        models[model] = read_table(file, [columns.item])
+        models[model] = read_probabilities(file, columns.item, items=order, classes=classes)
     table = read_table(annotations, text)
     if table.num_rows == 0:
         raise BadTable(f"{annotations}: the table is empty; expected one row an annotation")
@@ -79,6 +82,16 @@ def read_evidence(  # type: ignore[no-untyped-def]
     for warning in caught:
         typer.echo(f"hitl: warning: {warning.message}", err=True)
     return evidence
+
+
+def item_order(table: Path, item: str) -> list[str]:
+    """The items of a table, in order: the names of the rows of an array without names."""
+    from hitl.files import read_table, require_columns
+
+    found = read_table(table, [item])
+    require_columns(found, [item], str(table))
+    order: list[str] = found.column(item).to_pylist()
+    return order
 
 
 def combine(  # type: ignore[no-untyped-def]

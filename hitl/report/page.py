@@ -18,7 +18,7 @@ import hitl
 from hitl.annotations import Name
 from hitl.files import atomic
 from hitl.plan import Plan
-from hitl.report import measures, people, plots, tables
+from hitl.report import measures, models, people, plots, tables
 from hitl.report.contents import QuestionPage, Report
 
 ROWS = 25
@@ -88,6 +88,9 @@ def _question(key: str, page: QuestionPage, report: Report) -> dict[str, Any]:
     crowd = people.people_section(page)
     if crowd is not None:
         figures |= {f"{key}-{name}": figure for name, figure in crowd.figures.items()}
+    together = models.models_section(page)
+    if together is not None:
+        figures |= {f"{key}-{name}": figure for name, figure in together.figures.items()}
     confusions = _confusions(page, rows, CONFUSION_CELLS // len(report.questions))
     return {
         "id": key,
@@ -111,6 +114,7 @@ def _question(key: str, page: QuestionPage, report: Report) -> dict[str, Any]:
         "contested": tables.contested_rows(page, truth, ROWS),
         "n_contested": len(measures.contested(page.evidence, consensus)),
         "models": tables.model_rows(page),
+        "together": together,
         "truth_known": bool(known.any()),
         "figures": figures,
         "confusions": confusions,
@@ -176,7 +180,7 @@ def _template() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "count": count, "places": _places}
+    environment.filters |= {"percent": percent, "count": count, "places": _places, "points": _points}
     environment.globals["colours"] = plots.COLOURS
     return environment.get_template("page.html.j2")
 
@@ -218,3 +222,8 @@ def count(number: float) -> str:
 
 def _places(value: float, digits: int) -> str:
     return f"{value:.{digits}f}" if np.isfinite(value) else "–"
+
+
+def _points(share: float) -> str:
+    """0.0345 -> "+3.5": a difference in points of a hundred."""
+    return f"{round(share * 100, 1) + 0.0:+.1f}" if np.isfinite(share) else "–"

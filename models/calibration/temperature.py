@@ -90,11 +90,22 @@ def map_temperatures(
     return temperature_m
 
 
-def pool_weights(speaks_nm: npt.NDArray[np.bool_], temperature_m: Floats) -> Floats:
-    """(N, M) weights 1 / (T_m * S_n) of the models that speak on an item, 0 of the others; S_n is how many speak."""
+def pool_weights(
+    speaks_nm: npt.NDArray[np.bool_], temperature_m: Floats, correlation_mm: Floats | None = None
+) -> Floats:
+    """(N, M) weights D_n / (S_n T_m) of the models that speak on an item, 0 of the others; S_n is how many speak.
+
+    D_n, how many independent ones they are worth, from the correlation of their errors (default: copies, D_n = 1).
+    """
+    weight_nm: Floats = speaks_nm / temperature_m
     speakers = np.maximum(speaks_nm.sum(axis=1, keepdims=True), 1)
-    weight: Floats = speaks_nm / (speakers * temperature_m)
-    return weight
+    if correlation_mm is None:
+        weight_nm /= speakers
+        return weight_nm
+    together = np.einsum("nm,ml,nl->n", weight_nm, correlation_mm, weight_nm, optimize=True)
+    worth = weight_nm.sum(axis=1) ** 2 / np.maximum(together, 1e-300)
+    weight_nm *= worth[:, None] / speakers
+    return weight_nm
 
 
 def _best_coordinate(objective: Callable[[Floats], float], log_t_m: Floats, m: int, tolerance: float) -> Floats:

@@ -8,6 +8,7 @@ Only the speed has an environment of its own, for what it is compared with: make
 from __future__ import annotations
 
 from tests.bench import (
+    bench_calibration,
     bench_demo,
     bench_label_studio_pull,
     bench_pl,
@@ -16,6 +17,14 @@ from tests.bench import (
     bench_update,
 )
 
-for bench in (bench_pl, bench_replay_cifar10h, bench_demo, bench_label_studio_pull, bench_satellite, bench_update):
+for bench in (
+    bench_pl,
+    bench_calibration,
+    bench_replay_cifar10h,
+    bench_demo,
+    bench_label_studio_pull,
+    bench_satellite,
+    bench_update,
+):
     print(f"\n== {bench.__name__}", flush=True)
     bench.main(["--save"])

@@ -85,13 +85,8 @@ def methods(chosen: Iterable[str] | None) -> dict[str, Predictor]:
     def ours(made: Any) -> Predictor:
         return lambda evidence: made.fit(evidence).probabilities  # type: ignore[no-any-return]
 
-    elsewhere = {
-        "pl",
-        "pl-em",
-        "default",
-        "dbcc",
-        "edbcc",
-    }  # need models; are above; need known truth (bench_satellite)
+    # Need models; are above; need known truth (bench_satellite).
+    elsewhere = {"pl", "pl-em", "ll", "sp", "lr", "bayesian-pl", "default", "dbcc", "edbcc"}
     found = {"majority": ours(MajorityVote()), "plain": ours(VBIBCC(shared=False)), "default": ours(DefaultCombiner())}
     found |= {
         name: ours(catalog.combiner(name)) for name in catalog.COMBINERS if name not in found | dict.fromkeys(elsewhere)

@@ -1,0 +1,230 @@
+"""A table read a batch at a time, so that memory is bounded by the batch and not by the file (in Parquet: by a row
+group; Arrow reads CSV some 32 MB ahead).
+
+CSV, TSV, JSON Lines (.gz of these) and Parquet as `hitl.files` reads them, and the two forms in which Hugging Face
+`datasets` keeps data, without need of that library: Arrow IPC (.arrow, .feather; stream or file) and the folder that
+`Dataset.save_to_disk` writes, whose state.json lists its Arrow files.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hitl.errors import BadTable
+from hitl.files import format_of, read_table, require_columns
+
+ARROW = (".arrow", ".feather")
+STATE = "state.json"
+
+
+def is_arrow(path: Path) -> bool:
+    """Whether the path is an Arrow IPC file, or a folder and so (by its state.json) a Hugging Face dataset."""
+    return path.is_dir() or path.suffix.lower() in ARROW
+
+
+def read_any(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
+    """A whole table of any of the formats; the columns named in `text` come back as strings.
+
+    Raises BadTable when it is missing, empty, or not of its format.
+    """
+    from hitl.files import as_text
+
+    path = Path(path)
+    if not is_arrow(path):
+        return read_table(path, text)
+    parts = list(_open(path, 1 << 16))
+    table = pa.concat_tables(parts) if parts else pa.table({})
+    for name in text:
+        if table.column_names.count(name) == 1:
+            table = table.set_column(table.column_names.index(name), name, as_text(table.column(name)))
+    return table
+
+
+def column_names(path: str | Path) -> list[str]:
+    """The columns of a table, from its beginning; of JSON Lines those of the first lines."""
+    first = next(_open(Path(path), 1_000), None)
+    return [] if first is None else list(first.column_names)
+
+
+def batches(path: str | Path, columns: Sequence[str], size: int) -> Iterator[pa.Table]:
+    """The rows in order, in tables of `size` rows (the last may be shorter) with exactly these columns.
+
+    CSV columns are text; a column that JSON Lines leaves out is null. Raises BadTable as `read_any` does.
+    """
+    waiting: list[pa.Table] = []
+    rows = 0
+    for part in _open(Path(path), size, columns):
+        while part.num_rows:
+            taken = part.slice(0, size - rows)
+            part = part.slice(taken.num_rows)
+            waiting.append(taken)
+            rows += taken.num_rows
+            if rows == size:
+                yield pa.concat_tables(waiting, promote_options="permissive")
+                waiting, rows = [], 0
+    if rows:
+        yield pa.concat_tables(waiting, promote_options="permissive")
+
+
+def files_of(path: str | Path) -> list[Path]:
+    """The files whose bytes make the table: itself, or the Arrow files of a dataset folder."""
+    path = Path(path)
+    return _dataset_files(path) if path.is_dir() else [path]
+
+
+def vectors(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
+    """(N, D) from a column of numbers (D = 1) or of lists of D numbers; a null row is all NaN.
+
+    Raises BadTable, naming `where` and the row, for lists of different lengths and for what is not a number.
+    """
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if not is_vector(kind):
+        return numbers(column, where)[:, None]
+    lengths = np.asarray(pc.list_value_length(column).fill_null(-1).to_numpy(), dtype=np.int64)
+    told = lengths >= 0
+    widths = np.unique(lengths[told])
+    if len(widths) > 1:
+        row = int(np.flatnonzero(told & (lengths != lengths[told][0]))[0])
+        raise BadTable(f"{where}: row {row} has {lengths[row]} numbers, others {lengths[told][0]}; expected one length")
+    width = int(widths[0]) if len(widths) else 0
+    values = np.full((len(column), width), np.nan)
+    flat = numbers(pc.list_flatten(column.filter(pa.array(told))), where)
+    values[told] = flat.reshape(-1, width)
+    return values
+
+
+def is_vector(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds a list in each row."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def numbers(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
+    """(N,) numbers of a column, NaN where it is null. Raises BadTable for what is not a number."""
+    try:
+        values = column.cast(pa.float64()).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadTable(f"{where}: not numeric: {error}") from None
+    return np.asarray(values, dtype=np.float64)
+
+
+# -- formats ---------------------------------------------------------------------------------------------------
+
+
+def _open(path: Path, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """Tables of a few rows or many, with the columns asked for; failures as BadTable."""
+    if not path.exists():
+        raise BadTable(f"{path}: no such file")
+    try:
+        parts: Iterator[pa.Table]
+        if is_arrow(path):
+            parts = chain.from_iterable(_arrow(file) for file in files_of(path))
+        else:
+            kind = format_of(path)
+            if not path.stat().st_size:
+                raise BadTable(f"{path}: the file is empty; expected a header line")
+            parts = _READERS[kind](path, size, columns)
+        for number, part in enumerate(parts):
+            yield part if columns is None else _select(part, columns, path, number == 0 or path.suffix == ".parquet")
+    except (pa.ArrowException, OSError, UnicodeDecodeError, EOFError, ValueError) as error:
+        raise BadTable(f"{path}: cannot be read: {error}") from error
+
+
+def _select(part: pa.Table, columns: Sequence[str], path: Path, first: bool) -> pa.Table:
+    if first:
+        require_columns(part, columns, str(path))
+    for name in columns:
+        if name not in part.column_names:
+            part = part.append_column(name, pa.nulls(part.num_rows))
+    return part.select(list(columns))
+
+
+def _csv(path: Path, size: int, columns: Sequence[str] | None, delimiter: str = ",") -> Iterator[pa.Table]:
+    from pyarrow import csv
+
+    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    with csv.open_csv(path, parse_options=parse) as reader:
+        names = reader.schema.names
+    convert = csv.ConvertOptions(
+        column_types={name: pa.string() for name in names},
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        null_values=[""],
+    )
+    with csv.open_csv(path, parse_options=parse, convert_options=convert) as reader:
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
+
+
+def _tsv(path: Path, size: int, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    return _csv(path, size, columns, "\t")
+
+
+def _jsonl(path: Path, size: int, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    from pyarrow import json as reader
+
+    options = None
+    with pa.input_stream(path, compression="detect") as raw:
+        lines = io.BufferedReader(raw)
+        while block := list(islice(lines, size)):
+            text = b"".join(block)
+            if not text.strip():
+                continue
+            table = reader.read_json(io.BytesIO(text), parse_options=options)
+            dates = [(entry.name, pa.string()) for entry in table.schema if pa.types.is_timestamp(entry.type)]
+            if dates:  # Arrow guesses times from text; a name that looks like a date stays as written
+                options = reader.ParseOptions(explicit_schema=pa.schema(dates))
+                table = reader.read_json(io.BytesIO(text), parse_options=options).select(table.column_names)
+            yield table
+
+
+def _parquet(path: Path, size: int, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    from pyarrow import parquet
+
+    with pa.input_stream(path, compression="detect") as handle:
+        source = pa.BufferReader(handle.read()) if path.suffix == ".gz" else path
+    with parquet.ParquetFile(source, pre_buffer=False) as file:  # buffering would read all of it ahead
+        there = file.schema_arrow
+        wanted = None if columns is None else [name for name in columns if name in there.names]
+        for batch in file.iter_batches(batch_size=size, columns=wanted, use_threads=False):
+            yield pa.Table.from_batches([batch])
+        if not file.metadata.num_rows:
+            yield there.empty_table()
+
+
+def _arrow(path: Path) -> Iterator[pa.Table]:
+    with pa.memory_map(str(path)) as source:
+        try:
+            reader: Any = pa.ipc.open_stream(source)
+        except pa.ArrowInvalid:  # a file with an index behind, as Feather is
+            source.seek(0)
+            file = pa.ipc.open_file(source)
+            reader = (file.get_batch(number) for number in range(file.num_record_batches))
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
+
+
+def _dataset_files(folder: Path) -> list[Path]:
+    """The Arrow files of a dataset that Hugging Face's `save_to_disk` wrote."""
+    if (folder / "dataset_dict.json").is_file():
+        splits = sorted(path.name for path in folder.iterdir() if (path / STATE).is_file())
+        raise BadTable(f"{folder}: a dataset of several splits; name the folder of one: {', '.join(splits)}")
+    if not (folder / STATE).is_file():
+        raise BadTable(f"{folder}: a folder without {STATE}; expected a table, or what Dataset.save_to_disk wrote")
+    state = json.loads((folder / STATE).read_text())
+    if state.get("_indices_files") or state.get("_indices_data_files"):
+        raise BadTable(f"{folder}: its rows are chosen by an index; save dataset.flatten_indices() instead")
+    return [folder / str(entry["filename"]) for entry in state["_data_files"]]
+
+
+_READERS = {"csv": _csv, "tsv": _tsv, "jsonl": _jsonl, "parquet": _parquet}

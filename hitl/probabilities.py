@@ -1,0 +1,206 @@
+"""What a model says, read from any of the files in which people keep it, as one table: item, p_<class>.
+
+    .csv .tsv .jsonl .parquet          columns item, p_<class>
+    .jsonl .parquet .arrow .feather,   a column item and a column of lists, one number a class: `probabilities` or
+    a folder of Dataset.save_to_disk   `probs`, or `logits`, which are passed through a softmax
+    .npz                               arrays `probabilities` (or `logits`) (N, J), `items` (N,) and `classes` (J,)
+    .npy, .npz without `items`         a bare (N, J) array: the order of its rows and columns has to be told
+
+A list has no names. Its classes are those of the ClassLabel that a Hugging Face dataset keeps in its schema, else those
+that the caller tells, in order. Without a column of items the rows are those of the caller's items, in order, and their
+number must agree. A row that is null or all NaN says nothing; one that is NaN in part is an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hitl.batches import is_vector, read_any, vectors
+from hitl.errors import BadTable
+from hitl.files import as_text
+
+Array = npt.NDArray[np.float64]
+
+ROW_TOLERANCE = 1e-3
+"""How far from 1 a row may sum (`hitl.evidence` has the same)."""
+
+LISTS = ("probabilities", "probs", "logits")
+"""Names of a column or array with one number a class."""
+
+ARRAYS = (".npz", ".npy")
+
+
+def read_probabilities(
+    path: str | Path,
+    item: str = "item",
+    *,
+    items: Sequence[str] | None = None,
+    classes: Sequence[Any] | None = None,
+) -> pa.Table:
+    """A table of item (text) and p_<class> (N rows, each a distribution, or all null: a silence).
+
+    `items` and `classes` name the rows and columns of an array or list that does not name its own. Columns p_<class>
+    are handed over as they are; `hitl.Evidence` checks them. Raises BadTable for a wrong shape, rows that are NaN in
+    part, are not finite, negative or do not sum to 1, and for names that are missing or of another number.
+    """
+    path = Path(path)
+    if path.suffix.lower() in ARRAYS:
+        return _from_arrays(path, item, items, classes)
+    table = read_any(path, [item])
+    if any(name.startswith("p_") for name in table.column_names):
+        return table
+    return _from_lists(path, table, item, items, classes)
+
+
+def softmax(logits: Array) -> Array:
+    """(N, J) the distribution of each row of logits; a row of NaN stays one."""
+    with np.errstate(invalid="ignore"):
+        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+    result: Array = shifted / shifted.sum(axis=1, keepdims=True)
+    return result
+
+
+def distributions(values: Array, logits: bool, where: str, rows: Sequence[object] | None = None) -> Array:
+    """(N, J) rows that are distributions or all NaN, from probabilities or logits.
+
+    Raises BadTable, naming the row (and its item) for what is neither; within a tolerance rows are renormalised.
+    """
+
+    def complain(wrong: Any, what: str) -> None:
+        bad = np.flatnonzero(wrong)
+        if bad.size:
+            row = int(bad[0])
+            named = "" if rows is None else f" (item {rows[row]!r})"
+            raise BadTable(f"{where}: row {row}{named} {what.format(total=values[row].sum())}")
+
+    silent = np.asarray(np.isnan(values).all(axis=1))
+    complain(~silent & np.isnan(values).any(axis=1), "is NaN in part; expected numbers, or NaN in the whole row")
+    complain(~silent & ~np.isfinite(values).all(axis=1), "is not finite; expected numbers")
+    if logits:
+        return softmax(values)
+    complain((values < 0).any(axis=1), "has a negative probability; are these logits? Then name them 'logits'")
+    complain(
+        ~silent & (np.abs(values.sum(axis=1) - 1) > ROW_TOLERANCE),
+        "sums to {total:.6g}, not to 1; are these logits? Then name them 'logits'",
+    )
+    result: Array = values / values.sum(axis=1, keepdims=True)
+    return result
+
+
+def as_table(items: Sequence[object], classes: Sequence[object], values: Array, item: str = "item") -> pa.Table:
+    """item and p_<class>; a row of NaN is null."""
+    columns = {item: as_text(pa.chunked_array([pa.array(items)]))} if len(items) else {item: pa.array([], pa.string())}
+    for code, name in enumerate(classes):
+        columns[f"p_{name}"] = pa.array(values[:, code], from_pandas=True)
+    return pa.table(columns)
+
+
+# -- arrays ----------------------------------------------------------------------------------------------------
+
+
+def _from_arrays(path: Path, item: str, items: Sequence[str] | None, classes: Sequence[Any] | None) -> pa.Table:
+    found, there = _load(path)
+    name, raw = _the_one(path, {key: found[key] for key in LISTS if key in found}, there)
+    if raw.ndim != 2 or raw.dtype.kind not in "fiu":
+        raise BadTable(f"{path}: {name} has shape {raw.shape} of {raw.dtype}; expected numbers (items, classes)")
+    rows = _names(path, "items", found.get("items"), items, len(raw))
+    columns = _names(path, "classes", found.get("classes"), classes, raw.shape[1])
+    values = distributions(raw.astype(np.float64), name == "logits", str(path), rows)
+    return as_table(rows, columns, values, item)
+
+
+def _load(path: Path) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
+    """The arrays that concern us, and the names of all."""
+    if not path.is_file():
+        raise BadTable(f"{path}: no such file")
+    try:
+        loaded = np.load(path, allow_pickle=False)  # never: a pickle is code
+        if path.suffix.lower() == ".npy":
+            return {"probabilities": loaded}, []
+        with loaded:
+            ours = {name: loaded[name] for name in loaded.files if name in (*LISTS, "items", "classes")}
+            return ours, loaded.files
+    except ValueError as error:
+        if "allow_pickle" in str(error):
+            raise BadTable(f"{path}: holds Python objects; save names as text, np.array(names, dtype=str)") from None
+        raise BadTable(f"{path}: cannot be read: {error}") from error
+    except (OSError, EOFError) as error:
+        raise BadTable(f"{path}: cannot be read: {error}") from error
+
+
+def _names(
+    path: Path, what: str, own: npt.NDArray[Any] | Sequence[Any] | None, told: Sequence[Any] | None, number: int
+) -> list[Any]:
+    """The names of the rows or columns: the file's own, else those told."""
+    names = own if own is not None else told
+    if names is None:
+        flag = "a table with --items" if what == "items" else "them with --classes"
+        raise BadTable(f"{path}: has no {what}; name {flag}, in the order of the array")
+    listed: list[Any] = names.tolist() if isinstance(names, np.ndarray) else list(names)
+    if len(listed) != number or any(isinstance(name, list) for name in listed):
+        whose = "its own" if own is not None else "those told"
+        raise BadTable(
+            f"{path}: {number} {'rows' if what == 'items' else 'columns'} but {len(listed)} {what} ({whose})"
+        )
+    if len(set(listed)) < len(listed):
+        twice = next(name for name in listed if listed.count(name) > 1)
+        raise BadTable(f"{path}: {what} name {twice!r} twice; expected each once")
+    return listed
+
+
+def _the_one(path: Path, found: Mapping[str, Any], there: Sequence[str]) -> tuple[str, Any]:
+    if not found:
+        raise BadTable(
+            f"{path}: no column p_<class>, and none of {', '.join(LISTS)}; found {', '.join(there) or 'nothing'}"
+        )
+    if len(found) > 1:
+        raise BadTable(f"{path}: has {' and '.join(found)}; expected one of them")
+    return next(iter(found.items()))
+
+
+# -- lists in tables -------------------------------------------------------------------------------------------
+
+
+def _from_lists(
+    path: Path, table: pa.Table, item: str, items: Sequence[str] | None, classes: Sequence[Any] | None
+) -> pa.Table:
+    found = {name: table.column(name) for name in LISTS if name in table.column_names}
+    found = {name: column for name, column in found.items() if is_vector(column.type)}
+    name, column = _the_one(path, found, table.column_names)
+    raw = vectors(column, f"{path}, column {name!r}")
+    own = table.column(item).to_pylist() if item in table.column_names else None
+    if own is not None and None in own:
+        raise BadTable(f"{path}: row {own.index(None)} has no {item}; expected a name in every row")
+    rows = _names(path, "items", own, items, len(raw))
+    columns = _names(path, "classes", _class_label(path, table, raw.shape[1]), classes, raw.shape[1])
+    return as_table(rows, columns, distributions(raw, name == "logits", f"{path}, {name}", rows), item)
+
+
+def _class_label(path: Path, table: pa.Table, width: int) -> list[str] | None:
+    """The classes of the ClassLabel, from the schema that Hugging Face `datasets` writes; None without one."""
+    stated = (table.schema.metadata or {}).get(b"huggingface")
+    if stated is None:
+        return None
+    features = json.loads(stated).get("info", {}).get("features", {})
+    labels = {
+        name: feature["names"]
+        for name, feature in features.items()
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" and feature.get("names")
+    }
+    fitting = {name: names for name, names in labels.items() if len(names) == width}
+    if labels and not fitting:
+        sizes = ", ".join(f"{name!r} of {len(names)}" for name, names in labels.items())
+        raise BadTable(f"{path}: {width} numbers a row, but ClassLabel {sizes}; expected one number a class")
+    if len({tuple(names) for names in fitting.values()}) > 1:
+        chosen = fitting.get("label") or fitting.get("labels")
+        if chosen is None:
+            raise BadTable(f"{path}: several ClassLabel columns ({', '.join(fitting)}); keep the one that is meant")
+        return [str(name) for name in chosen]
+    return [str(name) for name in next(iter(fitting.values()))] if fitting else None

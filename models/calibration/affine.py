@@ -1,0 +1,57 @@
+"""Affine maps of log probabilities: what vector, matrix and Dirichlet scaling have in common.
+
+    c(p)  =  softmax(W log p + b)        W (J, J), b (J,)
+
+    L(W, b) = sum_n sum_j q_nj log c(p_n)[j]        dL/dW = R' Z        dL/db = R' 1
+    R = q - (sum_j q_nj) c(p_n)                     Z = log p
+
+Concave in (W, b). They differ in which W they allow and in what they ask of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
+
+from hitl.annotations import Floats
+from hitl.models.calibration.calibrator import checked, floored_log
+
+MAX_ITERATIONS = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """An affine map of log probabilities.
+
+    Attributes:
+        slope_ij: (J, J) W; the identity times 1/T is temperature scaling.
+        intercept_j: (J,) b.
+    """
+
+    slope_ij: Floats
+    intercept_j: Floats
+
+    def apply(self, probabilities: npt.ArrayLike) -> Floats:
+        """(N, J) softmax(W log p + b)."""
+        z_nj = floored_log(checked(probabilities, self.intercept_j.size))
+        mapped: Floats = softmax(z_nj @ self.slope_ij.T + self.intercept_j, axis=1)
+        return mapped
+
+
+def log_likelihood(z_nj: Floats, q_nj: Floats, slope_ij: Floats, intercept_j: Floats) -> tuple[float, Floats, Floats]:
+    """L, and its gradients by W (J, J) and b (J,)."""
+    log_c_nj = log_softmax(z_nj @ slope_ij.T + intercept_j, axis=1)
+    residual_nj = q_nj - q_nj.sum(axis=1, keepdims=True) * np.exp(log_c_nj)
+    return float((q_nj * log_c_nj).sum()), residual_nj.T @ z_nj, residual_nj.sum(axis=0)
+
+
+def minimised(loss: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Floats:
+    """Where a smooth loss with its gradient is least (L-BFGS)."""
+    options = {"maxiter": MAX_ITERATIONS, "maxfun": 2 * MAX_ITERATIONS, "maxcor": 30, "ftol": 1e-13, "gtol": 1e-7}
+    theta: Floats = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
+    return theta

@@ -1,0 +1,96 @@
+"""The contract of every calibrator: probabilities and what is known of the truth in, a calibration out.
+
+A calibration maps the (N, J) class probabilities of one model to others that mean what they say: of the items given
+0.8 for a class, eight in ten are of it. It is learned from items whose class is known, or believed to be known:
+
+    maximise  sum_n sum_j q_nj log c(p_n)[j]
+
+with q one-hot at the truth, or soft: the beliefs of a consensus. That is the M-step of EM with the calibration as its
+parameter, so people's labels calibrate a model without any truth (see `by_people`).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Floats
+from hitl.errors import BadEvidence
+from hitl.evidence import ROW_TOLERANCE
+
+FLOOR = 1e-12
+"""What a probability of 0 is read as: no model may forbid a class for ever."""
+
+
+class Calibration(Protocol):
+    """A calibration that has been learned."""
+
+    def apply(self, probabilities: npt.ArrayLike) -> Floats:
+        """(N, J) calibrated probabilities of (N, J) probabilities; rows sum to 1, a silent row (NaN) stays NaN."""
+        ...
+
+
+class Calibrator(Protocol):
+    """A way to calibrate. Settings are the fields of a frozen dataclass; `fit` remembers nothing."""
+
+    def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> Calibration:
+        """Learn from (N, J) probabilities and (N,) class codes, -1 where unknown, or (N, J) soft labels.
+
+        Soft labels are not negative; a row sums to 1, to 0 where nothing is known, or to how much the item counts.
+        Silent rows (NaN) and rows of unknown truth teach nothing. Raises BadEvidence where nothing is left.
+        """
+        ...
+
+
+def known_rows(probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """(n, J) probabilities and (n, J) soft labels of the rows that teach; rows of the first sum to 1.
+
+    Raises BadEvidence, saying where, for what is no distribution, no class code, or leaves no row.
+    """
+    p_nj = checked(probabilities)
+    q_nj = _soft_labels(np.asarray(truth), *p_nj.shape)
+    teaches_n = ~np.isnan(p_nj[:, 0]) & (q_nj.sum(axis=1) > 0)
+    if not teaches_n.any():
+        raise BadEvidence("a calibration learns from items with probabilities and known or believed truth; found none")
+    return p_nj[teaches_n], q_nj[teaches_n]
+
+
+def checked(probabilities: npt.ArrayLike, n_classes: int | None = None) -> Floats:
+    """(N, J) distributions, exactly normalised, silent rows all NaN; for `n_classes` classes where that is given."""
+    p_nj = np.array(probabilities, dtype=np.float64)
+    if p_nj.ndim != 2 or p_nj.shape[1] < 2 or n_classes not in (None, p_nj.shape[1]):
+        columns = "J > 1" if n_classes is None else str(n_classes)
+        raise BadEvidence(f"probabilities: expected shape (N, {columns}), got {p_nj.shape}")
+    total_n = p_nj.sum(axis=1)
+    wrong_n = ~((p_nj >= 0).all(axis=1) & (np.abs(total_n - 1) <= ROW_TOLERANCE)) & ~np.isnan(p_nj).all(axis=1)
+    if wrong_n.any():
+        row = int(np.flatnonzero(wrong_n)[0])
+        raise BadEvidence(f"probabilities: row {row} is {p_nj[row]}; expected a distribution, or NaN for no prediction")
+    p_nj /= total_n[:, None]
+    return p_nj
+
+
+def floored_log(p_nj: Floats) -> Floats:
+    """ln of probabilities, those below FLOOR read as FLOOR; NaN stays NaN."""
+    log_p_nj: Floats = np.log(np.maximum(p_nj, FLOOR))
+    return log_p_nj
+
+
+def _soft_labels(truth: npt.NDArray[np.generic], n_items: int, n_classes: int) -> Floats:
+    if truth.shape == (n_items, n_classes) and n_items > 0:
+        q_nj = truth.astype(np.float64)
+        wrong = np.flatnonzero(~(np.isfinite(q_nj) & (q_nj >= 0)).all(axis=1))
+        if wrong.size:
+            raise BadEvidence(f"truth: row {wrong[0]} is {truth[wrong[0]]}; expected soft labels of at least 0")
+        return q_nj
+    if truth.shape != (n_items,) or not np.issubdtype(truth.dtype, np.integer):
+        shapes = f"({n_items},) class codes or ({n_items}, {n_classes}) soft labels"
+        raise BadEvidence(f"truth: expected {shapes}, got {truth.dtype} {truth.shape}")
+    codes = truth.astype(np.int64)
+    wrong = np.flatnonzero((codes < -1) | (codes >= n_classes))
+    if wrong.size:
+        raise BadEvidence(f"truth: row {wrong[0]} is {codes[wrong[0]]}; expected -1 <= code < {n_classes}")
+    one_hot: Floats = np.vstack([np.eye(n_classes), np.zeros(n_classes)])[codes]
+    return one_hot

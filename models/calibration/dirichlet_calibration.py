@@ -1,0 +1,62 @@
+"""Dirichlet calibration (Kull, Perello-Nieto, Kängsepp, Silva Filho, Song & Flach 2019) with ODIR.
+
+If the probabilities of the items of each class are Dirichlet distributed, the posterior over the classes is
+
+    c(p)  =  softmax(W log p + b)
+
+fitted as published, with off-diagonal and intercept regularisation:
+
+    minimise  -1/N sum_nj q_nj log c(p_n)[j]  +  off / (J (J-1)) sum_{i != j} W_ij²  +  intercept / J sum_j b_j²
+
+The mean of the log losses makes the regularisation count as much at every N, as if it were data: it suits thousands
+of items, and with tens it does not hold (nothing holds the diagonal). `MatrixScaling` is the same family with priors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Floats
+from hitl.models.calibration.affine import Affine, log_likelihood, minimised
+from hitl.models.calibration.calibrator import floored_log, known_rows
+from hitl.models.checks import require_between
+
+
+@dataclass(frozen=True, slots=True)
+class DirichletCalibration:
+    """A full matrix of slopes, kept near a diagonal one.
+
+    Attributes:
+        off: regularisation of the slopes off the diagonal, > 0.
+        intercept: regularisation of the intercepts, > 0.
+    """
+
+    off: float = 10.0
+    intercept: float = 10.0
+
+    def __post_init__(self) -> None:
+        require_between("off", self.off, 0)
+        require_between("intercept", self.intercept, 0)
+
+    def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> Affine:
+        """See `Calibrator.fit`."""
+        p_nj, q_nj = known_rows(probabilities, truth)
+        z_nj, n_classes = floored_log(p_nj), p_nj.shape[1]
+        start = np.append(np.eye(n_classes), np.zeros(n_classes))
+        theta = minimised(lambda theta: self.loss(theta, z_nj, q_nj), start)
+        slope_ij, intercept_j = np.split(theta, [n_classes**2])
+        return Affine(slope_ij.reshape(n_classes, n_classes), intercept_j)
+
+    def loss(self, theta: Floats, z_nj: Floats, q_nj: Floats) -> tuple[float, Floats]:
+        """The regularised mean log loss of (W, b), and its gradient."""
+        n_classes = z_nj.shape[1]
+        slope_ij, b_j = theta[: n_classes**2].reshape(n_classes, n_classes), theta[n_classes**2 :]
+        off_ij = slope_ij - np.diag(slope_ij.diagonal())
+        off, intercept = self.off / (n_classes * (n_classes - 1)), self.intercept / n_classes
+        value, by_slope_ij, by_intercept_j = log_likelihood(z_nj, q_nj, slope_ij, b_j)
+        n = q_nj.sum()
+        gradient = np.append(2 * off * off_ij - by_slope_ij / n, 2 * intercept * b_j - by_intercept_j / n)
+        return float(off * (off_ij**2).sum() + intercept * b_j @ b_j - value / n), gradient

@@ -1,0 +1,78 @@
+"""Ensemble temperature scaling (Zhang, Kailkhura & Han 2020).
+
+    c(p)[j]  =  w_1 p_T[j]  +  w_2 p[j]  +  w_3 / J            w on the simplex
+
+T is fitted first, as in `TemperatureScaling`; then the weights, which maximise sum_nj q_nj log c(p_n)[j]: a concave
+problem in three numbers. The uniform part keeps a floor under every class, for the items on which a model that is
+nearly always right is wholly wrong. The order of the classes never changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+
+from hitl.annotations import Floats
+from hitl.models.calibration.calibrator import checked, floored_log, known_rows
+from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.calibration.temperature_scaling import best_temperature, tempered
+
+
+@dataclass(frozen=True, slots=True)
+class TemperatureEnsemble:
+    """The temperature, > 0, and the weights of the tempered, the given and the uniform distribution (sum 1)."""
+
+    temperature: float
+    weights: tuple[float, float, float]
+
+    def apply(self, probabilities: npt.ArrayLike) -> Floats:
+        """(N, J) weighted mean of the three distributions."""
+        mixed: Floats = _parts(checked(probabilities), self.temperature) @ np.array(self.weights)
+        return mixed
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleTemperature:
+    """A temperature and three weights.
+
+    `prior`: of log T (maximum a posteriori), or None (maximum likelihood, as published).
+    """
+
+    prior: LogTemperature | None = LogTemperature()
+
+    def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> TemperatureEnsemble:
+        """See `Calibrator.fit`."""
+        p_nj, q_nj = known_rows(probabilities, truth)
+        temperature = best_temperature(floored_log(p_nj), q_nj, self.prior)
+        told = q_nj > 0
+        return TemperatureEnsemble(temperature, _best_weights(_parts(p_nj, temperature)[told], q_nj[told]))
+
+
+def _parts(p_nj: Floats, temperature: float) -> Floats:
+    """(N, J, 3) the three distributions; NaN where the model is silent."""
+    uniform_nj = np.where(np.isnan(p_nj), np.nan, 1 / p_nj.shape[1])
+    return np.stack([tempered(floored_log(p_nj), temperature), p_nj, uniform_nj], axis=2)
+
+
+def _best_weights(part_mc: Floats, q_m: Floats) -> tuple[float, float, float]:
+    """Weights on the simplex that maximise sum_m q_m log(part_m · w); equal ones where all are as good."""
+
+    def loss(w_c: Floats) -> tuple[float, Floats]:
+        """Minus the mean log likelihood, and its gradient."""
+        mixed_m = np.maximum(part_mc @ w_c, np.finfo(float).tiny)
+        return float(-(q_m @ np.log(mixed_m)) / q_m.sum()), -(q_m / mixed_m) @ part_mc / q_m.sum()
+
+    found = minimize(
+        loss,
+        np.full(3, 1 / 3),
+        jac=True,
+        method="SLSQP",
+        bounds=[(0.0, 1.0)] * 3,
+        constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": np.ones_like},
+        options={"ftol": 1e-12, "maxiter": 200},
+    )
+    w1, w2, w3 = np.clip(found.x, 0, 1) / np.clip(found.x, 0, 1).sum()
+    return float(w1), float(w2), float(w3)

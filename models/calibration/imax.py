@@ -1,0 +1,149 @@
+"""I-Max binning (Patel, Beluch, Yang, Pfeiffer & Zhang 2021): bins that keep the most information on the class.
+
+Of each item and class the log-odds s = ln p_j / (1 - p_j), pooled over the classes (shared, "sCW") or for each class
+by itself. Bins of s that maximise the mutual information between the bin and "is it class j" (the model's own
+sigma(s) standing for the rare positives), by the paper's iteration between their values and their edges:
+
+    phi_m = ln  sum_{s in m} sigma(s)  /  sum_{s in m} sigma(-s)
+    g_m   = ln  ln[(1 + e^phi_m) / (1 + e^phi_{m-1})]  /  ln[(1 + e^-phi_{m-1}) / (1 + e^-phi_m)]
+
+each of which can only raise  sum_m sum_{s in m} sigma(s) ln sigma(phi_m) + sigma(-s) ln sigma(-phi_m). The start is
+not drawn (the paper has k-means++): bins as dense as (density of s')^(1/3) in s' = asin sqrt sigma(s), where equal
+steps tell equally much; that is where the best fine quantiser puts them.
+
+The value of a bin is how often the class was the truth in it, r_m = (sum q + doubt mean sigma(s)) / (n_m + doubt); the
+model's own word, as `doubt` items, keeps it off 0 and 1. Neighbours whose values fall, by chance, share their mean
+(the paper leaves them). Then c(p)[j] ∝ r of the bin of p_j. Classes of one item that share a value would tie; as in the
+paper the model decides which is first (a trace of p, TIE, is mixed in). With shared bins the order of classes stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import isotonic_regression
+from scipy.special import expit
+
+from hitl.annotations import Floats
+from hitl.models.calibration.calibrator import FLOOR, checked, known_rows
+from hitl.models.checks import require_between, require_whole
+
+ITERATIONS = 200
+CELLS = 1000
+"""Cells of the histogram that the first bins come from."""
+
+TIE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """Bins of the log-odds.
+
+    Attributes:
+        edges: for each class its (M - 1,) rising edges between bins, in nats.
+        values: for each class its (M,) probabilities in (0, 1), none below the one before.
+    """
+
+    edges: tuple[Floats, ...]
+    values: tuple[Floats, ...]
+
+    def apply(self, probabilities: npt.ArrayLike) -> Floats:
+        """(N, J) value of each class's bin, renormalised."""
+        p_nj = checked(probabilities, len(self.edges))
+        s_nj = log_odds(p_nj)
+        binned_nj = p_nj.copy()
+        for j, (edges, values) in enumerate(zip(self.edges, self.values, strict=True)):
+            binned_nj[:, j] = (1 - TIE) * values[np.searchsorted(edges, s_nj[:, j], side="right")] + TIE * p_nj[:, j]
+        calibrated: Floats = binned_nj / binned_nj.sum(axis=1, keepdims=True)
+        return calibrated
+
+
+@dataclass(frozen=True, slots=True)
+class IMax:
+    """Bins by the information they keep.
+
+    Attributes:
+        bins: how many, at least 1; fewer where there are fewer different log-odds.
+        shared: one set of bins for all classes, from all of them together; else one a class.
+        doubt: how many items the model's own word counts as in each bin, > 0.
+    """
+
+    bins: int = 15
+    shared: bool = True
+    doubt: float = 10.0
+
+    def __post_init__(self) -> None:
+        require_whole("bins", self.bins, 1)
+        require_between("doubt", self.doubt, 0)
+
+    def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> Bins:
+        """See `Calibrator.fit`."""
+        p_nj, q_nj = known_rows(probabilities, truth)
+        s_nj, weight_nj = log_odds(p_nj), np.broadcast_to(q_nj.sum(axis=1, keepdims=True), q_nj.shape)
+        if self.shared:
+            bins = self._binned(s_nj.ravel(), q_nj.ravel(), weight_nj.ravel())
+            fitted = [bins] * p_nj.shape[1]
+        else:
+            fitted = [self._binned(s_nj[:, j], q_nj[:, j], weight_nj[:, j]) for j in range(p_nj.shape[1])]
+        return Bins(tuple(edges for edges, _ in fitted), tuple(values for _, values in fitted))
+
+    def _binned(self, s_i: Floats, q_i: Floats, weight_i: Floats) -> tuple[Floats, Floats]:
+        """Edges of the bins of the log-odds and their values; q_i how much of weight_i is of the class."""
+        edges = informative_edges(s_i, weight_i, self.bins)
+        bin_i, n_bins = np.searchsorted(edges, s_i, side="right"), edges.size + 1
+        weight_m = np.bincount(bin_i, weight_i, n_bins)
+        word_m = np.bincount(bin_i, weight_i * expit(s_i), n_bins) / weight_m
+        value_m = (np.bincount(bin_i, q_i, n_bins) + self.doubt * word_m) / (weight_m + self.doubt)
+        return edges, isotonic_regression(value_m, weights=weight_m).x
+
+
+def log_odds(p_nj: Floats) -> Floats:
+    """ln p / (1 - p), between ±ln(1 / FLOOR)."""
+    odds: Floats = np.log(np.maximum(p_nj, FLOOR)) - np.log(np.maximum(1 - p_nj, FLOOR))
+    return odds
+
+
+def informative_edges(s_i: Floats, weight_i: Floats, bins: int) -> Floats:
+    """(M - 1,) rising edges, M <= bins, between which the weighted log-odds lie; no bin is empty."""
+    order = np.argsort(s_i, kind="stable")
+    s_i, weight_i = s_i[order], weight_i[order]
+    yes_i = np.append(0, np.cumsum(weight_i * expit(s_i)))
+    no_i = -np.append(np.cumsum((weight_i * expit(-s_i))[::-1])[::-1], 0)  # small where its terms are
+    edges = _first_edges(s_i, weight_i, bins)
+    cut: npt.NDArray[np.intp] = np.full(0, -1)
+    for _ in range(ITERATIONS):
+        before = cut
+        cut = np.unique(np.searchsorted(s_i, edges, side="left"))
+        cut = cut[(cut > 0) & (cut < s_i.size)]  # no empty bins
+        if np.array_equal(cut, before):
+            break
+        edges = _best_edges(_values(yes_i, no_i, cut))
+    middle: Floats = 0.5 * (s_i[cut - 1] + s_i[cut])
+    return middle
+
+
+def _values(yes_i: Floats, no_i: Floats, cut: npt.NDArray[np.intp]) -> Floats:
+    """(M,) phi of the bins between cuts of the sorted log-odds, from cumulative sums."""
+    ends = np.concatenate([[0], cut, [yes_i.size - 1]])
+    tiny = np.finfo(float).tiny
+    phi: Floats = np.log(np.maximum(np.diff(yes_i[ends]), tiny)) - np.log(np.maximum(np.diff(no_i[ends]), tiny))
+    return phi
+
+
+def _best_edges(phi_m: Floats) -> Floats:
+    """(M - 1,) log-odds at which the neighbouring bins describe an item equally well."""
+    phi_m = np.unique(phi_m)
+    gain, loss = np.diff(np.logaddexp(0, phi_m)), -np.diff(np.logaddexp(0, -phi_m))
+    edges: Floats = np.log(gain) - np.log(loss)
+    return edges
+
+
+def _first_edges(s_i: Floats, weight_i: Floats, bins: int) -> Floats:
+    angle_i = np.arcsin(np.sqrt(expit(s_i)))
+    count, border = np.histogram(angle_i, CELLS, (angle_i[0], max(angle_i[-1], angle_i[0] + 1e-9)), weights=weight_i)
+    mass = np.append(0, np.cumsum(np.cbrt(count)))
+    angle_m = np.interp(np.arange(1, bins) / bins * mass[-1], mass, border)
+    edges: Floats = np.unique(np.interp(angle_m, angle_i, s_i))
+    return edges

@@ -1,0 +1,113 @@
+"""L+L, labels + labels (Kerrigan, Smyth & Steyvers 2021, section 4): the model is one more annotator.
+
+    p(z_n = j | labels, models)  ∝  p_j  prod_k pi[k, j, l_nk]  prod_m mu[m, j, y_nm],     y_nm = argmax_j p_m[n, j]
+
+Of a model's probabilities only the most probable class is kept; a tie says nothing. Shares p, confusion matrices pi
+of the people and mu of the models are the modes of their Dirichlet posteriors given the items with known truth: a
+Dawid-Skene model whose truth is seen. It is the baseline that shows what a model's confidence is worth.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import Consensus, Fit
+from hitl.evidence import Evidence
+from hitl.models import confusion, em, kernels, supervised
+from hitl.models.checks import require_between
+from hitl.models.priors.fixed import Fixed
+from hitl.models.priors.shares import Shares
+from hitl.models.warm_start import require_same_classes
+
+MODEL = "confusion of model "
+"""What the name of a parameter begins with that is the (J, J) confusion matrix of a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class LL:
+    """L+L by supervised maximum a posteriori.
+
+    Attributes:
+        accuracy: expected accuracy of people and models in (0, 1): the diagonal of the prior's mode.
+        off: pseudo-count off the diagonal, > 0.
+        share_smoothing: pseudo-items of each class in the class shares, > 0.
+    """
+
+    accuracy: float = 0.75
+    off: float = 0.1
+    share_smoothing: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_between("accuracy", self.accuracy, 0, 1)
+        require_between("off", self.off, 0)
+        require_between("share_smoothing", self.share_smoothing, 0)
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
+        began = time.perf_counter()
+        annotations, known = evidence.annotations, evidence.known
+        truth_nj = supervised.told_truth(evidence, "L+L")
+        pseudo_jl = self._pseudo_counts(annotations)
+        counts_klj = kernels.counts(annotations, truth_nj, known)
+        share_j = Shares.even(annotations.n_classes, self.share_smoothing).learn(truth_nj, known).share_j
+        models = {
+            f"{MODEL}{name}": model_confusion(p_nj[known], truth_nj[known], self._stranger(annotations))
+            for name, p_nj in evidence.probabilities.items()
+        }
+        prior = self._prior(evidence, share_j, models)
+        log_pi_klj = np.log(confusion.posterior_mode(counts_klj, pseudo_jl))
+        q_nj, _ = em.expectation(evidence, prior, log_pi_klj)
+        people = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
+        fit = Fit("ll", asdict(self), seconds=time.perf_counter() - began)
+        return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit, parameters=models)
+
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Judge other items with what was learned; people and models not met before get the prior's mode."""
+        require_same_classes(consensus, evidence)
+        annotations = evidence.annotations
+        pi_klj = confusion.confusion_from(consensus, annotations, self._pseudo_counts(annotations))
+        prior = self._prior(evidence, consensus.class_shares, consensus.parameters)
+        q_nj, _ = em.expectation(evidence, prior, np.log(pi_klj))
+        return consensus.judging(annotations.items, q_nj)
+
+    def _prior(self, evidence: Evidence, share_j: Floats, models: Mapping[str, Floats]) -> Fixed:
+        """Class shares and what the models' labels say."""
+        stranger_jj = self._stranger(evidence.annotations)
+        log_p_nj = np.tile(np.log(share_j), (evidence.annotations.n_items, 1))
+        for name, p_nj in evidence.probabilities.items():
+            mu_jj = models.get(f"{MODEL}{name}", stranger_jj)
+            label_n = model_labels(p_nj)
+            told = label_n >= 0
+            log_p_nj[told] += np.log(mu_jj / mu_jj.sum(axis=1, keepdims=True)).T[label_n[told]]
+        return Fixed(log_p_nj)
+
+    def _pseudo_counts(self, annotations: Annotations) -> Floats:
+        return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, self.accuracy, self.off)
+
+    def _stranger(self, annotations: Annotations) -> Floats:
+        """(J, J) pseudo-counts of a model, which answers with classes alone."""
+        return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_classes, self.accuracy, self.off)
+
+
+def model_labels(probability_nj: Floats) -> npt.NDArray[np.intp]:
+    """(N,) code of a model's most probable class; -1 where it is silent or several are as probable."""
+    spoken = supervised.speaks(probability_nj)
+    p_nj = np.where(spoken[:, None], probability_nj, 0.0)
+    single = (p_nj == p_nj.max(axis=1, keepdims=True)).sum(axis=1) == 1
+    return np.where(single, p_nj.argmax(axis=1), -1)
+
+
+def model_confusion(probability_nj: Floats, truth_nj: Floats, pseudo_jj: Floats) -> Floats:
+    """(J, J) mode of a model's confusion matrix given the truth; rows are true classes and sum to 1."""
+    label_n = model_labels(probability_nj)
+    told = label_n >= 0
+    said_nj = np.eye(len(pseudo_jj))[label_n[told]]
+    raised_jj: Floats = truth_nj[told].T @ said_nj + pseudo_jj
+    raised_jj /= raised_jj.sum(axis=1, keepdims=True)
+    return raised_jj

@@ -1,0 +1,190 @@
+"""LR, multinomial logistic regression (Kerrigan, Smyth & Steyvers 2021, appendix F).
+
+    p(z_n = j | labels, models)  =  softmax_j( b_j  +  sum_m V_m[j, :] x_nm  +  U[j, :] c_n  +  sum_k U_k[j, :] c_nk )
+
+x_nm: log probabilities of model m less their mean (a silent model says as much as an even one: nothing); c_n: how
+often each option was given to item n by anybody. With V_m = I / T_m and U[:, l] = log pi[:, l] this is P+L (eq. 16): LR
+is P+L with a full matrix of weights, and needs the more known truths. Fitted by scikit-learn to the items with
+known truth:
+
+    minimise  - sum_n log p(z_n)  -  s sum_i log p(z_i)  +  |V, U|^2 / (2 C)          i: pseudo-items
+
+On a pseudo-item of each class one model, or one person, gives that class and all others are silent. They say which
+way the weights should point, and keep possible a class that the known truths lack: plain LR (s near 0) gets all
+items of such classes wrong, a third of all where ten items of ten classes are known.
+
+Counts of answers are what people alike leave to be known of them. Weights of a person's own, U_k, are J x L more
+parameters for each: they pay where somebody has hundreds of labels on items with known truth, and are off by default.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Annotations, Floats, Name, Names
+from hitl.consensus import Consensus, Fit
+from hitl.errors import MissingExtra
+from hitl.evidence import Evidence
+from hitl.models import confusion, em, kernels, supervised
+from hitl.models.calibration.calibrator import floored_log
+from hitl.models.checks import require_between, require_whole
+from hitl.models.priors.shares import Shares
+from hitl.models.warm_start import require_same_classes
+
+INTERCEPT, ANSWERS, MODEL, ANNOTATOR = "intercept", "weights of answers", "weights of model ", "weights of annotator "
+"""Parameters of a consensus: b (J,), U (J, L), V_m by the model's name (J, J), U_k by the annotator's code (J, L)."""
+
+EXPECTED = 0.75
+"""Probability that the model of a pseudo-item gives to its class."""
+
+
+@dataclass(frozen=True, slots=True)
+class LR:
+    """Multinomial logistic regression on log probabilities and labels; needs the extra `sklearn` (scikit-learn).
+
+    Attributes:
+        strength: C, how weakly weights are held to 0, > 0.
+        pseudo_items: weight s of each pseudo-item, > 0.
+        own_weights: labels on items with known truth from which on people get weights of their own, or None: nobody.
+        tolerance: largest gradient, in nats an item, at which the fit ends.
+    """
+
+    strength: float = 1.0
+    pseudo_items: float = 1.0
+    own_weights: int | None = None
+    tolerance: float = 1e-6
+    max_iterations: int = 200
+
+    def __post_init__(self) -> None:
+        for setting in ("strength", "pseudo_items", "tolerance"):
+            require_between(setting, getattr(self, setting), 0)
+        require_whole("max_iterations", self.max_iterations, 1)
+        if self.own_weights is not None:
+            require_whole("own_weights", self.own_weights, 1)
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """Learn from known truth, then judge all. Raises BadEvidence without model or truth, MissingExtra."""
+        began = time.perf_counter()
+        annotations, known = evidence.annotations, evidence.known
+        truth_nj = supervised.told_truth(evidence, "LR")
+        assert evidence.truth is not None
+        share_j = Shares.even(annotations.n_classes, 1.0).learn(truth_nj, known).share_j
+        blocks = features(evidence, annotations.options, self._own(evidence))
+        known_blocks = {name: block[known] for name, block in blocks.items()}
+        weights, converged = self._regression(known_blocks, evidence.truth[known], annotations.n_classes)
+        q_nj = _judged(evidence, blocks, weights, share_j)
+        counts_klj = kernels.counts(annotations, truth_nj, known)  # how people did, not what weighs them
+        pseudo_jl = confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED)
+        people = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
+        fit = Fit("lr", asdict(self), converged=converged, seconds=time.perf_counter() - began)
+        return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit, parameters=weights)
+
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Judge other items with what was learned; models and options not met before say nothing."""
+        require_same_classes(consensus, evidence)
+        names = consensus.annotators.names
+        codes = [key.removeprefix(ANNOTATOR) for key in consensus.parameters if key.startswith(ANNOTATOR)]
+        own = {f"{ANNOTATOR}{code}": names[int(code)] for code in codes}
+        blocks = features(evidence, consensus.annotators.options, own)
+        q_nj = _judged(evidence, blocks, consensus.parameters, consensus.class_shares)
+        return consensus.judging(evidence.annotations.items, q_nj)
+
+    def _own(self, evidence: Evidence) -> dict[str, Name]:
+        """Whose weights are their own: parameter -> name."""
+        annotations = evidence.annotations
+        if self.own_weights is None:
+            return {}
+        labels_k = np.bincount(
+            annotations.annotator[evidence.known[annotations.item]], minlength=annotations.n_annotators
+        )
+        return {f"{ANNOTATOR}{k}": annotations.annotators[k] for k in np.flatnonzero(labels_k >= self.own_weights)}
+
+    def _regression(
+        self, blocks: Mapping[str, Floats], truth_n: npt.NDArray[np.integer], n_classes: int
+    ) -> tuple[dict[str, Floats], bool]:
+        """The parameters that minimise the objective on items with these features and classes; whether found."""
+        try:
+            from sklearn.exceptions import ConvergenceWarning
+            from sklearn.linear_model import LogisticRegression
+        except ImportError:
+            raise MissingExtra("LR needs scikit-learn: pip install 'hitl-toolkit[sklearn]'") from None
+        pseudo = [_pseudo_items(blocks, voice, n_classes) for voice in blocks if not voice.startswith(ANNOTATOR)]
+        x = np.vstack([np.hstack(list(blocks.values())), *pseudo])
+        y = np.concatenate([truth_n, np.tile(np.arange(n_classes), len(pseudo))])
+        weight = np.concatenate([np.ones(len(truth_n)), np.full(len(pseudo) * n_classes, self.pseudo_items)])
+        # Two classes have one row of weights w there, halves of which, -w/2 and w/2, have half its square in all.
+        strength = self.strength * (2 if n_classes == 2 else 1)
+        model = LogisticRegression(C=strength, solver="newton-cg", tol=self.tolerance, max_iter=self.max_iterations)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(x, y, sample_weight=weight)
+        rows_jf, intercept_j = model.coef_, model.intercept_
+        if n_classes == 2:
+            rows_jf, intercept_j = np.vstack((-rows_jf, rows_jf)) / 2, np.append(-intercept_j, intercept_j) / 2
+        ends = np.cumsum([block.shape[1] for block in blocks.values()])[:-1]
+        found = dict(zip(blocks, np.split(rows_jf, ends, axis=1), strict=True))
+        return {INTERCEPT: intercept_j - intercept_j.mean(), **found}, bool(model.n_iter_.max() < self.max_iterations)
+
+
+def features(evidence: Evidence, options: Names, own: Mapping[str, Name]) -> dict[str, Floats]:
+    """Parameter -> (N, F) what its weights are of: one block a model, one of all answers, one for each in `own`."""
+    annotations = evidence.annotations
+    column = {name: place for place, name in enumerate(options)}
+    place_l = np.array([column.get(name, -1) for name in annotations.options])
+    found = {f"{MODEL}{name}": centred(p_nj) for name, p_nj in evidence.probabilities.items()}
+    found[ANSWERS] = _answers(annotations, place_l, len(options), np.ones(len(annotations), dtype=bool))
+    for parameter, name in own.items():
+        theirs = np.array([person == name for person in annotations.annotators], dtype=bool)[annotations.annotator]
+        found[parameter] = _answers(annotations, place_l, len(options), theirs)
+    return found
+
+
+def centred(probability_nj: Floats) -> Floats:
+    """(N, J) log probabilities less their mean; 0 where the model is silent."""
+    spoken_n = supervised.speaks(probability_nj)
+    log_p_nj = floored_log(np.where(spoken_n[:, None], probability_nj, 1.0))
+    log_p_nj -= log_p_nj.mean(axis=1, keepdims=True)
+    return log_p_nj
+
+
+def _answers(
+    annotations: Annotations, place_l: npt.NDArray[np.intp], n_options: int, among: npt.NDArray[np.bool_]
+) -> Floats:
+    """(N, L) how often each option was given, among some annotations; `place_l` its column, -1: none."""
+    place = place_l[annotations.label]
+    rows = among & (place >= 0)
+    cell = annotations.item[rows].astype(np.int64) * n_options + place[rows]
+    return np.bincount(cell, minlength=annotations.n_items * n_options).reshape(-1, n_options).astype(np.float64)
+
+
+def _pseudo_items(blocks: Mapping[str, Floats], voice: str, n_classes: int) -> Floats:
+    """(J, F) an item of each class on which one voice gives that class and all others are silent."""
+    sizes = {name: block.shape[1] for name, block in blocks.items()}
+    said: dict[str, Floats] = {name: np.zeros((n_classes, size)) for name, size in sizes.items()}
+    if voice == ANSWERS:
+        said[voice] = np.eye(n_classes, sizes[voice])
+    else:
+        pseudo_jl = confusion.accurate_pseudo_counts(n_classes, n_classes, EXPECTED)
+        said[voice] = centred(pseudo_jl / pseudo_jl.sum(axis=1, keepdims=True))
+    return np.hstack(list(said.values()))
+
+
+def _judged(evidence: Evidence, blocks: Mapping[str, Floats], weights: Mapping[str, Floats], share_j: Floats) -> Floats:
+    """(N, J) beliefs; an item on which all are silent has the class shares."""
+    annotations = evidence.annotations
+    logit_nj = np.tile(weights[INTERCEPT], (annotations.n_items, 1))
+    silent_n = annotations.labels_per_item == 0
+    for name, block in blocks.items():
+        if name in weights:
+            logit_nj += block @ weights[name].T
+    for p_nj in evidence.probabilities.values():
+        silent_n = silent_n & ~supervised.speaks(p_nj)
+    logit_nj[silent_n] = np.log(share_j)
+    q_nj, _ = kernels.beliefs(logit_nj, np.zeros((1, annotations.n_classes)))
+    return em.clamp(q_nj, evidence)

@@ -1,0 +1,205 @@
+"""A predictor over a table, into a probability file; interrupted, it goes on where it stopped.
+
+Beside the output grows a folder ".<output>.parts": `fingerprint`, and files "<first row>-<row behind>.parquet", each
+written whole or not at all. A run whose fingerprint (of model, inputs and settings) is the same takes over the rows
+that are there; another one begins anew. The output is written whole from the parts at the end, and the folder is
+removed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from hitl.errors import BadSettings
+from hitl.exchange import Progress
+from hitl.files import atomic, format_of, require_writable
+from hitl.models.predictors.inputs import Inputs
+from hitl.models.predictors.predictor import Predictor
+from hitl.probabilities import as_table
+
+ROWS = 10_000
+SECONDS = 30.0
+"""A part is written after so many rows, or so many seconds."""
+
+PART = re.compile(r"(\d{12})-(\d{12})\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a run went: items in all, how many the model said nothing of, how many an earlier run had judged."""
+
+    items: int
+    silent: int
+    resumed: int
+    seconds: float
+
+
+def predict(
+    inputs: Inputs,
+    predictor: Predictor,
+    output: Path,
+    fingerprint: str,
+    *,
+    batch_size: int = 256,
+    rows: int = ROWS,
+    progress: Progress = lambda what, done, total: None,
+) -> Done:
+    """Judge all items and write the probability file (CSV, JSON Lines, Parquet): item, p_<class>, and the notes.
+
+    Raises BadSettings for a batch size below 1 and BadTable for inputs that cannot be read; what was judged before
+    that is kept.
+    """
+    if batch_size < 1:
+        raise BadSettings(f"--batch-size {batch_size}: expected 1 or more")
+    require_writable(output)
+    began = time.monotonic()
+    total = len(inputs.names())
+    parts = Parts(output.with_name(f".{output.name}.parts"), fingerprint, inputs.item)
+    resumed = parts.begin()
+    progress("predict", resumed, total)
+    _judge(inputs, predictor, parts, total, resumed, batch_size, rows, progress)
+    silent = parts.write(output)
+    parts.remove()
+    return Done(total, silent, resumed, time.monotonic() - began)
+
+
+def _judge(
+    inputs: Inputs,
+    predictor: Predictor,
+    parts: Parts,
+    total: int,
+    start: int,
+    batch_size: int,
+    rows: int,
+    progress: Progress,
+) -> None:
+    """Judge from row `start` on and keep the answers in parts; also those so far when something fails."""
+    waiting: list[pa.Table] = []
+    since, first, last = time.monotonic(), start, start
+    try:
+        for batch in inputs.batches(batch_size, start):
+            table = as_table(batch.items, predictor.classes, predictor.predict(batch), inputs.item)
+            for name, column in predictor.notes(batch).items():
+                table = table.append_column(name, pa.array(column))
+            waiting.append(table)
+            last = batch.start + len(batch.items)
+            if last - first >= rows or time.monotonic() - since >= SECONDS:
+                parts.add(first, last, pa.concat_tables(waiting))
+                waiting, since, first = [], time.monotonic(), last
+            progress("predict", last, total)
+    finally:
+        if waiting:
+            parts.add(first, last, pa.concat_tables(waiting))
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The folder of an unfinished run."""
+
+    folder: Path
+    fingerprint: str
+    item: str
+
+    def begin(self) -> int:
+        """Make the folder ready; returns how many rows it holds of this very run. Parts of another run are removed."""
+        self.folder.mkdir(exist_ok=True)
+        stated = self.folder / "fingerprint"
+        if not stated.is_file() or stated.read_text() != self.fingerprint:
+            for path in self.folder.iterdir():
+                if PART.fullmatch(path.name):
+                    path.unlink()
+            with atomic(stated) as handle:
+                handle.write(self.fingerprint.encode())
+        return self._chain()[1]
+
+    def add(self, first: int, last: int, table: pa.Table) -> None:
+        """Keep the rows from `first` up to `last`."""
+        with atomic(self.folder / f"{first:012d}-{last:012d}.parquet") as handle:
+            parquet.write_table(table, handle)
+
+    def write(self, output: Path) -> int:
+        """Write the output from the parts, one at a time; returns the number of silent rows."""
+        kind = format_of(output)
+        silent = 0
+        with atomic(output) as raw:
+            handle = gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) if output.suffix == ".gz" else raw
+            writer = _Writer(cast(IO[bytes], handle), kind)
+            for path in self._chain()[0]:
+                table = parquet.read_table(path, partitioning=None)
+                shares = next(name for name in table.column_names if name.startswith("p_"))
+                silent += table.column(shares).null_count
+                writer.add(table)
+            writer.close()
+            if handle is not raw:
+                handle.close()
+        return silent
+
+    def remove(self) -> None:
+        """Remove what this class made, and the folder if nothing else is in it."""
+        for path in list(self.folder.iterdir()):
+            if PART.fullmatch(path.name) or path.name == "fingerprint":
+                path.unlink()
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
+    def _chain(self) -> tuple[list[Path], int]:
+        """The parts that follow one another from row 0 on, and the row behind the last."""
+        spans = {}
+        for path in self.folder.iterdir():
+            if found := PART.fullmatch(path.name):
+                spans[int(found[1])] = (int(found[2]), path)
+        chain: list[Path] = []
+        row = 0
+        while row in spans:
+            row, path = spans[row]
+            chain.append(path)
+        return chain, row
+
+
+class _Writer:
+    """Tables into one file of a format, one after the other."""
+
+    def __init__(self, handle: IO[bytes], kind: str) -> None:
+        self._handle = handle
+        self._kind = kind
+        self._open: Any = None
+
+    def add(self, table: pa.Table) -> None:
+        """Append the rows."""
+        if self._kind == "jsonl":
+            for line in _json_lines(table):
+                self._handle.write(line)
+            return
+        if self._open is None:
+            self._open = self._begin(table.schema)
+        self._open.write_table(table)
+
+    def close(self) -> None:
+        """Finish the file; the handle stays open."""
+        if self._open is not None:
+            self._open.close()
+
+    def _begin(self, schema: pa.Schema) -> Any:
+        if self._kind == "parquet":
+            return parquet.ParquetWriter(self._handle, schema)
+        from pyarrow import csv
+
+        delimiter = "\t" if self._kind == "tsv" else ","
+        options = csv.WriteOptions(delimiter=delimiter, quoting_style="needed")
+        return csv.CSVWriter(self._handle, schema, write_options=options)
+
+
+def _json_lines(table: pa.Table) -> Iterator[bytes]:
+    import json
+
+    for batch in table.to_batches(max_chunksize=10_000):
+        yield "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist()).encode()

@@ -1,0 +1,62 @@
+"""How the probabilities of a model are read before they are calibrated.
+
+    p~[n, j]  =  c p[n, j] + (1 - p[n, j]) (1 - c) / (J - 1),   at least FLOOR
+
+c < 1 for a model that gives labels rather than probabilities (all its rows are one-hot): such a label is believed as
+far as a stranger's, and the temperature says the rest. Else c = 1.
+
+A class to which a model gives exactly 0 wherever it speaks is one it does not know. Of that class it can say nothing:
+it has the largest probability of the row, so that people decide between it and what the model prefers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Floats
+
+FLOOR = 1e-12
+"""No model may forbid a class for ever."""
+
+LABEL = 0.75
+"""How far the label of a model that gives no probabilities is believed."""
+
+CERTAIN = 1 - 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Readings:
+    """How each of M models is read: `certainty_m` (M,) c in (1 / J, 1], `knows_mj` (M, J) the classes it knows."""
+
+    certainty_m: Floats
+    knows_mj: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, models: tuple[str, ...], probabilities: Mapping[str, Floats], n_classes: int) -> Readings:
+        """As these predictions, (N, J) of each model, NaN where it is silent, look."""
+        certainty_m, knows_mj = np.ones(len(models)), np.ones((len(models), n_classes), dtype=bool)
+        for m, name in enumerate(models):
+            spoken = probabilities[name][~np.isnan(probabilities[name][:, 0])]
+            if len(spoken):
+                knows_mj[m] = (spoken > 0).any(axis=0)
+                certainty_m[m] = LABEL if (spoken.max(axis=1) > CERTAIN).all() else 1.0
+        return cls(certainty_m, knows_mj)
+
+    def log_p(self, m: int, p_nj: Floats) -> Floats:
+        """(N, J) log probabilities of model m as they are read; 0 where it is silent."""
+        silent = np.isnan(p_nj[:, 0])
+        read = np.where(silent[:, None], 1.0, p_nj)
+        c, knows = self.certainty_m[m], self.knows_mj[m]
+        if c < 1:
+            read = c * read + (1 - read) * ((1 - c) / (read.shape[1] - 1))
+        if not knows.all():
+            read[:, ~knows] = read.max(axis=1, keepdims=True)
+            read /= read.sum(axis=1, keepdims=True)
+        np.maximum(read, FLOOR, out=read)
+        np.log(read, out=read)
+        read[silent] = 0.0
+        return read

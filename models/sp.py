@@ -1,0 +1,75 @@
+"""SP (Kerrigan, Smyth & Steyvers 2021, section 4): P+L with a single parameter for each annotator.
+
+    p(z_n = j | labels, models)  ∝  p_T(z_n = j | models)  prod_k pi[k, j, l_nk]
+    pi[k, j, j] = a_k        pi[k, j, l] = (1 - a_k) / (J - 1)        a_k ~ Beta(r + 1, w + 1)
+
+fitted where the truth is known: temperatures as P+L, and a_k = (R_k + r) / (R_k + W_k + r + w) from the numbers of
+right and of wrong answers: the mode of its posterior. The prior weighs as much as one row of P+L's. It learns from
+fewer items than P+L, and less: that cats are taken for dogs it cannot say. An answer that is no class says nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import Consensus, Fit
+from hitl.evidence import Evidence
+from hitl.models import confusion, em, supervised
+from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.checks import require_between
+from hitl.models.coins import Coins
+from hitl.models.pl import calibrated_prior, judged
+
+
+@dataclass(frozen=True, slots=True)
+class SP:
+    """P+L with one accuracy an annotator, by supervised maximum a posteriori.
+
+    Attributes:
+        accuracy: expected accuracy of the people in (0, 1): the prior's mode.
+        strength: answers that this expectation weighs, > 0.
+        temperature: prior of each model's log temperature.
+    """
+
+    accuracy: float = 0.75
+    strength: float = 3.6
+    temperature: LogTemperature = LogTemperature()
+
+    def __post_init__(self) -> None:
+        require_between("accuracy", self.accuracy, 0, 1)
+        require_between("strength", self.strength, 0)
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
+        began = time.perf_counter()
+        annotations, known = evidence.annotations, evidence.known
+        truth_nj = supervised.told_truth(evidence, "SP")
+        prior = calibrated_prior(evidence, self.temperature, "SP")
+        counts_klj, people, prior = em.maximisation(evidence, prior, self._unlearned(annotations), truth_nj, known)
+        prior = prior.with_shares(prior.shares.learn(truth_nj, known))  # all known items tell how common classes are
+        q_nj, _ = em.expectation(evidence, prior, people.log_pi_klj)
+        fit = Fit("sp", asdict(self), seconds=time.perf_counter() - began)
+        found = judged(evidence, prior, counts_klj, self._stranger(annotations), q_nj, fit)
+        return replace(found, annotators=people.report(annotations, counts_klj, found.class_shares))
+
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Judge other items with what was learned; people and models not met before get the prior's mode."""
+        annotations = evidence.annotations
+        prior = calibrated_prior(evidence, self.temperature, "SP", consensus)
+        pi_klj = confusion.confusion_from(consensus, annotations, self._stranger(annotations))
+        q_nj, _ = em.expectation(evidence, prior, np.log(pi_klj))
+        return consensus.judging(annotations.items, q_nj)
+
+    def _unlearned(self, annotations: Annotations) -> Coins:
+        right = self.strength * self.accuracy
+        return Coins.unlearned(annotations, True, right, self.strength - right)
+
+    def _stranger(self, annotations: Annotations) -> Floats:
+        """(J, L) confusion matrix of somebody not met."""
+        nothing = np.zeros((1, annotations.n_options, annotations.n_classes))
+        pi_jl: Floats = np.exp(self._unlearned(annotations).learn(nothing).log_pi_klj[0]).T
+        return pi_jl

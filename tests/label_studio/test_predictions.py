@@ -1,0 +1,115 @@
+"""Predictions of other models, as Label Studio keeps them: recorded JSON in, class probabilities out. No server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hitl.annotations import Annotations
+from hitl.connectors.label_studio.config import NotUnderstood, parse
+from hitl.evidence import Evidence
+from hitl.models import PL
+from tests.tables import rows
+
+CONFIG = """<View><Text name="text" value="$text"/>
+<Choices name="sentiment" toName="text"><Choice value="good"/><Choice value="bad"/><Choice value="mixed"/></Choices>
+<Choices name="topics" toName="text" choice="multiple"><Choice value="art"/><Choice value="law"/></Choices></View>"""
+
+RECORDED = json.loads(
+    """[
+  {"id": 51, "model_version": "ours", "created_ago": "2 minutes", "score": 0.61, "cluster": null, "neighbors": null,
+   "mislabeling": 0.0, "task": 12, "project": 3, "result": [
+     {"from_name": "sentiment", "to_name": "text", "type": "choices", "value": {"choices": ["good"]},
+      "meta": {"hitl": {"distribution": {"good": 0.61, "bad": 0.3, "mixed": 0.09}}}}]},
+  {"id": 52, "model_version": "plain", "created_ago": "2 minutes", "score": 0.2, "task": 12, "project": 3, "result": [
+     {"from_name": "sentiment", "to_name": "text", "type": "choices", "value": {"choices": ["good"]},
+      "meta": {"distribution": {"good": 0.25, "bad": 0.75}}}]},
+  {"id": 53, "model_version": "other", "created_ago": "2 minutes", "score": 0.2, "task": 12, "project": 3, "result": [
+     {"from_name": "sentiment", "to_name": "text", "type": "choices", "value": {"choices": ["bad"]},
+      "meta": {"probabilities": {"bad": 0.5, "mixed": 0.5}, "text": ["a note of the annotator's"]}}]},
+  {"id": 54, "model_version": "scored", "created_ago": "2 minutes", "score": 0.8, "task": 12, "project": 3, "result": [
+     {"id": "Xf3a", "from_name": "sentiment", "to_name": "text", "type": "choices", "origin": "manual",
+      "value": {"choices": ["bad"]}, "meta": {"text": ["a note"]}}]},
+  {"id": 55, "model_version": "region", "created_ago": "2 minutes", "score": 0.5, "task": 12, "project": 3, "result": [
+     {"from_name": "topics", "to_name": "text", "type": "choices", "value": {"choices": ["art"]}, "score": 0.1},
+     {"from_name": "sentiment", "to_name": "text", "type": "choices", "value": {"choices": ["mixed"]}, "score": 0.9}]},
+  {"id": 56, "model_version": "mute", "created_ago": "2 minutes", "score": null, "task": 12, "project": 3, "result": [
+     {"from_name": "sentiment", "to_name": "text", "type": "choices", "value": {"choices": ["bad"]}}]},
+  {"id": 57, "model_version": "sure", "created_ago": "2 minutes", "score": 1, "task": 12, "project": 3, "result": [
+     {"from_name": "sentiment", "to_name": "text", "type": "choices", "value": {"choices": ["bad"]}}]},
+  {"id": 58, "model_version": "hitl-order-1", "created_ago": "1 minute", "score": 0.3, "task": 12, "project": 3,
+   "result": []}
+]"""
+)
+READ = {
+    "ours": {"good": 0.61, "bad": 0.3, "mixed": 0.09},
+    "plain": {"good": 0.25, "bad": 0.75, "mixed": 0.0},
+    "other": {"good": 0.0, "bad": 0.5, "mixed": 0.5},
+    "scored": {"good": 0.1, "bad": 0.8, "mixed": 0.1},
+    "region": {"good": 0.05, "bad": 0.05, "mixed": 0.9},
+    "mute": None,
+    "sure": {"good": 0.0, "bad": 1.0, "mixed": 0.0},
+    "hitl-order-1": None,
+}
+
+
+@pytest.mark.parametrize("prediction", RECORDED, ids=lambda prediction: prediction["model_version"])
+def test_recorded_predictions(prediction: dict[str, Any]) -> None:
+    said = parse(CONFIG, "sentiment").read_prediction(prediction["result"], prediction["score"])
+    expected = READ[prediction["model_version"]]
+    assert said == ({} if expected is None else {"sentiment": pytest.approx(expected)})
+
+
+def test_the_score_of_a_result_is_that_of_its_own_control() -> None:
+    (prediction,) = [one for one in RECORDED if one["model_version"] == "region"]
+    said = parse(CONFIG, "topics").read_prediction(prediction["result"], prediction["score"])
+    assert {name: shares["yes"] for name, shares in said.items()} == pytest.approx(
+        {"topics=art": 0.1, "topics=law": 0.9}
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"meta": {"distribution": [0.5, 0.5]}}, "meta.distribution is not"),
+        ({"meta": {"probabilities": {}}}, "meta.probabilities is not"),
+        ({"meta": {"probabilities": {"good": 0.5}}}, "sums to 0.5"),
+        ({"meta": {"distribution": {"ugly": 1.0}}}, "'ugly', which is no class"),
+        ({"score": "high"}, "score 'high' is not within"),
+        ({"score": True}, "score True is not within"),
+        ({"score": float("nan")}, "score nan is not within"),
+    ],
+)
+def test_what_does_not_fit_is_said(changes: dict[str, Any], said: str) -> None:
+    (item,) = RECORDED[3]["result"]
+    with pytest.raises(NotUnderstood) as caught:
+        parse(CONFIG, "sentiment").read_prediction([{**item, **changes}], 0.8)
+    assert said in str(caught.value)
+
+
+def test_a_score_that_boasts_is_corrected_by_the_temperature() -> None:
+    """A model with score 0.99 that is right in 70 of 100: known truth gives the temperature in closed form."""
+    rng = np.random.default_rng(0)
+    n, score, accuracy = 3000, 0.99, 0.7
+    control = parse(CONFIG, "sentiment")
+    classes = control.classes
+    truth = rng.integers(3, size=n)
+    right = np.arange(n) < accuracy * n
+    said = np.where(right, truth, (truth + rng.integers(1, 3, size=n)) % 3)
+    results = [
+        [{"from_name": "sentiment", "to_name": "text", "type": "choices", "value": {"choices": [classes[j]]}}]
+        for j in said
+    ]
+    shares = [control.read_prediction(result, score)["sentiment"] for result in results]
+    labels = [(f"{k}", "ann", classes[truth[k]]) for k in range(n)]
+    annotations = Annotations.from_frame(rows(*labels), items=[f"{k}" for k in range(n)], classes=classes)
+    probabilities = np.array([[share[name] for name in classes] for share in shares])
+    consensus = PL().fit(Evidence(annotations, {"backend": probabilities}, truth=truth.astype(np.int32)))
+
+    def log_odds(p: float) -> float:
+        return float(np.log(2 * p / (1 - p)))
+
+    assert consensus.temperatures["backend"] == pytest.approx(log_odds(score) / log_odds(accuracy), rel=0.03)

@@ -1,0 +1,165 @@
+"""Vector, matrix, Dirichlet scaling: against plain objectives, finite differences, scikit-learn, and their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime, minimize
+from scipy.special import log_softmax
+from sklearn.linear_model import LogisticRegression
+
+from hitl import score
+from hitl.models.calibration import (
+    DirichletCalibration,
+    LogTemperature,
+    MatrixScaling,
+    TemperatureScaling,
+    VectorScaling,
+)
+from hitl.models.calibration.affine import log_likelihood
+from tests.miscalibrated import bent, honest
+
+Objective = Callable[[np.ndarray, np.ndarray], float]
+
+
+def data(seed: int, n: int = 60, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """(N, J) bent probabilities and (N, J) soft labels."""
+    rng = np.random.default_rng(seed)
+    p, truth = honest(rng, n, classes)
+    q = 0.7 * np.eye(classes)[truth] + 0.3 * rng.dirichlet(np.ones(classes), size=n)
+    return bent(p, np.linspace(0.5, 2.5, classes), np.linspace(1, -1, classes)), q
+
+
+def plain(p: np.ndarray, q: np.ndarray, w: np.ndarray, b: np.ndarray) -> float:
+    """Sum of the log likelihoods, item by item."""
+    total = 0.0
+    for p_j, q_j in zip(p, q, strict=True):
+        logit = [sum(w[i, j] * np.log(p_j[j]) for j in range(len(b))) + b[i] for i in range(len(b))]
+        total += float(q_j @ (np.array(logit) - np.log(np.exp(logit).sum())))
+    return total
+
+
+def vector(p: np.ndarray, q: np.ndarray, x: np.ndarray, s: VectorScaling | MatrixScaling) -> float:
+    """Minus the log posterior of u, d (J), b (J) and, with a matrix, what lies off its diagonal."""
+    classes = p.shape[1]
+    u, d, b, rest = x[0], x[1 : 1 + classes], x[1 + classes : 1 + 2 * classes], x[1 + 2 * classes :]
+    w = np.diag(np.exp(-u - d))
+    penalty = ((u - s.prior.mean) / s.prior.sd) ** 2 + (d**2).sum() / s.spread**2 + (b**2).sum() / s.shift**2
+    if isinstance(s, MatrixScaling):
+        w[~np.eye(classes, dtype=bool)] = rest
+        penalty += (rest**2).sum() / s.off**2
+    return 0.5 * penalty - plain(p, q, w, b)
+
+
+def dirichlet(p: np.ndarray, q: np.ndarray, x: np.ndarray, s: DirichletCalibration) -> float:
+    classes = p.shape[1]
+    w, b = x[: classes**2].reshape(classes, classes), x[classes**2 :]
+    off = [w[i, j] ** 2 for i in range(classes) for j in range(classes) if i != j]
+    return -plain(p, q, w, b) / len(p) + s.off * np.mean(off) + s.intercept * np.mean(b**2)
+
+
+def mapped(p: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.exp(log_softmax(np.log(p) @ w.T + b, axis=1))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gradient_of_the_likelihood_is_its_slope(seed: int) -> None:
+    p, q = data(seed)
+    q *= np.random.default_rng(seed).uniform(0, 2, size=(60, 1))
+    w, b = np.random.default_rng(seed).normal(size=(3, 3)), np.random.default_rng(seed + 9).normal(size=3)
+    value, by_w, by_b = log_likelihood(np.log(p), q, w, b)
+    assert value == pytest.approx(plain(p, q, w, b))
+    slope = approx_fprime(w.ravel(), lambda x: plain(p, q, x.reshape(3, 3), b))
+    np.testing.assert_allclose(by_w.ravel(), slope, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(by_b, approx_fprime(b, lambda x: plain(p, q, w, x)), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "size"),
+    [(VectorScaling(spread=0.4, shift=0.8), 7), (MatrixScaling(spread=0.4, shift=0.8, off=0.3), 16)],
+    ids=["vector", "matrix"],
+)
+def test_the_gradient_of_the_posterior_is_its_slope(scaling: VectorScaling | MatrixScaling, size: int) -> None:
+    p, q = data(4)
+    theta = np.random.default_rng(4).normal(size=size)
+    slope = approx_fprime(theta, lambda x: scaling.loss(x, np.log(p), q)[0])
+    np.testing.assert_allclose(scaling.loss(theta, np.log(p), q)[1], slope, rtol=1e-4, atol=1e-3)
+
+
+def test_the_gradient_of_the_regularised_loss_is_its_slope() -> None:
+    p, q = data(4)
+    theta, scaling = np.random.default_rng(4).normal(size=12), DirichletCalibration(0.3, 0.2)
+    assert scaling.loss(theta, np.log(p), q)[0] == pytest.approx(dirichlet(p, q, theta, scaling))
+    slope = approx_fprime(theta, lambda x: scaling.loss(x, np.log(p), q)[0])
+    np.testing.assert_allclose(scaling.loss(theta, np.log(p), q)[1], slope, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_vector_scaling_is_what_a_general_optimiser_finds(seed: int) -> None:
+    p, q = data(seed, n=40)
+    scaling = VectorScaling(spread=0.4, shift=0.8)
+    found = minimize(lambda x: vector(p, q, x, scaling), np.r_[0.5, np.zeros(6)], method="BFGS").x
+    expected = mapped(p, np.diag(np.exp(-found[0] - found[1:4])), found[4:])
+    np.testing.assert_allclose(scaling.fit(p, q).apply(p), expected, atol=1e-4)
+
+
+def test_matrix_scaling_is_what_a_general_optimiser_finds() -> None:
+    p, q = data(2, n=30)
+    scaling = MatrixScaling(spread=0.4, shift=0.8, off=0.2)
+    found = minimize(lambda x: vector(p, q, x, scaling), np.r_[0.5, np.zeros(12)], method="BFGS").x
+    w = np.diag(np.exp(-found[0] - found[1:4]))
+    w[~np.eye(3, dtype=bool)] = found[7:]
+    np.testing.assert_allclose(scaling.fit(p, q).apply(p), mapped(p, w, found[4:7]), atol=1e-4)
+
+
+def test_dirichlet_calibration_is_what_a_general_optimiser_finds() -> None:
+    p, q = data(3, n=30)
+    scaling = DirichletCalibration(0.05, 0.02)
+    found = minimize(lambda x: dirichlet(p, q, x, scaling), np.r_[np.eye(3).ravel(), np.zeros(3)], method="BFGS").x
+    np.testing.assert_allclose(scaling.fit(p, q).apply(p), mapped(p, found[:9].reshape(3, 3), found[9:]), atol=1e-4)
+
+
+def test_without_priors_matrix_and_dirichlet_are_logistic_regression_on_log_probabilities() -> None:
+    p, truth = honest(np.random.default_rng(5), 800, 3)
+    p = bent(p, np.array([1.0, 2.0, 1.5]), np.array([0, 1.0, -1.0]))
+    theirs = LogisticRegression(C=1e10, max_iter=5000, tol=1e-8).fit(np.log(p), truth).predict_proba(np.log(p))
+    free = MatrixScaling(LogTemperature(0.0, 5.0), spread=5.0, shift=20.0, off=5.0)
+    np.testing.assert_allclose(free.fit(p, truth).apply(p), theirs, atol=2e-3)
+    np.testing.assert_allclose(DirichletCalibration(1e-9, 1e-9).fit(p, truth).apply(p), theirs, atol=2e-3)
+
+
+def test_each_scaling_holds_the_one_before_it() -> None:
+    p, truth = honest(np.random.default_rng(6), 200, 4)
+    p = bent(p, 2.0, np.array([1, 0, 0, -1]))
+    one = TemperatureScaling().fit(p, truth).apply(p)
+    np.testing.assert_allclose(VectorScaling(spread=1e-5, shift=1e-5).fit(p, truth).apply(p), one, atol=1e-4)
+    several = VectorScaling().fit(p, truth).apply(p)
+    np.testing.assert_allclose(MatrixScaling(off=1e-6).fit(p, truth).apply(p), several, atol=1e-4)
+    assert np.abs(several - one).max() > 0.05
+
+
+def test_a_class_seen_too_often_is_brought_back_where_one_temperature_cannot() -> None:
+    p, truth = honest(np.random.default_rng(7), 12_000, 3)
+    tilted = bent(p, 1.0, np.array([2.0, 0.0, -1.0]))
+    best = score.log_loss(p[6000:], truth[6000:])
+    loss = {
+        type(s).__name__: score.log_loss(s.fit(tilted[:6000], truth[:6000]).apply(tilted[6000:]), truth[6000:])
+        for s in (TemperatureScaling(), VectorScaling(), MatrixScaling(), DirichletCalibration(0.01, 0.01))
+    }
+    assert loss.pop("TemperatureScaling") > best + 0.1
+    assert max(loss.values()) < best + 0.005
+
+
+def test_slopes_and_shifts_are_found_again() -> None:
+    p, truth = honest(np.random.default_rng(8), 40_000, 3)
+    slope, shift = np.array([0.5, 1.0, 2.0]), np.array([0.5, 0.0, -0.5])
+    # softmax(slope log p + shift) is calibrated if the truth is drawn from it.
+    rng = np.random.default_rng(9)
+    target = mapped(p, np.diag(slope), shift)
+    drawn = np.minimum((rng.random(40_000)[:, None] > target.cumsum(axis=1)).sum(axis=1), 2)
+    fitted = VectorScaling(spread=1.0, shift=1.0).fit(p, drawn)
+    np.testing.assert_allclose(fitted.slope_ij, np.diag(slope), atol=0.1)
+    np.testing.assert_allclose(fitted.intercept_j - fitted.intercept_j[1], shift, atol=0.1)
+    assert truth.size == 40_000

@@ -1,0 +1,153 @@
+"""L+L: naive Bayes in plain loops, modes that no neighbour beats, and what was learned on other items."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hitl.annotations import Annotations
+from hitl.consensus import Consensus
+from hitl.errors import BadEvidence, BadSettings
+from hitl.evidence import Evidence
+from hitl.models import LL
+from hitl.models.ll import model_confusion, model_labels
+from tests import oracles
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "one model": {"models": 1},
+    "two models, silent here and there": {"models": 2, "silent": 0.4},
+    "a pool, options beyond the classes": {"models": 2, "pool": 30, "n_options": 5},
+    "items without labels": {"models": 1, "unlabeled": 10, "silent": 0.3},
+    "two classes": {"models": 2, "n_classes": 2},
+}
+
+
+def plainly(evidence: Evidence, accuracy: float = 0.75, off: float = 0.1, smoothing: float = 1.0) -> oracles.Floats:
+    """(N, J) naive Bayes with every label of a person or a model one more factor; known truths one-hot."""
+    a = evidence.annotations
+    n_classes = a.n_classes
+    known = [(n, int(t)) for n, t in enumerate(evidence.truth) if t >= 0]
+    share = np.array([smoothing + sum(t == j for _, t in known) for j in range(n_classes)])
+    said: dict[Any, list[tuple[int, int]]] = {("person", k): [] for k in range(a.n_annotators)}
+    for n, k, label in zip(a.item, a.annotator, a.label, strict=True):
+        said["person", k].append((n, label))
+    for name, p in evidence.probabilities.items():
+        said["model", name] = [(n, int(np.argmax(row))) for n, row in enumerate(p) if not np.isnan(row).any()]
+    weight = np.tile(share / share.sum(), (a.n_items, 1))
+    truth = dict(known)
+    for (kind, _), labels in said.items():
+        size = a.n_options if kind == "person" else n_classes
+        table = np.full((n_classes, size), off)
+        table[range(n_classes), range(n_classes)] = off * (size - 1) * accuracy / (1 - accuracy)
+        for n, label in labels:
+            if n in truth:
+                table[truth[n], label] += 1
+        for n, label in labels:
+            weight[n] *= table[:, label] / table.sum(axis=1)
+    weight /= weight.sum(axis=1, keepdims=True)
+    for n, t in known:
+        weight[n] = np.eye(n_classes)[t]
+    return weight
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_it_is_naive_bayes_with_the_models_as_annotators(shape: dict[str, Any]) -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(1), 60, 4, **({"n_classes": 3} | shape), known=0.5)
+    np.testing.assert_allclose(LL().fit(evidence).probabilities, plainly(evidence), atol=1e-12)
+    other = LL(accuracy=0.6, off=0.5, share_smoothing=3.0)
+    np.testing.assert_allclose(other.fit(evidence).probabilities, plainly(evidence, 0.6, 0.5, 3.0), atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_new_items_are_judged_by_what_was_learned_also_after_saving(shape: dict[str, Any], tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    evidence, _ = oracles.crowd(rng, 60, 4, **({"n_classes": 3} | shape), known=0.5)
+    learned = LL().fit(evidence)
+    learned.save(tmp_path / "c.npz")
+    judged = LL().apply(Consensus.load(tmp_path / "c.npz"), replace(evidence, truth=None))
+    unknown = ~evidence.known
+    np.testing.assert_allclose(judged.probabilities[unknown], learned.probabilities[unknown], atol=1e-12)
+    assert set(learned.parameters) == {f"confusion of model {name}" for name in evidence.probabilities}
+
+
+def test_a_model_may_have_any_name() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(8), 40, 2, 3, models=1, known=0.5)
+    odd = replace(evidence, probabilities={"../a b/ü.npy": evidence.probabilities["m0"]})
+    learned = LL().fit(odd)
+    again = Consensus.from_bytes(learned.to_bytes())
+    assert again.parameters.keys() == learned.parameters.keys()
+    unknown = ~evidence.known
+    judged = LL().apply(again, replace(odd, truth=None)).probabilities
+    np.testing.assert_allclose(judged[unknown], LL().fit(evidence).probabilities[unknown])
+
+
+def test_strangers_have_the_priors_mode() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(3), 60, 2, 3, models=1, known=0.9)
+    learned = LL().fit(evidence)
+    annotations = Annotations.from_frame(
+        {"item": ["a"], "annotator": ["stranger"], "label": ["j1"]}, items=["a", "b"], classes=["j0", "j1", "j2"]
+    )
+    p = np.array([[0.4, 0.3, 0.3], [np.nan] * 3])
+    judged = LL().apply(learned, Evidence(annotations, {"unmet": p}))
+    stranger = np.array([0.125, 0.75, 0.125]) * np.array([0.75, 0.125, 0.125])
+    expected = learned.class_shares * stranger
+    np.testing.assert_allclose(judged.probabilities[0], expected / expected.sum(), atol=1e-12)
+    np.testing.assert_allclose(judged.probabilities[1], learned.class_shares, atol=1e-12)
+
+
+def test_a_silence_and_a_tie_say_nothing() -> None:
+    p = np.array([[0.2, 0.5, 0.3], [np.nan] * 3, [0.4, 0.4, 0.2], [1 / 3] * 3, [0.0, 0.0, 1.0]])
+    assert model_labels(p).tolist() == [1, -1, -1, -1, 2]
+    pseudo = np.full((3, 3), 0.5)
+    found = model_confusion(p, np.eye(3)[[0, 1, 2, 0, 2]], pseudo)
+    np.testing.assert_allclose(
+        found, np.array([[0.5, 1.5, 0.5], [0.5, 0.5, 0.5], [0.5, 0.5, 1.5]]) / [[2.5], [1.5], [2.5]]
+    )
+
+
+def test_no_nearby_confusion_matrix_of_a_model_is_better() -> None:
+    rng = np.random.default_rng(4)
+    evidence, truth = oracles.crowd(rng, 80, 2, 3, models=1, silent=0.2)
+    p = evidence.probabilities["m0"]
+    pseudo = np.array([[0.6, 0.1, 0.1], [0.1, 0.6, 0.1], [0.1, 0.1, 0.6]])
+
+    def log_posterior(mu: oracles.Floats) -> float:
+        told = [(t, int(np.argmax(row))) for t, row in zip(truth, p, strict=True) if not np.isnan(row).any()]
+        return float((pseudo * np.log(mu)).sum() + sum(np.log(mu[t, said]) for t, said in told))
+
+    found = model_confusion(p, np.eye(3)[truth], pseudo)
+    assert oracles.beaten_by_a_neighbour(log_posterior, found, rng) is None
+
+
+def test_only_the_most_probable_class_of_a_model_counts() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(5), 50, 3, 3, models=1, known=0.5)
+    p = evidence.probabilities["m0"]
+    sharper = p**5 / (p**5).sum(axis=1, keepdims=True)
+    plain = LL().fit(evidence).probabilities
+    np.testing.assert_allclose(LL().fit(replace(evidence, probabilities={"m0": sharper})).probabilities, plain)
+
+
+def test_it_learns_from_the_known_items_alone() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(6), 60, 3, 3, models=1, known=0.6)
+    learned = LL().fit(evidence)
+    a, told = evidence.annotations, evidence.known
+    others = replace(a, label=np.where(told[a.item], a.label, 0).astype(np.int32))
+    p = np.where(told[:, None], evidence.probabilities["m0"], [0.9, 0.05, 0.05])
+    again = LL().fit(Evidence(others, {"m0": p}, truth=evidence.truth))
+    np.testing.assert_allclose(again.annotators.confusion, learned.annotators.confusion)
+    np.testing.assert_allclose(again.parameters["confusion of model m0"], learned.parameters["confusion of model m0"])
+
+
+def test_what_it_needs_it_says() -> None:
+    evidence, truth = oracles.crowd(np.random.default_rng(7), 20, 3, 3, models=1)
+    with pytest.raises(BadEvidence, match=r"L\+L needs class probabilities of a model .* found none"):
+        LL().fit(Evidence(evidence.annotations, truth=truth))
+    with pytest.raises(BadEvidence, match=r"L\+L learns from known truth and found none; give truth .* P\+L-EM"):
+        LL().fit(evidence)
+    for setting in ({"accuracy": 1.0}, {"off": 0.0}, {"share_smoothing": 0.0}):
+        with pytest.raises(BadSettings, match=next(iter(setting))):
+            LL(**setting)

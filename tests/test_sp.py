@@ -1,0 +1,99 @@
+"""SP: eq. 3 with one accuracy an annotator by hand, the mode by dense search, and what was learned on other items."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hitl.annotations import Annotations
+from hitl.consensus import Consensus
+from hitl.errors import BadEvidence, BadSettings
+from hitl.evidence import Evidence
+from hitl.models import PL, SP
+from tests import oracles
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "one model": {"models": 1},
+    "two models, silent here and there": {"models": 2, "silent": 0.4},
+    "a pool, options beyond the classes": {"models": 1, "pool": 30, "n_options": 5},
+    "items without labels": {"models": 1, "unlabeled": 10},
+}
+
+
+def right_and_wrong(evidence: Evidence) -> np.ndarray:
+    """(K, 2) numbers of right and of wrong answers on known items; answers that are no class are neither."""
+    a = evidence.annotations
+    found = np.zeros((a.n_annotators, 2))
+    for n, k, label in zip(a.item, a.annotator, a.label, strict=True):
+        if evidence.truth[n] >= 0 and label < a.n_classes:
+            found[k, int(label != evidence.truth[n])] += 1
+    return found
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_judgement_is_eq_3_with_one_accuracy_each(shape: dict[str, Any]) -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(1), 80, 4, 3, **shape, known=0.5)
+    found = SP(accuracy=0.8, strength=5.0).fit(evidence)
+    right, wrong = right_and_wrong(evidence).T
+    accuracy = (right + 4.0) / (right + wrong + 5.0)
+    joint = oracles.pool(evidence, dict(found.temperatures), found.class_shares)
+    a = evidence.annotations
+    for n, k, label in zip(a.item, a.annotator, a.label, strict=True):
+        if label < 3:
+            joint[n] += np.log(np.where(np.arange(3) == label, accuracy[k], (1 - accuracy[k]) / 2))
+    expected = np.exp(joint) / np.exp(joint).sum(axis=1, keepdims=True)
+    unknown = ~evidence.known
+    np.testing.assert_allclose(found.probabilities[unknown], expected[unknown], atol=1e-10)
+    if a.n_options == 3:
+        matrix = np.where(np.eye(3) > 0, accuracy[:, None, None], (1 - accuracy[:, None, None]) / 2)
+        np.testing.assert_allclose(found.annotators.confusion, matrix)
+
+
+def test_the_accuracy_is_where_the_posterior_is_highest() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(2), 40, 3, 4, models=1, known=0.7)
+    accuracy = np.linspace(0.001, 0.999, 9_981)[:, None]
+    right, wrong = right_and_wrong(evidence).T
+    # The log likelihood of the answers, and the density of Beta(2.7 + 1, 0.9 + 1).
+    log_posterior = right * np.log(accuracy) + wrong * np.log((1 - accuracy) / 3)
+    log_posterior += 2.7 * np.log(accuracy) + 0.9 * np.log(1 - accuracy)
+    best = accuracy[log_posterior.argmax(axis=0), 0]
+    np.testing.assert_allclose(SP().fit(evidence).annotators.confusion[:, 0, 0], best, atol=2e-4)
+
+
+def test_the_prior_weighs_as_much_as_a_row_of_pl_and_temperatures_are_those_of_pl() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(3), 60, 3, 10, models=2, known=0.7)
+    assert PL().pseudo_counts(evidence.annotations)[0].sum() == pytest.approx(SP().strength)
+    assert SP().fit(evidence).temperatures == pytest.approx(PL().fit(evidence).temperatures)
+
+
+def test_new_items_are_judged_by_what_was_learned_and_strangers_by_the_prior() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(4), 80, 3, 3, models=1, known=0.7, n_options=4)
+    learned = SP().fit(evidence)
+    judged = SP().apply(Consensus.from_bytes(learned.to_bytes()), replace(evidence, truth=None))
+    unknown = ~evidence.known
+    np.testing.assert_allclose(judged.probabilities[unknown], learned.probabilities[unknown], atol=1e-12)
+    annotations = Annotations.from_frame(
+        {"item": ["a", "a", "b"], "annotator": ["k1", "stranger", "stranger"], "label": ["j2", "j1", "unsure0"]},
+        items=["a", "b"],
+        classes=["j0", "j1", "j2"],
+        options=["j0", "j1", "j2", "unsure0"],
+    )
+    p = np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]])
+    judged = SP().apply(learned, Evidence(annotations, {"m0": p}))
+    weight = p ** (1 / learned.temperatures["m0"])
+    weight[0] *= learned.annotators.confusion[1, :, 2] * np.array([0.125, 0.75, 0.125])
+    np.testing.assert_allclose(judged.probabilities, weight / weight.sum(axis=1, keepdims=True), atol=1e-10)
+
+
+def test_what_it_needs_it_says() -> None:
+    evidence, truth = oracles.crowd(np.random.default_rng(5), 20, 3, 3, models=1)
+    with pytest.raises(BadEvidence, match=r"SP needs class probabilities of a model .* found none"):
+        SP().fit(Evidence(evidence.annotations, truth=truth))
+    with pytest.raises(BadEvidence, match=r"SP learns from known truth and found none; give truth .* P\+L-EM"):
+        SP().fit(evidence)
+    for setting in ({"accuracy": 0.0}, {"strength": 0.0}):
+        with pytest.raises(BadSettings, match=next(iter(setting))):
+            SP(**setting)

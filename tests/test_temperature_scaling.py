@@ -1,0 +1,190 @@
+"""One temperature: against dense search, scikit-learn, quadrature on a fine grid; ensemble weights against a grid."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, logsumexp, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.frozen import FrozenEstimator
+
+from hitl.models.calibration import BayesianTemperature, EnsembleTemperature, LogTemperature, TemperatureScaling
+from tests.miscalibrated import bent, honest
+
+GRID = np.linspace(np.log(0.02), np.log(100), 8001)
+
+
+def likelihood(p: np.ndarray, q: np.ndarray, log_t: np.ndarray) -> np.ndarray:
+    """Sum of the log likelihoods at each log temperature."""
+    return np.array([(q * log_softmax(np.log(p) / np.exp(u), axis=1)).sum() for u in log_t])
+
+
+class AsItIs(ClassifierMixin, BaseEstimator):
+    """The features are the model's log probabilities."""
+
+    classes_ = np.arange(4)
+
+    def fit(self, x: np.ndarray, y: np.ndarray) -> AsItIs:
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def decision_function(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        return x.argmax(axis=1)
+
+
+# -- maximum likelihood and a posteriori -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prior", [None, LogTemperature(), LogTemperature(-0.5, 0.1)])
+@pytest.mark.parametrize("n", [5, 100, 1000])
+@pytest.mark.parametrize("slope", [0.3, 1.0, 6.0])
+@pytest.mark.parametrize("soft", [False, True])
+def test_no_temperature_of_a_dense_grid_is_better(
+    prior: LogTemperature | None, n: int, slope: float, soft: bool
+) -> None:
+    rng = np.random.default_rng(n)
+    p, truth = honest(rng, n, 4)
+    p = bent(p, slope)
+    q = rng.dirichlet(np.ones(4), size=n) if soft else np.eye(4)[truth]
+    found = TemperatureScaling(prior).fit(p, q if soft else truth).temperature
+    density = 0.0 if prior is None else -0.5 * ((GRID - prior.mean) / prior.sd) ** 2
+    value = likelihood(p, q, GRID[::8]) + (density if prior is None else density[::8])
+    at = likelihood(p, q, np.log([found]))[0]
+    at += 0.0 if prior is None else -0.5 * ((np.log(found) - prior.mean) / prior.sd) ** 2
+    assert at >= value.max() - 1e-4
+
+
+def test_maximum_likelihood_is_scikit_learns() -> None:
+    p, truth = honest(np.random.default_rng(1), 800, 4)
+    p = bent(p, 2.7)
+    theirs = CalibratedClassifierCV(FrozenEstimator(AsItIs()), method="temperature").fit(np.log(p), truth)
+    ours = TemperatureScaling(None).fit(p, truth).apply(p)
+    np.testing.assert_allclose(ours, theirs.predict_proba(np.log(p)), atol=1e-5)
+
+
+def test_a_known_temperature_is_found_again() -> None:
+    p, truth = honest(np.random.default_rng(2), 40_000, 5)
+    for scaling in (TemperatureScaling(), TemperatureScaling(None)):
+        assert scaling.fit(bent(p, 2.5), truth).temperature == pytest.approx(2.5, rel=0.03)
+
+
+def test_applying_is_the_softmax_of_log_probabilities_over_t() -> None:
+    p = np.array([[0.7, 0.2, 0.1], [1.0, 0.0, 0.0]])
+    fitted = TemperatureScaling().fit(p, np.array([0, 1]))
+    expected = np.maximum(p, 1e-12) ** (1 / fitted.temperature)
+    np.testing.assert_allclose(fitted.apply(p), expected / expected.sum(axis=1, keepdims=True))
+
+
+# -- the posterior ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prior", [LogTemperature(), LogTemperature(0.0, 2.0), LogTemperature(1.0, 0.05)])
+@pytest.mark.parametrize("n", [1, 10, 100, 3000])
+@pytest.mark.parametrize("slope", [0.3, 3.0])
+def test_quadrature_agrees_with_a_grid_fifty_times_finer(prior: LogTemperature, n: int, slope: float) -> None:
+    p, truth = honest(np.random.default_rng(n), n, 3)
+    p = bent(p, slope)
+    posterior = BayesianTemperature(prior).fit(p, truth)
+    u = np.linspace(prior.mean - 9 * prior.sd, prior.mean + 9 * prior.sd, 2001)
+    if n > 100:  # far narrower than its prior
+        u = np.linspace(posterior.log_mean - 12 * posterior.log_sd, posterior.log_mean + 12 * posterior.log_sd, 401)
+    log_v = likelihood(p, np.eye(3)[truth], u) - 0.5 * ((u - prior.mean) / prior.sd) ** 2
+    v = np.exp(log_v - logsumexp(log_v))
+    assert posterior.log_mean == pytest.approx(v @ u, abs=1e-6)
+    assert posterior.log_sd == pytest.approx(np.sqrt(v @ (u - v @ u) ** 2), abs=1e-6)
+    new = bent(honest(np.random.default_rng(0), 20, 3)[0], slope)
+    expected = sum(w * softmax(np.log(new) / np.exp(t), axis=1) for w, t in zip(v, u, strict=True))
+    np.testing.assert_allclose(posterior.apply(new), expected, atol=1e-6)
+
+
+def test_the_posterior_against_a_sampler() -> None:
+    """Metropolis on log T: the answer of a method that shares no line with the quadrature."""
+    rng = np.random.default_rng(3)
+    p, truth = honest(rng, 30, 3)
+    p = bent(p, 4.0)
+    log_p, rows = np.log(p), np.arange(30)
+
+    def log_density(u: float) -> float:
+        return float(log_softmax(log_p / np.exp(u), axis=1)[rows, truth].sum() - 0.5 * ((u - 0.5) / 0.5) ** 2)
+
+    u, here, drawn = 1.0, log_density(1.0), []
+    for _ in range(12_000):
+        there = u + 0.5 * rng.normal()
+        value = log_density(there)
+        if np.log(rng.random()) < value - here:
+            u, here = there, value
+        drawn.append(u)
+    posterior = BayesianTemperature().fit(p, truth)
+    assert posterior.log_mean == pytest.approx(np.mean(drawn[1000:]), abs=0.02)
+    assert posterior.log_sd == pytest.approx(np.std(drawn[1000:]), abs=0.02)
+
+
+def test_with_much_data_the_posterior_is_its_mode() -> None:
+    p, truth = honest(np.random.default_rng(4), 20_000, 3)
+    p = bent(p, 2.0)
+    np.testing.assert_allclose(
+        BayesianTemperature().fit(p, truth).apply(p), TemperatureScaling().fit(p, truth).apply(p), atol=1e-3
+    )
+
+
+def test_little_data_leave_doubt_that_the_best_temperature_hides() -> None:
+    p = np.array([[0.999, 0.001]] * 5)
+    truth = np.zeros(5, int)
+    mode, mean = TemperatureScaling().fit(p, truth), BayesianTemperature().fit(p, truth)
+    assert mean.apply(p)[0, 1] > 1.2 * mode.apply(p)[0, 1]
+
+
+# -- the ensemble ------------------------------------------------------------------------------------------------
+
+
+def parts(p: np.ndarray, temperature: float) -> np.ndarray:
+    return np.stack([softmax(np.log(p) / temperature, axis=1), p, np.full_like(p, 1 / p.shape[1])], axis=2)
+
+
+def simplex(steps: int) -> np.ndarray:
+    return np.array([(a, b, steps - a - b) for a in range(steps + 1) for b in range(steps + 1 - a)]) / steps
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("soft", [False, True])
+def test_no_weights_on_the_simplex_are_better(seed: int, soft: bool) -> None:
+    rng = np.random.default_rng(seed)
+    p, truth = honest(rng, 200, 3)
+    p = bent(p, 3.0)
+    truth = np.where(rng.random(200) < 0.1 * seed, rng.integers(3, size=200), truth)
+    q = rng.dirichlet(np.ones(3), size=200) if soft else np.eye(3)[truth]
+    fitted = EnsembleTemperature(None).fit(p, q if soft else truth)
+    three = parts(p, fitted.temperature)
+    values = [(q * np.log(np.maximum(three @ w, 1e-300))).sum() for w in simplex(60)]
+    w = np.array(fitted.weights)
+    assert w.sum() == pytest.approx(1)
+    assert w.min() >= 0
+    assert (q * np.log(three @ w)).sum() >= max(values) - 1e-6
+    # Kuhn-Tucker: no part is worth more than the mixture, those with weight as much.
+    worth = np.einsum("nj,njc->c", q / (three @ w), three) / q.sum()
+    assert worth.max() < 1 + 1e-3
+    np.testing.assert_allclose(worth[w > 1e-3], 1, atol=1e-3)
+
+
+def test_a_model_that_is_right_or_lost_needs_the_uniform_part() -> None:
+    """One item in five is drawn at random: no temperature says so, a mixture with the uniform does, exactly."""
+    rng = np.random.default_rng(5)
+    p, truth = honest(rng, 20_000, 4)
+    lost = rng.random(20_000) < 0.2
+    truth = np.where(lost, rng.integers(4, size=20_000), truth)
+    fitted = EnsembleTemperature(None).fit(p, truth)
+    np.testing.assert_allclose(fitted.apply(p), 0.8 * p + 0.05, atol=0.02)
+    assert fitted.weights[2] == pytest.approx(0.2, abs=0.04)
+
+
+def test_a_mixture_is_applied_as_printed() -> None:
+    p, truth = honest(np.random.default_rng(6), 50, 3)
+    fitted = EnsembleTemperature().fit(p, truth)
+    np.testing.assert_allclose(fitted.apply(p), parts(p, fitted.temperature) @ np.array(fitted.weights))
+    assert fitted.temperature == TemperatureScaling().fit(p, truth).temperature
