@@ -31,7 +31,7 @@ types: $(TEST)/.ready  # mypy cannot see the folder mapping in a checkout: it ch
 unit: $(TEST)/.ready
 	$(TEST)/bin/python -m pytest
 
-bench: $(TEST)/.ready bench-speed  ## the figures of docs/benchmarks.md
+bench: $(TEST)/.ready bench-speed  ## the figures of docs/benchmarks/
 	$(TEST)/bin/python -m tests.bench
 
 bench-speed: $(BENCH)/.ready  ## beside crowd-kit, whose dependencies stay out of the tests' environment

@@ -48,7 +48,7 @@ class BayesianPL:
     """Bayesian P+L; settings as in `PL`."""
 
     accuracy: float = 0.75
-    off: float = 0.1
+    off: float = 0.3
     temperature: LogTemperature = LogTemperature()
 
     def __post_init__(self) -> None:

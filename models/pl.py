@@ -32,12 +32,12 @@ class PL:
 
     Attributes:
         accuracy: expected accuracy of the people in (0, 1): the diagonal of the prior's mode.
-        off: pseudo-count off the diagonal, > 0.
+        off: pseudo-count off the diagonal, > 0; 0.1 in the paper, which is very sure of errors seldom seen.
         temperature: prior of each model's log temperature.
     """
 
     accuracy: float = 0.75
-    off: float = 0.1
+    off: float = 0.3
     temperature: LogTemperature = LogTemperature()
 
     def __post_init__(self) -> None:

@@ -42,7 +42,7 @@ class PLEM:
     """
 
     accuracy: float = 0.75
-    off: float = 0.1
+    off: float = 0.3
     temperature: LogTemperature = LogTemperature(0.45)
     tolerance: float = 1e-6
     max_iterations: int = 200

@@ -95,7 +95,8 @@ class Climb:
         for n in np.flatnonzero(live.teaches):
             total += float(q_nj[n] @ (message_nj[n] + log_prior_nj[n]) - xlogy(q_nj[n], q_nj[n]).sum())
         if not rule.variational:
-            return total + float((rule.pseudo_jl.T * log_pi_klj).sum() + rule.share_smoothing * log_p_j.sum())
+            shares = rule.share_smoothing * log_p_j.sum() if rule.models is None else 0.0  # models': as they were learned
+            return total + float((rule.pseudo_jl.T * log_pi_klj).sum() + shares)
         total *= 1 - w
         if w:
             total += w * float((live.votes_klj * log_pi_klj).sum() + live.vote_j @ log_p_j)

@@ -175,8 +175,8 @@ def test_confusion_matrices_are_the_modes_of_counts_and_prior() -> None:
     method, evidence, truth = fitted()
     consensus = method.fit(evidence)
     one_hot = np.where(evidence.known[:, None], np.eye(3)[truth], 0.0)
-    raised = oracles.counts(evidence.annotations, one_hot) + 0.1
-    raised[:, range(3), range(3)] += 0.1 * 2 * 0.75 / 0.25 - 0.1
+    raised = oracles.counts(evidence.annotations, one_hot) + 0.3
+    raised[:, range(3), range(3)] += 0.3 * 2 * 0.75 / 0.25 - 0.3
     np.testing.assert_allclose(consensus.annotators.confusion, raised / raised.sum(axis=2, keepdims=True))
     np.testing.assert_allclose(consensus.annotators.concentration, raised)
 
@@ -340,7 +340,7 @@ def test_calibration_on_cifar10h_is_sane(cifar10h: dict[tuple[str, int], np.ndar
 
 
 def test_pseudo_counts_are_those_of_the_paper() -> None:
-    pseudo = PL().pseudo_counts(Annotations.from_matrix(np.arange(10)[:, None]))
+    pseudo = PL(off=0.1).pseudo_counts(Annotations.from_matrix(np.arange(10)[:, None]))
     np.testing.assert_allclose(pseudo, np.where(np.eye(10) == 1, 2.7, 0.1))
     np.testing.assert_array_equal(pseudo, confusion.accurate_pseudo_counts(10, 10, 0.75))
 

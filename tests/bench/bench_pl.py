@@ -195,10 +195,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.save:
         two = run(options.models[0], options.splits, options.label_seed, largest, labels=2, methods=both)
         sections[f"{options.models[0]}, two human labels an image"] = two
-    lines, figures = written(sections, options.splits)
+        sections["five draws of the labels, ten splits each"] = over_draws(options.models, largest, both)
+    lines, figures = written(sections)
     print("\n".join(lines))
     if options.save:
         results.save("pl", lines, figures)
+
+
+def over_draws(models: Sequence[str], sizes: Sequence[int], methods: Collection[str]) -> Rows:
+    """What several models and two labels give, over five draws of the labels; they differ more than the splits do."""
+    found: dict[tuple[str, int], list[np.ndarray]] = {}
+    for seed in range(5):
+        together = run(models, 10, seed, sizes, methods=methods)
+        alone = [run(model, 10, seed, sizes, methods=methods) for model in models]
+        two = run(models[0], 10, seed, sizes, labels=2, methods=methods)
+        told = {(f"{name}, models together", n): together[name, n] for name, n in together if name in methods}
+        told |= gains(together, alone)
+        told |= {(f"{name}, {models[0]}, two labels", n): two[name, n] for name, n in two if name in methods}
+        for key, values in told.items():
+            found.setdefault(key, []).append(values)
+    return {key: np.concatenate(values) for key, values in found.items()}
 
 
 def gains(together: Rows, alone: Sequence[Rows]) -> Rows:
@@ -213,12 +229,13 @@ def gains(together: Rows, alone: Sequence[Rows]) -> Rows:
     return found
 
 
-def written(sections: Mapping[str, Rows], splits: int) -> tuple[list[str], dict[str, Any]]:
+def written(sections: Mapping[str, Rows]) -> tuple[list[str], dict[str, Any]]:
     """Lines for people and figures for tests, of all sections."""
     lines: list[str] = []
     figures: dict[str, Any] = {}
     for title, rows in sections.items():
-        lines += ["", f"{title} ({splits} splits)", *table(rows)]
+        size = len(next(iter(rows.values())))
+        lines += ["", f"{title} ({size} runs)", *table(rows)]
         for (name, n), values in rows.items():
             names = ("error", "ece", "cwece", "nll", "seconds")
             told = {key: float(mean) for key, mean in zip(names, values.mean(axis=0), strict=True) if mean == mean}
