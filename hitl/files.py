@@ -90,15 +90,18 @@ def require_folder(path: str | Path) -> None:
         raise BadTable(f"{path}: the folder {parent} does not exist; make it first, or write elsewhere")
 
 
-def require_writable(*paths: Path | None, also: Sequence[Path] = ()) -> None:
-    """Raise BadTable unless each table that is to be written has a known format and a folder; None is skipped.
-
-    `also`: files that are read, or written in another form; none of the tables may be one of them.
-    """
-    named = [Path(path).resolve() for path in (*paths, *also) if path is not None]
-    twice = [path for path in paths if path is not None and named.count(Path(path).resolve()) > 1]
+def require_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path] = ()) -> None:
+    """Raise BadTable when a file that is to be written is another such file, or one that is read."""
+    written = [Path(path).resolve() for path in outputs if path is not None]
+    read = {Path(path).resolve() for path in inputs}
+    twice = [path for path in written if path in read or written.count(path) > 1]
     if twice:
         raise BadTable(f"{twice[0]} is named twice, for an output and another file; each needs a file of its own")
+
+
+def require_writable(*paths: Path | None) -> None:
+    """Raise BadTable unless each table that is to be written has a known format and a folder; None is skipped."""
+    require_distinct(paths)
     for path in paths:
         if path is not None:
             format_of(path)

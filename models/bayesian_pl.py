@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
+from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import confusion, em, supervised
 from hitl.models.calibration.bayesian_temperature import BayesianTemperature, TemperaturePosterior
@@ -71,6 +72,8 @@ class BayesianPL:
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; people and models not met before are as the prior expects."""
         annotations = evidence.annotations
+        if FACTOR not in consensus.parameters:
+            raise BadEvidence("not learned by Bayesian P+L; apply the method that learned it")
         pool_nj = self._pool(consensus, evidence)
         factor = TemperaturePosterior(consensus.parameters[FACTOR], consensus.parameters[WEIGHT])
         p_nj = np.where(np.isnan(pool_nj), consensus.class_shares, factor.apply(pool_nj))

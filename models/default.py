@@ -64,8 +64,11 @@ class DefaultCombiner:
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned."""
         if consensus.correction is None or bool(consensus.temperatures) != bool(evidence.probabilities):
-            kind = "with model probabilities" if evidence.probabilities else "from people alone"
-            raise BadEvidence(f"not learned by the default combiner {kind}; apply the method that learned it")
+            raise BadEvidence(
+                "not learned by the default combiner from the same kind of evidence: "
+                + ("with" if evidence.probabilities else "without")
+                + " model probabilities (rows of NaN where a model is silent); apply the method that learned it"
+            )
         require_same_classes(consensus, evidence)
         if evidence.probabilities:
             return self._tempered(consensus, evidence, consensus.correction.strength)

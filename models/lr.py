@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.consensus import Consensus, Fit
-from hitl.errors import MissingExtra
+from hitl.errors import BadEvidence, MissingExtra
 from hitl.evidence import Evidence
 from hitl.models import confusion, em, kernels, supervised
 from hitl.models.calibration.calibrator import floored_log
@@ -88,6 +88,8 @@ class LR:
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; models and options not met before say nothing."""
         require_same_classes(consensus, evidence)
+        if "intercept" not in consensus.parameters:
+            raise BadEvidence("not learned by LR; apply the method that learned it")
         names = consensus.annotators.names
         codes = [key.removeprefix(ANNOTATOR) for key in consensus.parameters if key.startswith(ANNOTATOR)]
         own = {f"{ANNOTATOR}{code}": names[int(code)] for code in codes}

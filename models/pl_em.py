@@ -62,7 +62,7 @@ class PLEM:
         annotations = evidence.annotations
         pseudo_jl = self._supervised.pseudo_counts(annotations)
         usable = start if start is not None and start.classes == annotations.classes else None
-        prior = calibrated_prior(evidence, self.temperature, "P+L-EM", usable)
+        prior = calibrated_prior(evidence, self.temperature, "P+L-EM")
         pool, q_nj = judged_by_people(evidence, prior)
         few = ~evidence.known & (annotations.labels_per_item < ENOUGH_LABELS)
         people = TaughtOnce.unlearned(pseudo_jl, annotations.n_annotators).once(kernels.counts(annotations, q_nj, few))

@@ -98,20 +98,20 @@ def test_an_empty_field_is_empty_with_and_without_quotes(run: Run, tmp_path: Pat
 
 
 def test_an_output_is_none_of_the_inputs_nor_another_output_nor_a_folder(run: Run, tables: Path) -> None:
-    before = (tables / "annotations.csv").read_text()
     (tables / "folder.csv").mkdir()
     for flags in (
         ["--output", "annotations.csv"],
         ["--output", "truth.csv", "--truth", "truth.csv"],
         ["--annotators", "probs.csv", "--probabilities", "net=probs.csv"],
         ["--output", "o.csv", "--save", "o.csv"],
+        ["--save", "annotations.csv"],
         ["--output", "o.csv", "--annotators", "folder.csv"],
     ):
         code, _, err = run("combine", "annotations.csv", *flags)
         assert code != 0
         assert "named twice" in err or "is a folder" in err
     assert not (tables / "o.csv").exists()
-    assert (tables / "annotations.csv").read_text() == before
+    assert (tables / "annotations.csv").read_text() == ANNOTATIONS
 
 
 def test_contradictions_warn_and_are_an_error_with_strict(run: Run, tmp_path: Path) -> None:

@@ -308,7 +308,7 @@ def test_with_model_probabilities_it_is_pl_em() -> None:
     np.testing.assert_allclose(found.probabilities, expected, atol=1e-12)
     assert found.annotators.answers is None
     assert found.temperatures == raw.temperatures
-    with pytest.raises(BadEvidence, match="not learned by the default combiner from people alone"):
+    with pytest.raises(BadEvidence, match="not learned by the default combiner"):
         DefaultCombiner().apply(found, Evidence(evidence.annotations))
 
 

@@ -95,7 +95,9 @@ class Climb:
         for n in np.flatnonzero(live.teaches):
             total += float(q_nj[n] @ (message_nj[n] + log_prior_nj[n]) - xlogy(q_nj[n], q_nj[n]).sum())
         if not rule.variational:
-            shares = rule.share_smoothing * log_p_j.sum() if rule.models is None else 0.0  # models': as they were learned
+            shares = (
+                rule.share_smoothing * log_p_j.sum() if rule.models is None else 0.0
+            )  # models': as they were learned
             return total + float((rule.pseudo_jl.T * log_pi_klj).sum() + shares)
         total *= 1 - w
         if w:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +17,7 @@ from hitl.evidence import Evidence
 from hitl.models.calibration.temperature import HIGHEST, LOWEST, LogTemperature, map_temperatures, pool_weights
 from hitl.models.pl import PL
 from hitl.models.priors.calibrated import Calibrated
-from hitl.models.priors.readings import FLOOR, Readings
+from hitl.models.priors.readings import FLOOR, LEAST_ROWS, Readings
 from hitl.models.priors.shares import Shares
 from tests import oracles
 
@@ -200,9 +202,11 @@ def test_shares_come_from_the_items_without_predictions() -> None:
 # -- how probabilities are read ------------------------------------------------------------------------------
 
 
-def read(p_nj: list[list[float]]) -> np.ndarray:
-    p = np.array(p_nj)
-    return np.exp(Readings.of(("m",), {"m": p}, p.shape[1]).log_p(0, p))
+def read(p_nj: Any, used: Any = True) -> np.ndarray:
+    """As a model that has said this over and over is read."""
+    p = np.array(p_nj, dtype=float)
+    again = np.tile(p, (LEAST_ROWS, 1))
+    return np.exp(Readings.of(("m",), {"m": again}, np.broadcast_to(used, p.shape[1])).log_p(0, p))
 
 
 def test_probabilities_are_read_as_they_are_and_no_model_may_forbid_a_class_for_ever() -> None:
@@ -215,10 +219,23 @@ def test_a_label_without_probabilities_is_believed_as_far_as_a_strangers() -> No
     np.testing.assert_allclose(read([[1, 0, 0], [0, 0, 1], [0, 1, 0]])[1], [0.125, 0.125, 0.75])
 
 
-def test_of_a_class_it_does_not_know_a_model_says_nothing() -> None:
-    np.testing.assert_allclose(read([[0.6, 0.4, 0], [0.1, 0.9, 0]]), [[0.375, 0.25, 0.375], [1 / 19, 9 / 19, 9 / 19]])
-    mixed = np.array([[1.0, 0, 0], [0, 1, 0]])  # labels, and of the third class never
-    np.testing.assert_allclose(read(mixed), [[6 / 13, 1 / 13, 6 / 13], [1 / 13, 6 / 13, 6 / 13]])
+def test_of_a_class_it_does_not_know_a_model_says_little() -> None:
+    np.testing.assert_allclose(read([[0.6, 0.4, 0], [0.1, 0.9, 0]]), np.array([[6, 4, 3], [2, 18, 9]]) / [[13], [29]])
+    two = read([[0.6, 0.4, 0, 0]])
+    np.testing.assert_allclose(two, np.array([[6, 4, 2, 2]]) / 14)
+    np.testing.assert_allclose(read([[0, 1, 0]]), 1 / 3)  # only ever one class
+    labels = read([[1, 0, 0], [0, 1, 0]])  # of the third class never
+    np.testing.assert_allclose(labels, np.array([[6, 1, 3], [1, 6, 3]]) / 10)
+
+
+def test_a_class_that_nobody_uses_is_as_improbable_as_the_model_says() -> None:
+    np.testing.assert_allclose(read([[0.6, 0.4, 0]], [True, True, False]), [[0.6, 0.4, FLOOR]])
+
+
+def test_few_items_do_not_show_what_a_model_never_says() -> None:
+    p = np.array([[0.0, 1.0], [0.0, 1.0]])
+    readings = Readings.of(("m",), {"m": p}, np.ones(2, dtype=bool))
+    np.testing.assert_allclose(np.exp(readings.log_p(0, p)), [[FLOOR, 1.0]] * 2)
 
 
 def test_where_a_model_that_gives_labels_is_silent_it_says_nothing() -> None:
@@ -240,6 +257,6 @@ def test_what_a_model_is_read_as_is_part_of_what_was_learned() -> None:
 
 
 def test_readings_once_made_hold_for_other_items() -> None:
-    some, other = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.6, 0.4]])
-    readings = Readings.of(("m",), {"m": some}, 2)
+    some, other = np.tile(np.eye(2), (LEAST_ROWS, 1)), np.array([[0.6, 0.4]])
+    readings = Readings.of(("m",), {"m": some}, np.ones(2, dtype=bool))
     np.testing.assert_allclose(np.exp(readings.log_p(0, other)), [[0.75 * 0.6 + 0.1, 0.75 * 0.4 + 0.15]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,14 +28,21 @@ SHOWN = 2
 
 
 def of_files(
-    evidence: Evidence, method: str | None, consensus: Path | None, output: Path | None, rows: int, as_json: bool
+    evidence: Evidence,
+    method: str | None,
+    consensus: Path | None,
+    output: Path | None,
+    rows: int,
+    as_json: bool,
+    inputs: Sequence[Path],
 ) -> None:
     """Profile the people of a table, by a saved consensus or one made here."""
     from hitl.catalog import combiner
     from hitl.consensus import Consensus
-    from hitl.files import require_writable
+    from hitl.files import require_distinct, require_writable
 
     require_writable(output)
+    require_distinct([output], [*inputs, *([consensus] if consensus else [])])
     if method is not None and consensus is not None:
         raise BadSettings(
             "annotators: --method and --consensus exclude each other; a saved consensus was judged already"

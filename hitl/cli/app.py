@@ -103,8 +103,8 @@ def combine(
     known = files.read_evidence(
         annotations, probabilities or [], truth, columns, files.names(classes), files.names(options), strict, items
     )
-    tables = [annotations, *([truth] if truth else []), *(Path(p.partition("=")[2]) for p in probabilities or [])]
-    files.combine(known, method or "default", output, annotators, save, as_json, tables)
+    read = files.tables(annotations, truth, probabilities)
+    files.combine(known, method or "default", output, annotators, save, as_json, read)
 
 
 @app.command(
@@ -162,7 +162,7 @@ def annotators(
     known = files.read_evidence(
         annotations, probabilities or [], truth, columns, files.names(classes), files.names(options), strict, items
     )
-    people.of_files(known, method, consensus, output, rows, as_json)
+    people.of_files(known, method, consensus, output, rows, as_json, files.tables(annotations, truth, probabilities))
 
 
 @app.command(
@@ -280,7 +280,7 @@ def with_models(
     known = files.read_evidence(
         annotations, probabilities or [], truth, columns, files.names(classes), files.names(options), strict, items
     )
-    together.of_files(known, method, consensus, output, rows, as_json)
+    together.of_files(known, method, consensus, output, rows, as_json, files.tables(annotations, truth, probabilities))
 
 
 @app.command(epilog="Example: [bold]hitl init --label-studio http://localhost:8080 --project 12[/bold]")

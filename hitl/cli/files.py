@@ -94,6 +94,12 @@ def item_order(table: Path, item: str) -> list[str]:
     return order
 
 
+def tables(annotations: Path, truth: Path | None, probabilities: Sequence[str] | None) -> list[Path]:
+    """The files named on the command line that are read."""
+    models = [Path(entry.partition("=")[2]) for entry in probabilities or []]
+    return [annotations, *([truth] if truth else []), *models]
+
+
 def combine(  # type: ignore[no-untyped-def]
     evidence,
     method: str,
@@ -106,9 +112,10 @@ def combine(  # type: ignore[no-untyped-def]
     """Combine, write what was asked for over none of the `inputs`, and show a summary."""
     from hitl.catalog import combiner
     from hitl.cli import show
-    from hitl.files import require_folder, require_writable, write_table
+    from hitl.files import require_distinct, require_folder, require_writable, write_table
 
-    require_writable(output, annotators, also=[*inputs, *([save] if save else [])])
+    require_writable(output, annotators)
+    require_distinct([output, annotators, save], inputs)
     if save is not None:
         require_folder(save)
     consensus = combiner(method).fit(evidence)

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from hitl.models.predictors.predictor import Predictor
 
 
+LABEL = "label"
+"""Column of the truth, which no model may see."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """Which columns are what."""
@@ -65,14 +69,18 @@ def class_names(text: str | None) -> tuple[str, ...] | None:
 
 def run(items: Path, output: Path, seen: Seen, model: Model, folds: Folds, batch_size: int, as_json: bool) -> None:
     """Find the model, train it on folds if that is asked for, judge all items, and say how it went."""
-    from hitl.files import require_writable
+    from hitl.batches import column_names
+    from hitl.files import require_distinct, require_writable
     from hitl.models.predictors import running
     from hitl.models.predictors.inputs import Inputs
     from hitl.models.predictors.loading import ModelSettings
 
     _check(seen, folds, model)
+    if folds.truth is not None and not (seen.features or seen.text) and LABEL in column_names(items):
+        raise BadSettings(f"predict: {items} has a column {LABEL!r}, which models would be trained on; name --features")
     named = [items, *([folds.truth] if folds.truth else []), *([model.weights] if model.weights else [])]
-    require_writable(output, also=[*named, Path(model.name)])
+    require_writable(output)
+    require_distinct([output], [*named, Path(model.name)])
     inputs = Inputs(items, seen.item, seen.features, seen.text, seen.image, seen.folder, seen.group)
     settings = ModelSettings(
         model.name, model.trust, model.classes, model.weights, model.transforms, model.probabilities, model.device

@@ -69,7 +69,7 @@ class Calibrated:
         """The pool of all models in the evidence, as `learned`; models not met have the prior's mode, like copies."""
         models, n_classes = tuple(evidence.probabilities), evidence.annotations.n_classes
         readings, temperature_m, correlation_mm = _learned(
-            models, Readings.of(models, evidence.probabilities, n_classes), prior, learned
+            models, Readings.of(models, evidence.probabilities, _used(evidence)), prior, learned
         )
         return cls(
             models,
@@ -152,6 +152,15 @@ class Calibrated:
     def silent_n(self) -> npt.NDArray[np.bool_]:
         """(N,) items on which all models are silent."""
         return np.logical_not(np.asarray(self.speaks_nm.any(axis=1)))
+
+
+def _used(evidence: Evidence) -> npt.NDArray[np.bool_]:
+    """(J,) classes that somebody has said or that are true of a known item."""
+    assert evidence.truth is not None
+    annotations = evidence.annotations
+    said = np.bincount(annotations.label, minlength=annotations.n_options)[: annotations.n_classes]
+    told = np.bincount(evidence.truth[evidence.known], minlength=annotations.n_classes)
+    return np.asarray(said + told > 0)
 
 
 def _learned(

@@ -5,8 +5,10 @@
 c < 1 for a model that gives labels rather than probabilities (all its rows are one-hot): such a label is believed as
 far as a stranger's, and the temperature says the rest. Else c = 1.
 
-A class to which a model gives exactly 0 wherever it speaks is one it does not know. Of that class it can say nothing:
-it has the largest probability of the row, so that people decide between it and what the model prefers.
+A class that people use and to which a model gives exactly 0 wherever it speaks (on LEAST_ROWS items or more) is one it
+does not know. Of U such classes it can say nothing: each has 1 / (U + 1) of the largest probability of the row, so that
+people decide between it and what the model prefers, and where nobody speaks, the model does. A model that only ever
+says one class says nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ LABEL = 0.75
 """How far the label of a model that gives no probabilities is believed."""
 
 CERTAIN = 1 - 1e-9
+LEAST_ROWS = 20
+"""Items of which a model must speak before it shows what it never says; fewer may be alike by chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +40,15 @@ class Readings:
     knows_mj: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, models: tuple[str, ...], probabilities: Mapping[str, Floats], n_classes: int) -> Readings:
-        """As these predictions, (N, J) of each model, NaN where it is silent, look."""
-        certainty_m, knows_mj = np.ones(len(models)), np.ones((len(models), n_classes), dtype=bool)
+    def of(
+        cls, models: tuple[str, ...], probabilities: Mapping[str, Floats], used_j: npt.NDArray[np.bool_]
+    ) -> Readings:
+        """As these predictions, (N, J) of each model, NaN where it is silent, look; `used_j` (J,) people's classes."""
+        certainty_m, knows_mj = np.ones(len(models)), np.ones((len(models), used_j.size), dtype=bool)
         for m, name in enumerate(models):
             spoken = probabilities[name][~np.isnan(probabilities[name][:, 0])]
-            if len(spoken):
-                knows_mj[m] = (spoken > 0).any(axis=0)
+            if len(spoken) >= LEAST_ROWS:
+                knows_mj[m] = (spoken > 0).any(axis=0) | ~used_j
                 certainty_m[m] = LABEL if (spoken.max(axis=1) > CERTAIN).all() else 1.0
         return cls(certainty_m, knows_mj)
 
@@ -53,8 +59,10 @@ class Readings:
         c, knows = self.certainty_m[m], self.knows_mj[m]
         if c < 1:
             read = c * read + (1 - read) * ((1 - c) / (read.shape[1] - 1))
-        if not knows.all():
-            read[:, ~knows] = read.max(axis=1, keepdims=True)
+        if knows.sum() < 2:
+            read[:] = 1 / read.shape[1]
+        elif not knows.all():
+            read[:, ~knows] = read.max(axis=1, keepdims=True) / (1 + np.sum(~knows))
             read /= read.sum(axis=1, keepdims=True)
         np.maximum(read, FLOOR, out=read)
         np.log(read, out=read)

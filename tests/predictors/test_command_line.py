@@ -341,3 +341,15 @@ def test_images_of_a_torchvision_model(run: Run, folder: Path) -> None:
     assert not np.allclose(columns(folder / "p.csv", "p_cat", "p_dog")[:2], first[:2])
     assert run("predict", "photos.csv", *flags, "--transforms", "SqueezeNet1_1_Weights.IMAGENET1K_V1")[0] == 0
     np.testing.assert_allclose(columns(folder / "p.csv", "p_cat", "p_dog")[:2], first[:2])
+
+
+def test_a_column_of_labels_is_not_trained_on(run: Run, folder: Path) -> None:
+    truth = read_table("truth.csv").column("label").to_pylist()
+    rows = "\n".join(f"{n},{n % 3},{len(str(label))}" for n, label in enumerate(truth))
+    (folder / "both.csv").write_text("item,x,label\n" + rows + "\n")
+    code, _, err = run(
+        "predict", "both.csv", "-m", "mine.py:logistic", "--folds", "2", "--truth", "both.csv", "-o", "o.csv"
+    )
+    assert code != 0
+    assert "has a column 'label'" in err
+    assert not (folder / "o.csv").exists()
