@@ -48,7 +48,7 @@ FACTOR, WEIGHT = "temperature factor", "temperature weight"
 class BayesianPL:
     """Bayesian P+L; settings as in `PL`."""
 
-    accuracy: float = 0.75
+    accuracy: float = 0.85
     off: float = 0.3
     temperature: LogTemperature = LogTemperature()
 

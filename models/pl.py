@@ -31,12 +31,12 @@ class PL:
     """P+L by supervised maximum a posteriori.
 
     Attributes:
-        accuracy: expected accuracy of the people in (0, 1): the diagonal of the prior's mode.
+        accuracy: expected accuracy of the people in (0, 1): the diagonal of the prior's mode; 0.75 in the paper.
         off: pseudo-count off the diagonal, > 0; 0.1 in the paper, which is very sure of errors seldom seen.
         temperature: prior of each model's log temperature.
     """
 
-    accuracy: float = 0.75
+    accuracy: float = 0.85
     off: float = 0.3
     temperature: LogTemperature = LogTemperature()
 

@@ -41,7 +41,7 @@ class PLEM:
     `tolerance`: an iteration that gains less, in nats an item, is the last.
     """
 
-    accuracy: float = 0.75
+    accuracy: float = 0.85
     off: float = 0.3
     temperature: LogTemperature = LogTemperature(0.45)
     tolerance: float = 1e-6

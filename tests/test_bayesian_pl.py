@@ -83,7 +83,7 @@ def test_a_sampler_of_the_temperature_and_draws_of_the_matrices_say_the_same() -
     evidence, truth = oracles.crowd(rng, 26, 2, 3, 4, models=1, pool=60, silent=0.15)
     told = np.where(np.arange(26) < 12, truth, -1)
     evidence = replace(evidence, truth=told)
-    found = BayesianPL(off=0.4).fit(evidence)
+    found = BayesianPL(accuracy=0.75, off=0.4).fit(evidence)
     a = evidence.annotations
     pooled = a.annotator == a.anonymous
     assert np.bincount(a.item[pooled & (told[a.item] < 0)]).max() >= 3
@@ -103,7 +103,7 @@ def test_a_sampler_of_the_temperature_and_draws_of_the_matrices_say_the_same() -
     expected /= expected.sum(axis=1, keepdims=True)
     unknown = told < 0
     np.testing.assert_allclose(found.probabilities[unknown], expected[unknown], atol=0.015)
-    independent = PL(off=0.4).fit(evidence).probabilities
+    independent = PL(accuracy=0.75, off=0.4).fit(evidence).probabilities
     assert np.abs(independent - expected)[unknown].max() > 0.05  # the test can tell
 
 

@@ -176,7 +176,7 @@ def test_confusion_matrices_are_the_modes_of_counts_and_prior() -> None:
     consensus = method.fit(evidence)
     one_hot = np.where(evidence.known[:, None], np.eye(3)[truth], 0.0)
     raised = oracles.counts(evidence.annotations, one_hot) + 0.3
-    raised[:, range(3), range(3)] += 0.3 * 2 * 0.75 / 0.25 - 0.3
+    raised[:, range(3), range(3)] += 0.3 * 2 * 0.85 / 0.15 - 0.3
     np.testing.assert_allclose(consensus.annotators.confusion, raised / raised.sum(axis=2, keepdims=True))
     np.testing.assert_allclose(consensus.annotators.concentration, raised)
 
@@ -216,7 +216,7 @@ def test_new_items_are_judged_by_eq_3_and_strangers_by_the_priors_mode(method: P
     judged = method.apply(learned, Evidence(annotations, {"m0": p, "unmet": q}))
     pi, share = learned.annotators.confusion, learned.class_shares
     alone = 1 / learned.temperatures["m0"], 1 / method.temperature.mode
-    stranger = np.array([0.125, 0.75, 0.125])
+    stranger = np.array([0.075, 0.85, 0.075])
     expected = [
         p[0] ** (alone[0] / 2) * q[0] ** (alone[1] / 2) * pi[1, :, 2] * pi[0, :, 0] * stranger,
         q[1] ** alone[1] * pi[2, :, 1],
@@ -340,7 +340,7 @@ def test_calibration_on_cifar10h_is_sane(cifar10h: dict[tuple[str, int], np.ndar
 
 
 def test_pseudo_counts_are_those_of_the_paper() -> None:
-    pseudo = PL(off=0.1).pseudo_counts(Annotations.from_matrix(np.arange(10)[:, None]))
+    pseudo = PL(accuracy=0.75, off=0.1).pseudo_counts(Annotations.from_matrix(np.arange(10)[:, None]))
     np.testing.assert_allclose(pseudo, np.where(np.eye(10) == 1, 2.7, 0.1))
     np.testing.assert_array_equal(pseudo, confusion.accurate_pseudo_counts(10, 10, 0.75))
 

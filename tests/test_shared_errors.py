@@ -110,7 +110,7 @@ def test_what_was_tempered_can_be_taken_back() -> None:
 def test_the_gain_of_an_answer_is_that_of_independent_voices() -> None:
     """Else items that many have answered would be asked about again and again."""
     evidence, _ = simulated(7, 60, 2)
-    corrected, raw = DefaultCombiner().fit(evidence), PLEM().fit(evidence)
+    corrected, raw = DefaultCombiner(0.8).fit(evidence), PLEM(accuracy=0.8).fit(evidence)
     budget = Budget(labels=20, target_confidence=1.0)
     asked = [InformationGain().plan(evidence, c, Crew(()), budget).asks for c in (corrected, raw)]
     assert [ask.item for ask in asked[0]] == [ask.item for ask in asked[1]]

@@ -65,7 +65,7 @@ def test_the_accuracy_is_where_the_posterior_is_highest() -> None:
 
 def test_the_prior_weighs_as_much_as_a_row_of_pl_and_temperatures_are_those_of_pl() -> None:
     evidence, _ = oracles.crowd(np.random.default_rng(3), 60, 3, 10, models=2, known=0.7)
-    assert PL(off=0.1).pseudo_counts(evidence.annotations)[0].sum() == pytest.approx(SP().strength)
+    assert PL(accuracy=0.75, off=0.1).pseudo_counts(evidence.annotations)[0].sum() == pytest.approx(SP().strength)
     assert SP().fit(evidence).temperatures == pytest.approx(PL().fit(evidence).temperatures)
 
 
