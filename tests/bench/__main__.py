@@ -11,6 +11,7 @@ from tests.bench import (
     bench_calibration,
     bench_demo,
     bench_label_studio_pull,
+    bench_many_items,
     bench_pl,
     bench_replay_cifar10h,
     bench_satellite,
@@ -23,6 +24,7 @@ for bench in (
     bench_replay_cifar10h,
     bench_demo,
     bench_label_studio_pull,
+    bench_many_items,
     bench_satellite,
     bench_update,
 ):
