@@ -53,8 +53,9 @@ class DefaultCombiner:
         """Fit the combiner that suits the evidence."""
         if evidence.probabilities:
             raw = self._with_models.fit(evidence, start=start)
-            strength = shared_errors.learned(evidence, self._untold(raw, evidence), shared_errors.caution_of(raw))
-            return _named(self._tempered(raw, evidence, strength))
+            log_q0_nj = self._untold(raw, evidence)
+            strength = shared_errors.learned(evidence, log_q0_nj, shared_errors.caution_of(raw))
+            return _named(_tempered(raw, evidence, log_q0_nj, strength))
         raw = self._people_only(evidence).fit(evidence, start=start)
         correction = dependence.estimated(evidence, raw.annotators.concentration, raw.class_shares)
         judged = _corrected(evidence, raw, raw.annotators.concentration, correction)
@@ -71,15 +72,9 @@ class DefaultCombiner:
             )
         require_same_classes(consensus, evidence)
         if evidence.probabilities:
-            return self._tempered(consensus, evidence, consensus.correction.strength)
+            return _tempered(consensus, evidence, self._untold(consensus, evidence), consensus.correction.strength)
         alpha_kjl = self._people_only(evidence).concentration(consensus, evidence.annotations)
         return _corrected(evidence, consensus, alpha_kjl, consensus.correction)
-
-    def _tempered(self, learned: Consensus, evidence: Evidence, strength: float) -> Consensus:
-        caution = shared_errors.caution_of(learned)
-        q_nj = shared_errors.tempered(evidence, self._untold(learned, evidence), strength, caution)
-        judged = learned.judging(evidence.annotations.items, em.clamp(q_nj, evidence))
-        return replace(judged, correction=Correction(strength, np.zeros(q_nj.shape[1])))
 
     def _untold(self, learned: Consensus, evidence: Evidence) -> Floats:
         """(N, J) log beliefs as if no truth were known."""
@@ -96,6 +91,12 @@ class DefaultCombiner:
         wrong = STRENGTH * (1 - self.accuracy) / (annotations.n_options - 1)
         anchor = ANCHOR if annotations.n_classes > 2 else ANCHOR_OF_TWO
         return VBIBCC(diagonal=STRENGTH * self.accuracy, off=wrong, anchor=anchor, least_labels=2)
+
+
+def _tempered(learned: Consensus, evidence: Evidence, log_q0_nj: Floats, strength: float) -> Consensus:
+    q_nj = shared_errors.tempered(evidence, log_q0_nj, strength, shared_errors.caution_of(learned))
+    judged = learned.judging(evidence.annotations.items, em.clamp(q_nj, evidence))
+    return replace(judged, correction=Correction(strength, np.zeros(q_nj.shape[1])))
 
 
 def _corrected(evidence: Evidence, raw: Consensus, alpha_kjl: Floats, correction: Correction) -> Consensus:

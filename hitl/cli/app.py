@@ -27,6 +27,19 @@ app = typer.Typer(
 Config = Annotated[Path, typer.Option("--config", "-c", help="The project's hitl.toml.", envvar="HITL_CONFIG")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines; no progress.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
+# What combine, annotators and models read, and by which columns.
+Labels = Annotated[Path | None, typer.Argument(help="Annotations (CSV, JSON Lines, Parquet). Omit inside a project.")]
+Probabilities = Annotated[
+    list[str] | None,
+    typer.Option("--probabilities", "-p", help="MODEL=FILE: item, p_<class>; or .npz, Hugging Face. Repeat."),
+]
+Truth = Annotated[Path | None, typer.Option(help="Known labels: columns item, label.")]
+ItemColumn = Annotated[str, typer.Option(help="Column of the item.")]
+AnnotatorColumn = Annotated[str, typer.Option(help="Column of the annotator; an empty field is anonymous.")]
+LabelColumn = Annotated[str, typer.Option(help="Column of the label.")]
+Classes = Annotated[str | None, typer.Option(help="Comma-separated classes; default: the labels seen.")]
+Options = Annotated[str | None, typer.Option(help="Comma-separated legal answers, if there are more than the classes.")]
+Strict = Annotated[bool, typer.Option(help="Two different answers of one annotator are an error.")]
 HERE = Path("hitl.toml")
 
 
@@ -53,18 +66,13 @@ def root(
     "[bold]hitl combine[/bold] (inside a project)"
 )
 def combine(
-    annotations: Annotated[
-        Path | None, typer.Argument(help="Annotations (CSV, JSON Lines, Parquet). Omit inside a project.")
-    ] = None,
+    annotations: Labels = None,
     method: Annotated[str | None, typer.Option("--method", "-m", help=f"One of: {', '.join(COMBINERS)}.")] = None,
-    probabilities: Annotated[
-        list[str] | None,
-        typer.Option("--probabilities", "-p", help="MODEL=FILE: item, p_<class>; or .npz, Hugging Face. Repeat."),
-    ] = None,
+    probabilities: Probabilities = None,
     items: Annotated[
         Path | None, typer.Option(help="Table whose items, in order, name the rows of arrays without names (.npy).")
     ] = None,
-    truth: Annotated[Path | None, typer.Option(help="Known labels: columns item, label.")] = None,
+    truth: Truth = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Consensus: item, label, confidence, p_<class>.")
     ] = None,
@@ -72,16 +80,14 @@ def combine(
         Path | None, typer.Option(help="People: annotator, labels, accuracy, low, high (95 %).")
     ] = None,
     save: Annotated[Path | None, typer.Option(help="Save the whole consensus (.npz) for Consensus.load.")] = None,
-    item: Annotated[str, typer.Option(help="Column of the item.")] = "item",
-    annotator: Annotated[str, typer.Option(help="Column of the annotator; an empty field is anonymous.")] = "annotator",
-    label: Annotated[str, typer.Option(help="Column of the label.")] = "label",
+    item: ItemColumn = "item",
+    annotator: AnnotatorColumn = "annotator",
+    label: LabelColumn = "label",
     time: Annotated[str | None, typer.Option(help="Column of the time: the latest answer wins.")] = None,
-    classes: Annotated[str | None, typer.Option(help="Comma-separated classes; default: the labels seen.")] = None,
-    options: Annotated[
-        str | None, typer.Option(help="Comma-separated legal answers, if there are more than the classes.")
-    ] = None,
+    classes: Classes = None,
+    options: Options = None,
     anonymous: Annotated[bool, typer.Option(help="Nobody has an id: one pool, one confusion matrix.")] = False,
-    strict: Annotated[bool, typer.Option(help="Two different answers of one annotator are an error.")] = False,
+    strict: Strict = False,
     config: Config = HERE,
     as_json: Json = False,
 ) -> None:
@@ -113,34 +119,27 @@ def combine(
     "[bold]hitl annotators --json[/bold] (inside a project)"
 )
 def annotators(
-    annotations: Annotated[
-        Path | None, typer.Argument(help="Annotations (CSV, JSON Lines, Parquet). Omit inside a project.")
-    ] = None,
+    annotations: Labels = None,
     method: Annotated[
         str | None, typer.Option("--method", "-m", help="Who judges: as in `hitl combine`; default: by the evidence.")
     ] = None,
-    probabilities: Annotated[
-        list[str] | None,
-        typer.Option("--probabilities", "-p", help="MODEL=FILE: item, p_<class>; or .npz, Hugging Face. Repeat."),
-    ] = None,
+    probabilities: Probabilities = None,
     items: Annotated[
         Path | None, typer.Option(help="Table whose items, in order, name the rows of arrays without names (.npy).")
     ] = None,
-    truth: Annotated[Path | None, typer.Option(help="Known labels: columns item, label.")] = None,
+    truth: Truth = None,
     consensus: Annotated[
         Path | None, typer.Option(help="Judge by a consensus saved with `hitl combine --save` over these annotations.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Everything as a table, one row each.")] = None,
     rows: Annotated[int, typer.Option(help="How many to show.", min=1)] = 30,
-    item: Annotated[str, typer.Option(help="Column of the item.")] = "item",
-    annotator: Annotated[str, typer.Option(help="Column of the annotator; an empty field is anonymous.")] = "annotator",
-    label: Annotated[str, typer.Option(help="Column of the label.")] = "label",
+    item: ItemColumn = "item",
+    annotator: AnnotatorColumn = "annotator",
+    label: LabelColumn = "label",
     time: Annotated[str | None, typer.Option(help="Column of the time: shows who changes.")] = None,
-    classes: Annotated[str | None, typer.Option(help="Comma-separated classes; default: the labels seen.")] = None,
-    options: Annotated[
-        str | None, typer.Option(help="Comma-separated legal answers, if there are more than the classes.")
-    ] = None,
-    strict: Annotated[bool, typer.Option(help="Two different answers of one annotator are an error.")] = False,
+    classes: Classes = None,
+    options: Options = None,
+    strict: Strict = False,
     config: Config = HERE,
     as_json: Json = False,
 ) -> None:
@@ -192,7 +191,7 @@ def predict(
     text: Annotated[str | None, typer.Option(help="Column of the text the model sees instead.")] = None,
     image: Annotated[str | None, typer.Option(help="Column of the image paths the model sees instead.")] = None,
     image_folder: Annotated[Path | None, typer.Option(help="Where the images are; default: beside the table.")] = None,
-    item: Annotated[str, typer.Option(help="Column of the item.")] = "item",
+    item: ItemColumn = "item",
     classes: Annotated[
         str | None,
         typer.Option(help="Comma-separated outputs in order, or a file with one a line; default: the model's."),
@@ -235,13 +234,8 @@ def predict(
     "[bold]hitl models --json[/bold] (inside a project)",
 )
 def with_models(
-    annotations: Annotated[
-        Path | None, typer.Argument(help="Annotations (CSV, JSON Lines, Parquet). Omit inside a project.")
-    ] = None,
-    probabilities: Annotated[
-        list[str] | None,
-        typer.Option("--probabilities", "-p", help="MODEL=FILE: item, p_<class>; or .npz, Hugging Face. Repeat."),
-    ] = None,
+    annotations: Labels = None,
+    probabilities: Probabilities = None,
     items: Annotated[
         Path | None, typer.Option(help="Table whose items, in order, name the rows of arrays without names (.npy).")
     ] = None,
@@ -256,15 +250,13 @@ def with_models(
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="All figures as a table, one row each.")] = None,
     rows: Annotated[int, typer.Option(help="How many classes to show, those where people add most.", min=1)] = 12,
-    item: Annotated[str, typer.Option(help="Column of the item.")] = "item",
-    annotator: Annotated[str, typer.Option(help="Column of the annotator; an empty field is anonymous.")] = "annotator",
-    label: Annotated[str, typer.Option(help="Column of the label.")] = "label",
-    classes: Annotated[str | None, typer.Option(help="Comma-separated classes; default: the labels seen.")] = None,
-    options: Annotated[
-        str | None, typer.Option(help="Comma-separated legal answers, if there are more than the classes.")
-    ] = None,
+    item: ItemColumn = "item",
+    annotator: AnnotatorColumn = "annotator",
+    label: LabelColumn = "label",
+    classes: Classes = None,
+    options: Options = None,
     anonymous: Annotated[bool, typer.Option(help="Nobody has an id: one pool, one confusion matrix.")] = False,
-    strict: Annotated[bool, typer.Option(help="Two different answers of one annotator are an error.")] = False,
+    strict: Strict = False,
     config: Config = HERE,
     as_json: Json = False,
 ) -> None:

@@ -293,10 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ]
     lines += ["", "independent annotators          accuracy: majority default    ECE: majority default"]
     lines += [f"{cell:32s}{b[0, 0]:18.3f}{b[1, 0]:8.3f}{b[0, 2]:18.3f}{b[1, 2]:8.3f}" for cell, b in crowds.items()]
-    lines += [
-        "",
-        *(f"{'holds' if ok else 'FAILS'}  {asked}: {got}" for asked, got, ok in bars(table, error, known, crowds)),
-    ]
+    lines += results.held(bars(table, error, known, crowds))
     print("\n".join(lines))
     if options.save:
         figures = {

@@ -80,6 +80,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         over = (peak.bytes - peak.before) / 1e6
         lines.append(f"{name:8} {seconds:6.2f} s   {over:7.0f} MB over the inputs   {right:.4f} right")
         figures |= {f"{name} seconds": seconds, f"{name} MB": over, f"{name} right": right}
+    worst = {unit: max(figures[f"{name} {unit}"] for name in METHODS) for unit in ("seconds", "MB")}
+    bars = [
+        ("seconds at most 10", f"{worst['seconds']:.1f}", worst["seconds"] <= 10),
+        ("MB over the inputs at most 1000", f"{worst['MB']:.0f}", worst["MB"] <= 1000),
+    ]
+    lines += results.held(bars)
     print("\n".join(lines))
     if options.save:
         results.save("many_items", lines, figures)

@@ -363,6 +363,31 @@ def listed(title: str, prefix: str, found: dict[str, float]) -> tuple[list[str],
     return lines, {f"{prefix} {name}": value for name, value in found.items()}
 
 
+MOST = {
+    "M of the pass by item": 4.0,
+    "L of the pass by item": 1.6,
+    "L fit s": 3.0,
+    "L MB over the table": 700.0,
+    "tiny fit s": 0.010,
+    "Parquet file to saved consensus s": 8.0,
+}
+LEAST = {"M times as fast as crowd-kit": 25.0, "L times as fast as crowd-kit": 50.0}
+"""What is asked: at most and at least; of every method where the figure is one of a method."""
+
+
+def bars(figures: dict[str, float]) -> list[tuple[str, str, bool]]:
+    """(what is asked, what was found, whether it holds), of what was measured."""
+    found = []
+    for limits, word, worst in ((MOST, "at most", max), (LEAST, "at least", min)):
+        for name, limit in limits.items():
+            size, rest = name.split(" ", 1)
+            values = [figures[key] for key in (name, *(f"{size} {m} {rest}" for m in METHODS)) if key in figures]
+            if values:
+                value = worst(values)
+                found.append((f"{name} {word} {limit:g}", f"{value:.3g}", worst((value, limit)) == limit))
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print all figures; with --save also write docs/benchmarks/speed.*."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -395,6 +420,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tell(*listed("a fresh process, compiled code on disk", "start-up", start_up()))
     if not options.no_files:
         tell(*listed("10,000,000 rows of strings in Parquet, dawid-skene", "Parquet", files(4)))
+    tell(results.held(bars(figures)), {})
     if options.save:
         results.save("speed", lines, figures)
 

@@ -155,6 +155,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ]
             lines.append(f"{name:16s} " + " ".join(values))
             print(lines[-1], flush=True)
+    slowest = max(found["median ms"] for found in figures.values())
+    least = {column: min(found[f"{column} agrees"] for found in figures.values()) for column in ("update", "live")}
+    bars = [
+        ("ms a label at most 1 (median)", f"{slowest:.2f}", slowest <= 1),
+        ("an update agrees with a refit on 99.9 %", f"{least['update']:.2%}", least["update"] >= 0.999),
+        ("so does who follows label by label", f"{least['live']:.2%}", least["live"] >= 0.999),
+    ]
+    lines += results.held(bars)
+    print("\n".join(lines[-len(bars) :]))
     if options.save:
         results.save("update", lines, figures)
 

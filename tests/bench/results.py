@@ -17,6 +17,11 @@ def save(name: str, lines: Sequence[str], figures: Mapping[str, Any]) -> None:
     (FOLDER / f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n")
 
 
+def held(bars: Sequence[tuple[str, str, bool]]) -> list[str]:
+    """A line for each bar: what is asked, what was found, and whether it holds."""
+    return ["", *(f"{'holds' if ok else 'FAILS'}  {asked}: {found}" for asked, found, ok in bars)]
+
+
 def load(name: str) -> dict[str, Any]:
     """The figures last saved."""
     figures: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
