@@ -182,4 +182,4 @@ def accuracy_of(consensus: Consensus, recorded: Evidence) -> float:
 def _batch(budget: Budget, left: int | None) -> Budget:
     if left is None or left >= budget.labels:
         return budget
-    return Budget(max(left, 0), budget.target_confidence, budget.min_labels, budget.max_labels)
+    return replace(budget, labels=max(left, 0))

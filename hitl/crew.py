@@ -22,6 +22,10 @@ class Crew:
         never: (annotator, item) pairs that must not be asked (skipped, conflict of interest). What an
             annotator has already labeled is excluded by the policy itself.
         only: for each annotator the items they can answer; a missing name can answer every item.
+        cost: what one label of each costs, in any one unit; a missing name takes `default_cost`.
+        skills: what each annotator can do ("de", "cardiology"), and `needs` what an item takes: only annotators who
+            have all of it are asked about it.
+        asked: (annotator, item) pairs asked before whose answers are still expected, in serving order.
     """
 
     names: Names = ()
@@ -29,6 +33,11 @@ class Crew:
     default_capacity: int = UNLIMITED
     never: frozenset[tuple[Name, Name]] = frozenset()
     only: Mapping[Name, frozenset[Name]] = field(default_factory=dict)
+    cost: Mapping[Name, float] = field(default_factory=dict)
+    default_cost: float = 1.0
+    skills: Mapping[Name, frozenset[str]] = field(default_factory=dict)
+    needs: Mapping[Name, frozenset[str]] = field(default_factory=dict)
+    asked: tuple[tuple[Name, Name], ...] = ()
 
     def __post_init__(self) -> None:
         if len(set(self.names)) != len(self.names):
@@ -37,10 +46,17 @@ class Crew:
         for name, value in {**self.capacity, "default": self.default_capacity}.items():
             if value < 0:
                 raise BadSettings(f"crew.capacity of {name!r} is {value}; expected 0 or more")
+        for name, price in {**self.cost, "default": self.default_cost}.items():
+            if not (math.isfinite(price) and price > 0):
+                raise BadSettings(f"crew.cost of {name!r} is {price}; expected a number above 0")
 
     def capacity_of(self, name: Name) -> int:
         """How many items this annotator may be given in one plan."""
         return self.capacity.get(name, self.default_capacity)
+
+    def cost_of(self, name: Name) -> float:
+        """What one label of this annotator costs."""
+        return self.cost.get(name, self.default_cost)
 
 
 @dataclass(frozen=True)
@@ -52,12 +68,20 @@ class Budget:
         target_confidence: an item is done when its most probable class reaches this, in (0, 1].
         min_labels: labels an item needs before it can be done by confidence (0: a model alone may do).
         max_labels: an item with this many labels is done whatever its confidence.
+        cost: most that one plan may cost, in the unit of `Crew.cost`.
+        target_accuracy: the project is done when this share of all items is expected to be right; None: when every
+            item is done.
+        worth: what one more item with a right label is worth, in the unit of `Crew.cost`: nothing is asked that costs
+            more than it is expected to bring. None: no such limit.
     """
 
     labels: int = 100
     target_confidence: float = 0.95
     min_labels: int = 1
     max_labels: int = 10
+    cost: float = math.inf
+    target_accuracy: float | None = None
+    worth: float | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.target_confidence) and 0 < self.target_confidence <= 1):
@@ -65,5 +89,11 @@ class Budget:
         for key, low in (("labels", 0), ("min_labels", 0), ("max_labels", 1)):
             if getattr(self, key) < low:
                 raise BadSettings(f"budget.{key} is {getattr(self, key)}; expected {low} or more")
+        if not self.cost >= 0:
+            raise BadSettings(f"budget.cost is {self.cost}; expected 0 or more")
+        if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
+            raise BadSettings(f"budget.target_accuracy is {self.target_accuracy}; expected a value in (0, 1]")
+        if self.worth is not None and not (math.isfinite(self.worth) and self.worth > 0):
+            raise BadSettings(f"budget.worth is {self.worth}; expected a number above 0")
         if self.min_labels > self.max_labels:
             raise BadSettings(f"budget.min_labels {self.min_labels} is above budget.max_labels {self.max_labels}")

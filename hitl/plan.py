@@ -25,7 +25,7 @@ class Ask:
     """One question: this item, to this annotator (None: to anyone).
 
     `gain` is the expected information of the answer in nats; `right` the chance that it is right; `why` says
-    it in words.
+    it in words; `since` when it was first asked (seconds since the epoch), 0 where nobody keeps the time.
     """
 
     item: Name
@@ -33,6 +33,7 @@ class Ask:
     gain: float
     right: float
     why: str
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
