@@ -1,36 +1,48 @@
-"""Replay: run a policy against recorded annotations and see accuracy against labels spent.
+"""Replay: run a policy against recorded annotations, or simulated people, and see accuracy against labels and cost.
 
-The policy asks, the recorded answer comes back; an answer that was not recorded is not available. An anonymous
-pool answers each item with its recorded labels in a random order, none used twice.
+    until nothing more can come:   consensus <- combiner(what was answered)
+                                   asks      <- policy(consensus, the crew as it is now)
+                                   answers   <- the people asked, in time or later
+
+The policy asks, the recorded answer comes back; an answer that was not recorded is not available. Answers may come
+late, out of order or not at all (`Habits`); what is outstanding the policy is told (`Crew.asked`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl import score
-from hitl.active.policy import InformationGain, Policy
-from hitl.annotations import Annotations, Floats, Name
+from hitl.active.answers import Answers, RecordedAnswers, cost_of
+from hitl.active.habits import Desk, Habits
+from hitl.active.policy import ExpectedGain, Policy
+from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.combiner import Combiner
+from hitl.plan import Plan
+
+__all__ = ["Answers", "RecordedAnswers", "Replay", "ReplayResult", "accuracy_of", "reached_at", "spread_evenly"]
 
 
 @dataclass(frozen=True, eq=False)
 class ReplayResult:
-    """Accuracy on the items with known truth after each batch.
+    """Accuracy on the items with known truth, before each plan.
 
     Attributes:
         labels: (S,) human labels spent at each step, rising; the first step is before any label.
         accuracy: (S,) accuracy then, in [0, 1], ties shared.
         done: (S,) items done then.
         consensus, evidence: at the end.
+        cost: (S,) what those labels cost, in the unit of `Crew.cost`.
+        rounds: (S,) plans made before.
     """
 
     labels: npt.NDArray[np.int64]
@@ -38,12 +50,18 @@ class ReplayResult:
     done: npt.NDArray[np.int64]
     consensus: Consensus
     evidence: Evidence
+    cost: Floats = field(default_factory=lambda: np.zeros(0))
+    rounds: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def labels_to_reach(self, accuracy: float) -> int | None:
         """Labels after which the accuracy is reached and not lost again, or None."""
-        below = np.flatnonzero(self.accuracy < accuracy)
-        first = 0 if not below.size else int(below[-1]) + 1
-        return int(self.labels[first]) if first < len(self.labels) else None
+        first = reached_at(self.accuracy, accuracy)
+        return None if first is None else int(self.labels[first])
+
+    def cost_to_reach(self, accuracy: float) -> float | None:
+        """Cost after which the accuracy is reached and not lost again, or None."""
+        first = reached_at(self.accuracy, accuracy)
+        return None if first is None else float(self.cost[first])
 
 
 @dataclass(frozen=True)
@@ -53,15 +71,19 @@ class Replay:
     Attributes:
         combiner, policy: what judges and what chooses.
         budget: `labels` is the size of a batch; the item limits and the target apply as in real life.
-        most_labels: labels after which to stop at the latest, or None for all that are recorded.
-        crew: limits of the crew (capacity a batch); who can answer what follows from the recording.
+        most_labels: labels after which to stop at the latest, or None for all that there are.
+        crew: limits of the crew (capacity a batch, cost); who can answer what follows from the people.
+        habits: how people work off what they are asked; as it comes, every answer is there before the next plan.
+        most_rounds: plans after which to stop at the latest, or None.
     """
 
     combiner: Combiner
-    policy: Policy = field(default_factory=InformationGain)
+    policy: Policy = field(default_factory=ExpectedGain)
     budget: Budget = field(default_factory=Budget)
     most_labels: int | None = None
     crew: Crew = field(default_factory=Crew)
+    habits: Habits = field(default_factory=Habits)
+    most_rounds: int | None = None
 
     def run(
         self,
@@ -70,87 +92,61 @@ class Replay:
         on_step: Callable[[int, float], None] | None = None,
     ) -> ReplayResult:
         """Replay all recorded annotations; the truth is used for scoring only. `on_step(labels, accuracy)`."""
-        answers = RecordedAnswers(recorded.annotations, rng)
-        crew = answers.crew(self.crew)
-        labels: list[int] = []
-        accuracy: list[float] = []
-        done: list[int] = []
-        while True:
-            evidence = replace(recorded, annotations=answers.revealed(), truth=None)
-            consensus = self.combiner.fit(evidence)  # cold, as in a cycle: a warm start keeps early mistakes
-            labels.append(answers.spent)
-            accuracy.append(accuracy_of(consensus, recorded))
-            left = None if self.most_labels is None else self.most_labels - answers.spent
-            plan = self.policy.plan(evidence, consensus, crew, _batch(self.budget, left))
-            done.append(len(plan.done))
-            if on_step:
-                on_step(labels[-1], accuracy[-1])
-            if not answers.reveal([(ask.item, ask.annotator) for ask in plan.asks]):
-                break
-        return ReplayResult(np.array(labels), np.array(accuracy), np.array(done), consensus, evidence)
+        return self.run_with(RecordedAnswers(recorded.annotations, rng), recorded, rng, on_step)
 
+    def run_with(
+        self,
+        answers: Answers,
+        known: Evidence,
+        rng: np.random.Generator,
+        on_step: Callable[[int, float], None] | None = None,
+    ) -> ReplayResult:
+        """The same with any people; `known` is what stands beside their answers. Its truth is used for scoring only.
 
-class RecordedAnswers:
-    """Recorded annotations that are revealed as they are asked for."""
-
-    def __init__(self, annotations: Annotations, rng: np.random.Generator) -> None:
-        self._all = annotations
-        self._place = {name: code for code, name in enumerate(annotations.items)}
-        self._revealed = np.zeros(len(annotations), dtype=bool)
-        self._of_pair = {
-            (int(item), int(annotator)): row
-            for row, (item, annotator) in enumerate(zip(annotations.item, annotations.annotator, strict=True))
-        }
-        order = rng.permutation(len(annotations))
-        order = order[np.argsort(annotations.item[order], kind="stable")]
-        self._queue = [list(part) for part in np.split(order, annotations.item_start[1:-1])]
-        self._person = {name: code for code, name in enumerate(annotations.annotators)}
-
-    @property
-    def spent(self) -> int:
-        """How many answers were revealed."""
-        return int(self._revealed.sum())
-
-    def crew(self, limits: Crew) -> Crew:
-        """The crew of the recording: named people for the items they labeled, or anyone if somebody is anonymous.
-
-        `limits` may name some of the people; its capacity and `never` hold, its `only` cuts further.
+        `rng` draws the delays and skips. Raises BadEvidence when no item has a known truth.
         """
-        annotations = self._all
-        if annotations.anonymous is not None:
-            return limits
-        only: dict[Name, frozenset[Name]] = {}
-        start, rows = annotations.by_annotator
-        for k, name in enumerate(annotations.annotators):
-            codes = annotations.item[rows[start[k] : start[k + 1]]]
-            known = frozenset(annotations.items[code] for code in codes)
-            only[name] = known & limits.only.get(name, known)
-        strangers = set(limits.names) - set(annotations.annotators)
-        if strangers:
-            raise BadEvidence(f"replay: {min(map(str, strangers))!r} of the crew is not among the recorded annotators")
-        return Crew(
-            limits.names or annotations.annotators, limits.capacity, limits.default_capacity, limits.never, only
-        )
+        crew = answers.crew(self.crew)
+        desk = Desk(self.habits, crew, rng)
+        steps: list[tuple[int, float, float, int]] = []
+        done: list[int] = []
+        for round_ in count():
+            if not steps or answers.spent > steps[-1][0]:
+                evidence = replace(known, annotations=answers.revealed(), truth=None)
+                consensus = self.combiner.fit(evidence)  # cold, as in a cycle: a warm start keeps early mistakes
+                accuracy = accuracy_of(consensus, known)
+                steps.append((answers.spent, accuracy, cost_of(evidence.annotations, crew), round_))
+                done.append(0)
+                if on_step:
+                    on_step(answers.spent, accuracy)
+            plan = self._plan(evidence, consensus, desk, round_)
+            done[-1] = len(plan.done)
+            if round_ == self.most_rounds:
+                break
+            desk.hand_out([(ask.item, ask.annotator) for ask in plan.asks], round_)
+            if not _answer(answers, desk, round_) and not desk.awaits(round_):
+                break
+        labels, right, cost, rounds = (np.array(column) for column in zip(*steps, strict=True))
+        return ReplayResult(labels, right, np.array(done), consensus, evidence, cost, rounds)
 
-    def revealed(self) -> Annotations:
-        """What was answered so far; all items stay in the pool."""
-        return self._all.select(self._revealed)
+    def _plan(self, evidence: Evidence, consensus: Consensus, desk: Desk, round_: int) -> Plan:
+        crew = desk.crew(round_)
+        if not crew.names and not desk.anybody(round_):
+            return Plan()
+        return self.policy.plan(evidence, consensus, crew, self._batch(len(evidence.annotations) + desk.outstanding))
 
-    def reveal(self, asks: Sequence[tuple[Name, Name | None]]) -> int:
-        """Reveal the answers to these (item, annotator or None for anyone) asks; returns how many there were."""
-        before = self.spent
-        for item_name, person in asks:
-            item = self._place[item_name]
-            if person is None:
-                waiting = self._queue[item]
-                while waiting and self._revealed[waiting[0]]:
-                    waiting.pop(0)
-                row = waiting[0] if waiting else None
-            else:
-                row = self._of_pair.get((item, self._person[person]))
-            if row is not None:
-                self._revealed[row] = True
-        return self.spent - before
+    def _batch(self, spent: int) -> Budget:
+        if self.most_labels is None or self.most_labels - spent >= self.budget.labels:
+            return self.budget
+        return replace(self.budget, labels=max(self.most_labels - spent, 0))
+
+
+def _answer(answers: Answers, desk: Desk, round_: int) -> bool:
+    """Let those answer whose time has come; returns whether any question came back, answered or not."""
+    before = desk.settled
+    for pair in desk.arrived(round_):
+        if not answers.reveal([pair]):
+            desk.unavailable(pair)
+    return desk.settled > before
 
 
 def spread_evenly(recorded: Evidence, combiner: Combiner, budgets: Sequence[int], rng: np.random.Generator) -> Floats:
@@ -179,7 +175,8 @@ def accuracy_of(consensus: Consensus, recorded: Evidence) -> float:
     return score.accuracy(consensus.probabilities[known], recorded.truth[known])
 
 
-def _batch(budget: Budget, left: int | None) -> Budget:
-    if left is None or left >= budget.labels:
-        return budget
-    return replace(budget, labels=max(left, 0))
+def reached_at(accuracy: Floats, target: float) -> int | None:
+    """The first step from which the accuracy is never below the target again, or None."""
+    below = np.flatnonzero(accuracy < target)
+    first = 0 if not below.size else int(below[-1]) + 1
+    return first if first < len(accuracy) else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
+    from hitl.active.policy import ExpectedGain
     from hitl.consensus import Fit
     from hitl.models.combiner import Combiner
 
@@ -35,6 +36,11 @@ COMBINERS = {
     "bayesian-pl": "hitl.models.bayesian_pl:BayesianPL",
 }
 """Method name -> where its class is."""
+
+POLICIES = {
+    "expected-gain": "hitl.active.policy:ExpectedGain",
+}
+"""Policy name -> where its class is."""
 
 
 def combiner_class(name: str) -> Any:
@@ -69,3 +75,20 @@ def combiner_of(fit: Fit) -> Combiner:
         if name in fields and (name == "temperature" or not isinstance(value, Mapping))
     }
     return combiner(fit.method, **settings)
+
+
+def policy(name: str, **settings: Any) -> ExpectedGain:
+    """A policy with settings. Raises BadSettings for an unknown name or setting."""
+    try:
+        module, _, attribute = POLICIES[name].partition(":")
+    except KeyError:
+        raise BadSettings(f"policy.name {name!r} is unknown; expected one of {', '.join(POLICIES)}") from None
+    made = getattr(import_module(module), attribute)
+    try:
+        result: ExpectedGain = made(**settings)
+    except TypeError:
+        known = ", ".join(made.__dataclass_fields__) or "none"
+        raise BadSettings(
+            f"policy.options: {name!r} has no such setting among {sorted(settings)}; it has {known}"
+        ) from None
+    return result

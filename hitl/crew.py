@@ -25,7 +25,8 @@ class Crew:
         cost: what one label of each costs, in any one unit; a missing name takes `default_cost`.
         skills: what each annotator can do ("de", "cardiology"), and `needs` what an item takes: only annotators who
             have all of it are asked about it.
-        asked: (annotator, item) pairs asked before whose answers are still expected, in serving order.
+        asked: (annotator, item) pairs asked before whose answers are still expected, in serving order. They
+            count against the capacities; a policy asks nobody else about these items meanwhile.
     """
 
     names: Names = ()
@@ -57,6 +58,13 @@ class Crew:
     def cost_of(self, name: Name) -> float:
         """What one label of this annotator costs."""
         return self.cost.get(name, self.default_cost)
+
+    def may_answer(self, name: Name, item: Name) -> bool:
+        """Whether this annotator may be asked about this item: not barred, one of theirs, and they have the skills."""
+        if (name, item) in self.never or (name in self.only and item not in self.only[name]):
+            return False
+        needed = self.needs.get(item)
+        return not needed or needed <= self.skills.get(name, frozenset())
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,21 @@ evidence, and sends what was not confirmed. Combiners start cold, so that the re
 
 from __future__ import annotations
 
+import json
+import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
-from hitl.active.policy import InformationGain
+from hitl.active import forecast, stopping
+from hitl.active.outstanding import HOUR, next_plan
 from hitl.annotations import Annotations, Name
-from hitl.catalog import combiner
+from hitl.catalog import combiner, policy
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import BadInput, BadSettings
@@ -31,6 +36,9 @@ from hitl.settings import PushSettings, Settings
 
 if TYPE_CHECKING:
     from hitl.store import Lease, Store
+
+_one_fit = Lock()
+"""Compiled kernels may end the process when two threads run them at once (numba without OpenMP or TBB)."""
 
 DIGITS = 6
 """Decimals of the probabilities that are pushed."""
@@ -81,18 +89,37 @@ def run(
     connector: Connector,
     progress: Progress = silent,
     crew: Crew | None = None,
+    *,
+    due: str | None = None,
+    now: float | None = None,
 ) -> CycleReport:
     """One whole cycle under the project's lease. Raises Busy when another cycle holds it.
 
-    `crew`: who can be asked just now; default: the crew of the settings.
+    `crew`: who can be asked just now; default: the crew of the settings. `now`: see `judge`.
+    `due`: names the run it is for, once for all. When a cycle was recorded for it already (and then the process was
+    killed), only what was not pushed yet is pushed; the report then tells of the last recorded cycle, without evidence.
     """
     with store.lease(settings.name) as lease:
-        pulled = pull(lease, store, connector, progress)
-        judgement = judge(settings, store, connector.questions(), progress, crew)
-        record(lease, settings, store, judgement)
-        progress("recorded", 1, 1)
+        judgement = None if due is None else _recorded(store, settings.name, due)
+        pulled = PullSummary()
+        if judgement is None:
+            pulled = pull(lease, store, connector, progress)
+            with _one_fit:
+                judgement = judge(settings, store, connector.questions(), progress, crew, now)
+            if due is not None:
+                known = {"due": due, "annotations": store.counts(settings.name)["annotations"]}
+                judgement = replace(judgement, metrics={**judgement.metrics, **known})
+            record(lease, settings, store, judgement)
+            progress("recorded", 1, 1)
         receipts = tuple(push(lease, store, connector, progress))
     return CycleReport(pulled, judgement, receipts)
+
+
+def _recorded(store: Store, project: str, due: str) -> Judgement | None:
+    """The last recorded judgement, if a cycle was recorded for this due run."""
+    cycles = store.cycles(project)
+    latest = store.latest(project) if any(cycle.metrics.get("due") == due for cycle in cycles) else None
+    return None if latest is None else Judgement({}, *latest, cycles[-1].metrics)
 
 
 def pull(lease: Lease, store: Store, connector: Connector, progress: Progress = silent) -> PullSummary:
@@ -116,8 +143,13 @@ def judge(
     questions: tuple[Question, ...],
     progress: Progress = silent,
     crew: Crew | None = None,
+    now: float | None = None,
 ) -> Judgement:
-    """Evidence to consensus to plan, from what is stored; writes nothing."""
+    """Evidence to consensus to plan, from what is stored; writes nothing.
+
+    The last recorded plan is part of what is stored: its unanswered questions stay or expire at `now` (seconds since
+    the epoch; default: the time it is).
+    """
     evidence = stored_evidence(store, settings.name, questions)
     method = combiner(settings.combine.method, **settings.combine.options)
     results = {}
@@ -125,9 +157,12 @@ def judge(
         results[name] = method.fit(known)
         progress("combine", position, len(evidence))
     pairs = [(evidence[name], results[name]) for name in evidence]
-    plan = InformationGain().plan_questions(pairs, crew or crew_of(settings, store), budget_of(settings))
+    crew, budget, chooses = crew or crew_of(settings, store), budget_of(settings), settings.policy
+    planner = policy(chooses.name, **chooses.options).plan_questions
+    now, expire = time.time() if now is None else now, settings.crew.expire_hours * HOUR
+    plan = next_plan(planner, pairs, crew, budget, store.plan(settings.name), now, expire)
     progress("plan", 1, 1)
-    return Judgement(evidence, results, plan, metrics_of(evidence, results, plan))
+    return Judgement(evidence, results, plan, metrics_of(evidence, results, plan, crew, budget))
 
 
 def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement) -> int:
@@ -221,8 +256,28 @@ def crew_of(settings: Settings, store: Store) -> Crew:
     _refuse_shared_names(crew.annotators, names)
     pairs = zip(skips.column("annotator").to_pylist(), skips.column("item").to_pylist(), strict=True)
     never = frozenset((names.get(person, person), item) for person, item in pairs)
-    capacities = cast(Mapping[Name, int], crew.capacities)
-    return Crew(tuple(crew.annotators), capacities, crew.capacity, never)
+    return Crew(
+        tuple(crew.annotators),
+        cast(Mapping[Name, int], crew.capacities),
+        crew.capacity,
+        never,
+        cost=cast(Mapping[Name, float], crew.costs),
+        default_cost=crew.cost,
+        skills={name: frozenset(skills) for name, skills in crew.skills.items()},
+        needs={} if crew.needs is None else needs_of(store.items(settings.name), crew.needs),
+    )
+
+
+def needs_of(items: pa.Table, field: str) -> dict[Name, frozenset[str]]:
+    """Item -> the skills that this field of its data names: one value or a list; items without it need none."""
+    needs: dict[Name, frozenset[str]] = {}
+    for key, data in zip(items.column("item").to_pylist(), items.column("data").to_pylist(), strict=True):
+        value = json.loads(data).get(field)
+        values = value if isinstance(value, list) else [value]
+        wanted = frozenset(str(one) for one in values if one not in (None, ""))
+        if wanted:
+            needs[key] = wanted
+    return needs
 
 
 def _refuse_shared_names(crew: tuple[str, ...], names: Mapping[str, str]) -> None:
@@ -238,19 +293,63 @@ def budget_of(settings: Settings) -> Budget:
     return Budget(**settings.budget.model_dump())
 
 
-def metrics_of(evidence: Mapping[str, Evidence], results: Mapping[str, Consensus], plan: Plan) -> dict[str, Any]:
-    """What the history of cycles shows: labels, people, items, done, confidence, agreement, accuracy on gold."""
-    first = next(iter(evidence.values())).annotations
+def metrics_of(
+    evidence: Mapping[str, Evidence], results: Mapping[str, Consensus], plan: Plan, crew: Crew, budget: Budget
+) -> dict[str, Any]:
+    """What the history of cycles and `hitl status` show: JSON values.
+
+    items, labels, annotators, done (and by which reason), mean confidence, agreement; the expected accuracy with its
+    interval, what was spent, the forecast, and why the project stopped.
+    """
+    questions = [(evidence[name], results[name]) for name in evidence]
+    first = questions[0][0].annotations
     agreement = [_agreement(evidence[name].annotations, results[name]) for name in evidence]
     known = [value for value in agreement if value is not None]
+    expected = stopping.expected_accuracy(questions)
+    ahead = None if plan.stop else forecast.forecast(questions, crew, budget, expected)
+    prices = [crew.cost_of(name) for name in first.annotators]
     return {
         "items": first.n_items,
         "labels": sum(len(e.annotations) for e in evidence.values()) // len(evidence),
         "annotators": int((first.labels_per_annotator > 0).sum()),
         "done": len(plan.done),
+        "reasons": dict(Counter(done.why for done in plan.done)),
         "confidence": round(float(np.mean([result.confidence.mean() for result in results.values()])), DIGITS),
         "agreement": round(float(np.mean(known)), DIGITS) if known else None,
+        "expected": asdict(expected),
+        "cost": float(np.dot(first.labels_per_annotator, prices)),
+        "forecast": None if ahead is None else asdict(ahead),
+        "stop": plan.stop,
     }
+
+
+def outlook(metrics: Mapping[str, Any]) -> list[str]:
+    """In words: what is expected now and still to come. Cycles of older versions recorded neither."""
+    lines = []
+    if metrics.get("expected"):
+        expected = _recorded_as(stopping.Expected, metrics["expected"])
+        checked = (
+            f"{expected.checked} known items: {expected.wrong:.0f} wrong without their truth, "
+            f"{expected.foreseen:.1f} foreseen"
+            if expected.checked
+            else "as far as the confidence holds: too few items of known truth to check it"
+        )
+        lines.append(f"accuracy expected now: {expected} ({checked})")
+        lines.append(f"spent: {metrics['labels']:,} labels, cost {metrics['cost']:,g}")
+    if metrics.get("stop"):
+        lines.append(f"the project is done: {metrics['stop']}")
+    elif metrics.get("forecast"):
+        ahead = _recorded_as(forecast.Forecast, metrics["forecast"])
+        lines.append(f"to come: {ahead}")
+        if ahead.caution:
+            lines.append(f"caution: {ahead.caution}")
+    return lines
+
+
+def _recorded_as(kind: type[Any], data: Mapping[str, Any]) -> Any:
+    """The value that was recorded; figures that only other versions record are left aside."""
+    known = {each.name for each in fields(kind)}
+    return kind(**{name: value for name, value in data.items() if name in known})
 
 
 def _agreement(annotations: Annotations, consensus: Consensus) -> float | None:
@@ -275,7 +374,9 @@ def operations_of(what: PushSettings, store: Store, project: str, judgement: Jud
     if what.assignments:
         yield from _assignments(store, project, plan)
     if what.labels_wanted:
-        yield Operation("labels_wanted", "", {"items": _labels_wanted(plan, evidence)})
+        yield Operation(
+            "labels_wanted", "", {"items": {**_left_open(store, project, judgement), **_labels_wanted(plan, evidence)}}
+        )
     if what.consensus:
         yield _consensus(store, project, judgement)
 
@@ -336,6 +437,21 @@ def _assignments(store: Store, project: str, plan: Plan) -> Iterator[Operation]:
             assigned.setdefault(operation.key, [])
     for key in sorted(assigned):
         yield Operation("assign", key, {"items": assigned[key]})
+
+
+def _left_open(store: Store, project: str, judgement: Judgement) -> dict[str, int]:
+    """When the project is done: the answers of items that the platform was told to keep open, which closes them."""
+    if judgement.plan.stop is None:
+        return {}
+    known = next(iter(judgement.evidence.values())).annotations
+    row = {str(name): n for n, name in enumerate(known.items)}
+    told = {
+        key
+        for operation, _ in store.operations(project)
+        if operation.kind == "labels_wanted"
+        for key in operation.payload["items"]
+    }
+    return {key: int(known.labels_per_item[row[key]]) for key in told if key in row}
 
 
 def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> dict[str, int]:

@@ -46,6 +46,29 @@ class Done:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A question that was never answered: asked at `since` (seconds since the epoch), given up later."""
+
+    item: Name
+    annotator: Name
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """When somebody was last heard of.
+
+    `answers` counts what they had answered or skipped when a plan was last made, `heard` is when a plan first saw that
+    number rise to it (seconds since the epoch; 0: never), `away` whether their questions expired without a word since.
+    """
+
+    annotator: Name
+    answers: int
+    heard: float
+    away: bool = False
+
+
 @dataclass(frozen=True)
 class Plan:
     """What to do next.
@@ -55,11 +78,17 @@ class Plan:
             annotator asked.
         done: finished items.
         open_items: how many items are not done (asked now or later).
+        stop: why the project is done and nothing is asked any more; None while it goes on.
+        expired: questions given up for want of an answer, whose items are still open.
+        people: when the crew was last heard of; kept for the next plan (`hitl.active.outstanding`).
     """
 
     asks: tuple[Ask, ...] = ()
     done: tuple[Done, ...] = ()
     open_items: int = 0
+    stop: str | None = None
+    expired: tuple[Expired, ...] = ()
+    people: tuple[Presence, ...] = ()
 
     def asks_of(self, annotator: Name | None) -> tuple[Ask, ...]:
         """The questions for one annotator (None: those for anyone), in serving order."""
@@ -73,7 +102,8 @@ class Plan:
     def __str__(self) -> str:
         people = len(self.annotators)
         whom = f"{people} annotator{'' if people == 1 else 's'}" if people else "anyone"
-        return f"{len(self.asks)} questions for {whom}; {len(self.done)} items done, {self.open_items} open"
+        asked = f"done: {self.stop}" if self.stop else f"{len(self.asks)} questions for {whom}"
+        return f"{asked}; {len(self.done)} items done, {self.open_items} open"
 
     def table(self) -> pa.Table:
         """Arrow table of the questions: priority (1 first), item, annotator, gain, right, why."""
@@ -114,7 +144,9 @@ class Plan:
                 raise BadTable(f"{where}: saved as format {data['format']}; this version of hitl reads {FORMAT}")
             asks = tuple(Ask(**row) for row in data["asks"])
             done = tuple(Done(**{**row, "labels": tuple(row["labels"])}) for row in data["done"])
-            return cls(asks, done, data["open_items"])
+            expired = tuple(Expired(**row) for row in data.get("expired", ()))  # not in plans before these existed
+            people = tuple(Presence(**row) for row in data.get("people", ()))
+            return cls(asks, done, data["open_items"], data.get("stop"), expired, people)
         except (KeyError, TypeError, ValueError) as error:
             raise BadTable(f"{where}: not a saved plan: {error}") from None
 

@@ -1,22 +1,34 @@
 """Settings of a project: hitl.toml, overridden by the environment (HITL_BUDGET__LABELS=50), checked at start.
 
-Secrets never stand in the file: the Label Studio token is HITL_LABEL_STUDIO_TOKEN.
+Secrets never stand in the file: the Label Studio token is HITL_LABEL_STUDIO_TOKEN, the webhook's HITL_WEBHOOK_SECRET.
 """
 
 from __future__ import annotations
 
+import math
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from hitl.crew import UNLIMITED
 from hitl.errors import BadSettings
+from hitl.times import cron_fields, seconds_of, zone_of
 
 FILE = "hitl.toml"
 TOKEN = "HITL_LABEL_STUDIO_TOKEN"
+WEBHOOK_SECRET = "HITL_WEBHOOK_SECRET"
 
 
 class _Part(BaseModel):
@@ -50,20 +62,49 @@ class CombineSettings(_Part):
 
 
 class BudgetSettings(_Part):
-    """How many labels a cycle asks for, and when an item is done (see hitl.crew.Budget)."""
+    """How much may be asked at a time, and when items and the project are done (see hitl.crew.Budget)."""
 
     labels: int = Field(default=100, ge=0)
     target_confidence: float = Field(default=0.95, gt=0, le=1)
     min_labels: int = Field(default=1, ge=0)
     max_labels: int = Field(default=10, ge=1)
+    cost: float = Field(default=math.inf, ge=0)
+    target_accuracy: float | None = Field(default=None, gt=0, le=1)
+    worth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+
+Price = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""What a label costs."""
 
 
 class CrewSettings(_Part):
-    """Who is asked by name. Empty: everybody gets the same queue, whoever comes next is served next."""
+    """Who is asked by name. Empty: everybody gets the same queue, whoever comes next is served next.
+
+    `needs` names the field of an item's data that says which skills it takes. After `expire_hours` a question that was
+    not answered is given to somebody else.
+    """
 
     annotators: tuple[str, ...] = ()
     capacity: int = Field(default=UNLIMITED, ge=0)
-    capacities: dict[str, int] = Field(default_factory=dict)
+    capacities: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    cost: Price = 1.0
+    costs: dict[str, Price] = Field(default_factory=dict)
+    skills: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    needs: str | None = Field(default=None, min_length=1)
+    expire_hours: float = Field(default=24.0, gt=0)
+
+    @model_validator(mode="after")
+    def _somebody_has_skills(self) -> CrewSettings:
+        if self.needs is not None and not self.skills:
+            raise ValueError("needs without skills: nobody could be asked; expected crew.skills as well")
+        return self
+
+
+class PolicySettings(_Part):
+    """Which policy plans, with what settings."""
+
+    name: str = "expected-gain"
+    options: dict[str, Any] = Field(default_factory=dict)
 
 
 class PushSettings(_Part):
@@ -73,6 +114,69 @@ class PushSettings(_Part):
     order: bool = True
     assignments: bool = True
     labels_wanted: bool = True
+
+
+def _seconds(value: object) -> object:
+    """Seconds of "15m"; a number is seconds already."""
+    if isinstance(value, str):
+        try:
+            return seconds_of(value)
+        except BadSettings as error:
+            raise ValueError(str(error)) from None
+    return value
+
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_seconds)]
+"""A time, written "15m", kept in seconds."""
+
+
+class ScheduleSettings(_Part):
+    """When `hitl schedule` runs a cycle: any of every or cron, after_annotations and webhook."""
+
+    every: Seconds | None = None
+    cron: str | None = None
+    timezone: str = "UTC"
+    after_annotations: int | None = Field(default=None, ge=1)
+    poll: Seconds = 60.0
+    webhook: str | None = None
+    debounce: Seconds = 10.0
+    debounce_at_most: Seconds = 120.0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ScheduleSettings:
+        if self.every is not None and self.cron is not None:
+            raise ValueError("every and cron exclude each other; expected one of them")
+        if self.debounce_at_most < self.debounce:
+            raise ValueError("debounce_at_most is shorter than debounce; expected at least as long")
+        return self
+
+    @field_validator("cron")
+    @classmethod
+    def _is_cron(cls, line: str | None) -> str | None:
+        if line is not None:
+            try:
+                cron_fields(line)
+            except BadSettings as error:
+                raise ValueError(str(error)) from None
+        return line
+
+    @field_validator("timezone")
+    @classmethod
+    def _is_timezone(cls, name: str) -> str:
+        try:
+            zone_of(name)
+        except BadSettings as error:
+            raise ValueError(str(error)) from None
+        return name
+
+    @field_validator("webhook")
+    @classmethod
+    def _is_address(cls, text: str | None) -> str | None:
+        if text is not None:
+            host, _, port = text.rpartition(":")
+            if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+                raise ValueError(f"{text!r} is no address to listen at; expected for instance '127.0.0.1:8090'")
+        return text
 
 
 class Settings(BaseSettings):
@@ -92,8 +196,11 @@ class Settings(BaseSettings):
     combine: CombineSettings = CombineSettings()
     budget: BudgetSettings = BudgetSettings()
     crew: CrewSettings = CrewSettings()
+    policy: PolicySettings = PolicySettings()
     push: PushSettings = PushSettings()
+    schedule: ScheduleSettings = ScheduleSettings()
     label_studio_token: SecretStr | None = None
+    webhook_secret: SecretStr | None = None
 
     @classmethod
     def settings_customise_sources(
@@ -117,8 +224,9 @@ def load(path: str | Path = FILE) -> Settings:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadSettings(f"{path}: not valid TOML: {error}") from None
-    if "label_studio_token" in data:
-        raise BadSettings(f"{path}: a token does not belong in a file; set {TOKEN} in the environment")
+    for key, variable in (("label_studio_token", TOKEN), ("webhook_secret", WEBHOOK_SECRET)):
+        if key in data:
+            raise BadSettings(f"{path}: {key} does not belong in a file; set {variable} in the environment")
     try:
         return Settings(**data)
     except ValidationError as error:
@@ -132,8 +240,11 @@ def _in_words(error: ValidationError) -> str:
     for problem in error.errors(include_url=False):
         key = ".".join(str(part) for part in problem["loc"])
         given = problem.get("input")
-        shown = "" if problem["type"] == "missing" or "token" in key or isinstance(given, dict) else f" (got {given!r})"
-        parts.append(f"{key}: {problem['msg'].lower()}{shown}")
+        hidden = problem["type"] == "missing" or "token" in key or "secret" in key or isinstance(given, dict)
+        shown = "" if hidden else f" (got {given!r})"
+        own = problem["type"] == "value_error"  # what one of our validators says, which shows the value itself
+        said = str(problem["ctx"]["error"]) if own else problem["msg"].lower() + shown
+        parts.append(f"{key}: {said}")
     return "; ".join(parts)
 
 
@@ -151,17 +262,32 @@ def write(path: str | Path, name: str, source: dict[str, Any], store: str, crew:
         *(f"{key} = {_toml(value)}" for key, value in source.items()),
         "",
         "[budget]",
-        "labels = 100               # questions a cycle",
+        "labels = 100               # questions that may be open at a time",
         "target_confidence = 0.95   # an item is done when its label is this sure",
         "min_labels = 1             # answers an item needs before it can be done",
         "max_labels = 10            # answers after which an item is done in any case",
+        "# target_accuracy = 0.97   # the project is done when this share of all labels is right",
+        "# cost = 50.0              # most that the questions of a cycle may cost, in the unit of crew.cost",
+        "# worth = 2.0              # what one more right label is worth; what costs more than it brings is not asked",
         "",
         "[crew]",
         f"annotators = {_toml(crew)}  # asked by name; empty: whoever comes next",
-        "# capacity = 50            # items each may be given a cycle",
+        "# capacity = 50            # questions each may have at a time",
+        "# capacities = { ann = 20 } # and for some people",
+        "# cost = 1.0               # what a label costs, in any one unit",
+        "# costs = { ann = 2.5 }    # and for some people",
+        '# skills = { ann = ["de", "fr"] }',
+        '# needs = "language"       # the field of an item that says which skills it takes',
+        "# expire_hours = 24        # then a question that was not answered is given to somebody else",
+        "",
+        "[policy]",
+        'name = "expected-gain"  # what chooses; its settings: options = { }',
         "",
         "[combine]",
         'method = "default"         # see `hitl combine --help`',
+        "",
+        "# [schedule]               # for `hitl schedule`",
+        '# every = "15m"            # or cron = "*/10 8-18 * * mon-fri"',
         "",
     ]
     path.write_text("\n".join(lines), encoding="utf-8")

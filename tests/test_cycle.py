@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import signal
 import subprocess
 import sys
@@ -10,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from hitl import cycle, score
+from hitl.active import stopping
 from hitl.connectors.tables import Tables
 from hitl.demo.recorded import QUESTION, RecordedPeople, rte
-from hitl.errors import Busy
-from hitl.settings import Settings
+from hitl.errors import BadSettings, Busy
+from hitl.files import read_table
+from hitl.settings import CrewSettings, Settings
 from hitl.store import Store
 
 ANNOTATIONS = "item,annotator,label\n" + "".join(
@@ -162,3 +166,144 @@ def test_the_last_digits_of_a_fit_do_not_change_what_is_shown(tmp_path: Path) ->
         for by, same in ((1e-7, True), (1e-3, False)):
             *_, again = cycle.operations_of(settings().push, store, "p", shifted(by))
             assert (again.digest == shown["consensus"]) is same
+
+
+# -- answers that come late ----------------------------------------------------------------------------------
+
+NOON = 1_700_000_000.0
+HOUR = 3600.0
+
+
+def answers(folder: Path, *rows: tuple[Any, str, int]) -> None:
+    """More answers, in the order in which they come."""
+    with (folder / "annotations.csv").open("a") as file:
+        file.write("".join(f"{item},{who},{label}\n" for item, who, label in rows))
+
+
+def cycled(folder: Path, now: float, **changes: Any) -> cycle.Judgement:
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        return cycle.run(settings(**changes), store, Tables(folder), now=now).judgement
+
+
+def queue(folder: Path, name: str) -> list[str]:
+    """What somebody is shown."""
+    table = read_table(folder / f"hitl-output/assignments/{name}.csv")
+    return [str(item) for item in table.column("item").to_pylist()]
+
+
+def test_a_queue_does_not_jump_about_while_answers_come_in(tmp_path: Path) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+    first = cycled(folder, NOON).plan
+    dee, eve = queue(folder, "dee"), queue(folder, "eve")
+    assert len(dee) + len(eve) == 6
+    answers(folder, (eve[-1], "eve", 1))  # out of order
+    second = cycled(folder, NOON + HOUR).plan
+    assert queue(folder, "dee")[: len(dee)] == dee
+    assert queue(folder, "eve")[: len(eve) - 1] == eve[:-1]
+    assert len(second.asks) == 6
+    times = {(ask.annotator, ask.item): ask.since for ask in second.asks}
+    assert all(times[ask.annotator, ask.item] == NOON for ask in first.asks_of("dee"))
+    assert NOON + HOUR in times.values()
+
+
+def test_a_question_expires_and_a_late_answer_still_counts(tmp_path: Path) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+    cycled(folder, NOON)
+    dee = queue(folder, "dee")
+    answers(folder, *((item, "eve", 1) for item in queue(folder, "eve")))
+    cycled(folder, NOON + 23 * HOUR)
+    assert queue(folder, "dee")[: len(dee)] == dee
+    expired = cycled(folder, NOON + 25 * HOUR).plan
+    assert {(entry.annotator, entry.item) for entry in expired.expired} == {("dee", item) for item in dee}
+    assert not set(queue(folder, "dee")) & set(dee)
+    assert len(queue(folder, "dee")) <= 1
+    answers(folder, *((item, "dee", 1) for item in dee))
+    late = cycled(folder, NOON + 50 * HOUR)
+    (evidence,) = late.evidence.values()
+    given = {(row["item"], row["annotator"]) for row in evidence.annotations.table().to_pylist()}
+    assert {(item, "dee") for item in dee} <= given
+    assert not {person.annotator for person in late.plan.people if person.away} & {"dee"}
+
+
+def test_expiry_follows_the_settings(tmp_path: Path) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+    first = cycled(folder, NOON).plan
+    short = settings().model_copy(update={"crew": settings().crew.model_copy(update={"expire_hours": 2.0})})
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        plan = cycle.judge(short, store, Tables(folder).questions(), now=NOON + 2.1 * HOUR).plan
+        kept = cycle.judge(short, store, Tables(folder).questions(), now=NOON + 1.9 * HOUR).plan
+    assert len(plan.expired) == len(first.asks)
+    assert kept.asks == first.asks
+
+
+def test_a_project_that_is_done_closes_what_it_had_opened(tmp_path: Path) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+    cycled(folder, NOON)
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        done = settings().model_copy(
+            update={"budget": settings().budget.model_copy(update={"target_accuracy": 0.3, "target_confidence": 1.0})}
+        )
+        report = cycle.run(done, store, Tables(folder), now=NOON + HOUR)
+    plan, metrics = report.judgement.plan, report.judgement.metrics
+    assert plan.asks == ()
+    assert plan.stop == metrics["stop"]
+    assert "target 30.0%" in str(plan.stop)
+    assert metrics["forecast"] is None
+    wanted = {r.operation.kind: r.operation.payload for r in report.receipts}["labels_wanted"]["items"]
+    assert set(wanted.values()) == {0, 3}  # as many as they have: closed
+    assert queue(folder, "dee") == queue(folder, "eve") == []
+
+
+def test_metrics_say_where_the_project_stands(tmp_path: Path) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+    crew = settings().crew.model_copy(update={"cost": 2.0, "costs": {"ann": 0.5}})
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        judgement = cycle.run(settings().model_copy(update={"crew": crew}), store, Tables(folder)).judgement
+        kept = store.cycles("p")[-1].metrics
+    metrics = judgement.metrics
+    assert kept == json.loads(json.dumps(metrics))
+    assert metrics["cost"] == 9 * 0.5 + 18 * 2.0
+    assert sum(metrics["reasons"].values()) == metrics["done"]
+    expected = stopping.expected_accuracy([(judgement.evidence["label"], judgement.results["label"])])
+    assert metrics["expected"]["low"] == expected.low < metrics["expected"]["accuracy"]
+    assert metrics["forecast"]["labels"] > 0
+    assert [line.split(":")[0] for line in cycle.outlook(metrics)][:3] == ["accuracy expected now", "spent", "to come"]
+    assert cycle.outlook({"labels": 3}) == []  # a cycle of an older version
+    newer = {**metrics, "expected": {**metrics["expected"], "something new": 1}}
+    assert cycle.outlook(newer) == cycle.outlook(metrics)
+
+
+def test_costs_skills_and_needs_reach_the_crew(tmp_path: Path) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+    (folder / "items.csv").write_text("item,lang\n0,de\n1,\n2,fr\n")
+    crew = {
+        "annotators": ("dee", "eve"),
+        "cost": 2.0,
+        "costs": {"dee": 3.0},
+        "skills": {"dee": ("de",)},
+        "needs": "lang",
+    }
+    ours = settings().model_copy(update={"crew": CrewSettings(**crew)})  # type: ignore[arg-type]
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        cycle.run(ours, store, Tables(folder))
+        made = cycle.crew_of(ours, store)
+    assert (made.cost_of("dee"), made.cost_of("eve")) == (3.0, 2.0)
+    assert made.needs == {"0": frozenset({"de"}), "2": frozenset({"fr"})}
+    assert [made.may_answer(who, "0") for who in ("dee", "eve")] == [True, False]
+    assert made.may_answer("eve", "1")
+    assert not made.may_answer("dee", "2")
+
+
+def test_needs_are_one_value_or_a_list() -> None:
+    data = [{"lang": ["de", "fr"]}, {"lang": 7}, {"lang": []}, {"text": "x"}, {"lang": None}]
+    table = pa.table({"item": ["a", "b", "c", "d", "e"], "data": [json.dumps(row) for row in data]})
+    assert cycle.needs_of(table, "lang") == {"a": frozenset({"de", "fr"}), "b": frozenset({"7"})}
+
+
+def test_an_unknown_policy_or_option_names_its_key(tmp_path: Path) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        with pytest.raises(BadSettings, match=r"policy.name 'nonsense' is unknown; expected one of expected-gain"):
+            cycle.run(settings(policy={"name": "nonsense"}), store, Tables(folder))
+        with pytest.raises(BadSettings, match=r"policy.options: 'expected-gain' has no such setting among \['x'\]"):
+            cycle.run(settings(policy={"options": {"x": 1}}), store, Tables(folder))

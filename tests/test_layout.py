@@ -27,6 +27,7 @@ CORE = (
     "plan",
     "probabilities",
     "score",
+    "times",
 )
 MAY_IMPORT = {
     "core": {"core"},
@@ -38,8 +39,9 @@ MAY_IMPORT = {
     "cycle": {"core", "models", "active", "settings", "store", "connectors", "cycle"},
     "report": {"core", "models", "settings", "store", "cycle", "report"},
     "demo": {"core", "models", "active", "settings", "store", "connectors", "cycle", "report", "demo"},
+    "service": {"core", "settings", "store", "connectors", "cycle", "service"},
     "__main__": {"cli"},
-    "cli": {"core", "models", "active", "settings", "store", "connectors", "cycle", "report", "demo", "cli"},
+    "cli": {"core", "models", "active", "settings", "store", "connectors", "cycle", "report", "demo", "service", "cli"},
 }
 """A group of modules and what it may import: core -> parts -> cycle -> command line."""
 

@@ -12,7 +12,7 @@ from hitl.crew import UNLIMITED, Budget, Crew
 from hitl.errors import BadSettings, BadTable
 from hitl.exchange import Operation
 from hitl.files import read_table
-from hitl.plan import Ask, Done, Plan
+from hitl.plan import Ask, Done, Expired, Plan, Presence
 
 PLAN = Plan(
     asks=(
@@ -23,6 +23,8 @@ PLAN = Plan(
     ),
     done=(Done("c", ("x",), 0.99, "confident"), Done(9, (1, "two"), 0.7, "10 labels")),
     open_items=3,
+    expired=(Expired("z", "ann", 17.5),),
+    people=(Presence("ann", 3, 20.0), Presence(3, 0, 0.0, away=True)),
 )
 
 
@@ -31,6 +33,14 @@ def test_a_plan_comes_back_exactly(tmp_path: Path) -> None:
     assert Plan.load(tmp_path / "plan.json") == PLAN
     assert Plan.from_json(PLAN.to_json()) == PLAN
     assert Plan.from_json(Plan().to_json()) == Plan()
+    done = Plan(stop="every item is done")
+    assert Plan.from_json(done.to_json()) == done
+
+
+def test_a_plan_of_an_older_version_is_read() -> None:
+    ask = {"item": "a", "annotator": "ann", "gain": 0.5, "right": 0.9, "why": "unsure"}
+    plan = Plan.from_json(json.dumps({"format": 1, "asks": [ask], "done": [], "open_items": 2}))
+    assert plan == Plan((Ask("a", "ann", 0.5, 0.9, "unsure", 0.0),), (), 2, None, (), ())
 
 
 def test_the_saved_form_starts_with_its_version() -> None:
@@ -60,6 +70,7 @@ def test_another_file_or_version_is_refused(tmp_path: Path, content: str | bytes
 def test_it_says_in_one_line_what_it_asks() -> None:
     assert str(PLAN) == "4 questions for 2 annotators; 2 items done, 3 open"
     assert str(Plan(asks=(PLAN.asks[0],))) == "1 questions for 1 annotator; 0 items done, 0 open"
+    assert str(Plan(stop="every item is done")) == "done: every item is done; 0 items done, 0 open"
     assert str(Plan(asks=(PLAN.asks[1],), open_items=1)) == "1 questions for anyone; 0 items done, 1 open"
 
 
@@ -103,11 +114,29 @@ def test_a_crew_without_limits_can_take_on_everything() -> None:
         (Budget, {"target_confidence": 0.0}, r"budget.target_confidence is 0.0; expected a value in \(0, 1\]"),
         (Budget, {"target_confidence": 1.1}, "budget.target_confidence is 1.1"),
         (Budget, {"target_confidence": float("nan")}, "budget.target_confidence is nan"),
+        (Budget, {"cost": -1.0}, "budget.cost is -1.0; expected 0 or more"),
+        (Budget, {"cost": float("nan")}, "budget.cost is nan"),
+        (Budget, {"target_accuracy": 1.2}, r"budget.target_accuracy is 1.2; expected a value in \(0, 1\]"),
+        (Budget, {"worth": 0.0}, "budget.worth is 0.0; expected a number above 0"),
+        (Crew, {"cost": {"ann": 0.0}}, "crew.cost of 'ann' is 0.0; expected a number above 0"),
+        (Crew, {"default_cost": float("inf")}, "crew.cost of 'default' is inf"),
     ],
 )
 def test_impossible_settings_name_their_key(make: Any, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(BadSettings, match=message):
         make(**settings)
+
+
+def test_who_may_answer_is_a_matter_of_bars_shares_and_skills() -> None:
+    crew = Crew(
+        ("ann", "bob"),
+        never=frozenset({("ann", "a")}),
+        only={"bob": frozenset({"a", "b"})},
+        skills={"ann": frozenset({"de", "fr"})},
+        needs={"b": frozenset({"de"}), "c": frozenset({"de", "it"}), "d": frozenset()},
+    )
+    may = {who: [item for item in "abcde" if crew.may_answer(who, item)] for who in crew.names}
+    assert may == {"ann": ["b", "d", "e"], "bob": ["a"]}
 
 
 # -- what travels --------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hitl.active import stopping
-from hitl.active.policy import InformationGain, typical_confusion
+from hitl.active.crew_value import typical_confusion
+from hitl.active.policy import ExpectedGain
 from hitl.active.scores import expected_information_gain
 from hitl.annotations import Annotations
 from hitl.consensus import AnnotatorReport, Consensus
@@ -38,7 +39,7 @@ def judged(
 def test_the_item_that_tells_most_is_asked_first() -> None:
     evidence, consensus = judged(np.random.default_rng(0))
     crew = Crew(consensus.annotators.names)
-    plan = InformationGain().plan(evidence, consensus, crew, Budget(labels=100, target_confidence=1.0, max_labels=99))
+    plan = ExpectedGain().plan(evidence, consensus, crew, Budget(labels=100, target_confidence=1.0, max_labels=99))
     typical = consensus.annotators.confusion.mean(axis=0)
     gain = expected_information_gain(consensus.probabilities, typical)
     assert [ask.item for ask in plan.asks] == list(np.argsort(-gain, kind="stable"))
@@ -47,7 +48,7 @@ def test_the_item_that_tells_most_is_asked_first() -> None:
 
 def test_the_annotator_most_likely_right_is_asked() -> None:
     evidence, consensus = judged(np.random.default_rng(1), seen=0.0)
-    plan = InformationGain().plan(
+    plan = ExpectedGain().plan(
         evidence, consensus, Crew(consensus.annotators.names), Budget(target_confidence=1.0, min_labels=0)
     )
     for ask in plan.asks:
@@ -69,7 +70,7 @@ def test_limits_are_never_violated(seed: int, capacity: int, labels: int, never:
     evidence, consensus = judged(np.random.default_rng(seed))
     crew = Crew(consensus.annotators.names, {0: 1}, capacity, frozenset(never), {2: frozenset({1, 2, 3})})
     budget = Budget(labels=labels, target_confidence=0.9, min_labels=1, max_labels=3)
-    plan = InformationGain().plan(evidence, consensus, crew, budget)
+    plan = ExpectedGain().plan(evidence, consensus, crew, budget)
     annotations = evidence.annotations
     answered = set(zip(annotations.annotator.tolist(), annotations.item.tolist(), strict=True))
     done = {entry.item for entry in plan.done}
@@ -95,7 +96,7 @@ def test_an_item_is_done_by_confidence_limit_or_truth_and_says_so() -> None:
     budget = Budget(target_confidence=0.95, min_labels=2, max_labels=3)
     states = stopping.item_states(evidence, consensus, budget)
     assert states.tolist() == [stopping.CONFIDENT, stopping.OPEN, stopping.LIMIT, stopping.OPEN, stopping.KNOWN]
-    plan = InformationGain().plan(evidence, consensus, Crew(), budget)
+    plan = ExpectedGain().plan(evidence, consensus, Crew(), budget)
     assert [(d.item, d.labels, d.why) for d in plan.done] == [
         (0, (0,), "confidence reached the target"),
         (2, (0,), "label limit reached"),
@@ -107,7 +108,7 @@ def test_an_item_is_done_by_confidence_limit_or_truth_and_says_so() -> None:
 
 def test_a_newcomer_is_judged_like_the_average() -> None:
     evidence, consensus = judged(np.random.default_rng(5), seen=0.5)
-    plan = InformationGain().plan(
+    plan = ExpectedGain().plan(
         evidence, consensus, Crew(("somebody new",)), Budget(target_confidence=1.0, max_labels=99)
     )
     weight = consensus.annotators.labels + 1.0
@@ -126,7 +127,7 @@ def test_several_questions_add_their_gains_and_are_done_together() -> None:
         (evidence, Consensus(first.items, first.classes, q, first.annotators, first.class_shares))
         for q in (sure, unsure)
     ]
-    plan = InformationGain().plan_questions(made, Crew(("new",)), Budget(target_confidence=0.95, min_labels=0))
+    plan = ExpectedGain().plan_questions(made, Crew(("new",)), Budget(target_confidence=0.95, min_labels=0))
     assert [d.item for d in plan.done] == [0]
     assert plan.done[0].labels == ("class-0", "class-0")
     assert [ask.item for ask in plan.asks] == [2, 1, 3]
@@ -136,7 +137,7 @@ def test_evidence_and_consensus_must_be_about_the_same_items() -> None:
     evidence, _ = judged(np.random.default_rng(0), items=3)
     _, consensus = judged(np.random.default_rng(0), items=4)
     with pytest.raises(BadInput, match="different items"):
-        InformationGain().plan(evidence, consensus, Crew(), Budget())
+        ExpectedGain().plan(evidence, consensus, Crew(), Budget())
 
 
 @pytest.mark.parametrize(

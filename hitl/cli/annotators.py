@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitl.cli import show
-from hitl.cli.project import of_question, opened
+from hitl.cli.project import of_question
 from hitl.errors import BadSettings
+from hitl.service.opening import opened
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus

@@ -12,6 +12,23 @@ from hitl.cli import annotators as people
 from hitl.cli import files, project, show
 from hitl.cli import models as together
 from hitl.cli import predict as prediction
+from hitl.cli.options import (
+    HERE,
+    AnnotatorColumn,
+    Classes,
+    Config,
+    DryRun,
+    ItemColumn,
+    Json,
+    LabelColumn,
+    Labels,
+    Options,
+    Probabilities,
+    Strict,
+    Truth,
+)
+from hitl.cli.replay import EXAMPLES as REPLAYS
+from hitl.cli.replay import replay
 
 app = typer.Typer(
     name="hitl",
@@ -23,24 +40,6 @@ app = typer.Typer(
     epilog="Try it: [bold]hitl demo[/bold]. A file: [bold]hitl combine annotations.csv --output consensus.csv[/bold]. "
     "A project: [bold]hitl init[/bold], then [bold]hitl run[/bold].",
 )
-
-Config = Annotated[Path, typer.Option("--config", "-c", help="The project's hitl.toml.", envvar="HITL_CONFIG")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines; no progress.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
-# What combine, annotators and models read, and by which columns.
-Labels = Annotated[Path | None, typer.Argument(help="Annotations (CSV, JSON Lines, Parquet). Omit inside a project.")]
-Probabilities = Annotated[
-    list[str] | None,
-    typer.Option("--probabilities", "-p", help="MODEL=FILE: item, p_<class>; or .npz, Hugging Face. Repeat."),
-]
-Truth = Annotated[Path | None, typer.Option(help="Known labels: columns item, label.")]
-ItemColumn = Annotated[str, typer.Option(help="Column of the item.")]
-AnnotatorColumn = Annotated[str, typer.Option(help="Column of the annotator; an empty field is anonymous.")]
-LabelColumn = Annotated[str, typer.Option(help="Column of the label.")]
-Classes = Annotated[str | None, typer.Option(help="Comma-separated classes; default: the labels seen.")]
-Options = Annotated[str | None, typer.Option(help="Comma-separated legal answers, if there are more than the classes.")]
-Strict = Annotated[bool, typer.Option(help="Two different answers of one annotator are an error.")]
-HERE = Path("hitl.toml")
 
 
 def _version(show: bool) -> None:
@@ -275,6 +274,9 @@ def with_models(
     together.of_files(known, method, consensus, output, rows, as_json, files.tables(annotations, truth, probabilities))
 
 
+app.command(epilog=REPLAYS)(replay)
+
+
 @app.command(epilog="Example: [bold]hitl init --label-studio http://localhost:8080 --project 12[/bold]")
 def init(
     name: Annotated[str | None, typer.Option(help="Name of the project in the store.")] = None,
@@ -332,10 +334,35 @@ def push(
     project.push(config, dry_run, verify, as_json)
 
 
-@app.command(epilog="Example: [bold]hitl run[/bold] (for cron: [bold]hitl run --json[/bold])")
-def run(config: Config = HERE, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """One cycle: pull, combine, plan, push. Safe to repeat and to interrupt."""
+@app.command(epilog="Example: [bold]hitl run[/bold] (for cron: [bold]hitl run --once --json[/bold])")
+def run(
+    config: Config = HERE,
+    once: Annotated[
+        bool, typer.Option("--once", help="One cycle, which is what it does in any case: says so in a crontab.")
+    ] = True,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """One cycle: pull, combine, plan, push. Safe to repeat and to interrupt; `hitl schedule` repeats it."""
     project.run(config, dry_run, as_json)
+
+
+@app.command(
+    epilog="Examples: [bold]hitl schedule[/bold] | [bold]hitl schedule -c a/hitl.toml -c b/hitl.toml --json[/bold] | "
+    "[bold]hitl schedule --list[/bold]"
+)
+def schedule(
+    configs: Annotated[
+        list[Path] | None,
+        typer.Option("--config", "-c", help="A project's hitl.toml; repeat for several.", envvar="HITL_CONFIG"),
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="Show the jobs and their next times, and end.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Keep cycles going: at intervals or by cron, after new annotations, on webhooks; see \\[schedule] in hitl.toml."""
+    from hitl.cli.schedule import schedule as keep
+
+    keep(configs or [HERE], listing, as_json)
 
 
 @app.command(epilog="Example: [bold]hitl status[/bold]")

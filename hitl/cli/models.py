@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from hitl.cli import show
 from hitl.cli.annotators import plain, stored_results
-from hitl.cli.project import of_question, opened
+from hitl.cli.project import of_question
 from hitl.errors import BadEvidence, BadSettings
+from hitl.service.opening import opened
 
 if TYPE_CHECKING:
     import pandas as pd

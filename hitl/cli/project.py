@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,40 +11,13 @@ import typer
 
 from hitl.cli import show
 from hitl.errors import BadSettings, HitlError
+from hitl.service.opening import opened
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus
     from hitl.cycle import Judgement
-    from hitl.exchange import Connector, Operation
-    from hitl.settings import Settings
+    from hitl.exchange import Operation
     from hitl.store import Store
-
-
-@contextmanager
-def opened(config: Path) -> Iterator[tuple[Settings, Store, Connector]]:
-    """The project's settings, store and connector."""
-    from hitl import settings
-    from hitl.connectors.catalog import connector_of
-    from hitl.store import Store
-
-    loaded = settings.load(config)
-    connector = connector_of(loaded, config.parent)
-    with Store(store_url(loaded.store, config.parent)) as store:
-        yield loaded, store, connector
-
-
-def store_url(url: str, folder: Path) -> str:
-    """A relative SQLite file is relative to hitl.toml, wherever the command is run, and its folder is made.
-
-    The folder of an absolute one is not: a mistyped path must not become an empty project.
-    """
-    prefix = "sqlite:///"
-    if not url.startswith(prefix):
-        return url
-    file = folder / url[len(prefix) :]
-    if not Path(url[len(prefix) :]).is_absolute():
-        file.parent.mkdir(parents=True, exist_ok=True)
-    return f"{prefix}{file.resolve()}"
 
 
 def init(
@@ -272,27 +243,11 @@ def run(config: Path, dry_run: bool, as_json: bool) -> None:
 
 
 def status(config: Path, as_json: bool) -> None:
-    """Counts, the last cycle, and what is not pushed yet."""
+    """Where the project stands."""
+    from hitl.cli import standing
+
     with opened(config) as (settings, store, _):
-        counts = store.counts(settings.name)
-        cycles = store.cycles(settings.name)
-        pending = store.pending(settings.name)
-    last = cycles[-1] if cycles else None
-    if as_json:
-        data = {"project": settings.name, "stored": counts, "cycles": len(cycles), "pending": len(pending)}
-        show.as_json({**data, "last": None if last is None else dict(last.metrics)})
-        return
-    show.line(f"{settings.name}: {', '.join(f'{value:,} {key}' for key, value in counts.items())}")
-    if last is None:
-        show.line("no cycle yet: `hitl run`")
-        return
-    m = last.metrics
-    agreement = "-" if m["agreement"] is None else f"{m['agreement']:.1%}"
-    show.line(
-        f"cycle {last.number} at {last.recorded_at}: {m['done']:,} of {m['items']:,} items done, "
-        f"mean confidence {m['confidence']:.1%}, labels that agree with the consensus {agreement}"
-    )
-    show.line(f"{len(pending)} operations wait for `hitl push`" if pending else "the platform is as planned")
+        standing.status(settings, store, as_json)
 
 
 def export(config: Path, output: Path, annotators: Path | None, annotations: Path | None, question: str | None) -> None:

@@ -98,6 +98,7 @@ class Report:
         plan: what is asked next and what is done, or None.
         curves: lines over labels spent; `curve_title` is their heading, `curve_axis` what the values are.
         history: the cycles so far, oldest first.
+        outlook: what is expected now and still to come, a sentence each.
         command: the command line that wrote the report, if any.
         generated: when (None: now).
     """
@@ -110,5 +111,6 @@ class Report:
     curve_axis: str = "accuracy (% of items)"
     history: tuple[Cycle, ...] = ()
     subtitle: str = ""
+    outlook: tuple[str, ...] = ()
     command: str = ""
     generated: datetime | None = None

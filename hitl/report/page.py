@@ -170,7 +170,7 @@ def _done_share(plan: Plan) -> float:
     return len(plan.done) / total if total else float("nan")
 
 
-def _template() -> Any:
+def _template(name: str = "page.html.j2") -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -182,7 +182,7 @@ def _template() -> Any:
     )
     environment.filters |= {"percent": percent, "count": count, "places": _places, "points": _points}
     environment.globals["colours"] = plots.COLOURS
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)
 
 
 def _files() -> Mapping[str, Any]:

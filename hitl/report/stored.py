@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from hitl.cycle import judge
+from hitl.cycle import judge, outlook
 from hitl.exchange import Question
 from hitl.report.contents import Cycle, QuestionPage, Report
 from hitl.settings import Settings
@@ -32,7 +32,8 @@ def stored_report(settings: Settings, store: Store, questions: tuple[Question, .
     history = tuple(
         Cycle(entry.number, _when(entry.recorded_at), _shares(entry.metrics)) for entry in store.cycles(settings.name)
     )
-    return Report(settings.name, pages, judgement.plan, history=history, command="hitl report")
+    ahead = tuple(outlook(judgement.metrics))
+    return Report(settings.name, pages, judgement.plan, history=history, command="hitl report", outlook=ahead)
 
 
 def short_text(data: Mapping[str, Any]) -> str:

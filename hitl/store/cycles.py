@@ -182,6 +182,13 @@ def history(connection: sa.Connection, project: str) -> list[CycleSummary]:
     ]
 
 
+def latest_plan(connection: sa.Connection, project: str) -> str | None:
+    """The plan of the last cycle as JSON, or None before the first."""
+    query = sa.select(cycle.c.plan).where(cycle.c.project == project).order_by(cycle.c.number.desc()).limit(1)
+    plan: str | None = connection.execute(query).scalar()
+    return plan
+
+
 def latest(connection: sa.Connection, project: str) -> tuple[dict[str, bytes], str] | None:
     """The packed results and plan of the last cycle, or None before the first."""
     query = (

@@ -63,6 +63,11 @@ class Database:
         self._reader.close()
         self._engine.dispose()
 
+    @property
+    def engine(self) -> sa.Engine:
+        """The connections, for libraries that keep tables of their own beside ours (the scheduler's jobs)."""
+        return self._engine
+
     # -- transactions --------------------------------------------------------------------------------------
 
     @contextmanager

@@ -165,6 +165,12 @@ class Store:
         results = {name: Consensus.from_bytes(packed, f"consensus of {name!r}") for name, packed in found[0].items()}
         return results, Plan.from_json(found[1])
 
+    def plan(self, project: str) -> Plan | None:
+        """The plan of the last cycle alone, or None before the first."""
+        with self._database.read() as connection:
+            text = cycles.latest_plan(connection, project)
+        return None if text is None else Plan.from_json(text)
+
     # -- the outbox ----------------------------------------------------------------------------------------
 
     def pending(self, project: str) -> list[Operation]:

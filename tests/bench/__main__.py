@@ -8,13 +8,17 @@ Only the speed has an environment of its own, for what it is compared with: make
 from __future__ import annotations
 
 from tests.bench import (
+    bench_assign,
     bench_calibration,
     bench_demo,
     bench_label_studio_pull,
     bench_many_items,
     bench_pl,
     bench_replay_cifar10h,
+    bench_replay_crew,
+    bench_replay_people,
     bench_satellite,
+    bench_schedule_crashes,
     bench_update,
 )
 
@@ -22,11 +26,15 @@ for bench in (
     bench_pl,
     bench_calibration,
     bench_replay_cifar10h,
+    bench_replay_crew,
+    bench_replay_people,
     bench_demo,
     bench_label_studio_pull,
     bench_many_items,
     bench_satellite,
+    bench_schedule_crashes,
     bench_update,
+    bench_assign,
 ):
     print(f"\n== {bench.__name__}", flush=True)
     bench.main(["--save"])

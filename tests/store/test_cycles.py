@@ -26,6 +26,7 @@ def states(store: Store) -> list[tuple[str, str, str]]:
 
 def test_before_the_first_cycle(store: Store) -> None:
     assert store.latest("p") is None
+    assert store.plan("p") is None
     assert store.cycles("p") == []
     assert store.pending("p") == []
 
@@ -34,6 +35,7 @@ def test_consensus_and_plan_come_back(store: Store) -> None:
     results = {"topic=спорт": consensus(), "a": consensus(0.125)}
     with store.lease("p") as lease:
         assert store.record_cycle(lease, CycleRecord(results, PLAN, (), {"accuracy": 0.5, "n": [1]})) == 1
+    assert store.plan("p") == PLAN
     found = store.latest("p")
     assert found is not None
     assert list(found[0]) == ["topic=спорт", "a"]

@@ -1,0 +1,110 @@
+"""Who answers in a replay: `Answers` is what a replay asks, `RecordedAnswers` gives back what was recorded.
+
+An answer that was not recorded is not available. An anonymous pool answers each item with its recorded labels in a
+random order, none used twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from hitl.annotations import ANONYMOUS, Annotations, Name
+from hitl.crew import Crew
+from hitl.errors import BadEvidence
+
+Pair = tuple[Name, Name | None]
+"""(item, annotator), or (item, None): whoever comes."""
+
+
+class Answers(Protocol):
+    """People who answer when they are asked, recorded or simulated."""
+
+    @property
+    def spent(self) -> int:
+        """How many answers were given."""
+        ...
+
+    def revealed(self) -> Annotations:
+        """What was answered so far; all items stay in the pool."""
+        ...
+
+    def crew(self, limits: Crew) -> Crew:
+        """Who can be asked what, within `limits`."""
+        ...
+
+    def reveal(self, asks: Sequence[Pair]) -> int:
+        """Answer these asks; returns how many answers there were. Asking twice gives nothing new."""
+        ...
+
+
+class RecordedAnswers:
+    """Recorded annotations that are revealed as they are asked for."""
+
+    def __init__(self, annotations: Annotations, rng: np.random.Generator) -> None:
+        self._all = annotations
+        self._place = {name: code for code, name in enumerate(annotations.items)}
+        self._revealed = np.zeros(len(annotations), dtype=bool)
+        self._spent = 0
+        pairs = zip(annotations.item.tolist(), annotations.annotator.tolist(), strict=True)
+        self._of_pair = {pair: row for row, pair in enumerate(pairs)}
+        order = rng.permutation(len(annotations))
+        order = order[np.argsort(annotations.item[order], kind="stable")]
+        self._queue = [part.tolist() for part in np.split(order, annotations.item_start[1:-1])]
+        self._person = {name: code for code, name in enumerate(annotations.annotators)}
+
+    @property
+    def spent(self) -> int:
+        """How many answers were revealed."""
+        return self._spent
+
+    def crew(self, limits: Crew) -> Crew:
+        """The crew of the recording: named people for the items they labeled, or anyone if somebody is anonymous.
+
+        `limits` may name some of the people; all its limits hold, its `only` cuts further. Raises BadEvidence for
+        people who are not recorded.
+        """
+        annotations = self._all
+        if annotations.anonymous is not None:
+            return limits
+        only: dict[Name, frozenset[Name]] = {}
+        start, rows = annotations.by_annotator
+        for k, name in enumerate(annotations.annotators):
+            codes = annotations.item[rows[start[k] : start[k + 1]]]
+            known = frozenset(annotations.items[code] for code in codes.tolist())
+            only[name] = known & limits.only.get(name, known)
+        strangers = set(limits.names) - set(annotations.annotators)
+        if strangers:
+            raise BadEvidence(f"replay: {min(map(str, strangers))!r} of the crew is not among the recorded annotators")
+        return replace(limits, names=limits.names or annotations.annotators, only=only)
+
+    def revealed(self) -> Annotations:
+        """What was answered so far; all items stay in the pool."""
+        return self._all.select(self._revealed)
+
+    def reveal(self, asks: Sequence[Pair]) -> int:
+        """Reveal the answers to these (item, annotator or None for anyone) asks; returns how many there were."""
+        before = self._spent
+        for item_name, person in asks:
+            item = self._place[item_name]
+            row = self._next(item) if person is None else self._of_pair.get((item, self._person[person]))
+            if row is not None and not self._revealed[row]:
+                self._revealed[row] = True
+                self._spent += 1
+        return self._spent - before
+
+    def _next(self, item: int) -> int | None:
+        """The next answer of whoever comes."""
+        waiting = self._queue[item]
+        while waiting and self._revealed[waiting[0]]:
+            waiting.pop(0)
+        return waiting[0] if waiting else None
+
+
+def cost_of(answered: Annotations, crew: Crew) -> float:
+    """What these answers cost, in the unit of `Crew.cost`; whoever is anonymous costs the default."""
+    price = [crew.default_cost if name == ANONYMOUS else crew.cost_of(name) for name in answered.annotators]
+    return float(answered.labels_per_annotator @ np.array(price, dtype=np.float64)) if price else 0.0

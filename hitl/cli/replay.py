@@ -1,0 +1,434 @@
+"""`hitl replay`: what policies would have needed of recorded labels, or of simulated people."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from hitl.cli import files, show
+from hitl.cli.options import AnnotatorColumn, Classes, ItemColumn, Json, LabelColumn, Probabilities
+from hitl.errors import BadInput, BadSettings, BadTable, HitlError
+
+if TYPE_CHECKING:
+    from hitl.active.policy import Policy
+    from hitl.active.replay import Replay
+    from hitl.active.simulate import Group, Kind
+    from hitl.active.trials import Source, Spent, Track
+    from hitl.annotations import Names
+    from hitl.cli.files import Columns
+    from hitl.crew import Crew
+    from hitl.evidence import Evidence
+    from hitl.report.replay import ReplayReport
+
+EVEN, MAJORITY = "evenly", "majority vote, evenly"
+"""What every policy stands beside: the same combiner, and majority vote, with labels spread evenly."""
+
+STEPS = 100
+"""Batches of a replay, as it comes."""
+
+PER_ITEM = 10
+"""Labels an item that simulated people may be asked for, as it comes."""
+
+NEAR = 0.005
+"""The target, as it comes: this far below the accuracy with all recorded labels."""
+
+SIMULATED_TARGET = 0.95
+JOINS = 10
+"""The round in which simulated newcomers come."""
+
+PICTURES = (".html", ".svg")
+EXAMPLES = (
+    "Examples: [bold]hitl replay annotations.csv --truth truth.csv --output replay.html[/bold] | "
+    "[bold]hitl replay annotations.csv --truth truth.csv -p resnet=probs.csv --target 0.95 --target 0.98[/bold] | "
+    "[bold]hitl replay --truth truth.csv --simulate good=20:0.7-0.9 --simulate random=6 --simulate newcomer=8[/bold]"
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for; `None` leaves it to the data."""
+
+    method: str
+    policies: tuple[str, ...]
+    targets: tuple[float, ...]
+    seeds: int
+    seed: int
+    batch: int | None
+    labels: int | None
+    confidence: float
+    capacity: int | None
+    people: Path | None
+    delay: float
+    skip: float
+    workers: int | None
+
+
+def replay(
+    truth: Annotated[Path, typer.Option(help="Known labels (item, label): they score, nobody is told.")],
+    annotations: Annotated[Path | None, typer.Argument(help="Recorded annotations; none with --simulate.")] = None,
+    probabilities: Probabilities = None,
+    method: Annotated[str, typer.Option("--method", "-m", help="The combiner, as in `hitl combine`.")] = "default",
+    policy: Annotated[
+        list[str] | None, typer.Option(help="expected-gain (the default), even, random, ... Repeat to compare.")
+    ] = None,
+    simulate: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="KIND=PEOPLE[:LOWEST-HIGHEST accuracy] instead of recorded ones: good, random, constant, adversary, "
+            "expert, newcomer. Repeat."
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Replays of each strategy.", min=1)] = 5,
+    seed: Annotated[int, typer.Option(help="Another draw of all of them.", min=0)] = 0,
+    batch: Annotated[int | None, typer.Option(help="Questions a round; default: a hundredth of all.", min=1)] = None,
+    labels: Annotated[int | None, typer.Option(help="Stop after so many labels.", min=1)] = None,
+    target: Annotated[
+        list[float] | None,
+        typer.Option(help="Accuracy to reach; default: half a point below that of all labels. Repeat.", min=0, max=1),
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(help="An item is done when it is this sure, as in budget.target_confidence; 1: never.")
+    ] = 1.0,
+    capacity: Annotated[int | None, typer.Option(help="Questions a person may be given a round.", min=0)] = None,
+    people: Annotated[Path | None, typer.Option(help="Table annotator, cost, capacity.")] = None,
+    delay: Annotated[float, typer.Option(help="Mean rounds until an answer comes.", min=0)] = 0.0,
+    skip: Annotated[float, typer.Option(help="Share of the questions that are skipped.", min=0)] = 0.0,
+    workers: Annotated[int | None, typer.Option(help="Processes; default: one a core.", min=1)] = None,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option("--output", "-o", help="A page (.html), a picture (.svg), every step (.csv, ...). Repeat."),
+    ] = None,
+    item: ItemColumn = "item",
+    annotator: AnnotatorColumn = "annotator",
+    label: LabelColumn = "label",
+    classes: Classes = None,
+    anonymous: Annotated[bool, typer.Option(help="Nobody has an id: one pool, whoever comes answers.")] = False,
+    as_json: Json = False,
+) -> None:
+    """What would it have saved? Policies on recorded labels or simulated people, beside labels spread evenly."""
+    asked = Asked(
+        method, tuple(dict.fromkeys(policy or ("expected-gain",))), tuple(target or ()), seeds, seed, batch, labels,
+        confidence, capacity, people, delay, skip, workers,
+    )  # fmt: skip
+    groups = groups_of(simulate or ())
+    columns = files.Columns(item, None if anonymous else annotator, label, None)
+    evidence = known(annotations, probabilities or [], truth, columns, files.names(classes), bool(groups))
+    read = [*([annotations] if annotations else []), *files.tables(truth, None, probabilities)]
+    of_files(evidence, asked, groups, output or [], as_json, read)
+
+
+def groups_of(entries: Sequence[str]) -> tuple[Group, ...]:
+    """Simulated people: KIND=PEOPLE or KIND=PEOPLE:LOWEST-HIGHEST accuracy. Raises BadSettings."""
+    from hitl.active.simulate import KINDS, Group
+
+    groups = []
+    for entry in entries:
+        found = re.fullmatch(r"([a-z]+)=(\d+)(?::(\d*\.?\d+)-(\d*\.?\d+))?", entry)
+        if not found or found[1] not in (*KINDS, "newcomer"):
+            raise BadSettings(
+                f"--simulate {entry!r}: expected KIND=PEOPLE or KIND=PEOPLE:LOWEST-HIGHEST accuracy, KIND one of "
+                f"{', '.join(KINDS)}, newcomer; for instance good=20:0.7-0.9"
+            )
+        kind, people, low, high = found.groups()
+        accuracy: dict[str, Any] = {} if low is None else {"accuracy": (float(low), float(high))}
+        if kind == "newcomer":
+            groups.append(Group("good", int(people), joins=JOINS, **accuracy))
+        else:
+            groups.append(Group(cast("Kind", kind), int(people), **accuracy))
+    return tuple(groups)
+
+
+def known(
+    annotations: Path | None,
+    probabilities: list[str],
+    truth: Path,
+    columns: Columns,
+    classes: tuple[str, ...] | None,
+    simulated: bool,
+) -> Evidence:
+    """The evidence of the files; for simulated people the items of the truth, without labels."""
+    from hitl.files import read_table, require_columns
+
+    if simulated == (annotations is not None):
+        raise BadSettings("replay: expected either a file of annotations or --simulate, who is to be asked")
+    if annotations is not None:
+        found: Evidence = files.read_evidence(annotations, probabilities, truth, columns, classes, None, False)
+        return found
+    table = read_table(truth, [columns.item, columns.label])
+    require_columns(table, [columns.item, columns.label], str(truth))
+    # Truth read as one label of each item gives the items, the classes and the models beside them; the label goes.
+    read: Evidence = files.read_evidence(
+        truth, probabilities, truth, replace(columns, annotator=None), classes, None, False
+    )
+    return replace(read, annotations=read.annotations.select(read.annotations.item < 0))
+
+
+def of_files(
+    evidence: Evidence,
+    asked: Asked,
+    groups: tuple[Group, ...],
+    outputs: Sequence[Path],
+    as_json: bool,
+    read: list[Path],
+) -> None:
+    """Replay every strategy with every seed, write what was asked for over none of the files `read`, and show it."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    from hitl.active.simulate import names_of
+    from hitl.active.trials import Recording, Simulation, run_trials
+
+    _check(outputs, [*read, *([asked.people] if asked.people else [])])
+    _need_truth(evidence)
+    source: Source = Simulation(evidence, groups) if groups else Recording(evidence)
+    crew = _crew(asked, names_of(groups) if groups else evidence.annotations.annotators)
+    replays = _replays(evidence, asked, crew, simulated=bool(groups))
+    targets = asked.targets or (SIMULATED_TARGET if groups else _near(evidence, asked.method),)
+    workers = asked.workers or min(_cores(), asked.seeds * len(replays))
+    with show.progress(as_json) as progress:
+        try:
+            tracks = run_trials(
+                source, replays, asked.seeds, asked.seed, workers, lambda done, of: progress("replays", done, of)
+            )
+        except BrokenProcessPool:
+            raise HitlError("replay: a worker process died, perhaps of too little memory; try --workers 1") from None
+    report = _report(evidence, asked, tracks, targets, simulated=bool(groups))
+    for output in outputs:
+        _write(report, tracks, output)
+    if as_json:
+        show.as_json(_data(asked, tracks, targets) | {"written": [str(path) for path in outputs]})
+        return
+    show.line(report.subtitle)
+    _show(report)
+    for output in outputs:
+        show.line(f"wrote {output}")
+
+
+def _check(outputs: Sequence[Path], read: Sequence[Path]) -> None:
+    from hitl.files import require_distinct, require_folder, require_writable
+
+    tables = [path for path in outputs if path.suffix.lower() not in PICTURES]
+    require_writable(*tables)
+    for path in outputs:
+        require_folder(path)
+        if path.is_dir():
+            raise BadTable(f"{path} is a folder; expected the name of a file to write")
+    require_distinct(outputs, read)
+
+
+def _need_truth(evidence: Evidence) -> None:
+    if not evidence.known.any():
+        raise BadInput("replay: no item has a known truth; expected --truth with some of the items to score against")
+
+
+def _near(evidence: Evidence, method: str) -> float:
+    """Half a point below the accuracy with all recorded labels."""
+    from hitl.active.replay import accuracy_of
+    from hitl.catalog import combiner
+
+    return accuracy_of(combiner(method).fit(replace(evidence, truth=None)), evidence) - NEAR
+
+
+def _replays(evidence: Evidence, asked: Asked, crew: Crew, simulated: bool) -> dict[str, Replay]:
+    """The strategies by the names they are shown under."""
+    from hitl.active.baselines import Evenly
+    from hitl.active.habits import Habits
+    from hitl.active.replay import Replay
+    from hitl.catalog import combiner
+    from hitl.crew import Budget
+
+    annotations = evidence.annotations
+    labels = asked.labels
+    if labels is None and simulated:
+        labels = PER_ITEM * annotations.n_items
+    batch = asked.batch or max(1, (labels or len(annotations)) // STEPS)
+    budget = Budget(batch, asked.confidence, min_labels=0, max_labels=2**31 - 1)
+    judge = combiner(asked.method)
+    habits = Habits(asked.delay, asked.skip)
+
+    def strategy(method: Any, policy: Policy) -> Replay:
+        return Replay(method, policy, budget, labels, crew, habits)
+
+    named: dict[str, Policy] = {name: _policy(name) for name in asked.policies if name != "even"}
+    found = {name: strategy(judge, policy) for name, policy in named.items()}
+    found[EVEN] = strategy(judge, Evenly())
+    if asked.method != "majority":
+        found[MAJORITY] = strategy(combiner("majority"), Evenly())
+    return found
+
+
+def _policy(name: str) -> Policy:
+    from hitl.active.baselines import Randomly
+    from hitl.catalog import POLICIES, policy
+
+    if name == "random":
+        return Randomly()
+    if name not in POLICIES:
+        raise BadSettings(f"--policy {name!r} is unknown; expected one of {', '.join([*POLICIES, 'even', 'random'])}")
+    return policy(name)
+
+
+def _crew(asked: Asked, people: Names) -> Crew:
+    """Limits and costs of the people: the capacity for all, and a table of annotator, cost, capacity."""
+    from hitl.crew import UNLIMITED, Crew
+    from hitl.files import read_table, require_columns
+
+    general = UNLIMITED if asked.capacity is None else asked.capacity
+    if asked.people is None:
+        return Crew(default_capacity=general)
+    table = read_table(asked.people, ["annotator"])
+    require_columns(table, ["annotator"], str(asked.people))
+    names: list[str] = table.column("annotator").to_pylist()
+    strangers = [name for name in names if name not in set(people)]
+    if strangers:
+        raise BadInput(f"{asked.people}: {strangers[0]!r} is nobody who can be asked; expected names as {people[0]!r}")
+    column: dict[str, dict[Any, float]] = {}
+    for key in ("cost", "capacity"):
+        values = table.column(key).to_pylist() if key in table.column_names else []
+        try:
+            given = zip(names, values, strict=False)
+            column[key] = {name: float(value) for name, value in given if value not in (None, "")}
+        except ValueError as error:
+            raise BadTable(f"{asked.people}: column {key!r} is not numeric: {error}") from None
+    capacity = {name: int(value) for name, value in column["capacity"].items()}
+    return Crew(capacity=capacity, default_capacity=general, cost=column["cost"])
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        return os.cpu_count() or 1
+
+
+# -- what is shown -------------------------------------------------------------------------------------------------
+
+
+def _report(
+    evidence: Evidence, asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequence[float], simulated: bool
+) -> ReplayReport:
+    from hitl.active.trials import FEW, spent_to_reach
+    from hitl.report.replay import ReplayReport, Row
+
+    annotations = evidence.annotations
+    rows = []
+    for target in targets:
+        even = spent_to_reach(tracks[EVEN], target)
+        for name, several in tracks.items():
+            own = spent_to_reach(several, target)
+            labels, cost = _range(own.labels, own.reached, 0), _range(own.cost, own.reached, 2)
+            rows.append(Row(f"{target:.1%}", name, labels, cost, "" if name == EVEN else _saving(own, even)))
+    seeds = f"{asked.seeds} seed{'' if asked.seeds == 1 else 's'}"
+    pool = annotations.anonymous is not None and annotations.n_annotators == 1
+    people = "people without ids" if pool else f"{annotations.n_annotators:,} annotators"
+    people = "simulated people" if simulated else people
+    labels = "" if simulated else f"{len(annotations):,} recorded labels of "
+    costly = any((track.cost != track.labels).any() for several in tracks.values() for track in several)
+    return ReplayReport(
+        title="Replay: accuracy against labels and cost" if costly else "Replay: accuracy against labels",
+        subtitle=f"{labels}{people} on {annotations.n_items:,} items, {annotations.n_classes} classes; {seeds}; "
+        f"combined by {asked.method}",
+        by_labels=_curves(tracks, over_cost=False),
+        by_cost=_curves(tracks, over_cost=True) if costly else (),
+        rows=tuple(rows),
+        band=f"lowest to highest of {seeds}" if asked.seeds < FEW else f"10th to 90th in a hundred of {seeds}",
+        command=shlex.join(["hitl", *sys.argv[1:]]),
+    )
+
+
+def _curves(tracks: Mapping[str, tuple[Track, ...]], over_cost: bool) -> Any:
+    from hitl.active.trials import band
+    from hitl.report.contents import Curve
+
+    bands = {name: band(several, over_cost) for name, several in tracks.items()}
+    return tuple(Curve(name, one.x, one.middle, one.low, one.high) for name, one in bands.items())
+
+
+def _range(spent: tuple[float, float, float], reached: int, digits: int) -> str:
+    """Median (lowest-highest), or that it was not reached."""
+    if not reached:
+        return "not reached"
+    middle, low, high = (f"{round(value, digits):,.12g}" if value < float("inf") else "never" for value in spent)
+    return middle if middle == low == high else f"{middle} ({low}–{high})"
+
+
+def _saving(own: Spent, even: Spent) -> str:
+    """How many times fewer labels than spread evenly."""
+    ours, theirs = own.labels[0], even.labels[0]
+    if ours == float("inf") or not (ours and theirs):
+        return "–"
+    if theirs == float("inf"):
+        return "evenly: not reached"
+    ratio = theirs / ours
+    return f"{ratio:.2f} × fewer labels" if ratio >= 1 else f"{1 / ratio:.2f} × more labels"
+
+
+def _show(report: ReplayReport) -> None:
+    import pandas as pd
+
+    columns = ["target", "strategy", "labels", *(["cost"] if report.by_cost else []), "saving"]
+    frame = pd.DataFrame([{name: getattr(row, name) for name in columns} for row in report.rows])
+    show.table("Needed until the accuracy is reached and stays: median (lowest–highest)", frame, len(frame))
+
+
+def _data(asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequence[float]) -> dict[str, Any]:
+    """The same as JSON; null where a seed never reached the target."""
+    from hitl.active.trials import spent_to_reach
+
+    strategies = {}
+    for name, several in tracks.items():
+        needed = []
+        for target in targets:
+            each = [track.to_reach(target) for track in several]
+            even, own = spent_to_reach(tracks[EVEN], target).labels[0], spent_to_reach(several, target).labels[0]
+            needed.append(
+                {
+                    "accuracy": target,
+                    "labels": [None if one is None else one[0] for one in each],
+                    "cost": [None if one is None else one[1] for one in each],
+                    "times_fewer": even / own if 0 < own < float("inf") and even < float("inf") else None,
+                }
+            )
+        last = [{"labels": int(t.labels[-1]), "accuracy": float(t.accuracy[-1])} for t in several]
+        strategies[name] = {"needed": needed, "end": last}
+    return {"method": asked.method, "seeds": asked.seeds, "seed": asked.seed, "strategies": strategies}
+
+
+def _write(report: ReplayReport, tracks: Mapping[str, tuple[Track, ...]], path: Path) -> None:
+    from hitl.report.replay import write_page, write_svg
+
+    suffix = path.suffix.lower()
+    if suffix == ".html":
+        write_page(report, path)
+    elif suffix == ".svg":
+        write_svg(report, path)
+    else:
+        _write_table(tracks, path)
+
+
+def _write_table(tracks: Mapping[str, tuple[Track, ...]], path: Path) -> None:
+    """One row for each step of each replay."""
+    import numpy as np
+    import pyarrow as pa
+
+    from hitl.files import write_table
+
+    each = [(name, rank, track) for name, several in tracks.items() for rank, track in enumerate(several)]
+    sizes = [len(track.labels) for _, _, track in each]
+    names = pa.array([name for name, _, _ in each])
+    columns = {
+        "strategy": names.take(pa.array(np.repeat(np.arange(len(each)), sizes))),
+        "seed": np.repeat([rank for _, rank, _ in each], sizes),
+        **{
+            key: np.concatenate([getattr(track, key) for _, _, track in each])
+            for key in ("labels", "cost", "accuracy", "done")
+        },
+    }
+    write_table(path, pa.table(columns))

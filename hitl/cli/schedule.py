@@ -1,0 +1,108 @@
+"""`hitl schedule`: keeps cycles going, one line on standard output for each that begins, ends, fails or waits."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hitl.cli import show
+from hitl.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from hitl.service.scheduler import Scheduler
+
+_one_line = threading.Lock()
+
+
+def schedule(configs: Sequence[Path], listing: bool, as_json: bool) -> None:
+    """Until SIGTERM or SIGINT; a running cycle is left at its next step, and resumed at the next start."""
+    try:
+        from hitl.service.scheduler import GRACE, Scheduler, projects_of
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "apscheduler":
+            raise
+        raise MissingExtra("hitl schedule needs: pip install 'hitl-toolkit[service]'") from None
+    scheduler: Scheduler
+    scheduler = Scheduler(projects_of(configs), teller(as_json, lambda project: scheduler.next_run(project)))
+    if listing:
+        _list(scheduler, as_json)
+        scheduler.stop()
+        return
+    _stop_on_signals(scheduler)
+    try:
+        scheduler.prepare()
+        _list(scheduler, as_json)
+        scheduler.start()
+        scheduler.wait()
+    finally:
+        if not scheduler.stop():
+            print(f"hitl: a cycle did not come to its next step in {GRACE:g} s and was left", file=sys.stderr)
+
+
+def _stop_on_signals(scheduler: Scheduler) -> None:
+    """The first signal asks; a second one ends the process (which harms nothing)."""
+
+    def ask(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        scheduler.ask_to_stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask)
+
+
+def _list(scheduler: Scheduler, as_json: bool) -> None:
+    rows = scheduler.next_runs()
+    if as_json:
+        show.as_json({"jobs": [{**row, "next": row["next"].isoformat()} for row in rows]})
+    for row in [] if as_json else rows:
+        show.line(f"{row['project']}: {row['when']}; next {_time(row['next'])}")
+    if not rows and not as_json:
+        show.line("no jobs in the store yet: `hitl schedule` makes them")
+    sys.stdout.flush()
+
+
+def teller(as_json: bool, next_run: Callable[[str], datetime | None]) -> Callable[[str, str, Mapping[str, Any]], None]:
+    """What shows the events of cycles, each as one line."""
+
+    def tell(event: str, project: str, said: Mapping[str, Any]) -> None:
+        now = datetime.now(UTC)
+        data = {"time": now.isoformat(timespec="seconds"), "event": event, "project": project, **said}
+        if event in ("done", "failed"):
+            following = next_run(project)
+            data["next"] = None if following is None else following.isoformat(timespec="seconds")
+        text = json.dumps(data, ensure_ascii=False, default=str) if as_json else line(data)
+        with _one_line:  # several projects, a thread each
+            show.line(text)
+            sys.stdout.flush()
+
+    return tell
+
+
+def line(data: Mapping[str, Any]) -> str:
+    """An event in words."""
+    head = f"{_time(datetime.fromisoformat(data['time']))} {data['project']}:"
+    following = data.get("next")
+    tail = f"; next {_time(datetime.fromisoformat(following))}" if following else ""
+    if data["event"] == "began":
+        return f"{head} cycle begins, due {_time(datetime.fromisoformat(data['due']))}"
+    if data["event"] == "looked":
+        return f"{head} {'no cycle yet' if data['new'] is None else f'''{data['new']:,} new annotations'''}"
+    if data["event"] == "waits":
+        return f"{head} {data['error']}: {data['message']}; again in {data['seconds']:g} s"
+    if data["event"] == "failed":
+        return f"{head} failed: {data['error']}: {data['message']}{tail}"
+    return (
+        f"{head} cycle done in {data['seconds']:g} s: {data['new']:,} rows new, {data['labels']:,} labels, "
+        f"{data['done']:,} of {data['items']:,} items done, {data['asks']:,} asked, "
+        f"{data['operations']} operations, {data['changed']:,} changes{tail}"
+    )
+
+
+def _time(when: datetime) -> str:
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"

@@ -1,0 +1,94 @@
+"""What replays have shown: a page with figures, or the figures alone as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hitl
+from hitl.files import atomic
+from hitl.report import plots, svg
+from hitl.report.contents import Curve
+from hitl.report.page import _files, _json, _template
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one strategy needed for one target, in words: `labels`, `cost` and `saving` as they are shown."""
+
+    target: str
+    strategy: str
+    labels: str
+    cost: str
+    saving: str
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayReport:
+    """Everything on the page.
+
+    Attributes:
+        title, subtitle: the heading and a line under it.
+        by_labels: a curve for each strategy over labels.
+        by_cost: the same over cost; empty where every label costs the same.
+        rows: what each needed.
+        band: what the bands show ("lowest to highest of 5 seeds").
+        command: the command line.
+    """
+
+    title: str
+    subtitle: str
+    by_labels: tuple[Curve, ...]
+    by_cost: tuple[Curve, ...]
+    rows: tuple[Row, ...]
+    band: str
+    command: str
+
+
+def write_page(report: ReplayReport, path: str | Path) -> None:
+    """Write one self-contained HTML page, whole or not at all."""
+    panels = _panels(report)
+    page = _template("replay.html.j2").render(
+        report=report,
+        panels=[(f"curves{rank}", title) for rank, (title, _, _) in enumerate(panels)],
+        generated=datetime.now(UTC),
+        version=hitl.__version__,
+        data=_json({"figures": {f"curves{rank}": figure(*panel[1:]) for rank, panel in enumerate(panels)}}),
+        **_files(),
+    )
+    with atomic(path) as handle:
+        handle.write(str(page).encode("utf-8", "replace"))
+
+
+def write_svg(report: ReplayReport, path: str | Path) -> None:
+    """Write the figures as one SVG, whole or not at all."""
+    text = svg.curves([(title, axis, curves, ends_of(curves)) for title, axis, curves in _panels(report)])
+    with atomic(path) as handle:
+        handle.write(text.encode("utf-8", "replace"))
+
+
+def figure(axis: str, curves: Sequence[Curve]) -> plots.Figure:
+    """The curves as plotly draws them; the steep start is cut off below."""
+    drawn = plots.curves_figure(curves, "accuracy (%)")
+    layout: dict[str, Any] = drawn["layout"]
+    layout["xaxis"]["title"]["text"] = axis
+    layout["yaxis"]["range"] = list(ends_of(curves))
+    return drawn
+
+
+def ends_of(curves: Sequence[Curve]) -> tuple[float, float]:
+    """Where the y axis starts and ends: below the lowest curve after a twentieth of its way, above the highest."""
+    low = min(float(np.min((c.value if c.low is None else c.low)[len(c.value) // 20 :])) for c in curves)
+    high = max(float(np.max(c.value if c.high is None else c.high)) for c in curves)
+    return float(max(0.0, np.floor(low * 50) / 50 - 0.01)), float(min(1.005, np.ceil(high * 100) / 100 + 0.005))
+
+
+def _panels(report: ReplayReport) -> list[tuple[str, str, tuple[Curve, ...]]]:
+    """Title, name of the x axis, and curves of each figure."""
+    panels = [("Accuracy against labels", "labels", report.by_labels)]
+    return [*panels, ("Accuracy against cost", "cost", report.by_cost)] if report.by_cost else panels

@@ -1,0 +1,83 @@
+"""Which runs are due and which are done, durable: no run is lost and none is done twice, whenever the process dies.
+
+    due    the newest time a run was due                 raised before the job store moves on to the next time
+    done   the newest such time that a whole cycle covers    raised after its push is confirmed
+
+A project has a run to do while done < due; all that fell due meanwhile is one run, named by the newest time. That
+name is recorded with the cycle, in its transaction (`hitl.cycle.run`, `due`): a process killed after recording and
+before `done` was raised finds the cycle by it and pushes what is left, instead of recording a second one.
+
+    killed before due is raised     the job store still says so            due again, under the same name
+    before the cycle is recorded    due, not done, no cycle of that name   the cycle is run
+    before its push is confirmed    due, not done, a cycle of that name    what is pending is pushed
+    before done is raised           the same                               nothing is pending: done
+
+Names are times in UTC, ISO 8601 with microseconds, whose order is that of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from hitl.store.database import Database
+from hitl.store.schema import KEY
+
+TABLES = sa.MetaData()
+"""Tables of the scheduler, made beside those of the store; all they hold can be made again but what is just due."""
+
+schedule = sa.Table(
+    "hitl_schedule",
+    TABLES,
+    sa.Column("project", KEY, primary_key=True),
+    sa.Column("due", KEY, nullable=False),
+    sa.Column("done", KEY, nullable=False),
+)
+
+_CREATION_LOCK = 0x6869_746D
+"""Advisory lock on PostgreSQL while tables are made: IF NOT EXISTS alone fails when two make them at once."""
+
+
+def create(database: Database, tables: Iterable[sa.Table] = (schedule,)) -> None:
+    """Make the tables that are not there yet, with their indexes."""
+    with database.write() as connection:
+        if database.postgres:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK)))
+        for table in tables:
+            table.create(connection, checkfirst=True)
+
+
+def name_of(when: datetime) -> str:
+    """The name of the run that is due at this time (aware)."""
+    return when.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+class Ledger:
+    """The due and done times of the projects of one store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def mark(self, due: Iterable[tuple[str, datetime]]) -> None:
+        """These (project, time) are due, together or not at all; an older time than the stored one changes nothing."""
+        with self._database.write() as connection:
+            for project, when in due:
+                insert = self._database.insert(schedule).values(project=project, due=name_of(when), done="")
+                new = insert.excluded.due
+                newest = sa.case((schedule.c.due < new, new), else_=schedule.c.due)
+                connection.execute(insert.on_conflict_do_update(index_elements=["project"], set_={"due": newest}))
+
+    def pending(self, project: str) -> str | None:
+        """The name of the run to do, or None."""
+        query = sa.select(schedule.c.due).where(schedule.c.project == project, schedule.c.done < schedule.c.due)
+        with self._database.read() as connection:
+            due = connection.execute(query).scalar()
+        return None if due is None else str(due)
+
+    def done(self, project: str, due: str) -> None:
+        """The run of this name, and so all that was due before, is done."""
+        raised = sa.update(schedule).where(schedule.c.project == project, schedule.c.done < due).values(done=due)
+        with self._database.write() as connection:
+            connection.execute(raised)

@@ -1,0 +1,125 @@
+"""Times as people write them in hitl.toml: "15m", "1h30m", and five-field cron lines.
+
+A cron line is "minute hour day-of-month month day-of-week". Each field is `*`, a number, a range a-b or a list of
+these with commas, with `/n` for every n-th; months and weekdays have English names too, and Sunday is 0 or 7. All five
+must hold (many crons take either of the two days when both are given). It is spelled out here as lists of
+numbers and names, because schedulers disagree about which weekday is number 0.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, tzinfo
+from zoneinfo import ZoneInfo
+
+from hitl.errors import BadSettings
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SPAN = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
+_PART = re.compile(r"(?P<low>\*|\w+)(?:-(?P<high>\w+))?(?:/(?P<step>\d+))?")
+
+WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+FIELDS: dict[str, tuple[int, int, tuple[str, ...]]] = {
+    "minute": (0, 59, ()),
+    "hour": (0, 23, ()),
+    "day": (1, 31, ()),
+    "month": (1, 12, MONTHS),
+    "day_of_week": (0, 7, WEEKDAYS),
+}
+"""Field -> smallest and largest number, and the names, the first for the smallest."""
+
+
+def seconds_of(text: str) -> float:
+    """Seconds of a time such as "90s", "15m", "1h30m" or "2d". Raises BadSettings for anything else, and for 0."""
+    if not isinstance(text, str) or not _SPAN.fullmatch(text):
+        raise BadSettings(f"{text!r} is not a time; expected for instance '30s', '15m', '1h30m' or '2d'")
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)([smhd])", text))
+    if seconds <= 0:
+        raise BadSettings(f"{text!r} is no time at all; expected more than 0 seconds")
+    return seconds
+
+
+def spelled(seconds: float) -> str:
+    """The other way round: 5400.0 -> "1h30m"."""
+    parts, rest = [], seconds
+    for unit, size in sorted(_UNITS.items(), key=lambda pair: -pair[1]):
+        count = rest if unit == "s" else rest // size
+        if count:
+            parts.append(f"{count:g}{unit}")
+            rest -= count * size
+    return "".join(parts) or "0s"
+
+
+def zone_of(name: str) -> tzinfo:
+    """The time zone of this name; UTC is known where no time zones are installed. Raises BadSettings."""
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise BadSettings(f"{name!r} is no time zone; expected a name such as UTC or Europe/Vienna") from None
+
+
+def cron_fields(line: str) -> dict[str, str]:
+    """Field -> "*" or its values as a list ("0,10,20", "mon,tue"), by the names of `FIELDS`.
+
+    Raises BadSettings that says which field is wrong.
+    """
+    words = line.split()
+    if len(words) != len(FIELDS):
+        raise BadSettings(
+            f"{line!r} has {len(words)} fields; expected 5: minute hour day-of-month month day-of-week, "
+            "for instance '*/10 8-18 * * mon-fri'"
+        )
+    return {name: _values(name, word.lower()) for name, word in zip(FIELDS, words, strict=True)}
+
+
+def _values(field: str, text: str) -> str:
+    if text == "*":
+        return text
+    numbers: set[int] = set()
+    for part in text.split(","):
+        numbers |= _part(field, part)
+    if field == "day_of_week":
+        return ",".join(WEEKDAYS[number] for number in sorted({number % 7 for number in numbers}))
+    return ",".join(str(number) for number in sorted(numbers))
+
+
+def _part(field: str, text: str) -> set[int]:
+    """The numbers of one part of a list; a range of weekdays may go over the end of the week ("fri-mon")."""
+    smallest, largest, _ = FIELDS[field]
+    match = _PART.fullmatch(text)
+    if match is None:
+        raise _wrong(field, text)
+    low, high, step = match["low"], match["high"], int(match["step"] or 1)
+    if step < 1 or (low == "*" and high is not None):
+        raise _wrong(field, text)
+    if low == "*":
+        return set(range(smallest, (6 if field == "day_of_week" else largest) + 1, step))
+    first = _number(field, low)
+    last = _number(field, high) if high is not None else largest if match["step"] else first
+    if last < first and field == "day_of_week":
+        last += 7
+    if last < first:
+        raise _wrong(field, text)
+    return set(range(first, last + 1, step))
+
+
+def _number(field: str, word: str) -> int:
+    smallest, largest, names = FIELDS[field]
+    if word in names:
+        return smallest + names.index(word)
+    if word.isascii() and word.isdigit() and smallest <= int(word) <= largest:
+        return int(word)
+    raise _wrong(field, word)
+
+
+def _wrong(field: str, text: str) -> BadSettings:
+    smallest, largest, names = FIELDS[field]
+    named = f" or {names[0]} to {names[-1]}" if names else ""
+    return BadSettings(
+        f"{text!r} as {field.replace('_', ' ')}; expected {smallest} to {largest}{named}: a number, a range a-b, "
+        "a list a,b or every n-th */n"
+    )

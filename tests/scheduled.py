@@ -1,0 +1,52 @@
+"""What the tests of the scheduler share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+T0 = datetime(2026, 11, 20, 12, tzinfo=UTC)
+ROWS = [f"{n},{who},{(n + (who == 'cyd' and n % 3 == 0)) % 2}" for n in range(9) for who in ("ann", "bob", "cyd")]
+
+
+def project(folder: Path, schedule: str = 'every = "1h"', name: str = "p", store: str = "sqlite:///hitl.db") -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "annotations.csv").write_text("\n".join(["item,annotator,label", *ROWS]) + "\n")
+    config = folder / "hitl.toml"
+    config.write_text(
+        f'name = "{name}"\nstore = "{store}"\n[source]\nkind = "tables"\npath = "."\n[schedule]\n{schedule}\n'
+    )
+    return config
+
+
+def plainly(line: str, when: datetime) -> bool:
+    """Whether a local time is one of a cron line: every number of a field tried, by name or number."""
+    names = {name: n for n, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
+    names |= {name: n for n, name in enumerate(("jan", "feb", "mar"), start=1)}
+    weekday = (when.weekday() + 1) % 7
+    values = (when.minute, when.hour, when.day, when.month, weekday)
+    for word, value, low, high in zip(line.split(), values, (0, 0, 1, 1, 0), (59, 23, 31, 12, 6), strict=True):
+        fits = False
+        for part in word.split(","):
+            span, _, step = part.partition("/")
+            ends = [names.get(end, -1) if end in names else int(end) for end in span.split("-")] if span != "*" else []
+            first = ends[0] if ends else low
+            last = ends[1] if len(ends) == 2 else high if step or not ends else first
+            fits |= value in range(first, last + 1, int(step or 1))
+            fits |= word is line.split()[4] and 7 in ends and value == 0
+        if not fits:
+            return False
+    return True
+
+
+class Told:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, Mapping[str, Any]]] = []
+
+    def __call__(self, event: str, project: str, said: Mapping[str, Any]) -> None:
+        self.events.append((event, project, said))
+
+    def __getitem__(self, event: str) -> list[Mapping[str, Any]]:
+        return [said for name, _, said in self.events if name == event]

@@ -1,0 +1,72 @@
+"""hitl.toml: what it sets reaches crew, budget and policy; bad values name their key."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from hitl import cycle, settings
+from hitl.catalog import policy
+from hitl.errors import BadSettings
+from hitl.settings import Settings
+
+HEAD = 'name = "x"\n[source]\nkind = "tables"\npath = "."\n'
+
+
+def loaded(folder: Path, text: str) -> Settings:
+    (folder / "hitl.toml").write_text(HEAD + text)
+    return settings.load(folder / "hitl.toml")
+
+
+def test_costs_targets_and_worth_reach_the_budget(tmp_path: Path) -> None:
+    budget = cycle.budget_of(loaded(tmp_path, "[budget]\ncost = 50\ntarget_accuracy = 0.97\nworth = 2.5\n"))
+    assert (budget.cost, budget.target_accuracy, budget.worth) == (50, 0.97, 2.5)
+    plain = cycle.budget_of(loaded(tmp_path, ""))
+    assert (plain.cost, plain.target_accuracy, plain.worth) == (math.inf, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("[budget]\ncost = -1\n", "budget.cost"),
+        ("[budget]\ntarget_accuracy = 1.5\n", "budget.target_accuracy"),
+        ("[budget]\nworth = 0\n", "budget.worth"),
+        ("[budget]\nworth = inf\n", "budget.worth"),
+        ("[crew]\ncost = 0\n", "crew.cost"),
+        ("[crew]\ncosts = { ann = -2 }\n", "crew.costs.ann"),
+        ("[crew]\ncapacities = { ann = -2 }\n", "crew.capacities.ann"),
+        ("[crew]\nexpire_hours = 0\n", "crew.expire_hours"),
+        ('[crew]\nneeds = ""\n', "crew.needs"),
+        ('[crew]\nneeds = "language"\n', "crew: .*needs without skills"),
+        ('[crew]\nskills = { ann = "de" }\n', "crew.skills.ann"),
+        ("[policy]\nnam = 'x'\n", "policy.nam"),
+    ],
+)
+def test_a_bad_value_names_its_key(tmp_path: Path, text: str, key: str) -> None:
+    with pytest.raises(BadSettings, match=key):
+        loaded(tmp_path, text)
+
+
+def test_what_init_writes_is_read_also_with_its_comments_taken_in(tmp_path: Path) -> None:
+    path = tmp_path / "hitl.toml"
+    settings.write(path, "x", {"kind": "tables", "path": "."}, "sqlite:///x.db", ["ann"])
+    assert settings.load(path).policy.name == "expected-gain"
+    keys = ("target_accuracy", "cost", "worth", "capacity", "capacities", "costs", "skills", "needs", "expire_hours")
+    lines = [
+        line[2:] if line.startswith(tuple(f"# {key} = " for key in keys)) else line
+        for line in path.read_text().splitlines()
+    ]
+    path.write_text("\n".join(lines))
+    read = settings.load(path)
+    assert (read.budget.target_accuracy, read.budget.worth) == (0.97, 2.0)
+    assert read.crew.costs == {"ann": 2.5}
+    assert read.crew.skills == {"ann": ("de", "fr")}
+    assert (read.crew.needs, read.crew.expire_hours) == ("language", 24)
+
+
+def test_policies_are_called_by_name() -> None:
+    assert type(policy("expected-gain")).__name__ == "ExpectedGain"
+    with pytest.raises(BadSettings, match=r"policy.name 'x' is unknown; expected one of expected-gain"):
+        policy("x")
