@@ -22,7 +22,7 @@ found by bisection; what it leaves over buys what brings most for the money.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -328,29 +328,3 @@ class _Market:
         best = np.lexsort((place, -value))
         pairs = zip(self.rows[place[best]].tolist(), person[asked[best]].tolist(), value[best].tolist(), strict=True)
         return Assignment(tuple(Pair(*pair) for pair in pairs), most, self.looked_at)
-
-
-def most_likely_right(
-    candidates: Iterable[tuple[int, Floats]], availability: Availability, limit: int
-) -> list[tuple[int, int, float]]:
-    """(item, crew position, chance of being right), one for each item, in the order given, at most `limit`.
-
-    `candidates` are item codes, each with the (K',) chances of the crew. An item goes to the available annotator with
-    capacity left who is most likely to be right; of equals to the one with the least to do so far. An item nobody
-    can take is passed over.
-    """
-    left, load = availability.capacity.copy(), availability.load.copy()
-    pairs: list[tuple[int, int, float]] = []
-    for item, right in candidates:
-        if len(pairs) >= limit or not left.any():
-            break
-        free = availability.mask(item) & (left > 0)
-        if not free.any():
-            continue
-        chance = np.where(free, right, -1.0)
-        equal = np.flatnonzero(chance >= chance.max() - 1e-9)
-        person = int(equal[np.argmin(load[equal])])
-        left[person] -= 1
-        load[person] += 1
-        pairs.append((item, person, float(right[person])))
-    return pairs

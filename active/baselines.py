@@ -74,7 +74,7 @@ def _dealt(
         asks = [Ask(items[row], None, 0.0, 0.0, WHY) for row in order[: budget.labels].tolist()]
         return Plan(tuple(asks), (), len(order))
     availability = Availability.of(crew, [evidence.annotations])
-    left = np.array([crew.capacity_of(name) for name in crew.names], dtype=np.int64)
+    left = availability.capacity.copy()  # less what is outstanding
     price = np.array([crew.cost_of(name) for name in crew.names])
     asks, money = [], budget.cost
     for row in order.tolist():

@@ -1,22 +1,20 @@
 """What each of the crew is worth asking about each item, as a policy sees it.
 
-    v_nk = sum over open questions of ( A_nk + information I_nk ) x (1 + explore / sqrt(1 + labels of k)) / cost_k
+    v_nk  =  b_k sum over open questions of ( A_nk + information I_nk )       b_k = 1 + explore / sqrt(1 + labels of k)
 
-A and I of `pairs`, at beliefs that take every answer at its word. Cost counts where annotators differ in it and no
-limit on cost is set elsewhere: what is bought is gain for money. Thompson sampling (Thompson 1933) draws the confusion
-matrices from their posteriors instead of adding a bonus: who may be good is tried as often as they may be best.
+A and I of `pairs`, at beliefs that take every answer at its word; where people cost differently, v_nk / cost_k is what
+a unit of cost buys. Thompson sampling (Thompson 1933) draws the confusion matrices from their posteriors instead of
+adding a bonus: who may be good is tried as often as they may be best.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from hitl.active import scores
 from hitl.active.pairs import (
     Gains,
     Measure,
@@ -27,7 +25,6 @@ from hitl.active.pairs import (
     information_gain,
 )
 from hitl.active.stopping import OPEN, Judged
-from hitl.active.worth import average_confusion, crew_confusion
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Crew
@@ -35,15 +32,14 @@ from hitl.evidence import Evidence
 from hitl.models.calibration import shared_errors
 
 Rows = npt.NDArray[np.int64]
-Exploration = Literal["bonus", "thompson"]
 
 NEWCOMER = 4.0
-"""Labels that the average is worth as a prior of somebody nobody has met, when matrices are drawn."""
+"""Labels of each class that the average is worth as a prior of somebody nobody has met, when matrices are drawn."""
 
 
 @dataclass(frozen=True, eq=False)
 class CrewValue:
-    """Gains (N, K') of the crew's answers, times a factor for each annotator."""
+    """Gains (N, K') of the crew's answers in right labels, times a factor (K',) for each annotator."""
 
     gains: Gains
     factor_k: Floats
@@ -53,22 +49,28 @@ class CrewValue:
         cls,
         questions: Sequence[Judged],
         states: npt.NDArray[np.int8],
-        crew: Crew,
+        matrices: Sequence[Floats],
         information: float,
-        explore: float,
-        exploration: Exploration,
-        seed: int,
     ) -> CrewValue:
-        """Values by these beliefs; `states` (Q, N) say where a question is open."""
-        thompson = exploration == "thompson"
-        drawn = np.random.default_rng([seed, len(questions[0][0].annotations)])
-        parts = []
-        for (evidence, consensus), state in zip(questions, states, strict=True):
-            pi_kjl = drawn_confusion(consensus, crew, explore, drawn) if thompson else crew_confusion(consensus, crew)
-            parts.append(Question(beliefs_for_gain(evidence, consensus), pi_kjl, state == OPEN))
-        bonus_k = np.ones(len(crew.names)) if thompson else 1 + explore / np.sqrt(1 + _labels(questions[0][1], crew))
-        cost_k = np.array([crew.cost_of(name) for name in crew.names])
-        return cls(Gains(measure(information), parts), bonus_k / cost_k * cost_k.mean())
+        """By these confusion matrices (K', J, L) of the crew, one a question; `states` (Q, N) say what is open."""
+        parts = [
+            Question(beliefs_for_gain(evidence, consensus), pi_kjl, state == OPEN)
+            for (evidence, consensus), state, pi_kjl in zip(questions, states, matrices, strict=True)
+        ]
+        return cls(Gains(measure(information), parts), np.ones(len(matrices[0])))
+
+    def times(self, factor_k: Floats) -> CrewValue:
+        """The same where each annotator (K',) counts so much more."""
+        return replace(self, factor_k=self.factor_k * factor_k)
+
+    def per_cost(self, cost_k: Floats) -> CrewValue:
+        """What the average price buys."""
+        return self.times(cost_k.mean() / cost_k)
+
+    def by(self, matrices: Sequence[Floats]) -> CrewValue:
+        """The same by other confusion matrices."""
+        parts = [replace(old, confusion_kjl=new) for old, new in zip(self.gains.questions, matrices, strict=True)]
+        return replace(self, gains=replace(self.gains, questions=parts))
 
     def values(self, rows: Rows) -> Floats:
         """(R, K') what each of the crew would bring about these items."""
@@ -106,36 +108,34 @@ def beliefs_for_gain(evidence: Evidence, consensus: Consensus) -> Floats:
     return shared_errors.independent(evidence, consensus.probabilities, consensus.correction.strength, caution)
 
 
-def drawn_confusion(consensus: Consensus, crew: Crew, spread: float, rng: np.random.Generator) -> Floats:
-    """(K', J, L) confusion matrices drawn from their posteriors, of `spread` times its variance; 0: the means."""
-    mean_kjl = crew_confusion(consensus, crew)
+def bonus(questions: Sequence[Judged], crew: Crew, explore: float) -> Floats:
+    """(K',) b_k: how much more each counts for what is not known of them."""
+    return 1 + explore / np.sqrt(1 + _labels(questions, crew))
+
+
+def drawn_confusion(
+    consensus: Consensus, crew: Crew, mean_kjl: Floats, spread: float, rng: np.random.Generator
+) -> Floats:
+    """(K', J, L) confusion matrices with these means, drawn as wide as their posteriors; `spread` 0: the means.
+
+    A row with mean m and Dirichlet parameters that sum to a has variances m (1 - m) / (a / spread + 1).
+    """
     if spread == 0:
         return mean_kjl
     learned = consensus.annotators
     place = {name: k for k, name in enumerate(learned.names)}
-    strength = np.stack(
-        [
-            learned.concentration[place[name]].sum(axis=1) if name in place else np.full(mean_kjl.shape[1], NEWCOMER)
-            for name in crew.names
-        ]
-    )
-    gamma = rng.gamma(mean_kjl * strength[:, :, None] / spread) + 1e-12
+    unknown = np.full(mean_kjl.shape[1], NEWCOMER)
+    known_kj = learned.concentration.sum(axis=2)
+    strength_kj = np.stack([known_kj[place[name]] if name in place else unknown for name in crew.names])
+    gamma = rng.gamma(mean_kjl * strength_kj[:, :, None] / spread) + 1e-12
     drawn: Floats = gamma / gamma.sum(axis=2, keepdims=True)
     return drawn
 
 
-def typical_confusion(consensus: Consensus, crew: Crew, labels: int) -> Floats:
-    """(J, L) confusion matrix of whoever answers next: the crew's average, or that of all who have answered.
-
-    Everybody counts with what they can take of the plan's `labels`.
-    """
-    capacity = np.array([min(crew.capacity_of(name), labels) for name in crew.names], dtype=np.float64)
-    if not capacity.any():
-        return average_confusion(consensus)
-    return scores.crew_confusion(crew_confusion(consensus, crew), capacity)
-
-
-def _labels(consensus: Consensus, crew: Crew) -> Floats:
-    """(K',) labels that each of the crew has given."""
-    given = dict(zip(consensus.annotators.names, consensus.annotators.labels.tolist(), strict=True))
-    return np.array([given.get(name, 0) for name in crew.names], dtype=np.float64)
+def _labels(questions: Sequence[Judged], crew: Crew) -> Floats:
+    """(K',) labels that each of the crew has given, averaged over the questions."""
+    total = np.zeros(len(crew.names))
+    for _, consensus in questions:
+        given = dict(zip(consensus.annotators.names, consensus.annotators.labels.tolist(), strict=True))
+        total += [given.get(name, 0) for name in crew.names]
+    return total / len(questions)

@@ -2,15 +2,15 @@
 
 Time is counted in rounds: one plan and what is answered before the next. A question handed out in round t is answered
 at t + delay, delay ~ Exponential(mean `delay` / speed of the person), and is seen by the first plan after that. Until
-then it is outstanding: the policy is told so (`Crew.asked`). A question of somebody who has left by then, or which is
-left lying, is never answered; after `expire` rounds it goes back to the pool.
+then it is outstanding: the policy is told so (`Crew.asked`) and counts it against the capacity, which is what a person
+can have at a time. A question of somebody who has left by then, or which is left lying, is never answered; after
+`expire` rounds it goes back to the pool.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -91,7 +91,7 @@ class Desk:
         return sum(math.isfinite(handed.due) for handed in self._outstanding)
 
     def crew(self, round_: int) -> Crew:
-        """The crew as the policy sees it: who is there, what they were asked, skipped, and can still take."""
+        """The crew as the policy sees it: who is there, and what they skipped and still have to answer."""
         habits, crew = self._habits, self._crew
         names = crew.names
         if habits.joins or habits.leaves:
@@ -99,12 +99,9 @@ class Desk:
         if names == crew.names and not self._outstanding and not self._never:
             return crew
         asked = [handed.pair for handed in sorted(self._outstanding, key=lambda handed: handed.serial)]
-        busy = Counter(who for _, who in asked if who is not None)
-        left = {who: max(crew.capacity_of(who) - number, 0) for who, number in busy.items()}
         return replace(
             crew,
             names=names,
-            capacity={**crew.capacity, **left},
             never=crew.never | self._never,
             asked=crew.asked + tuple((_name(who), item) for item, who in asked),
         )

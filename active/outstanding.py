@@ -2,6 +2,7 @@
 
     waiting    asked of somebody by name, not answered, not skipped, not expired; the item is there and not done
     expired    not answered within `expire` seconds; somebody else is asked, the same person only if nobody else can
+    ended      nobody of the crew, present or away, can answer what is open: the project is done, until somebody can
     away       whose questions expired without a word since they were asked: one question, until they answer something
 
 What waits stays at the front of that person's queue, in the same order, and counts against their capacity and the
@@ -20,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hitl.active import stopping
+from hitl.active.checking import CHECK
 from hitl.active.stopping import Judged
 from hitl.annotations import Annotations, Name
 from hitl.crew import UNLIMITED, Budget, Crew
@@ -88,7 +90,8 @@ def next_plan(
 
     `planner` is a policy's `plan_questions`; `now` seconds since the epoch, `expire` seconds a question may wait.
     """
-    done = stopping.done_items(questions, budget)
+    checked = {ask.item for ask in (previous or Plan()).asks if ask.why == CHECK}  # done, and asked all the same
+    done = stopping.done_items(questions, budget) - checked
     answered = [evidence.annotations for evidence, _ in questions]
     held = waiting(previous or Plan(), answered, done, crew, budget, now, expire)
     why = stopping.project_stop(questions, crew, budget)
@@ -96,7 +99,10 @@ def next_plan(
         plan = planner(questions, replace(crew, asked=()), replace(budget, labels=0))
         return replace(plan, asks=(), stop=why, expired=held.expired, people=held.people)
     plan = planner(questions, held.crew_now(crew), held.budget_left(budget, crew))
-    return merged(plan, held, previous or Plan(), crew, budget, now)
+    plan = merged(plan, held, previous or Plan(), crew, budget, now)
+    if not plan.asks and crew.names and not _somebody_can(questions, crew, budget):
+        return replace(plan, stop=f"nobody of the crew can answer any of the {plan.open_items} items that are open")
+    return plan
 
 
 def waiting(
@@ -166,6 +172,14 @@ def merged(plan: Plan, held: Waiting, previous: Plan, crew: Crew, budget: Budget
             money -= price
             new.append(replace(ask, since=now))
     return replace(plan, asks=(*held.asks, *new), expired=held.expired, people=held.people)
+
+
+def _somebody_can(questions: Sequence[Judged], crew: Crew, budget: Budget) -> bool:
+    """Whether anybody of the crew, away or at their capacity, has yet to answer an open item and may."""
+    answered = [evidence.annotations for evidence, _ in questions]
+    items = [answered[0].items[row] for row in stopping.open_rows(questions, budget)]
+    given = _given(answered, set(items))
+    return any((name, item) not in given and crew.may_answer(name, item) for item in items for name in crew.names)
 
 
 def _given(answered: Sequence[Annotations], items: Collection[Name]) -> set[Pair]:

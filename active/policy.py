@@ -7,10 +7,11 @@ of the answer in nats (`pairs`). A alone sees one answer ahead: an item whose la
 one, is worth nothing to it; information says that the second answer becomes worth asking for. The last factor lets
 annotators of whom little is known be tried before equally good ones that are known.
 
-    plan     pairs (n, k) of largest total value, within capacity, skills and cost            (`assign`)
-    whom     anyone, where the crew has no names: the items of largest value for a typical annotator
-    check    a share `calibrate` of the questions is about items of known truth, to whoever was checked least
+    plan     pairs (n, k) of largest total value, within capacity, skills and cost            (`assign`, `batch`)
+    whom     anyone, where the crew has no names: the items of largest value for an average annotator
+    check    a share `calibrate` of the questions is about items of known truth               (`checking`)
     done     confidence >= target, or the label limit                                         (`stopping`)
+    worth    where a right label has a price, nothing is asked that is not expected to bring its cost  (`worth`)
 
 With several questions an item (multi-label) the gains add up, and an item is done when all its questions are.
 """
@@ -19,28 +20,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from hitl.active import scores, stopping
-from hitl.active.assign import assign
+from hitl.active.assign import Pair
 from hitl.active.availability import Availability
-from hitl.active.checking import checks
-from hitl.active.crew_value import CrewValue, Exploration, beliefs_for_gain, typical_confusion
-from hitl.active.pairs import accuracy_gain, information_gain
+from hitl.active.batch import Anyone, ByName, Diverse, Limited, that_pay
+from hitl.active.by_others import confusion_by_others
+from hitl.active.checking import CHECK, checks, checks_due
+from hitl.active.crew_value import CrewValue, bonus, drawn_confusion
+from hitl.active.situation import Situation
 from hitl.active.stopping import Judged
-from hitl.active.worth import crew_confusion
-from hitl.annotations import Annotations
+from hitl.active.worth import crew_confusion, pays
+from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
-from hitl.plan import Ask, Done, Plan
+from hitl.plan import Ask, Plan
 
-Rows = npt.NDArray[np.int64]
+Exploration = Literal["bonus", "thompson"]
+Judges = Literal["all", "others"]
+
+NOT_WORTH = "no question that can be asked is worth its cost"
+
+CENT = 1e-9
+"""Sums of costs that differ by less are equal."""
+
+Places = list[tuple[int, int]]
+"""(item code, crew position) of questions; position 0 where the crew has no names."""
 
 
 class Policy(Protocol):
@@ -60,25 +70,34 @@ class ExpectedGain:
         explore: how much more an unknown annotator's answer counts than a known one's, >= 0; 0: no exploration.
         exploration: "bonus" as in (1), or "thompson": each plan takes every annotator's confusion matrix as drawn from
             its posterior (`explore` and `seed` then say how widely, 1 as the posterior, and which draw).
-        calibrate: share of a plan's questions asked about items of known truth, in [0, 1).
-        seed: of the draws.
+        calibrate: share of the questions asked about items of known truth, in [0, 1).
+        judged_by: whose labels say how good an annotator is: "all", as the combiner has it, or "others": nobody's own.
+        diverse: the batch is a core set of so many times as many of the best items, by their features, >= 1; 1, or
+            where there are no features: the best items, alike or not.
+        seed: of the draws, >= 0.
     """
 
-    information: float = 0.1
+    information: float = 0.5
     explore: float = 1.0
     exploration: Exploration = "bonus"
     calibrate: float = 0.0
+    judged_by: Judges = "all"
+    diverse: float = 1.0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("information", "explore"):
+        for name, least in (("information", 0), ("explore", 0), ("diverse", 1)):
             value = getattr(self, name)
-            if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
-                raise BadSettings(f"policy.options.{name} is {value!r}; expected a number, 0 or more")
-        if not (isinstance(self.calibrate, int | float) and 0 <= self.calibrate < 1):
+            if not (_is_number(value) and math.isfinite(value) and value >= least):
+                raise BadSettings(f"policy.options.{name} is {value!r}; expected a number, {least} or more")
+        if not (_is_number(self.calibrate) and 0 <= self.calibrate < 1):
             raise BadSettings(f"policy.options.calibrate is {self.calibrate!r}; expected a share in [0, 1)")
-        if self.exploration not in ("bonus", "thompson"):
-            raise BadSettings(f"policy.options.exploration is {self.exploration!r}; expected 'bonus' or 'thompson'")
+        for name, words in (("exploration", get_args(Exploration)), ("judged_by", get_args(Judges))):
+            if getattr(self, name) not in words:
+                expected = " or ".join(map(repr, words))
+                raise BadSettings(f"policy.options.{name} is {getattr(self, name)!r}; expected {expected}")
+        if not (isinstance(self.seed, int) and not isinstance(self.seed, bool) and self.seed >= 0):
+            raise BadSettings(f"policy.options.seed is {self.seed!r}; expected a whole number, 0 or more")
 
     def plan(self, evidence: Evidence, consensus: Consensus, crew: Crew, budget: Budget) -> Plan:
         """The next questions and the finished items of a project with one question an item."""
@@ -89,109 +108,97 @@ class ExpectedGain:
         items = questions[0][0].annotations.items
         if any(evidence.annotations.items != items or consensus.items != items for evidence, consensus in questions):
             raise BadInput("plan: evidence and consensus list different items; expected the same, in the same order")
-        states = np.stack([stopping.item_states(*question, budget) for question in questions])
-        rows = np.flatnonzero((states == stopping.OPEN).any(axis=0))
-        ask = self._named if crew.names else self._anyone
-        return Plan(ask(questions, states, rows, crew, budget), _finished(questions, states), len(rows))
+        now = Situation(questions, crew, budget)
+        plan = Plan((), now.finished(), len(now.open_rows))
+        return self._asking(plan, now) if plan.open_items and budget.labels else plan
 
-    def _anyone(
-        self, questions: Sequence[Judged], states: npt.NDArray[np.int8], rows: Rows, crew: Crew, budget: Budget
-    ) -> tuple[Ask, ...]:
-        """The items worth most to ask a typical annotator about, those with fewer labels first among equals."""
-        value, right = np.zeros(len(rows)), np.zeros(len(rows))
-        for (evidence, consensus), state in zip(questions, states, strict=True):
-            pi_kjl = typical_confusion(consensus, crew, budget.labels)[None]
-            q_nj = beliefs_for_gain(evidence, consensus)[rows]
-            more = accuracy_gain(q_nj, pi_kjl)[:, 0] + self.information * information_gain(q_nj, pi_kjl)[:, 0]
-            value += np.where(state[rows] == stopping.OPEN, more, 0.0)
-            right += scores.chance_right(consensus.probabilities[rows], pi_kjl)[:, 0] / len(questions)
-        fewest = questions[0][0].annotations.labels_per_item[rows]
-        best = np.lexsort((rows, fewest, -np.round(value, 9)))[: budget.labels]  # the last bits vary from run to run
-        items = questions[0][0].annotations.items
-        return tuple(
-            Ask(items[rows[r]], None, float(value[r]), float(right[r]), _why(questions, int(rows[r]))) for r in best
+    def _asking(self, plan: Plan, now: Situation) -> Plan:
+        """The plan with its questions, or with the reason why there are none."""
+        matrices = [self._confusion(*question, now.crew) for question in now.questions]
+        value = CrewValue.of(now.questions, now.states, matrices, self.information)
+        checked, choice = (self._named if now.crew.names else self._anyone)(now, value)
+        limit = now.budget.labels - len(checked)
+        pairs = _best(now, choice, limit)
+        if limit and not pairs and now.budget.worth is not None and not now.crew.asked and choice.best(now.rows, 1):
+            return replace(plan, stop=NOT_WORTH)
+        places = _mixed(checked, [(pair.item, pair.person) for pair in pairs])
+        return replace(plan, asks=_asks(now, places, value, matrices))
+
+    def _confusion(self, evidence: Evidence, consensus: Consensus, crew: Crew) -> Floats:
+        if self.judged_by == "others":
+            return confusion_by_others(evidence, consensus, crew)
+        return crew_confusion(consensus, crew)
+
+    def _named(self, now: Situation, value: CrewValue) -> tuple[Places, Limited]:
+        """The checks, and the choice among all pairs of items and people."""
+        crew = now.crew
+        free = Availability.of(crew, [evidence.annotations for evidence, _ in now.questions])
+        checked = checks(now, free, self._due(now), now.budget.cost)
+        free = free.after(*np.array(checked, dtype=np.int64).reshape(-1, 2).T)
+        money = now.budget.cost - math.fsum(crew.cost_of(crew.names[person]) for _, person in checked)
+        choice = ByName(self._explored(now, value), free, max(money, 0.0))
+        return checked, self._diverse(now, choice)
+
+    def _explored(self, now: Situation, value: CrewValue) -> CrewValue:
+        """Values that let little known annotators be tried."""
+        if self.exploration == "bonus":
+            return value.times(bonus(now.questions, now.crew, self.explore))
+        rng = np.random.default_rng([self.seed, now.answered])
+        known = zip(now.questions, value.gains.questions, strict=True)
+        return value.by(
+            [drawn_confusion(one, now.crew, old.confusion_kjl, self.explore, rng) for (_, one), old in known]
         )
 
-    def _named(
-        self, questions: Sequence[Judged], states: npt.NDArray[np.int8], rows: Rows, crew: Crew, budget: Budget
-    ) -> tuple[Ask, ...]:
-        """The pairs worth most together; items that wait for an answer get no second question meanwhile."""
-        annotations = questions[0][0].annotations
-        free = Availability.of(crew, [evidence.annotations for evidence, _ in questions])
-        checked = checks(questions, crew, free, round(self.calibrate * budget.labels))
-        free = free.after(np.array([item for item, _ in checked]), np.array([person for _, person in checked]))
-        rows = rows[np.isin(rows, _waiting(annotations, crew), invert=True)]
-        rows = rows[np.argsort(annotations.labels_per_item[rows], kind="stable")]
-        worth = CrewValue.of(questions, states, crew, self.information, self.explore, self.exploration, self.seed)
-        spent = sum(crew.cost_of(crew.names[person]) for _, person in checked)
-        pairs = assign(
-            rows,
-            worth.bound(rows),
-            worth.values,
-            free,
-            budget.labels - len(checked),
-            cost=max(budget.cost - spent, 0.0),
-            alike=worth.alike,
-        ).pairs
-        asked = [(*check, 0.0, "to know the annotator: its truth is known") for check in checked]
-        asked += [(pair.item, pair.person, pair.value, _why(questions, pair.item)) for pair in pairs]
-        asked = _mixed(asked, len(checked))
-        return tuple(
-            Ask(annotations.items[item], crew.names[person], value, right, why)
-            for (item, person, value, why), right in zip(asked, _chance_right(questions, crew, asked), strict=True)
-        )
+    def _anyone(self, now: Situation, value: CrewValue) -> tuple[Places, Limited]:
+        """The checks, and the choice among all items; whoever comes is the average person."""
+        affordable = min(now.budget.cost / now.crew.default_cost + CENT, now.budget.labels)
+        checked = [(int(item), 0) for item in now.known_rows[: int(min(self._due(now), affordable))]]
+        return checked, self._diverse(now, Anyone(value, affordable - len(checked)))
+
+    def _due(self, now: Situation) -> int:
+        return checks_due(self.calibrate, now.answered, now.budget.labels)
+
+    def _diverse(self, now: Situation, choice: Limited) -> Limited:
+        features = now.questions[0][0].features
+        if features is None or self.diverse == 1:
+            return choice
+        return Diverse(choice, features, np.flatnonzero(now.out), self.diverse)
 
 
-def _mixed(asked: list[tuple[int, int, float, str]], checked: int) -> list[tuple[int, int, float, str]]:
-    """The first `checked` questions spread evenly among the others, so that they do not stand out."""
-    place = [(n + 0.5) / max(checked, 1) for n in range(checked)]
-    others = len(asked) - checked
-    place += [(n + 0.5) / max(others, 1) for n in range(others)]
-    return [asked[n] for n in np.argsort(place, kind="stable")]
+def _best(now: Situation, choice: Limited, limit: int) -> Sequence[Pair]:
+    """The best pairs; those that pay, where a right label has a price."""
+    crew, budget, rows = now.crew, now.budget, now.rows
+    if budget.worth is None:
+        return choice.best(rows, limit)
+    error = 1 - np.mean([consensus.confidence[rows] for _, consensus in now.questions], axis=0)
+    cheapest = min((crew.cost_of(name) for name in crew.names), default=crew.default_cost)
+    might = rows[budget.worth * error >= cheapest]  # answers bring no more than the error there is
+    return that_pay(choice, might, limit, lambda item, person: pays(now.questions, item, person, crew, budget))
 
 
-def _waiting(annotations: Annotations, crew: Crew) -> Rows:
-    """Codes of the items somebody has been asked about and not answered yet."""
-    asked = {item for _, item in crew.asked}
-    return np.array([code for code, name in enumerate(annotations.items) if name in asked] if asked else [], np.int64)
+def _mixed(checked: Places, others: Places) -> Places:
+    """The checks spread evenly among the other questions, so that they do not stand out."""
+    place = [(n + 0.5) / len(part) for part in (checked, others) for n in range(len(part))]
+    both = checked + others
+    return [both[n] for n in np.argsort(place, kind="stable")]
 
 
-def _chance_right(questions: Sequence[Judged], crew: Crew, asked: Sequence[tuple[int, int, float, str]]) -> list[float]:
-    """Chance of a right answer of each (Rodrigues 2014, eq. 12), averaged over the questions."""
-    if not asked:
-        return []
-    item, person = (np.array([one[part] for one in asked], dtype=np.int64) for part in (0, 1))
-    right = np.zeros(len(asked))
-    for _, consensus in questions:
-        pi_kjl = crew_confusion(consensus, crew)
-        j = np.arange(pi_kjl.shape[1])
-        right += np.sum(consensus.probabilities[item] * pi_kjl[person][:, j, j], axis=1) / len(questions)
-    return [float(one) for one in right]
-
-
-def _why(questions: Sequence[Judged], item: int) -> str:
-    """In words: where the item stands."""
-    evidence, consensus = questions[0]
-    labels = int(evidence.annotations.labels_per_item[item])
-    said = f"{labels} label{'' if labels == 1 else 's'}"
-    if len(questions) > 1:
-        unsure = min(float(consensus.confidence[item]) for _, consensus in questions)
-        return f"least sure of its questions {unsure:.0%} after {said}"
-    label = consensus.classes[consensus.labels[item]]
-    return f"{label} at {consensus.confidence[item]:.0%} after {said}"
-
-
-def _finished(questions: Sequence[Judged], states: npt.NDArray[np.int8]) -> tuple[Done, ...]:
-    items = questions[0][0].annotations.items
-    rows = np.flatnonzero((states != stopping.OPEN).all(axis=0))
-    confidence = np.min([consensus.confidence for _, consensus in questions], axis=0)
-    reason = states.max(axis=0)
+def _asks(now: Situation, places: Places, value: CrewValue, matrices: Sequence[Floats]) -> tuple[Ask, ...]:
+    """The questions: what each is expected to bring in right labels, and the chance that the answer is right."""
+    if not places:
+        return ()
+    item, person = np.array(places, dtype=np.int64).T
+    gain = value.values(item)[np.arange(len(item)), person]
+    right = np.zeros(len(item))
+    for (_, consensus), pi_kjl in zip(now.questions, matrices, strict=True):
+        j = np.arange(pi_kjl.shape[1])  # Rodrigues 2014, eq. 12
+        right += np.sum(consensus.probabilities[item] * pi_kjl[person][:, j, j], axis=1) / len(now.questions)
+    items, names = now.questions[0][0].annotations.items, now.crew.names or (None,)
     return tuple(
-        Done(
-            items[row],
-            tuple(consensus.classes[consensus.labels[row]] for _, consensus in questions),
-            float(confidence[row]),
-            stopping.REASONS[int(reason[row])],
-        )
-        for row in rows
+        Ask(items[n], names[k], float(g), float(r), CHECK if now.known[n] else now.why(n))
+        for n, k, g, r in zip(item.tolist(), person.tolist(), gain, right, strict=True)
     )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

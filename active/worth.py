@@ -5,7 +5,8 @@ With m answers a_1..m of somebody whose confusion matrix is pi, about an item be
     G_m = sum over a_1..m of  max_j q_j prod_i pi[j, a_i]   -   max_j q_j   >= 0
 
 A single answer often changes no label (G_1 = 0 where q is surer than the answer) while two or three that agree would:
-what counts is the best G_m / m, so that asking does not end where it would begin to help.
+what counts is the best G_m / m, so that asking does not end where it would begin to help. A project goes on while that
+pays for the best next label (`best_next`), and asks each question for which it does (`pays`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from hitl.active.scores import expected_accuracy_gain as accuracy_gain
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
@@ -25,15 +27,6 @@ SEQUENCES = 1024
 
 ITEMS, PEOPLE = 200, 10
 """How many of the least certain items, and of the crew's best for their cost, are looked at."""
-
-
-def accuracy_gain(q_nj: Floats, pi_jl: Floats, answers: int) -> Floats:
-    """(n,) G_m, the expected gain in accuracy from `answers` (>= 1) independent answers, in [0, 1 - 1/J]."""
-    joint_njs = q_nj[:, :, None]
-    for _ in range(answers):
-        joint_njs = (joint_njs[:, :, :, None] * pi_jl[None, :, None, :]).reshape(*q_nj.shape, -1)
-    gain: Floats = np.maximum(joint_njs.max(axis=1).sum(axis=1) - q_nj.max(axis=1), 0.0)
-    return gain
 
 
 def best_gain_per_label(q_nj: Floats, pi_jl: Floats, most: int) -> Floats:
@@ -70,6 +63,28 @@ def best_next(
         )
         best = max(best, (float(gain_n.max()) / float(cost_k[k]), float(cost_k[k])))
     return best
+
+
+def pays(
+    questions: Sequence[tuple[Evidence, Consensus]],
+    item: npt.NDArray[np.integer],
+    person: npt.NDArray[np.integer],
+    crew: Crew,
+    budget: Budget,
+) -> npt.NDArray[np.bool_]:
+    """(P,) whether an answer of this member of the crew about this item is worth its cost (`budget.worth`).
+
+    `item` (P,) codes, `person` (P,) positions in the crew, 0 where it has no names. As `best_next` counts it.
+    """
+    cost_k = np.array([crew.cost_of(name) for name in crew.names] or [crew.default_cost])
+    gain = np.zeros(len(item))
+    for _, consensus in questions:
+        pi_kjl = crew_confusion(consensus, crew)
+        for k in np.unique(person):
+            here = person == k
+            q_nj = consensus.probabilities[item[here]]
+            gain[here] += best_gain_per_label(q_nj, pi_kjl[k], budget.max_labels) / len(questions)
+    return np.asarray((budget.worth or np.inf) * gain >= cost_k[person])
 
 
 def crew_confusion(consensus: Consensus, crew: Crew) -> Floats:

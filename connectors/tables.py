@@ -48,6 +48,11 @@ from hitl.probabilities import read_probabilities
 
 PAGE = 5_000
 QUESTION = "label"
+WHAT_IS_READ = (
+    "source.path (relative to hitl.toml) names a folder with annotations.csv, .jsonl or .parquet, or such a file; "
+    "its columns are item, annotator, label, or as source.item, source.annotator, source.label say"
+)
+NAMES = ("annotations", "items", "truth", "added_items", "gold")
 
 
 class Tables:
@@ -94,7 +99,12 @@ class Tables:
         return (Question(QUESTION, classes, classes + self._abstain),)
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        """All pages when a file changed since the cursor, else none; resumable by item."""
+        """All pages when a file changed since the cursor, else none; resumable by item.
+
+        Raises BadTable when a table that an earlier pull has read is gone: its rows were not taken back by anybody.
+        """
+        named = cursor.get("tables") if cursor else None
+        tables = self._present(named if isinstance(named, list) else [])
         stamp = self._stamp()
         after = 0
         if cursor and cursor.get("files") == stamp:
@@ -104,7 +114,8 @@ class Tables:
         items = self._items()
         annotations, problems = self._annotations()
         predictions, unusable = self._predictions()
-        problems += unusable
+        problems += unusable + self._strange_truth(annotations, predictions)
+        self._present(tables)  # what was moved away while we read was not read
         people = tuple(sorted({row.annotator for rows in annotations.values() for row in rows if row.annotator}))
         keys = list(dict.fromkeys([*items, *annotations, *predictions]))
         version = _now()
@@ -112,7 +123,7 @@ class Tables:
             part = keys[start : start + PAGE]
             last = start + PAGE >= len(keys)
             yield Page(
-                cursor={"files": stamp, "after": None if last else start + PAGE},
+                cursor={"files": stamp, "after": None if last else start + PAGE, "tables": tables},
                 items=tuple(ItemRow(key, items.get(key, {}), version) for key in part),
                 annotations=tuple(row for key in part for row in annotations.get(key, ())),
                 predictions=tuple(row for key in part for row in predictions.get(key, ())),
@@ -196,7 +207,7 @@ class Tables:
             mend = "name the classes in hitl.toml: source.classes"
             checks.append(Check("classes", len(classes) >= 2, ", ".join(map(str, classes)) or "none", mend))
         except BadInput as error:
-            checks.append(Check("annotations", False, str(error), "see README: input columns"))
+            checks.append(Check("annotations", False, str(error), WHAT_IS_READ))
         parent = self._output if self._output.exists() else self._output.parent
         checks.append(Check("output", parent.is_dir(), str(self._output), f"make the folder {parent}"))
         return checks
@@ -230,8 +241,7 @@ class Tables:
         order = named.column(item).to_pylist() if named is not None and item in named.column_names else None
         models: dict[str, pa.Table] = {}
         for path in self._model_files():
-            stem = path.name if path.is_dir() else path.name.removesuffix(".gz").rsplit(".", 1)[0]
-            model = stem.removeprefix("probabilities_")
+            model = _stem(path).removeprefix("probabilities_")
             if model in models:
                 raise BadTable(f"{path}: another file of the same name is there; expected one a model")
             models[model] = read_probabilities(path, item, items=order, classes=self._classes or None)
@@ -240,9 +250,22 @@ class Tables:
     def _model_files(self) -> list[Path]:
         return sorted(self._path.glob("probabilities_*"))
 
+    def _present(self, expected: Iterable[str]) -> list[str]:
+        """The names of the tables that are there. Raises BadTable when an expected one is not."""
+        there = [name for name in NAMES if self._find(name) is not None]
+        if self._path.is_dir():
+            there += sorted({_stem(path) for path in self._model_files()})
+        for name in expected:
+            if name not in there:
+                folder = self._output if name in ("added_items", "gold") else self._path
+                raise BadTable(
+                    f"{folder}: {name}.* is gone, which an earlier pull has read; nothing was deleted. "
+                    "Put it back, or, if it is meant to be gone, run `hitl pull --full`"
+                )
+        return there
+
     def _files(self) -> list[Path]:
-        names = ("annotations", "items", "truth", "added_items", "gold")
-        found = [path for name in names if (path := self._find(name)) is not None]
+        found = [path for name in NAMES if (path := self._find(name)) is not None]
         if self._path.is_dir():
             found += [file for path in self._model_files() for file in files_of(path)]
         if self._find("annotations") is None and self._find("items") is None:
@@ -315,9 +338,31 @@ class Tables:
                 for number, (key, value) in enumerate(pairs, start=1):
                     if not key or not value:
                         raise BadTable(f"{self._find(name)}, row {number}: expected an item and a label in every row")
+                    if self._classes and value not in self._classes:
+                        raise BadTable(
+                            f"{self._find(name)}, row {number}: {value!r} is no class; expected one of "
+                            f"{', '.join(self._classes)} (source.classes)"
+                        )
                     place = json.dumps([key, None, "truth"])
                     known[key] = AnnotationRow(place, key, QUESTION, None, value, "gold", version, version)
         return list(known.values())
+
+    def _strange_truth(
+        self, annotations: Mapping[str, list[AnnotationRow]], predictions: Mapping[str, list[PredictionRow]]
+    ) -> list[str]:
+        """Words about known labels that nobody has ever given, which may be rare classes or typing errors."""
+        rows = [row for several in annotations.values() for row in several]
+        usual = {row.label for row in rows if row.kind == "answer"} | {
+            name for several in predictions.values() for row in several for name in row.probabilities
+        }
+        if self._classes or not usual - {None}:
+            return []
+        strange = {row.label: row.item for row in reversed(rows) if row.kind == "gold" and row.label not in usual}
+        return [
+            f"known truth of item {item!r}: nobody has ever said {label!r}, which is a new class now; "
+            "if it is none, mend it, and name the classes in hitl.toml: source.classes"
+            for label, item in strange.items()
+        ]
 
     def _predictions(self) -> tuple[dict[str, list[PredictionRow]], list[str]]:
         """Rows by item, and problems in words; a row that is no distribution is left out, an empty one says nothing."""
@@ -336,6 +381,11 @@ class Tables:
                 else:
                     problems.append(f"probabilities_{model}, row {number}: no distribution over the classes; left out")
         return grouped, problems
+
+
+def _stem(path: Path) -> str:
+    """The name of a table or model without its format; a folder has none."""
+    return path.name if path.is_dir() else path.name.removesuffix(".gz").rsplit(".", 1)[0]
 
 
 def _is_nothing(value: Any) -> bool:

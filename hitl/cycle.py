@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from hitl.active import forecast, stopping
+from hitl.active.idle import why_nothing_is_asked
 from hitl.active.outstanding import HOUR, next_plan
 from hitl.annotations import Annotations, Name
 from hitl.catalog import combiner, policy
@@ -320,6 +321,8 @@ def metrics_of(
         "cost": float(np.dot(first.labels_per_annotator, prices)),
         "forecast": None if ahead is None else asdict(ahead),
         "stop": plan.stop,
+        "idle": why_nothing_is_asked(plan, questions, crew, budget),
+        "corrected": all(result.correction is not None for result in results.values()),
     }
 
 
@@ -328,22 +331,35 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
     lines = []
     if metrics.get("expected"):
         expected = _recorded_as(stopping.Expected, metrics["expected"])
-        checked = (
-            f"{expected.checked} known items: {expected.wrong:.0f} wrong without their truth, "
-            f"{expected.foreseen:.1f} foreseen"
-            if expected.checked
-            else "as far as the confidence holds: too few items of known truth to check it"
-        )
-        lines.append(f"accuracy expected now: {expected} ({checked})")
+        lines.append(f"accuracy expected now: {expected}; {_checked(expected)}")
+        if not expected.checked and not metrics.get("corrected", True):
+            lines.append(f"caution: {TOO_SURE}")
         lines.append(f"spent: {metrics['labels']:,} labels, cost {metrics['cost']:,g}")
     if metrics.get("stop"):
         lines.append(f"the project is done: {metrics['stop']}")
+    elif metrics.get("idle"):
+        lines.append(f"nothing is asked: {metrics['idle']}")
     elif metrics.get("forecast"):
         ahead = _recorded_as(forecast.Forecast, metrics["forecast"])
         lines.append(f"to come: {ahead}")
         if ahead.caution:
             lines.append(f"caution: {ahead.caution}")
     return lines
+
+
+TOO_SURE = (
+    "this method takes answers at their word and is surer than it is right on most crowds, so projects may end too "
+    "early; the default method corrects that, and 20 items of known truth check it (`hitl gold`)"
+)
+
+
+def _checked(expected: stopping.Expected) -> str:
+    if not expected.checked:
+        return "as far as the confidence holds: too few items of known truth to check it"
+    return (
+        f"of {expected.checked} known items {expected.wrong:.0f} are wrong without their truth, "
+        f"{expected.foreseen:.1f} were foreseen"
+    )
 
 
 def _recorded_as(kind: type[Any], data: Mapping[str, Any]) -> Any:
@@ -374,9 +390,7 @@ def operations_of(what: PushSettings, store: Store, project: str, judgement: Jud
     if what.assignments:
         yield from _assignments(store, project, plan)
     if what.labels_wanted:
-        yield Operation(
-            "labels_wanted", "", {"items": {**_left_open(store, project, judgement), **_labels_wanted(plan, evidence)}}
-        )
+        yield Operation("labels_wanted", "", {"items": {**_closing(judgement), **_labels_wanted(plan, evidence)}})
     if what.consensus:
         yield _consensus(store, project, judgement)
 
@@ -439,28 +453,34 @@ def _assignments(store: Store, project: str, plan: Plan) -> Iterator[Operation]:
         yield Operation("assign", key, {"items": assigned[key]})
 
 
-def _left_open(store: Store, project: str, judgement: Judgement) -> dict[str, int]:
-    """When the project is done: the answers of items that the platform was told to keep open, which closes them."""
+def _closing(judgement: Judgement) -> dict[str, int]:
+    """When the project is done: the answers that its items have, which closes them all, also those never asked about.
+
+    A platform goes on serving what is open. Items of known truth are left as they are, as in `_labels_wanted`.
+    """
     if judgement.plan.stop is None:
         return {}
-    known = next(iter(judgement.evidence.values())).annotations
-    row = {str(name): n for n, name in enumerate(known.items)}
-    told = {
-        key
-        for operation, _ in store.operations(project)
-        if operation.kind == "labels_wanted"
-        for key in operation.payload["items"]
-    }
-    return {key: int(known.labels_per_item[row[key]]) for key in told if key in row}
+    known = next(iter(judgement.evidence.values()))
+    labels = known.annotations.labels_per_item
+    return {str(item): int(labels[n]) for n, item in enumerate(known.annotations.items) if not known.known[n]}
 
 
 def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> dict[str, int]:
-    """Answers each asked item should get in all, and the answers that done items have (which closes them)."""
+    """Answers each asked item should get in all, and the answers that done items have (which closes them).
+
+    Whoever let a question about it expire, or is away, may still have the item open. A platform that keeps it for them
+    (Label Studio locks it for a day) would serve it to nobody else: there has to be room for them too.
+    """
     known = next(iter(evidence.values()))
     labels = known.annotations.labels_per_item
     row = {name: n for n, name in enumerate(known.annotations.items)}
     wanted = {str(done.item): int(labels[row[done.item]]) for done in plan.done if not known.known[row[done.item]]}
+    away = {person.annotator for person in plan.people if person.away}
+    gone: dict[Name, set[Name]] = {}
+    for expired in plan.expired:
+        gone.setdefault(expired.item, set()).add(expired.annotator)
     for ask in plan.asks:
         key = str(ask.item)
-        wanted[key] = wanted.get(key, int(labels[row[ask.item]])) + 1
+        held = (away | gone.get(ask.item, set())) - {ask.annotator}
+        wanted[key] = wanted.get(key, int(labels[row[ask.item]]) + len(held)) + 1
     return wanted

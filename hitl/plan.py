@@ -24,8 +24,9 @@ FORMAT = 1
 class Ask:
     """One question: this item, to this annotator (None: to anyone).
 
-    `gain` is the expected information of the answer in nats; `right` the chance that it is right; `why` says
-    it in words; `since` when it was first asked (seconds since the epoch), 0 where nobody keeps the time.
+    `gain` is what the policy expects of the answer (`ExpectedGain`: right labels, and a share of the information in
+    nats); `right` the chance that it is right; `why` says it in words; `since` when it was first asked (seconds since
+    the epoch), 0 where nobody keeps the time.
     """
 
     item: Name
@@ -103,6 +104,8 @@ class Plan:
         people = len(self.annotators)
         whom = f"{people} annotator{'' if people == 1 else 's'}" if people else "anyone"
         asked = f"done: {self.stop}" if self.stop else f"{len(self.asks)} questions for {whom}"
+        if not (self.asks or self.stop):
+            asked = "no questions"
         return f"{asked}; {len(self.done)} items done, {self.open_items} open"
 
     def table(self) -> pa.Table:

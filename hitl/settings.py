@@ -5,7 +5,11 @@ Secrets never stand in the file: the Label Studio token is HITL_LABEL_STUDIO_TOK
 
 from __future__ import annotations
 
+import difflib
+import json
 import math
+import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -29,6 +33,8 @@ from hitl.times import cron_fields, seconds_of, zone_of
 FILE = "hitl.toml"
 TOKEN = "HITL_LABEL_STUDIO_TOKEN"
 WEBHOOK_SECRET = "HITL_WEBHOOK_SECRET"
+SECRETS = {"label_studio_token": TOKEN, "webhook_secret": WEBHOOK_SECRET}
+"""Keys that stand in the environment only, and the variables that hold them."""
 
 
 class _Part(BaseModel):
@@ -224,7 +230,7 @@ def load(path: str | Path = FILE) -> Settings:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadSettings(f"{path}: not valid TOML: {error}") from None
-    for key, variable in (("label_studio_token", TOKEN), ("webhook_secret", WEBHOOK_SECRET)):
+    for key, variable in SECRETS.items():
         if key in data:
             raise BadSettings(f"{path}: {key} does not belong in a file; set {variable} in the environment")
     try:
@@ -232,20 +238,63 @@ def load(path: str | Path = FILE) -> Settings:
     except ValidationError as error:
         raise BadSettings(f"{path}: {_in_words(error)}") from None
     except SettingsError as error:
-        raise BadSettings(f"environment: {error}; lists and tables are JSON, for instance '[\"ann\"]'") from None
+        raise BadSettings(_of_environment(error)) from None
 
 
 def _in_words(error: ValidationError) -> str:
     parts = []
     for problem in error.errors(include_url=False):
-        key = ".".join(str(part) for part in problem["loc"])
+        place = [str(part) for part in problem["loc"]]
+        key = ".".join(place)
         given = problem.get("input")
         hidden = problem["type"] == "missing" or "token" in key or "secret" in key or isinstance(given, dict)
         shown = "" if hidden else f" (got {given!r})"
         own = problem["type"] == "value_error"  # what one of our validators says, which shows the value itself
         said = str(problem["ctx"]["error"]) if own else problem["msg"].lower() + shown
-        parts.append(f"{key}: {said}")
+        said = _unknown(place) if problem["type"] == "extra_forbidden" else said
+        variable = _variable(place)
+        parts.append(f"{key}{f' (from {variable})' if variable else ''}: {said}")
     return "; ".join(parts)
+
+
+def _unknown(place: list[str]) -> str:
+    """That there is no such key, which there are, and which is nearest."""
+    part: type[BaseModel] = Settings
+    for name in place[:-1]:
+        inner = part.model_fields[name].annotation
+        assert isinstance(inner, type)
+        assert issubclass(inner, BaseModel)
+        part = inner
+    keys = [name for name in part.model_fields if name not in SECRETS]
+    near = difflib.get_close_matches(place[-1], keys, 1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    return f"no such key; {meant}expected one of {', '.join(keys)}"
+
+
+def _variable(place: list[str]) -> str | None:
+    """The environment variable that a key was read from, if it is set."""
+    wanted = "HITL_" + "__".join(place)
+    return next((name for name in os.environ if name.upper() == wanted.upper()), None)
+
+
+def _of_environment(error: SettingsError) -> str:
+    """Which variable could not be read, of those that set a part of the settings."""
+    found = re.search(r'field "(\w+)"', str(error))
+    head = f"HITL_{found[1]}".upper() if found else "HITL_"
+    names = [name for name in os.environ if name.upper() == head or name.upper().startswith(f"{head}__")]
+    wrong = [name for name in names if not _is_json(os.environ[name])] or names
+    return (
+        f"environment: {' or '.join(sorted(wrong)) or head} cannot be read; lists and tables are JSON, "
+        "for instance '[\"ann\"]'"
+    )
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def write(path: str | Path, name: str, source: dict[str, Any], store: str, crew: list[str]) -> None:
@@ -294,6 +343,4 @@ def write(path: str | Path, name: str, source: dict[str, Any], store: str, crew:
 
 
 def _toml(value: Any) -> str:
-    import json
-
     return json.dumps(value, ensure_ascii=False)  # JSON strings, numbers and arrays of them are TOML

@@ -17,6 +17,7 @@ from hitl.active.policy import ExpectedGain
 from hitl.active.replay import Replay, accuracy_of
 from hitl.active.simulate import Group
 from hitl.active.trials import Recording, Simulation, run_trials, spent_to_reach
+from hitl.cli.replay import _near as near
 from hitl.cli.replay import groups_of
 from hitl.crew import Budget, Crew
 from hitl.errors import BadSettings
@@ -24,7 +25,7 @@ from hitl.evidence import Evidence
 from hitl.files import read_table
 from hitl.models import DefaultCombiner
 from hitl.report.contents import Curve
-from hitl.report.replay import ends_of
+from hitl.report.replay import ends_of, figure
 from hitl.report.svg import ticks
 from tests.command_line import Run
 
@@ -62,13 +63,13 @@ def strategies(batch: int, **more: Any) -> dict[str, Replay]:
 
 
 def test_the_table_says_what_each_needed(run: Run, tables: Path) -> None:
-    """Its figures are those of the replays made directly, at half a point below the accuracy of everything."""
+    """Its figures are those of the replays made directly, at one item of 50 below the accuracy of everything."""
     code, out, err = run(*FLAGS, "--json")
     assert (code, err) == (0, "")
     told = json.loads(out)
     assert list(told["strategies"]) == ["expected-gain", "evenly", "majority vote, evenly"]
     evidence = evidence_of(tables)
-    target = accuracy_of(DefaultCombiner().fit(replace(evidence, truth=None)), evidence) - 0.005
+    target = accuracy_of(DefaultCombiner().fit(replace(evidence, truth=None)), evidence) - 1 / 50 - 1e-9
     tracks = run_trials(Recording(evidence), strategies(30), seeds=2)
     needed = {}
     for name, several in tracks.items():
@@ -84,7 +85,7 @@ def test_the_table_says_what_each_needed(run: Run, tables: Path) -> None:
     assert code == 0
     assert "240 recorded labels of 4 annotators on 60 items, 2 classes; 2 seeds; combined by default" in out
     assert f"{target:.1%}" in out
-    assert f"{ratio:.2f} × fewer labels" in out
+    assert (f"{ratio:.2f} × fewer labels" if ratio >= 1 else f"{1 / ratio:.2f} × more labels") in out
 
 
 def test_targets_policies_and_models_are_those_asked_for(run: Run, tables: Path) -> None:
@@ -201,6 +202,11 @@ def test_people_without_ids_are_one_pool(run: Run, tables: Path) -> None:
 def test_the_groups_of_the_command_line() -> None:
     found = groups_of(["good=20:0.6-0.9", "random=6", "newcomer=8:.7-.7"])
     assert found == (Group("good", 20, (0.6, 0.9)), Group("random", 6), Group("good", 8, (0.7, 0.7), joins=10))
+    with pytest.raises(BadSettings, match=r"--simulate 'good=0': 0 people; expected 1 or more"):
+        groups_of(["good=0"])
+    for accuracy in ("0.9-0.7", "0.5-1.5"):
+        with pytest.raises(BadSettings, match=rf"--simulate 'good=3:{accuracy}': expected 0 <= LOWEST <= HIGHEST <= 1"):
+            groups_of([f"good=3:{accuracy}"])
     for wrong in ("good", "lazy=3", "good=-1", "good=3:0.5", "good=3:a-b"):
         with pytest.raises(BadSettings, match="expected KIND=PEOPLE"):
             groups_of([wrong])
@@ -213,15 +219,21 @@ def test_the_groups_of_the_command_line() -> None:
         (("--method", "clever"), 78, "method 'clever' is unknown"),
         (("--simulate", "good=3"), 78, "expected either a file of annotations or --simulate"),
         (("--output", "nowhere/page.html"), 65, "the folder nowhere does not exist"),
-        (("--output", "page.pdf"), 65, "unknown table format '.pdf'"),
+        (
+            ("--output", "page.pdf"),
+            65,
+            "unknown format '.pdf'; expected .html (a page), .svg (a picture), or every step as a table: .csv",
+        ),
         (("--output", "truth.csv"), 65, "named twice"),
         (("-o", "a.svg", "-o", "a.svg"), 65, "named twice"),
         (("--people", "truth.csv"), 65, "no column 'annotator'"),
         (("--people", "strangers.csv"), 65, "'eve' is nobody who can be asked"),
         (("--people", "words.csv"), 65, "column 'cost' is not numeric"),
         (("--people", "free.csv"), 78, "crew.cost of 'ann' is 0.0"),
-        (("--confidence", "0"), 78, "budget.target_confidence is 0.0"),
-        (("--skip", "1"), 78, "habits.skip is 1.0"),
+        (("--confidence", "0"), 78, "--confidence is 0; expected a probability"),
+        (("--skip", "1"), 78, "--skip is 1; expected a share of the questions"),
+        (("--delay", "inf"), 78, "--delay is inf; expected a number of rounds"),
+        (("--capacity", "0"), 78, "--capacity is 0 for everybody: nobody may be asked"),
     ],
 )
 def test_what_is_wrong_is_refused_and_nothing_written(
@@ -246,6 +258,67 @@ def test_without_people_or_truth_there_is_nothing_to_replay(run: Run, tables: Pa
     code, _, err = run("replay", "annotations.csv", "--truth", "empty.csv")
     assert code == 65
     assert "no item has a known truth" in err
+
+
+def test_truth_of_few_items_is_refused_or_warned_about(run: Run, tables: Path) -> None:
+    lines = (tables / "truth.csv").read_text().splitlines()
+    (tables / "few.csv").write_text("\n".join(lines[:10]) + "\n")
+    code, out, err = run("replay", "annotations.csv", "--truth", "few.csv")
+    assert (code, out) == (65, "")
+    assert "the truth of 9 items is known; expected 10 or more" in err
+    (tables / "few.csv").write_text("\n".join(lines[:21]) + "\n")
+    code, out, err = run(*FLAGS, "--truth", "few.csv", "--json")
+    assert code == 0
+    assert "one item is 5.0% of the accuracy" in err
+    evidence = evidence_of(tables)
+    evidence = replace(evidence, truth=np.where(np.cumsum(evidence.known) <= 20, evidence.truth, -1))
+    full = accuracy_of(DefaultCombiner().fit(replace(evidence, truth=None)), evidence)
+    assert json.loads(out)["strategies"]["evenly"]["needed"][0]["accuracy"] == pytest.approx(full - 1 / 20)
+
+
+def test_one_item_below_is_one_item_below() -> None:
+    """9 of 10, 8 of 10, ...: with one right label less the target is reached, with two less it is not."""
+    items, truth = [f"i{n}" for n in range(10)], ["a", "b"] * 5
+    for right in range(2, 11):
+        said = [label if n < right else "ba"["ab".index(label)] for n, label in enumerate(truth)]
+        evidence = Evidence.from_tables(
+            {"item": items, "annotator": ["x"] * 10, "label": said}, truth={"item": items, "label": truth}
+        )
+        assert (right - 2) / 10 < near(evidence, "majority") <= (right - 1) / 10
+
+
+def test_what_is_never_reached_is_called_so(run: Run, tables: Path) -> None:
+    code, out, _ = run(*FLAGS, "--labels", "30", "--target", "1")
+    assert code == 0
+    assert "not reached" not in out
+    assert out.count("never") == 3
+
+
+def test_people_with_a_capacity_may_be_asked_when_the_others_may_not(run: Run, tables: Path) -> None:
+    code, out, _ = run(*FLAGS, "--people", "people.csv", "--capacity", "0", "--json", "--target", "0.5")
+    assert code == 0
+    assert json.loads(out)["strategies"]["evenly"]["end"][0]["labels"] == 60  # ann's, all of them
+
+
+def test_every_line_has_its_name_inside_the_figure() -> None:
+    """A steep start is cut off; names stand apart by the height that is shown, not by that of the whole."""
+    ends = {"expected-gain": 0.96, "evenly": 0.958, "random": 0.957, "majority vote, evenly": 0.95}
+    lines = [Curve(name, np.arange(100.0), np.append(np.full(4, 0.3), np.full(96, end))) for name, end in ends.items()]
+    layout = figure("labels", lines)["layout"]
+    low, high = layout["yaxis"]["range"]
+    assert [name["text"] for name in layout["annotations"]] == list(ends)[::-1]
+    at = [name["y"] for name in layout["annotations"]]
+    assert low <= at[0]
+    assert at[-1] <= high
+    assert min(np.diff(at)) > 0.07 * (high - low)
+    assert max(abs(y - ends[name["text"]]) for y, name in zip(at, layout["annotations"], strict=True)) < 0.02
+    crowd = [Curve(str(n), np.arange(100.0), np.full(100, 0.55)) for n in range(8)]
+    layout = figure("labels", [*crowd, Curve("top", np.arange(100.0), np.full(100, 0.99))])["layout"]
+    low, high = layout["yaxis"]["range"]
+    at = [name["y"] for name in layout["annotations"]]
+    assert low <= min(at)
+    assert max(at) <= high
+    assert min(np.diff(at)) > 0.07 * (high - low)
 
 
 def test_ticks_are_round_and_ends_hold_the_curves() -> None:

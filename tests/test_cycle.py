@@ -254,6 +254,21 @@ def test_a_project_that_is_done_closes_what_it_had_opened(tmp_path: Path) -> Non
     assert queue(folder, "dee") == queue(folder, "eve") == []
 
 
+def test_an_item_has_room_for_an_answer_of_whoever_may_still_have_it_open(tmp_path: Path) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+    first = cycled(folder, NOON).plan
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        report = cycle.run(settings(), store, Tables(folder), now=NOON + 25 * HOUR)
+        labels = report.judgement.evidence["label"].annotations.labels_per_item
+        rows = {str(name): n for n, name in enumerate(report.judgement.evidence["label"].annotations.items)}
+        wanted = {op.kind: op.payload for op, _ in store.operations("p")}["labels_wanted"]["items"]
+    plan = report.judgement.plan
+    assert {(gone.item, gone.annotator) for gone in plan.expired} == {(ask.item, ask.annotator) for ask in first.asks}
+    assert plan.asks
+    for ask in plan.asks:  # both are away; one of them is asked again, the other may have it open
+        assert wanted[str(ask.item)] == labels[rows[str(ask.item)]] + 2
+
+
 def test_metrics_say_where_the_project_stands(tmp_path: Path) -> None:
     folder = folder_with_tables(tmp_path / "p")
     crew = settings().crew.model_copy(update={"cost": 2.0, "costs": {"ann": 0.5}})

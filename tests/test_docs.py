@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hitl.catalog import COMBINERS, combiner_class
@@ -104,15 +105,20 @@ def figure(name: str) -> str:
 
 def test_the_figures_of_the_readme_are_the_kept_ones() -> None:
     replay = results.load("replay_cifar10h")
-    for name, target in (("985", "0.985"), ("990", "0.99")):
-        needed = replay[f"labels to {target}"]
-        assert figure(name) == f"{min(needed):,} to {max(needed):,}"
+    for models, short in (("resnet-110", "one"), ("three models", "three")):
+        for target in ("0.985", "0.99"):
+            needed = replay[f"{models}, labels to {target}"]["stays"]
+            told = f"{np.median(needed):,.0f} ({min(needed):,} to {max(needed):,})"
+            assert figure(f"{short}-{target[2:].ljust(3, '0')}") == told
     demo = results.load("demo")
     hitl = f"{demo['accuracy']:.1%} right with {demo['labels']:,.0f} labels"
-    majority = f"majority vote gets {demo['evenly']:.1%} from as many and {demo['everything']:.1%} from all 8,000"
-    assert figure("demo") == f"{hitl}; {majority}".replace("%", " %")
-    assert replay["majority"]["40000"] < 0.985 <= replay["majority"]["50000"]
-    assert replay["majority"]["100000"] < 0.99 <= replay["majority"]["140000"]
+    votes = f"majority vote gets {demo['evenly']:.1%} from as many and {demo['everything']:.1%} from all 8,000"
+    assert figure("demo") == f"{hitl}; {votes}".replace("%", " %")
+    majority, uniform = replay["majority vote, spread evenly"], replay["P+L-EM, resnet-110, spread evenly"]
+    assert majority["40000"] < 0.985 <= majority["50000"]
+    assert majority["100000"] < 0.99 <= majority["140000"]
+    assert uniform["20000"] < 0.985 <= uniform["30000"]
+    assert uniform["50000"] < 0.99 <= uniform["75000"]
     assert (results.FOLDER / "replay_cifar10h.svg").exists()
 
 

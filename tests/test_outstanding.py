@@ -230,6 +230,19 @@ class Greedy:
         return Plan(tuple(Ask(item, name, 0.1, 0.5, "") for item in items for name in crew.names), (), len(items))
 
 
+def test_a_project_whose_open_items_nobody_can_answer_is_done_until_somebody_can() -> None:
+    answers = {("ann", item): 0 for item in range(ITEMS)} | {("bob", item): 1 for item in range(1, ITEMS)}
+    skipped = frozenset({("bob", 0)})
+    two = Crew(("ann", "bob"), never=skipped)
+    plan = planned(questions(answers), two, None, 10.0)
+    assert plan.asks == ()
+    assert plan.stop == f"nobody of the crew can answer any of the {ITEMS} items that are open"
+    assert planned(questions(answers), Crew(("ann", "bob", "cyd"), never=skipped), plan, 20.0).stop is None
+    full = Crew(("ann", "bob", "cyd"), {"cyd": 0}, never=skipped)  # could, but has no time today
+    assert planned(questions(answers), full, plan, 20.0).stop is None
+    assert planned(questions(answers), Crew(), plan, 20.0).stop is None
+
+
 def test_any_policy_is_held_to_capacity_and_to_what_waits() -> None:
     before = old(("ann", 5), ("bob", 2))
     crew = Crew(PEOPLE, default_capacity=3)
@@ -333,3 +346,17 @@ def holds(
         gave_up = {(expired.annotator, expired.item) for expired in plan.expired}
         for item in left:  # an open item is only left aside where nobody with room may be asked
             assert not [name for name in free if (name, item) not in set(answers) | skipped | gave_up]
+
+
+def test_checks_wait_for_their_answer_like_other_questions_though_their_items_are_done() -> None:
+    matrix = np.array([[0, -1, -1], [1, -1, -1], [0, -1, -1], [1, -1, -1], [-1, -1, -1], [-1, -1, -1]])
+    annotations = Annotations.from_matrix(matrix, classes=("cat", "dog"))
+    evidence = Evidence(annotations, truth=np.array([0, 1, -1, -1, -1, -1], np.int32))
+    known = [(evidence, DawidSkene().fit(evidence))]
+    crew, budget = Crew((1, 2)), Budget(labels=4, target_confidence=0.999)
+    planner = ExpectedGain(calibrate=0.5).plan_questions
+    first = next_plan(planner, known, crew, budget, now=1.0)
+    checks = [ask for ask in first.asks if ask.item in (0, 1)]
+    assert len(checks) == 2
+    again = next_plan(planner, known, crew, budget, first, now=2.0)
+    assert again.asks == first.asks

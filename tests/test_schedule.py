@@ -341,6 +341,7 @@ def test_the_command_keeps_cycles_until_it_is_told_to_stop(tmp_path: Path) -> No
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (0, "", "")
     assert [job["when"] for job in jobs["jobs"]] == ["every 1h"]
+    assert [each["url"] for each in jobs["webhooks"]] == [f"{address}/webhook/p"]
     assert [each["event"] for each in (began, done, again, done_again)] == ["began", "done"] * 2
     assert (done["labels"], done["operations"], done_again["operations"]) == (27, 3, 0)
     assert done["next"] > done["time"]

@@ -160,6 +160,7 @@ def test_a_week_goes_round_and_sunday_has_two_numbers() -> None:
 def test_settings_that_are_wrong_name_the_key(tmp_path: Path, schedule: str, message: str) -> None:
     def wanted() -> None:
         (found,) = projects_of([project(tmp_path, schedule)])
+        scheduling.need_secrets([found])
         scheduling.wanted_jobs(found.schedule, T0)
 
     with pytest.raises(BadSettings, match=message):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hitl.errors import BadSettings
-from hitl.service.webhook import LARGEST_BODY, Webhooks, concerns_labels
+from hitl.service.webhook import LARGEST_BODY, Webhooks, concerns_labels, url_of
+from tests.command_line import Run
+from tests.scheduled import project
 
 
 @pytest.fixture
@@ -82,3 +85,37 @@ def test_health_says_whether_all_runs(ear: tuple[int, list[str]]) -> None:
 def test_an_address_in_use_is_a_setting(ear: tuple[int, list[str]]) -> None:
     with pytest.raises(BadSettings, match=r"schedule.webhook: cannot listen at 127.0.0.1:\d+"):
         Webhooks(f"127.0.0.1:{ear[0]}", "s", {}, lambda: True)
+
+
+def test_the_url_to_give_to_the_platform() -> None:
+    assert url_of("127.0.0.1:8090", "my reviews/2") == "http://127.0.0.1:8090/webhook/my%20reviews%2F2"
+    assert url_of("[::1]:8090", "p") == "http://[::1]:8090/webhook/p"
+    for everywhere in ("0.0.0.0:80", "[::]:80"):
+        assert "0.0.0.0" not in url_of(everywhere, "p")
+        assert "[" not in url_of(everywhere, "p")
+
+
+def test_a_list_shows_the_webhook_and_needs_no_secret(tmp_path: Path, run: Run) -> None:
+    project(tmp_path, 'webhook = "127.0.0.1:8090"')
+    code, out, err = run("schedule", "--list")
+    assert (code, err) == (0, "")
+    assert out == (
+        "p: webhook at 127.0.0.1:8090; give the platform http://127.0.0.1:8090/webhook/p and the header X-Hitl-Secret\n"
+    )
+    told = {"project": "p", "listens": "127.0.0.1:8090", "url": "http://127.0.0.1:8090/webhook/p"}
+    assert json.loads(run("schedule", "--list", "--json")[1]) == {"jobs": [], "webhooks": [told]}
+    code, out, err = run("schedule")
+    assert (code, out) == (78, "")
+    assert "needs a secret: set HITL_WEBHOOK_SECRET" in err
+
+
+def test_a_second_scheduler_of_the_port_fails_before_it_says_anything(
+    tmp_path: Path, run: Run, ear: tuple[int, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(tmp_path, f'every = "1h"\nwebhook = "127.0.0.1:{ear[0]}"')
+    monkeypatch.setenv("HITL_WEBHOOK_SECRET", "s3cret")
+    monkeypatch.setattr("hitl.service.scheduler.Scheduler.wait", lambda self: None)  # else it goes on where it may
+    code, out, err = run("schedule")
+    assert (code, out) == (78, "")
+    assert f"schedule.webhook: cannot listen at 127.0.0.1:{ear[0]}" in err
+    assert json.loads(run("schedule", "--list", "--json")[1])["jobs"] == []

@@ -70,3 +70,40 @@ def test_policies_are_called_by_name() -> None:
     assert type(policy("expected-gain")).__name__ == "ExpectedGain"
     with pytest.raises(BadSettings, match=r"policy.name 'x' is unknown; expected one of expected-gain"):
         policy("x")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "[crew]\ncapacitys = 3\n",
+            r"crew.capacitys: no such key; did you mean 'capacity'\? expected one of annotators, capacity, capacities",
+        ),
+        ("[budget]\nxyz = 3\n", r"budget.xyz: no such key; expected one of labels, target_confidence"),
+        (
+            "[budgets]\nlabels = 3\n",
+            r"budgets: no such key; did you mean 'budget'\? expected one of name, source, store",
+        ),
+    ],
+)
+def test_an_unknown_key_says_which_there_are(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(BadSettings, match=told) as caught:
+        loaded(tmp_path, text)
+    assert "extra" not in str(caught.value)
+    assert "token" not in str(caught.value)
+
+
+def test_a_bad_value_of_the_environment_names_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HITL_CREW__CAPACITY", "3")
+    monkeypatch.setenv("HITL_CREW__ANNOTATORS", "ann,bob")
+    with pytest.raises(BadSettings, match=r"environment: HITL_CREW__ANNOTATORS cannot be read; lists and tables are"):
+        loaded(tmp_path, "")
+    monkeypatch.setenv("HITL_CREW__ANNOTATORS", '["ann"]')
+    assert loaded(tmp_path, "").crew.annotators == ("ann",)
+    monkeypatch.setenv("HITL_BUDGET__LABELS", "-3")
+    with pytest.raises(BadSettings, match=r"budget.labels \(from HITL_BUDGET__LABELS\): input should be"):
+        loaded(tmp_path, "")
+    monkeypatch.setenv("HITL_BUDGET__LABELS", "3")
+    monkeypatch.setenv("HITL_CREW", "ann")
+    with pytest.raises(BadSettings, match="environment: HITL_CREW cannot be read"):
+        loaded(tmp_path, "")

@@ -163,6 +163,55 @@ def test_what_cannot_be_read_says_where(tmp_path: Path, files: dict[str, str], m
         pulled(Tables(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["annotations", "items", "truth", "probabilities_net"])
+def test_a_table_that_was_read_and_is_gone_is_no_deletion(project: Path, name: str) -> None:
+    (page,) = pulled(Tables(project))
+    (project / f"{name}.csv").rename(project / "moved.txt")
+    with pytest.raises(BadTable, match=rf"{name}.\* is gone.*nothing was deleted. Put it back"):
+        pulled(Tables(project), page.cursor)
+    (project / "moved.txt").rename(project / f"{name}.csv")
+    assert pulled(Tables(project), page.cursor) == []
+
+
+def test_a_table_in_another_format_is_the_same_table(project: Path) -> None:
+    (page,) = pulled(Tables(project))
+    (project / "truth.csv").unlink()
+    (project / "truth.jsonl").write_text('{"item": "a", "label": "no"}\n')
+    (again,) = pulled(Tables(project), page.cursor)
+    assert [row.label for row in again.annotations if row.kind == "gold"] == ["no"]
+
+
+def test_a_table_that_goes_while_it_is_read_is_no_deletion(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connector = Tables(project)
+    stamp = connector._stamp
+
+    def going() -> str:
+        found = stamp()
+        (project / "annotations.csv").unlink()
+        return found
+
+    monkeypatch.setattr(connector, "_stamp", going)
+    with pytest.raises(BadTable, match="annotations"):
+        pulled(connector)
+
+
+def test_a_project_may_start_without_annotations(tmp_path: Path) -> None:
+    write(tmp_path, items="item\na\nb\n")
+    (page,) = pulled(Tables(tmp_path))
+    write(tmp_path, items="item\na\nb\nc\n")
+    (again,) = pulled(Tables(tmp_path), page.cursor)
+    assert len(again.items) == 3
+
+
+def test_truth_that_nobody_has_ever_said_is_told_or_refused(project: Path) -> None:
+    write(project, truth="item,label\na,yes\nb,yess\nc,yess\n")
+    (page,) = pulled(Tables(project))
+    (problem,) = page.problems
+    assert "item 'b': nobody has ever said 'yess'" in problem
+    with pytest.raises(BadTable, match=r"truth.csv, row 2: 'yess' is no class; expected one of no, yes"):
+        pulled(Tables(project, classes=("no", "yes")))
+
+
 def test_two_tables_of_one_kind_are_refused(project: Path) -> None:
     (project / "annotations.tsv").write_text("item\tlabel\na\tyes\n")
     with pytest.raises(BadTable, match="both are there"):

@@ -26,6 +26,7 @@ from hitl.cli.options import (
     Probabilities,
     Strict,
     Truth,
+    examples,
 )
 from hitl.cli.replay import EXAMPLES as REPLAYS
 from hitl.cli.replay import replay
@@ -60,9 +61,11 @@ def root(
 
 
 @app.command(
-    epilog="Examples: [bold]hitl combine annotations.csv --output consensus.csv[/bold] | "
-    "[bold]hitl combine labels.parquet --method pl-em --probabilities resnet=probs.csv[/bold] | "
-    "[bold]hitl combine[/bold] (inside a project)"
+    epilog=examples(
+        "hitl combine annotations.csv --output consensus.csv",
+        "hitl combine labels.parquet --method pl-em --probabilities resnet=probs.csv",
+        "hitl combine  # inside a project",
+    )
 )
 def combine(
     annotations: Labels = None,
@@ -113,9 +116,11 @@ def combine(
 
 
 @app.command(
-    epilog="Examples: [bold]hitl annotators annotations.csv --time when[/bold] | "
-    "[bold]hitl annotators annotations.csv --consensus consensus.npz --output people.csv[/bold] | "
-    "[bold]hitl annotators --json[/bold] (inside a project)"
+    epilog=examples(
+        "hitl annotators annotations.csv --time when",
+        "hitl annotators annotations.csv --consensus consensus.npz --output people.csv",
+        "hitl annotators --json  # inside a project",
+    )
 )
 def annotators(
     annotations: Labels = None,
@@ -164,10 +169,11 @@ def annotators(
 
 
 @app.command(
-    epilog="Examples: [bold]hitl predict items.csv --model clf.joblib --trust --output probs.csv[/bold] | "
-    "[bold]hitl predict items.csv --model my.py:make --folds 5 --truth truth.csv -o probs.csv[/bold] | "
-    "[bold]hitl predict photos.csv --image path --model torchvision:resnet18 --weights w.pt --classes cat,dog "
-    "-o probs.parquet[/bold]"
+    epilog=examples(
+        "hitl predict items.csv --model clf.joblib --trust --output probs.csv",
+        "hitl predict items.csv --model my.py:make --folds 5 --truth truth.csv -o probs.csv",
+        "hitl predict photos.csv --image path --model torchvision:resnet18 --weights w.pt --classes cat,dog -o p.csv",
+    )
 )
 def predict(
     items: Annotated[Path, typer.Argument(help="Table of items: CSV, JSON Lines, Parquet, Arrow.")],
@@ -228,9 +234,11 @@ def predict(
 
 @app.command(
     name="models",
-    epilog="Examples: [bold]hitl models annotations.csv --probabilities resnet=probs.csv[/bold] | "
-    "[bold]hitl models annotations.csv -p a=a.csv -p b=b.csv --truth truth.csv --output models.csv[/bold] | "
-    "[bold]hitl models --json[/bold] (inside a project)",
+    epilog=examples(
+        "hitl models annotations.csv --probabilities resnet=probs.csv",
+        "hitl models annotations.csv -p a=a.csv -p b=b.csv --truth truth.csv --output models.csv",
+        "hitl models --json  # inside a project",
+    ),
 )
 def with_models(
     annotations: Labels = None,
@@ -277,7 +285,7 @@ def with_models(
 app.command(epilog=REPLAYS)(replay)
 
 
-@app.command(epilog="Example: [bold]hitl init --label-studio http://localhost:8080 --project 12[/bold]")
+@app.command(epilog=examples("hitl init --label-studio http://localhost:8080 --project 12"))
 def init(
     name: Annotated[str | None, typer.Option(help="Name of the project in the store.")] = None,
     label_studio: Annotated[str | None, typer.Option(help="Address of Label Studio.")] = None,
@@ -294,13 +302,13 @@ def init(
     project.init(config, name, label_studio, project_id, control, tables, store, files.names(annotators) or ())
 
 
-@app.command(epilog="Example: [bold]hitl doctor[/bold]")
+@app.command(epilog=examples("hitl doctor"))
 def doctor(config: Config = HERE, as_json: Json = False) -> None:
     """Check settings, store, connection, rights and labeling config, and say how to mend them."""
     project.doctor(config, as_json)
 
 
-@app.command(epilog="Example: [bold]hitl pull[/bold]")
+@app.command(epilog=examples("hitl pull"))
 def pull(
     config: Config = HERE,
     full: Annotated[bool, typer.Option(help="Pull everything again.")] = False,
@@ -310,7 +318,7 @@ def pull(
     project.pull(config, full, as_json)
 
 
-@app.command(epilog="Example: [bold]hitl plan --dry-run[/bold]")
+@app.command(epilog=examples("hitl plan --dry-run"))
 def plan(
     config: Config = HERE,
     dry_run: DryRun = False,
@@ -321,7 +329,7 @@ def plan(
     project.plan(config, dry_run, output, as_json)
 
 
-@app.command(epilog="Example: [bold]hitl push --dry-run[/bold]")
+@app.command(epilog=examples("hitl push --dry-run"))
 def push(
     config: Config = HERE,
     dry_run: DryRun = False,
@@ -334,7 +342,7 @@ def push(
     project.push(config, dry_run, verify, as_json)
 
 
-@app.command(epilog="Example: [bold]hitl run[/bold] (for cron: [bold]hitl run --once --json[/bold])")
+@app.command(epilog=examples("hitl run", "hitl run --once --json  # from cron"))
 def run(
     config: Config = HERE,
     once: Annotated[
@@ -348,8 +356,7 @@ def run(
 
 
 @app.command(
-    epilog="Examples: [bold]hitl schedule[/bold] | [bold]hitl schedule -c a/hitl.toml -c b/hitl.toml --json[/bold] | "
-    "[bold]hitl schedule --list[/bold]"
+    epilog=examples("hitl schedule", "hitl schedule -c a/hitl.toml -c b/hitl.toml --json", "hitl schedule --list")
 )
 def schedule(
     configs: Annotated[
@@ -365,13 +372,13 @@ def schedule(
     keep(configs or [HERE], listing, as_json)
 
 
-@app.command(epilog="Example: [bold]hitl status[/bold]")
+@app.command(epilog=examples("hitl status"))
 def status(config: Config = HERE, as_json: Json = False) -> None:
     """Where the project stands."""
     project.status(config, as_json)
 
 
-@app.command(epilog="Example: [bold]hitl export labels.csv --annotators people.csv[/bold]")
+@app.command(epilog=examples("hitl export labels.csv --annotators people.csv"))
 def export(
     output: Annotated[Path, typer.Argument(help="Consensus table to write (CSV, JSON Lines, Parquet).")],
     annotators: Annotated[Path | None, typer.Option(help="Also write the people.")] = None,
@@ -383,7 +390,7 @@ def export(
     project.export(config, output, annotators, annotations, question)
 
 
-@app.command(epilog="Example: [bold]hitl report --output report.html[/bold]")
+@app.command(epilog=examples("hitl report --output report.html"))
 def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="One self-contained HTML file.")] = Path(
         "hitl-report.html"
@@ -394,7 +401,7 @@ def report(
     project.report(config, output)
 
 
-@app.command(name="add", epilog="Example: [bold]hitl add new_items.jsonl[/bold]")
+@app.command(name="add", epilog=examples("hitl add new_items.jsonl"))
 def add(
     items: Annotated[Path, typer.Argument(help="Table with a column item and what annotators should see.")],
     item: Annotated[str, typer.Option(help="Column that names the item.")] = "item",
@@ -405,7 +412,7 @@ def add(
     project.add(config, items, item, dry_run)
 
 
-@app.command(epilog="Example: [bold]hitl gold truth.csv[/bold]")
+@app.command(epilog=examples("hitl gold truth.csv"))
 def gold(
     truth: Annotated[Path, typer.Argument(help="Table with columns item and label: known truth.")],
     question: Annotated[str | None, typer.Option(help="Which question, if the project has several.")] = None,
@@ -416,7 +423,7 @@ def gold(
     project.gold(config, truth, question, dry_run)
 
 
-@app.command(epilog="Example: [bold]hitl demo[/bold] | [bold]hitl demo --label-studio[/bold]")
+@app.command(epilog=examples("hitl demo", "hitl demo --label-studio"))
 def demo(
     label_studio: Annotated[
         bool, typer.Option("--label-studio", help="Through a real Label Studio started here.")

@@ -24,3 +24,9 @@ Classes = Annotated[str | None, typer.Option(help="Comma-separated classes; defa
 Options = Annotated[str | None, typer.Option(help="Comma-separated legal answers, if there are more than the classes.")]
 Strict = Annotated[bool, typer.Option(help="Two different answers of one annotator are an error.")]
 HERE = Path("hitl.toml")
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help: one example a line, each as it is typed."""
+    head = "Example" if len(lines) == 1 else "Examples"
+    return "\n\n".join([f"{head}:", *(f"[bold]{line}[/bold]" for line in lines)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hitl.cli import show
-from hitl.errors import BadSettings, HitlError
+from hitl.errors import BadSettings, BadTable, HitlError
 from hitl.service.opening import opened
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def init(
     if tables:
         if not tables.exists():
             raise BadSettings(f"init: --tables {tables}: no such file or folder")
-        source = {"kind": "tables", "path": str(tables)}
+        source = {"kind": "tables", "path": _beside(tables, config)}
     else:
         number = project_id if project_id is not None else int(_ask("Label Studio project id", "--project", None))
         source = {"kind": "label-studio", "url": label_studio, "project": number}
@@ -54,6 +56,16 @@ def init(
         show.line(f"next: export {settings.TOKEN}=<your access token>, then `hitl doctor` and `hitl run`")
     else:
         show.line("next: `hitl doctor`, then `hitl run`")
+
+
+def _beside(path: Path, config: Path) -> str:
+    """A path as hitl.toml names it: relative to its folder, unless it was given whole."""
+    if path.is_absolute():
+        return str(path)
+    try:
+        return Path(os.path.relpath(path.resolve(), config.resolve().parent)).as_posix()
+    except ValueError:  # another drive
+        return str(path.resolve())
 
 
 def _ask(question: str, flag: str, default: str | None) -> str:
@@ -238,6 +250,8 @@ def run(config: Path, dry_run: bool, as_json: bool) -> None:
     pulled_line = f"{report.pulled.changed:,} rows changed, {report.pulled.deleted:,} deleted"
     show.line(f"pulled {report.pulled.items:,} items: {pulled_line}")
     show.line(f"planned {report.judgement.plan}")
+    if report.judgement.metrics.get("idle"):
+        show.line(f"nothing is asked: {report.judgement.metrics['idle']}")
     show.line(f"pushed {len(report.receipts)} operations, {report.changed} changes on the platform")
     _problems(report.pulled.problems)
 
@@ -325,7 +339,6 @@ def add(config: Path, items: Path, item: str, dry_run: bool) -> None:
 
 def gold(config: Path, truth: Path, question: str | None, dry_run: bool) -> None:
     """Queue known truth and push it."""
-    from hitl.errors import BadTable
     from hitl.exchange import Operation
     from hitl.files import read_table, require_columns
 
@@ -342,15 +355,37 @@ def gold(config: Path, truth: Path, question: str | None, dry_run: bool) -> None
     wrong = [label for label in labels.values() if label not in asked[name].classes]
     if wrong:
         raise BadTable(f"{truth}: label {wrong[0]!r} is not one of {asked[name].classes}")
-    _send(config, Operation("gold", name, {"questions": {name: labels}}), dry_run)
+    _send(config, Operation("gold", name, {"questions": {name: labels}}), dry_run, (labels, truth))
 
 
-def _send(config: Path, operation: Operation, dry_run: bool) -> None:
+def _send(config: Path, operation: Operation, dry_run: bool, about: tuple[Collection[str], Path] | None = None) -> None:
+    """Push one operation; the items it is `about`, of a file, must be there."""
+    from hitl import cycle
+
     with opened(config) as (settings, store, connector):
         if dry_run:
+            if about and store.counts(settings.name)["items"]:  # else nothing was pulled yet, and nothing is known
+                _need_items(_strangers(store, settings.name, about[0]), about[1])
             _show_operations([operation], False)
             return
         with store.lease(settings.name) as lease:
             store.check(lease)
+            if about and _strangers(store, settings.name, about[0]):
+                _problems(cycle.pull(lease, store, connector).problems)  # they may be new
+                _need_items(_strangers(store, settings.name, about[0]), about[1])
             receipts = tuple(connector.push([operation]))
     _show_receipts(receipts, False)
+
+
+def _strangers(store: Store, project: str, items: Collection[str]) -> list[str]:
+    known = set(store.items(project).column("item").to_pylist())
+    return [name for name in items if name not in known]
+
+
+def _need_items(strangers: list[str], where: Path) -> None:
+    if strangers:
+        more = f" (and {len(strangers) - 1} more)" if len(strangers) > 1 else ""
+        raise BadTable(
+            f"{where}: item {strangers[0]!r}{more} is not in the project, nothing was sent; expected the names that "
+            "`hitl export` writes, or `hitl add` it first"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from hitl.cli import files, show
-from hitl.cli.options import AnnotatorColumn, Classes, ItemColumn, Json, LabelColumn, Probabilities
+from hitl.cli.options import AnnotatorColumn, Classes, ItemColumn, Json, LabelColumn, Probabilities, examples
 from hitl.errors import BadInput, BadSettings, BadTable, HitlError
 
 if TYPE_CHECKING:
@@ -38,17 +39,23 @@ PER_ITEM = 10
 """Labels an item that simulated people may be asked for, as it comes."""
 
 NEAR = 0.005
-"""The target, as it comes: this far below the accuracy with all recorded labels."""
+"""The target, as it comes: this far below the accuracy with all recorded labels, or one item, whichever is more."""
+
+ROUNDING = 1e-9
+"""So that 7 right of 10 are one item below 8 right: 0.8 - 0.1 is more than 0.7 to a computer."""
+
+FEWEST, FEW_KNOWN = 10, 50
+"""Items of known truth: with fewer an accuracy says nothing, and says little."""
 
 SIMULATED_TARGET = 0.95
 JOINS = 10
 """The round in which simulated newcomers come."""
 
 PICTURES = (".html", ".svg")
-EXAMPLES = (
-    "Examples: [bold]hitl replay annotations.csv --truth truth.csv --output replay.html[/bold] | "
-    "[bold]hitl replay annotations.csv --truth truth.csv -p resnet=probs.csv --target 0.95 --target 0.98[/bold] | "
-    "[bold]hitl replay --truth truth.csv --simulate good=20:0.7-0.9 --simulate random=6 --simulate newcomer=8[/bold]"
+EXAMPLES = examples(
+    "hitl replay annotations.csv --truth truth.csv --output replay.html",
+    "hitl replay annotations.csv --truth truth.csv -p resnet=probs.csv --target 0.95 --target 0.98",
+    "hitl replay --truth truth.csv --simulate good=20:0.7-0.9 --simulate random=6 --simulate newcomer=8",
 )
 
 
@@ -92,7 +99,11 @@ def replay(
     labels: Annotated[int | None, typer.Option(help="Stop after so many labels.", min=1)] = None,
     target: Annotated[
         list[float] | None,
-        typer.Option(help="Accuracy to reach; default: half a point below that of all labels. Repeat.", min=0, max=1),
+        typer.Option(
+            help="Accuracy to reach; default: half a point, or one item, below that of all labels. Repeat.",
+            min=0,
+            max=1,
+        ),
     ] = None,
     confidence: Annotated[
         float, typer.Option(help="An item is done when it is this sure, as in budget.target_confidence; 1: never.")
@@ -138,6 +149,10 @@ def groups_of(entries: Sequence[str]) -> tuple[Group, ...]:
                 f"{', '.join(KINDS)}, newcomer; for instance good=20:0.7-0.9"
             )
         kind, people, low, high = found.groups()
+        if int(people) < 1:
+            raise BadSettings(f"--simulate {entry!r}: {people} people; expected 1 or more")
+        if low is not None and not 0 <= float(low) <= float(high) <= 1:
+            raise BadSettings(f"--simulate {entry!r}: expected 0 <= LOWEST <= HIGHEST <= 1, for instance 0.7-0.9")
         accuracy: dict[str, Any] = {} if low is None else {"accuracy": (float(low), float(high))}
         if kind == "newcomer":
             groups.append(Group("good", int(people), joins=JOINS, **accuracy))
@@ -212,28 +227,53 @@ def of_files(
 
 
 def _check(outputs: Sequence[Path], read: Sequence[Path]) -> None:
-    from hitl.files import require_distinct, require_folder, require_writable
+    from hitl.files import require_distinct, require_folder
 
-    tables = [path for path in outputs if path.suffix.lower() not in PICTURES]
-    require_writable(*tables)
     for path in outputs:
+        if path.suffix.lower() not in PICTURES:
+            _need_format(path)
         require_folder(path)
         if path.is_dir():
             raise BadTable(f"{path} is a folder; expected the name of a file to write")
     require_distinct(outputs, read)
 
 
+def _need_format(path: Path) -> None:
+    from hitl.files import FORMATS, format_of
+
+    try:
+        format_of(path)
+    except BadTable:
+        raise BadTable(
+            f"{path}: unknown format {path.suffix!r}; expected {PICTURES[0]} (a page), {PICTURES[1]} (a picture), or "
+            f"every step as a table: {', '.join(FORMATS)} (.gz allowed)"
+        ) from None
+
+
 def _need_truth(evidence: Evidence) -> None:
-    if not evidence.known.any():
+    known = int(evidence.known.sum())
+    if known == 0:
         raise BadInput("replay: no item has a known truth; expected --truth with some of the items to score against")
+    if known < FEWEST:
+        raise BadInput(
+            f"replay: the truth of {known} item{'' if known == 1 else 's'} is known; expected {FEWEST} or more, better "
+            "some hundreds, or an accuracy says nothing"
+        )
+    if known < FEW_KNOWN:
+        typer.echo(
+            f"hitl: warning: the truth of {known} items is known: one item is {1 / known:.1%} of the accuracy, so "
+            "differences are mostly chance",
+            err=True,
+        )
 
 
 def _near(evidence: Evidence, method: str) -> float:
-    """Half a point below the accuracy with all recorded labels."""
+    """Half a point or one item, whichever is more, below the accuracy with all recorded labels."""
     from hitl.active.replay import accuracy_of
     from hitl.catalog import combiner
 
-    return accuracy_of(combiner(method).fit(replace(evidence, truth=None)), evidence) - NEAR
+    full = accuracy_of(combiner(method).fit(replace(evidence, truth=None)), evidence)
+    return max(full - max(NEAR, 1 / int(evidence.known.sum())) - ROUNDING, 0.0)
 
 
 def _replays(evidence: Evidence, asked: Asked, crew: Crew, simulated: bool) -> dict[str, Replay]:
@@ -249,8 +289,14 @@ def _replays(evidence: Evidence, asked: Asked, crew: Crew, simulated: bool) -> d
     if labels is None and simulated:
         labels = PER_ITEM * annotations.n_items
     batch = asked.batch or max(1, (labels or len(annotations)) // STEPS)
+    if not 0 < asked.confidence <= 1:
+        raise BadSettings(f"--confidence is {asked.confidence:g}; expected a probability in (0, 1]")
     budget = Budget(batch, asked.confidence, min_labels=0, max_labels=2**31 - 1)
     judge = combiner(asked.method)
+    if not 0 <= asked.skip < 1:
+        raise BadSettings(f"--skip is {asked.skip:g}; expected a share of the questions, in [0, 1)")
+    if not math.isfinite(asked.delay):
+        raise BadSettings(f"--delay is {asked.delay:g}; expected a number of rounds, 0 or more")
     habits = Habits(asked.delay, asked.skip)
 
     def strategy(method: Any, policy: Policy) -> Replay:
@@ -282,6 +328,7 @@ def _crew(asked: Asked, people: Names) -> Crew:
 
     general = UNLIMITED if asked.capacity is None else asked.capacity
     if asked.people is None:
+        _need_capacity(general)
         return Crew(default_capacity=general)
     table = read_table(asked.people, ["annotator"])
     require_columns(table, ["annotator"], str(asked.people))
@@ -298,7 +345,13 @@ def _crew(asked: Asked, people: Names) -> Crew:
         except ValueError as error:
             raise BadTable(f"{asked.people}: column {key!r} is not numeric: {error}") from None
     capacity = {name: int(value) for name, value in column["capacity"].items()}
+    _need_capacity(max([*capacity.values(), *([general] if set(people) - set(capacity) else [])]))
     return Crew(capacity=capacity, default_capacity=general, cost=column["cost"])
+
+
+def _need_capacity(most: int) -> None:
+    if most == 0:
+        raise BadSettings("replay: --capacity is 0 for everybody: nobody may be asked; expected 1 or more")
 
 
 def _cores() -> int:
@@ -352,9 +405,9 @@ def _curves(tracks: Mapping[str, tuple[Track, ...]], over_cost: bool) -> Any:
 
 
 def _range(spent: tuple[float, float, float], reached: int, digits: int) -> str:
-    """Median (lowest-highest), or that it was not reached."""
+    """Median (lowest-highest), "never" where it was not reached."""
     if not reached:
-        return "not reached"
+        return "never"
     middle, low, high = (f"{round(value, digits):,.12g}" if value < float("inf") else "never" for value in spent)
     return middle if middle == low == high else f"{middle} ({low}–{high})"
 
@@ -362,10 +415,8 @@ def _range(spent: tuple[float, float, float], reached: int, digits: int) -> str:
 def _saving(own: Spent, even: Spent) -> str:
     """How many times fewer labels than spread evenly."""
     ours, theirs = own.labels[0], even.labels[0]
-    if ours == float("inf") or not (ours and theirs):
+    if float("inf") in (ours, theirs) or not (ours and theirs):
         return "–"
-    if theirs == float("inf"):
-        return "evenly: not reached"
     ratio = theirs / ours
     return f"{ratio:.2f} × fewer labels" if ratio >= 1 else f"{1 / ratio:.2f} × more labels"
 

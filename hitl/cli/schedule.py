@@ -23,13 +23,16 @@ _one_line = threading.Lock()
 def schedule(configs: Sequence[Path], listing: bool, as_json: bool) -> None:
     """Until SIGTERM or SIGINT; a running cycle is left at its next step, and resumed at the next start."""
     try:
-        from hitl.service.scheduler import GRACE, Scheduler, projects_of
+        from hitl.service.scheduler import GRACE, Scheduler, need_secrets, projects_of
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "apscheduler":
             raise
         raise MissingExtra("hitl schedule needs: pip install 'hitl-toolkit[service]'") from None
     scheduler: Scheduler
-    scheduler = Scheduler(projects_of(configs), teller(as_json, lambda project: scheduler.next_run(project)))
+    projects = projects_of(configs)
+    if not listing:
+        need_secrets(projects)
+    scheduler = Scheduler(projects, teller(as_json, lambda project: scheduler.next_run(project)))
     if listing:
         _list(scheduler, as_json)
         scheduler.stop()
@@ -57,13 +60,22 @@ def _stop_on_signals(scheduler: Scheduler) -> None:
 
 
 def _list(scheduler: Scheduler, as_json: bool) -> None:
+    from hitl.service.webhook import SECRET_HEADER
+
     rows = scheduler.next_runs()
+    webhooks = scheduler.webhooks()
     if as_json:
-        show.as_json({"jobs": [{**row, "next": row["next"].isoformat()} for row in rows]})
-    for row in [] if as_json else rows:
-        show.line(f"{row['project']}: {row['when']}; next {_time(row['next'])}")
-    if not rows and not as_json:
-        show.line("no jobs in the store yet: `hitl schedule` makes them")
+        show.as_json({"jobs": [{**row, "next": row["next"].isoformat()} for row in rows], "webhooks": webhooks})
+    else:
+        for row in rows:
+            show.line(f"{row['project']}: {row['when']}; next {_time(row['next'])}")
+        for row in webhooks:
+            show.line(
+                f"{row['project']}: webhook at {row['listens']}; give the platform {row['url']} and the header "
+                f"{SECRET_HEADER}"
+            )
+        if not rows and not webhooks:
+            show.line("no jobs in the store yet: `hitl schedule` makes them")
     sys.stdout.flush()
 
 

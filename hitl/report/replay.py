@@ -73,11 +73,18 @@ def write_svg(report: ReplayReport, path: str | Path) -> None:
 
 
 def figure(axis: str, curves: Sequence[Curve]) -> plots.Figure:
-    """The curves as plotly draws them; the steep start is cut off below."""
+    """The curves as plotly draws them; the steep start is cut off below, and every line has its name beside it."""
     drawn = plots.curves_figure(curves, "accuracy (%)")
     layout: dict[str, Any] = drawn["layout"]
     layout["xaxis"]["title"]["text"] = axis
-    layout["yaxis"]["range"] = list(ends_of(curves))
+    low, high = ends_of(curves)
+    layout["yaxis"]["range"] = [low, high]
+    ends = [(plots.shown(c.name, 28), float(c.labels[-1]), float(c.value[-1])) for c in curves]
+    layout["annotations"] = plots.end_names(ends, high - low)
+    gap = plots.LABEL_GAP * (high - low)
+    for rank, name in enumerate(layout["annotations"]):  # from the lowest; plotly hides one outside the range
+        above = len(ends) - 1 - rank
+        name["y"] = min(max(name["y"], low + rank * gap), high - above * gap)
     return drawn
 
 

@@ -34,7 +34,7 @@ from hitl.service.hints import Debounce
 from hitl.service.jobs import KINDS, LOOKS, Jobs, Kind, job_id, parts_of
 from hitl.service.opening import store_url
 from hitl.service.triggers import Cron, Every
-from hitl.service.webhook import Webhooks
+from hitl.service.webhook import Webhooks, url_of
 from hitl.service.worker import Assignment, Tell, Worker, once
 from hitl.settings import WEBHOOK_SECRET, ScheduleSettings, Settings
 from hitl.store.database import Database
@@ -95,13 +95,18 @@ def projects_of(configs: Sequence[Path]) -> tuple[Project, ...]:
                 f'{project.config}: nothing says when to run; expected schedule.every = "15m", schedule.cron, '
                 "schedule.after_annotations or schedule.webhook"
             )
-        if schedule.webhook is not None and _secret(project) == "":
-            raise BadSettings(f"{project.config}: schedule.webhook needs a secret: set {WEBHOOK_SECRET}")
         connector_of(project.settings, project.config.parent)  # asks nothing of the platform, and finds a missing token
         other = seen.setdefault((project.store, project.name), project.config)
         if other is not project.config:
             raise BadSettings(f"{project.config}: project {project.name!r} of the same store is in {other} too")
     return tuple(projects)
+
+
+def need_secrets(projects: Sequence[Project]) -> None:
+    """Raise BadSettings unless every project that listens for webhooks has a secret; a list of jobs needs none."""
+    for project in projects:
+        if project.schedule.webhook is not None and _secret(project) == "":
+            raise BadSettings(f"{project.config}: schedule.webhook needs a secret: set {WEBHOOK_SECRET}")
 
 
 def _secret(project: Project) -> str:
@@ -197,7 +202,8 @@ class Scheduler:
     # -- life ----------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Bring the jobs in the store up to the settings; nothing runs yet."""
+        """Take the addresses of the webhooks and bring the jobs in the store up to the settings; nothing runs yet."""
+        self._listen()
         now = datetime.now(UTC)
         self._clock.start(paused=True)
         for jobs in self._jobs.values():
@@ -211,8 +217,9 @@ class Scheduler:
         """Take up what was left, and keep going in threads."""
         if self._clock.state == STATE_STOPPED:
             self.prepare()
-        self._listen()
         self._hints.start()
+        for webhooks in self._webhooks:
+            webhooks.start()
         for worker in self._workers.values():
             worker.start()  # it begins with what the ledger has
         self._clock.resume()
@@ -310,7 +317,16 @@ class Scheduler:
 
     # -- webhooks ------------------------------------------------------------------------------------------
 
+    def webhooks(self) -> list[dict[str, str]]:
+        """Where webhooks are taken: project, listens (host:port) and the url to give to the platform."""
+        return [
+            {"project": project.name, "listens": address, "url": url_of(address, project.name)}
+            for project in self._projects
+            if (address := project.schedule.webhook) is not None
+        ]
+
     def _listen(self) -> None:
+        need_secrets(self._projects)
         by_address: dict[str, list[Project]] = {}
         for project in self._projects:
             if project.schedule.webhook is not None:
@@ -319,7 +335,6 @@ class Scheduler:
             hints = {project.name: self._hint_of(project) for project in projects}
             webhooks = Webhooks(address, _secret(projects[0]), hints, lambda: self.alive)
             self._webhooks.append(webhooks)
-            webhooks.start()
 
     def _hint_of(self, project: Project) -> Callable[[], None]:
         debounce = Debounce(project.schedule.debounce, project.schedule.debounce_at_most)

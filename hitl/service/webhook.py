@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from hitl.errors import BadSettings
 
@@ -66,6 +66,15 @@ class Webhooks:
         if self._thread.is_alive():
             self._server.shutdown()
         self._server.server_close()
+
+
+def url_of(address: str, project: str) -> str:
+    """What to enter as the URL on the platform; an address that stands for all is this machine's name there."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    if host in ("0.0.0.0", "::"):
+        host = socket.gethostname()
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/webhook/{quote(project, safe='')}"
 
 
 class _Server(ThreadingHTTPServer):

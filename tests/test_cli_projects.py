@@ -1,0 +1,98 @@
+"""Projects on the command line: what newcomers did to them, and what they were told."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from hitl.cli.app import app
+from hitl.store import Store
+from tests.command_line import Run
+
+ROWS = [f"{n},{who},{('cat', 'dog')[n % 2]}" for n in range(6) for who in ("ann", "bob")]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "annotations.csv").write_text("\n".join(["item,annotator,label", *ROWS]) + "\n")
+    (tmp_path / "items.csv").write_text("item\n0\n7\n")
+    (tmp_path / "hitl.toml").write_text('name = "p"\nstore = "sqlite:///p.db"\n[source]\nkind = "tables"\npath = "."\n')
+    return tmp_path
+
+
+def counts(folder: Path) -> dict[str, int]:
+    with Store(f"sqlite:///{folder}/p.db") as store:
+        return store.counts("p")
+
+
+def test_annotations_that_vanish_are_no_deletion(run: Run, project: Path) -> None:
+    """A table that was read and is gone stops the cycle, and nothing is deleted, until a full pull says so."""
+    assert run("run")[0] == 0
+    before = counts(project)
+    assert before["annotations"] == 12
+    moved = (project / "annotations.csv").rename(project / "elsewhere.csv")
+    for command in ("pull", "run"):
+        code, out, err = run(command)
+        assert (code, out) == (65, "")
+        assert "annotations.* is gone, which an earlier pull has read; nothing was deleted" in err
+        assert "hitl pull --full" in err
+    assert counts(project) == before
+    moved.rename(project / "annotations.csv")
+    assert run("run")[0] == 0
+    (project / "annotations.csv").unlink()
+    assert run("pull", "--full")[0] == 0
+    assert counts(project)["annotations"] == 0
+
+
+def test_gold_of_an_item_that_is_not_there_is_refused(run: Run, project: Path) -> None:
+    (project / "known.csv").write_text("item,label\n3,dog\n33,dog\n")
+    expected = "known.csv: item '33' is not in the project, nothing was sent"
+    code, out, err = run("gold", "known.csv")  # nothing was pulled yet
+    assert (code, out) == (65, "")
+    assert expected in err
+    assert expected in run("gold", "known.csv", "--dry-run")[2]
+    assert not (project / "hitl-output").exists()
+    assert counts(project)["items"] == 7
+    (project / "items.csv").write_text("item\n33\n")  # new since the pull
+    assert run("gold", "known.csv")[0] == 0
+    assert (project / "hitl-output" / "gold.csv").exists()
+
+
+def test_init_writes_the_path_as_hitl_toml_reads_it(run: Run, tmp_path: Path) -> None:
+    pets = tmp_path / "pets"
+    pets.mkdir()
+    (pets / "annotations.csv").write_text("\n".join(["item,annotator,label", *ROWS]) + "\n")
+    for config in ("pets/hitl.toml", "hitl.toml", "pets/../other.toml"):
+        assert run("init", "--tables", "pets", "--config", config)[0] == 0
+        code, out, _ = run("doctor", "--config", config, "--json")
+        assert (code, json.loads(out)["ok"]) == (0, True), out
+    assert run("init", "--tables", str(pets), "--config", "pets/whole.toml")[0] == 0
+    assert f'path = "{pets}"' in (pets / "whole.toml").read_text()
+
+
+def test_doctor_says_what_a_project_of_tables_reads(run: Run, project: Path) -> None:
+    (project / "annotations.csv").unlink()
+    (project / "items.csv").unlink()
+    code, out, _ = run("doctor")
+    assert code == 1
+    assert "source.path (relative to hitl.toml) names a folder with annotations.csv" in out
+
+
+def test_examples_are_lines_that_can_be_pasted(run: Run) -> None:
+    """One a line, each a command of ours that the shell takes as it stands."""
+    for entry in app.registered_commands:
+        assert entry.callback is not None
+        head, *lines = (entry.epilog or "").split("\n\n")
+        assert head in ("Example:", "Examples:")
+        for line in lines:
+            plain = line.removeprefix("[bold]").removesuffix("[/bold]")
+            words = shlex.split(plain, comments=True)
+            assert words[:2] == ["hitl", entry.name or entry.callback.__name__]
+            assert not set("|()[]") & set(plain)
+    text = run("combine", "--help")[1]
+    shown = [line.strip() for line in text.splitlines()]
+    assert "hitl combine annotations.csv --output consensus.csv" in shown
+    assert "hitl combine  # inside a project" in shown or "hitl combine # inside a project" in shown

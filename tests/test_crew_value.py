@@ -1,0 +1,91 @@
+"""What the crew is worth asking: by enumeration, and draws that are those of the posterior."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import xlogy
+
+from hitl.active import stopping
+from hitl.active.crew_value import NEWCOMER, CrewValue, beliefs_for_gain, bonus, drawn_confusion
+from hitl.active.worth import average_confusion, crew_confusion
+from hitl.annotations import Floats
+from hitl.consensus import Correction
+from hitl.crew import Crew
+from hitl.evidence import Evidence
+from hitl.models.calibration import shared_errors
+from tests.test_policy import judged
+
+
+def gain(q_j: Floats, pi_jl: Floats, information: float) -> float:
+    """Answer by answer: the rise of the chance of a right label, and the fall of the entropy."""
+    right, nats = -q_j.max(), -xlogy(q_j, q_j).sum()
+    for option in range(pi_jl.shape[1]):
+        joint = q_j * pi_jl[:, option]
+        right += joint.max()
+        nats += xlogy(joint, joint / joint.sum()).sum()
+    return float(right + information * nats)
+
+
+@given(st.integers(0, 10_000), st.floats(0, 2))
+def test_values_are_gains_of_the_open_questions_times_the_bonus(seed: int, information: float) -> None:
+    rng = np.random.default_rng(seed)
+    questions = [judged(rng, 6, 4, 3), judged(rng, 6, 4, 2)]
+    crew = Crew((0, 3, "new"))
+    states = rng.choice([stopping.OPEN, stopping.CONFIDENT], (2, 6)).astype(np.int8)
+    matrices = [crew_confusion(consensus, crew) for _, consensus in questions]
+    value = CrewValue.of(questions, states, matrices, information).times(bonus(questions, crew, 0.7))
+    rows = np.array([5, 0, 2])
+    found = value.values(rows)
+    for r, n in enumerate(rows.tolist()):
+        for k, name in enumerate(crew.names):
+            parts = [
+                gain(consensus.probabilities[n], pi[k], information)
+                for (_, consensus), pi, state in zip(questions, matrices, states, strict=True)
+                if state[n] == stopping.OPEN
+            ]
+            labels = np.mean([0 if name == "new" else c.annotators.labels[name] for _, c in questions])  # type: ignore[call-overload]
+            assert np.isclose(found[r, k], sum(parts) * (1 + 0.7 / np.sqrt(1 + labels)))
+    assert (found.max(axis=1) <= value.bound(rows) + 1e-12).all()
+
+
+def test_what_a_unit_of_cost_buys_is_value_over_cost() -> None:
+    question = judged(np.random.default_rng(0))
+    crew = Crew((0, 1, 2))
+    cost = np.array([1.0, 2.0, 6.0])
+    value = CrewValue.of([question], np.zeros((1, 12), np.int8), [crew_confusion(question[1], crew)], 0.1)
+    rows = np.arange(12)
+    assert np.allclose(value.per_cost(cost).values(rows), value.values(rows) / cost * 3)
+    assert (value.per_cost(np.ones(3)).values(rows) == value.values(rows)).all()
+
+
+def test_draws_have_the_mean_and_the_variance_of_the_posterior() -> None:
+    _, consensus = judged(np.random.default_rng(1), people=2)
+    crew = Crew((1, "new"))
+    mean = crew_confusion(consensus, crew)
+    strength = np.stack([consensus.annotators.concentration[1].sum(axis=1), np.full(3, NEWCOMER)])
+    for spread in (1.0, 0.25):
+        rng = np.random.default_rng(2)
+        draws = np.stack([drawn_confusion(consensus, crew, mean, spread, rng) for _ in range(20_000)])
+        variance = mean * (1 - mean) / (strength[:, :, None] / spread + 1)
+        assert np.allclose(draws.sum(axis=3), 1)
+        assert np.allclose(draws.mean(axis=0), mean, atol=0.01)
+        assert np.allclose(draws.var(axis=0), variance, rtol=0.06)
+    assert (drawn_confusion(consensus, crew, mean, 0.0, rng) == mean).all()
+    assert np.allclose(mean[1], average_confusion(consensus))
+
+
+def test_beside_models_gains_are_by_beliefs_that_take_answers_at_their_word() -> None:
+    evidence, consensus = judged(np.random.default_rng(3))
+    assert beliefs_for_gain(evidence, consensus) is consensus.probabilities
+    beside = Evidence(evidence.annotations, {"model": consensus.probabilities})
+    bare = consensus.probabilities
+    tempered = shared_errors.tempered(beside, np.log(bare), 0.5, 1.0)
+    corrected = replace(
+        consensus, probabilities=tempered, temperatures={"model": 1.0}, correction=Correction(0.5, np.zeros(3))
+    )
+    assert not np.allclose(tempered, bare)
+    assert np.allclose(beliefs_for_gain(beside, corrected), bare)
