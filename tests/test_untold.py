@@ -12,8 +12,7 @@ from hitl import score
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models.calibration import untold
-from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.calibration.untold import error_correlation, judged_by_people, learned, newton_step, teaching_rows
+from hitl.models.calibration.untold import error_correlation, judged_by_people, newton_step, teaching_rows, worth_of
 from hitl.models.majority import MajorityVote
 from hitl.models.pl import calibrated_prior
 from hitl.models.pl_em import PLEM
@@ -276,9 +275,31 @@ def test_what_is_learned_does_not_depend_on_the_order_of_models() -> None:
     evidence, _ = simulated(6, 500, models=3)
     pool = calibrated_prior(evidence, PRIOR, "test")
     rows = teaching_rows(evidence, pool)
-    worth = learned(*untold._of_rows(evidence, pool, rows), LogTemperature())
+    worth = worth_of(evidence, pool, rows)
     turned = Evidence(evidence.annotations, dict(reversed(evidence.probabilities.items())))
     other = calibrated_prior(turned, PRIOR, "test")
-    again = learned(*untold._of_rows(turned, other, rows), LogTemperature())
+    again = worth_of(turned, other, rows)
     np.testing.assert_allclose(again.weight_m[::-1], worth.weight_m, rtol=1e-8)
     np.testing.assert_allclose(again.correlation_mm[::-1, ::-1], worth.correlation_mm, rtol=1e-8)
+
+
+def test_errors_are_as_correlated_where_people_were_asked_because_models_disagree_as_anywhere() -> None:
+    rng = np.random.default_rng(5)
+    n, truth = 4000, np.random.default_rng(6).integers(0, 4, 4000)
+    hard = rng.random((n, 1)) * 2.5  # of an item, for all models
+    scores = [3 * np.eye(4)[truth] + hard * rng.normal(size=(n, 4)) for _ in range(1)]
+    probabilities = {f"m{m}": softmax(scores[0] + 0.6 * rng.normal(size=(n, 4)), axis=1) for m in range(3)}
+    mean = np.mean(list(probabilities.values()), axis=0)
+    least = np.argsort(mean.max(axis=1))[:400]
+    found = {}
+    for name, rows in (("chosen", least), ("at random", rng.permutation(n)[:400])):
+        said = np.where(rng.random(400) < 0.9, truth[rows], rng.integers(0, 4, 400))
+        matrix = np.full((n, 1), -1)
+        matrix[rows, 0] = said
+        evidence = Evidence(Annotations.from_matrix(matrix, classes=(0, 1, 2, 3)), probabilities)
+        pool = calibrated_prior(evidence, PRIOR, "test")
+        found[name] = worth_of(evidence, pool, teaching_rows(evidence, pool)).correlation_mm[np.triu_indices(3, 1)]
+    wrong_m = [(p.argmax(axis=1) != truth).astype(float) for p in probabilities.values()]
+    real = np.corrcoef(wrong_m)[np.triu_indices(3, 1)]
+    assert np.abs(found["at random"] - real).max() < 0.2
+    assert np.abs(found["chosen"] - real).max() < 0.2

@@ -12,7 +12,7 @@ by expectation-maximisation from what people alone believe, in three steps.
     times and wrong WRONG times (disagreement is the model's fault until the labels say otherwise), a_k as the crowd's
     over OWN labels. Newton steps; the curvature is that of a log-linear pool.
 2.  The correlation of the models' errors, whose sizes are the beliefs in other classes than the most probable one of
-    each; as if PRIOR_ITEMS items had shown a correlation of 1/2.
+    each, on all items, labeled or not; as if PRIOR_ITEMS items had shown a correlation of 1/2.
 3.  How sure the pool as a whole is, 1 / T* = mean_n sum_m u_m / S_n, is too low, but hardly by more than BIAS, times D
     where several models worth D independent ones seem worth only one because people err with all of them. As D is in
     the weights of the pool, the temperature nearest to the expected one in [T* / BIAS, D T*] is taken. Items of known
@@ -55,7 +55,7 @@ LEAST_WEIGHT = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Worth:
-    """What stage 1 and 2 found: u_m (M,), correlation of errors (M, M), and the accuracies a_k (K,)."""
+    """What steps 1 and 2 found: u_m (M,), correlation of errors (M, M), and the accuracies a_k (K,)."""
 
     weight_m: Floats
     correlation_mm: Floats
@@ -71,7 +71,7 @@ def judged_by_people(evidence: Evidence, pool: Calibrated) -> tuple[Calibrated, 
     if not rows.size:
         found, worth = pool.at(pool.temperature_m, pool.correlation_mm), None
     else:
-        worth = learned(*_of_rows(evidence, pool, rows), pool.prior)
+        worth = worth_of(evidence, pool, rows)
         found = _tempered(evidence, pool, rows, worth)
     accuracy_k = _accuracies(np.zeros((evidence.annotations.n_annotators, 2))) if worth is None else worth.accuracy_k
     message_nj = kernels.messages(evidence.annotations, even_errors(evidence.annotations, accuracy_k))
@@ -80,13 +80,28 @@ def judged_by_people(evidence: Evidence, pool: Calibrated) -> tuple[Calibrated, 
 
 def teaching_rows(evidence: Evidence, pool: Calibrated) -> npt.NDArray[np.intp]:
     """Items of which a model and, by label or known truth, people speak; at most ENOUGH, evenly spread."""
-    spoken = ~pool.silent_n & ((evidence.annotations.labels_per_item > 0) | evidence.known)
-    rows = np.flatnonzero(spoken)
+    return _some(~pool.silent_n & ((evidence.annotations.labels_per_item > 0) | evidence.known))
+
+
+def _some(wanted_n: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    rows = np.flatnonzero(wanted_n)
     return rows if rows.size <= ENOUGH else rows[np.linspace(0, rows.size - 1, ENOUGH).astype(np.intp)]
 
 
-def learned(evidence: Evidence, feature_mnj: Floats, speaks_nm: npt.NDArray[np.bool_], prior: LogTemperature) -> Worth:
-    """Steps 1 and 2 on these items, with features log p_m / S_n (M, N, J), 0 where a model is silent."""
+def worth_of(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp]) -> Worth:
+    """Steps 1, by these items, and 2, by all items of which models speak, by their own beliefs where nobody labeled.
+
+    People are often asked where models disagree: on these items alone, errors look far less correlated than they are.
+    """
+    taught, feature_mnj, _ = _of_rows(evidence, pool, rows)
+    weight_m, accuracy_k = learned(taught, feature_mnj, pool.prior)
+    spoken, feature_mnj, speaks_nm = _of_rows(evidence, pool, _some(~pool.silent_n))
+    q_nj = _beliefs(spoken, weight_m, feature_mnj, accuracy_k)
+    return Worth(weight_m, error_correlation(feature_mnj, speaks_nm, q_nj), accuracy_k)
+
+
+def learned(evidence: Evidence, feature_mnj: Floats, prior: LogTemperature) -> tuple[Floats, Floats]:
+    """Step 1 on these items, with features log p_m / S_n (M, N, J), 0 where a model is silent: u_m and a_k."""
     annotations, n_models = evidence.annotations, len(feature_mnj)
     mean = 0.8 / prior.mode
     weight_m: Floats = np.full(n_models, mean)
@@ -100,7 +115,7 @@ def learned(evidence: Evidence, feature_mnj: Floats, speaks_nm: npt.NDArray[np.b
         q_nj = _beliefs(evidence, weight_m, feature_mnj, accuracy_k)
         if max(np.abs(weight_m - before_m).max(), np.abs(accuracy_k - before_k).max(initial=0.0)) < TOLERANCE:
             break
-    return Worth(weight_m, error_correlation(feature_mnj, speaks_nm, q_nj), accuracy_k)
+    return weight_m, accuracy_k
 
 
 def newton_step(weight_m: Floats, feature_mnj: Floats, q_nj: Floats, mean: float, precision: float) -> Floats:
