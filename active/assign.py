@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from hitl.active.availability import Availability as Availability
+from hitl.active.availability import Availability
 from hitl.active.transport import MOST, best_pairs, best_purchases, in_steps, most_profit
 from hitl.annotations import Floats
 

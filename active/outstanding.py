@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hitl.active import stopping
+from hitl.active.availability import Availability
 from hitl.active.checking import CHECK
 from hitl.active.stopping import Judged
 from hitl.annotations import Annotations, Name
@@ -38,8 +39,8 @@ HOUR = 3600.0
 CENT = 1e-9
 """Sums of costs that differ by less are equal: they are added up in different orders."""
 
-BARRED = 1_000_000
-"""Pairs that are barred at most for a policy that does not read `Crew.asked`."""
+BLOCK = 4096
+"""Open items that are looked at a time."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,6 @@ class Waiting:
         """The crew as a policy should see it: what waits is in `asked` and counts against the capacities."""
         asked = tuple((ask.annotator, ask.item) for ask in self.asks if ask.annotator is not None)
         never = crew.never | (self.unwanted - set(asked))  # asked again when nobody else could
-        if len(asked) * len(crew.names) <= BARRED:
-            never |= {(name, item) for _, item in asked for name in crew.names} - set(asked)
         return replace(crew, capacity=_capacities(crew, self.away), never=never, asked=asked)
 
     def budget_left(self, budget: Budget, crew: Crew) -> Budget:
@@ -177,9 +176,9 @@ def merged(plan: Plan, held: Waiting, previous: Plan, crew: Crew, budget: Budget
 def _somebody_can(questions: Sequence[Judged], crew: Crew, budget: Budget) -> bool:
     """Whether anybody of the crew, away or at their capacity, has yet to answer an open item and may."""
     answered = [evidence.annotations for evidence, _ in questions]
-    items = [answered[0].items[row] for row in stopping.open_rows(questions, budget)]
-    given = _given(answered, set(items))
-    return any((name, item) not in given and crew.may_answer(name, item) for item in items for name in crew.names)
+    free = Availability.of(replace(crew, asked=()), answered)
+    rows = stopping.open_rows(questions, budget)
+    return any(free.mask_rows(rows[start : start + BLOCK]).any() for start in range(0, len(rows), BLOCK))
 
 
 def _given(answered: Sequence[Annotations], items: Collection[Name]) -> set[Pair]:

@@ -1,6 +1,6 @@
 """The policy: the questions that together are expected to make the most labels right.
 
-    v_nk  =  ( A_nk + INFORMATION x I_nk ) (1 + explore / sqrt(1 + labels of k))                                 (1)
+    v_nk  =  ( A_nk + information x I_nk ) (1 + explore / sqrt(1 + labels of k))                                 (1)
 
 A_nk is by how much annotator k's answer about item n raises the chance that its label is right, I_nk the information
 of the answer in nats (`pairs`). A alone sees one answer ahead: an item whose label two answers would change, but not

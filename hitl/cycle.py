@@ -321,7 +321,7 @@ def metrics_of(
         "cost": float(np.dot(first.labels_per_annotator, prices)),
         "forecast": None if ahead is None else asdict(ahead),
         "stop": plan.stop,
-        "idle": why_nothing_is_asked(plan, questions, crew, budget),
+        "idle": why_nothing_is_asked(plan, crew, budget),
         "corrected": all(result.correction is not None for result in results.values()),
     }
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitl.cli import show
+from hitl.cli.files import judged
 from hitl.cli.project import of_question
-from hitl.errors import BadSettings
 from hitl.service.opening import opened
 
 if TYPE_CHECKING:
@@ -38,24 +38,14 @@ def of_files(
     inputs: Sequence[Path],
 ) -> None:
     """Profile the people of a table, by a saved consensus or one made here."""
-    from hitl.catalog import combiner
-    from hitl.consensus import Consensus
-    from hitl.files import require_distinct, require_writable
-
-    require_writable(output)
-    require_distinct([output], [*inputs, *([consensus] if consensus else [])])
-    if method is not None and consensus is not None:
-        raise BadSettings(
-            "annotators: --method and --consensus exclude each other; a saved consensus was judged already"
-        )
-    judged = combiner(method or "default").fit(evidence) if consensus is None else Consensus.load(consensus)
-    found = _profiles(evidence, judged)
+    by = judged("annotators", evidence, method, consensus, output, inputs)
+    found = _profiles(evidence, by)
     if output is not None:
         _write(found, output)
     if as_json:
-        show.as_json(_data(found, judged) | {"written": {} if output is None else {"annotators": str(output)}})
+        show.as_json(_data(found, by) | {"written": {} if output is None else {"annotators": str(output)}})
         return
-    show.line(f"{evidence.annotations!r}, judged by {judged.fit.method}")
+    show.line(f"{evidence.annotations!r}, judged by {by.fit.method}")
     _show("Annotators", found, rows)
     if output is not None:
         show.line(f"wrote {output}")

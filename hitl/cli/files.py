@@ -6,10 +6,15 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from hitl.errors import BadSettings, BadTable
+
+if TYPE_CHECKING:
+    from hitl.consensus import Consensus
+    from hitl.evidence import Evidence
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,28 @@ def refuse_flags(given: dict[str, object], command: str = "combine") -> None:
         raise BadSettings(
             f"{command}: {', '.join(given)} needs an annotations file; a project is combined as its hitl.toml says"
         )
+
+
+def judged(
+    command: str,
+    evidence: Evidence,
+    method: str | None,
+    consensus: Path | None,
+    output: Path | None,
+    inputs: Sequence[Path],
+) -> Consensus:
+    """The saved consensus, or one made here by the method. Raises BadSettings for both, or an output over an input."""
+    from hitl.catalog import combiner
+    from hitl.consensus import Consensus
+    from hitl.files import require_distinct, require_writable
+
+    require_writable(output)
+    require_distinct([output], [*inputs, *([consensus] if consensus else [])])
+    if method is not None and consensus is not None:
+        raise BadSettings(
+            f"{command}: --method and --consensus exclude each other; a saved consensus was judged already"
+        )
+    return combiner(method or "default").fit(evidence) if consensus is None else Consensus.load(consensus)
 
 
 def read_evidence(  # type: ignore[no-untyped-def]

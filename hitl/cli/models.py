@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hitl.cli import show
 from hitl.cli.annotators import plain, stored_results
+from hitl.cli.files import judged
 from hitl.cli.project import of_question
 from hitl.errors import BadEvidence, BadSettings
 from hitl.service.opening import opened
@@ -36,23 +37,15 @@ def of_files(
     inputs: Sequence[Path],
 ) -> None:
     """Profile human and model over a table, by a saved consensus or one made here."""
-    from hitl.catalog import combiner
-    from hitl.consensus import Consensus
-    from hitl.files import require_distinct, require_writable
-
-    require_writable(output)
-    require_distinct([output], [*inputs, *([consensus] if consensus else [])])
-    if method is not None and consensus is not None:
-        raise BadSettings("models: --method and --consensus exclude each other; a saved consensus was judged already")
     _require_models(evidence)
-    judged = combiner(method or "default").fit(evidence) if consensus is None else Consensus.load(consensus)
-    found = _profile(evidence, judged)
+    by = judged("models", evidence, method, consensus, output, inputs)
+    found = _profile(evidence, by)
     if output is not None:
         _write(found, output)
     if as_json:
-        show.as_json(_data(found, judged) | {"written": {} if output is None else {"models": str(output)}})
+        show.as_json(_data(found, by) | {"written": {} if output is None else {"models": str(output)}})
         return
-    show.line(f"{evidence!r}, combined by {judged.fit.method}")
+    show.line(f"{evidence!r}, combined by {by.fit.method}")
     _show("", found, rows)
     if output is not None:
         show.line(f"wrote {output}")
