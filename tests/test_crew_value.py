@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import xlogy
+from scipy.special import softmax, xlogy
 
 from hitl.active import stopping
 from hitl.active.crew_value import NEWCOMER, CrewValue, beliefs_for_gain, bonus, drawn_confusion
@@ -16,8 +16,10 @@ from hitl.annotations import Floats
 from hitl.consensus import Correction
 from hitl.crew import Crew
 from hitl.evidence import Evidence
+from hitl.models import PLEM, DefaultCombiner
 from hitl.models.calibration import shared_errors
 from tests.test_policy import judged
+from tests.test_untold import simulated
 
 
 def gain(q_j: Floats, pi_jl: Floats, information: float) -> float:
@@ -89,3 +91,22 @@ def test_beside_models_gains_are_by_beliefs_that_take_answers_at_their_word() ->
     )
     assert not np.allclose(tempered, bare)
     assert np.allclose(beliefs_for_gain(beside, corrected), bare)
+
+
+def test_beside_models_gains_are_by_models_that_are_as_sure_as_they_are_alone() -> None:
+    """What nobody was asked about would be hidden by models that are held against people who err with them."""
+    evidence, _ = simulated(22, 60, models=3, right=0.85)
+    few = evidence.annotations.select(evidence.annotations.item < 40)
+    beside = Evidence(few, evidence.probabilities)
+    plain, corrected = PLEM(accuracy=0.8).fit(beside), DefaultCombiner(0.8).fit(beside)
+    caution = shared_errors.caution_of(plain)
+    assert caution > 1.1
+    alone = plain.probabilities ** (1 / caution)
+    alone /= alone.sum(axis=1, keepdims=True)
+    found = beliefs_for_gain(beside, plain)
+    assert np.allclose(found[40:], alone[40:])
+    voice_nj = np.zeros((60, 5))
+    voice_nj[few.item] += np.log(plain.annotators.confusion[0].T[few.label])
+    models_nj = np.log(plain.probabilities) - voice_nj
+    assert np.allclose(found, softmax(models_nj / caution + voice_nj, axis=1))
+    assert np.allclose(found, beliefs_for_gain(beside, corrected))

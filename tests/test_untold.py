@@ -167,6 +167,26 @@ def test_independent_models_keep_their_own_temperatures_in_a_pool() -> None:
     assert score.calibration_error(models_alone, truth) < 0.012
 
 
+@pytest.mark.parametrize("models", [1, 3])
+def test_caution_is_the_root_of_how_much_surer_the_pool_is_than_the_labels_suggest(models: int) -> None:
+    """In sums of the exponents of log p_m: those of the pool that is held, and those that were learned."""
+    evidence, _ = simulated(21, 400, models=models, right=0.85)
+    pool = calibrated_prior(evidence, PRIOR, "P+L-EM")
+    held, _ = judged_by_people(evidence, pool)
+    worth = worth_of(evidence, pool, teaching_rows(evidence, pool))
+    held_mn = np.linalg.lstsq(  # the exponents, from the beliefs themselves
+        np.stack(
+            [np.log(p)[:, 1:].ravel() - np.log(p)[:, :1].repeat(4, 1).ravel() for p in evidence.probabilities.values()],
+            1,
+        ),
+        (held.log_prior()[:, 1:] - held.log_prior()[:, :1]).ravel(),
+        rcond=None,
+    )[0]
+    expected = np.sqrt(held_mn.sum() / worth.weight_m.mean())
+    assert expected > (1.2 if models == 3 else 0.999)
+    assert held.caution == pytest.approx(expected)
+
+
 def test_known_truth_corrects_the_temperature() -> None:
     evidence, truth = simulated(2, 3000, sharp=3.0)
     untold_t = PLEM().fit(evidence).temperatures["m0"]

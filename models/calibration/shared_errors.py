@@ -19,6 +19,7 @@ from scipy.special import log_softmax, softmax
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
+from hitl.models.kernels import messages
 from hitl.models.priors.calibrated import CAUTION
 
 EXPECTED, SPREAD = 0.4, 0.7
@@ -48,6 +49,17 @@ def independent(evidence: Evidence, q_nj: Floats, rho: float, caution: float) ->
     """(N, J) the beliefs under independence again: what `tempered` made less sure."""
     logits_nj = np.log(np.maximum(q_nj, SMALLEST)) * temperatures(evidence, rho, caution)[:, None]
     beliefs: Floats = softmax(logits_nj, axis=1)
+    return beliefs
+
+
+def each_alone(evidence: Evidence, q_nj: Floats, log_pi_klj: Floats, caution: float) -> Floats:
+    """(N, J) beliefs by models as sure as they are alone and people, with matrices (K, L, J), taken at their word.
+
+    ln q_nj = ln p_nj + sum of what people said becomes ln p_nj / caution + that sum.
+    """
+    people_nj = messages(evidence.annotations, log_pi_klj)
+    models_nj = np.log(np.maximum(q_nj, SMALLEST)) - people_nj
+    beliefs: Floats = softmax(models_nj / temperatures(evidence, 0.0, caution)[:, None] + people_nj, axis=1)
     return beliefs
 
 

@@ -167,7 +167,7 @@ def _tempered(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp], 
     pooled_nm = pool_weights(speaks_nm, 1 / worth.weight_m, worth.correlation_mm)
     several = float(np.mean(pooled_nm.sum(axis=1))) / sure
     temperature = min(max(pool.prior.mode, 1 / (BIAS * sure)), several / sure)
-    caution = float(np.sqrt(max(1 / (sure * temperature), 1.0)))
+    caution = float(np.sqrt(max(several / (sure * temperature), 1.0)))
     found = pool.at(temperature * sure / worth.weight_m, worth.correlation_mm, caution)
     known = np.flatnonzero(evidence.known & ~pool.silent_n)
     if not known.size:
