@@ -1,6 +1,7 @@
 """The questions of one plan: the best pairs, as far as they pay, and not all alike.
 
     best        of these items, so many pairs of the largest total value
+    spread      beyond so many even shares of them an answer counts half: somebody else is asked      (`even_shares`)
     diverse     the items are a core set (`core_set`) of `diverse` times as many of the best
     pays        a pair that is not worth its cost is left out, and the next best are looked for
 
@@ -23,6 +24,7 @@ from hitl.active.assign import Pair, assign
 from hitl.active.availability import Availability, PeopleOf
 from hitl.active.core_set import core_set
 from hitl.active.crew_value import CrewValue
+from hitl.active.even_shares import shares
 from hitl.annotations import Floats
 
 Rows = npt.NDArray[np.int64]
@@ -31,6 +33,9 @@ Pays = Callable[[Rows, Rows], npt.NDArray[np.bool_]]
 
 ROUNDS = 8
 """How often the next best pairs are looked for where some do not pay."""
+
+SETTLING = 4
+"""How often shares are made anew where money buys fewer questions than they were shares of."""
 
 AT_LEAST = 64
 """Pairs that are looked at the first time, at least."""
@@ -62,19 +67,35 @@ class Limited(Choice, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ByName:
-    """People asked by name, who cost `money` together at most. `rows` in the order in which equals are asked."""
+    """People asked by name, who cost `money` together at most. `rows` in the order in which equals are asked.
+
+    Beyond `even_shares` even shares of the questions (inf: without limit) an answer counts half.
+    """
 
     value: CrewValue
     free: Availability
     money: float = math.inf
+    even_shares: float = math.inf
 
     def best(self, rows: Rows, limit: int) -> Sequence[Pair]:
         """The pairs of largest total value."""
+        many = min(limit, len(rows), int(self.free.capacity.sum()))
+        pairs = self._best(rows, limit, many)
+        for _ in range(SETTLING):
+            if len(pairs) == many or math.isinf(self.even_shares):
+                break
+            many = len(pairs)  # of fewer questions a share is less
+            pairs = self._best(rows, limit, many)
+        return pairs
+
+    def _best(self, rows: Rows, limit: int, many: int) -> Sequence[Pair]:
+        """The same with shares of so many questions."""
         crew = self.free.crew
         cost_k = np.array([crew.cost_of(name) for name in crew.names])
-        pairs = self._assigned(rows, limit, self.value.per_cost(cost_k), math.inf)
+        share = shares(self.free, rows, many, self.even_shares)
+        pairs = self._assigned(rows, limit, share, self.value.per_cost(cost_k), math.inf)
         if math.fsum(cost_k[pair.person] for pair in pairs) > self.money:
-            pairs = self._assigned(rows, limit, self.value, self.money)
+            pairs = self._assigned(rows, limit, share, self.value, self.money)
         return pairs
 
     def without(self, pairs: Sequence[Pair]) -> ByName:
@@ -85,12 +106,12 @@ class ByName:
 
     def freely(self) -> ByName:
         """The same without limits on cost, and on how much those can do who can do anything."""
-        free = self.free
-        return replace(self, free=replace(free, capacity=np.where(free.capacity > 0, free.n_items, 0)), money=math.inf)
+        free = replace(self.free, capacity=np.where(self.free.capacity > 0, self.free.n_items, 0))
+        return replace(self, free=free, money=math.inf, even_shares=math.inf)
 
-    def _assigned(self, rows: Rows, limit: int, value: CrewValue, money: float) -> Sequence[Pair]:
+    def _assigned(self, rows: Rows, limit: int, share: Rows, value: CrewValue, money: float) -> Sequence[Pair]:
         bound = value.bound(rows)
-        return assign(rows, bound, value.values, self.free, limit, cost=money, alike=value.alike).pairs
+        return assign(rows, bound, value.values, self.free, limit, cost=money, share=share, alike=value.alike).pairs
 
 
 @dataclass(frozen=True, eq=False)

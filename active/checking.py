@@ -16,7 +16,7 @@ from hitl.active.situation import Situation
 from hitl.annotations import Floats
 
 CHECK = "to know the annotator: its truth is known"
-"""Why a question about an item of known truth is asked."""
+"""Why a question about an item of known truth is asked, in words for people; programs look at `Ask.check`."""
 
 HAIR = 1e-9
 """Products this near to a whole number are that number."""

@@ -2,14 +2,15 @@
 
     waiting    asked of somebody by name, not answered, not skipped, not expired; the item is there and not done
     expired    not answered within `expire` seconds; somebody else is asked, the same person only if nobody else can
-    ended      nobody of the crew, present or away, can answer what is open: the project is done, until somebody can
-    away       whose questions expired without a word since they were asked: one question, until they answer something
+    ended      everybody of the crew, present or away, who has the skills has answered or skipped what is open: the
+               project is done, until somebody else can. While an open item needs skills that nobody has (`skills`), it
+               only has nothing to ask: that is a setting, and what is closed for it would have to be opened again
+    away       who was asked and gave no sign of life until their questions expired, or would have (`presence`): one
+               question, until they answer something
 
 What waits stays at the front of that person's queue, in the same order, and counts against their capacity and the
 budget; its item gets no second question meanwhile. The past is known from the last plan alone. An answer that comes
 late, after its question expired or its item was done, is an answer like any other: it is in the evidence.
-
-Signs of life are counted, not dated: the times that a platform gives to answers may be those of a recording.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ import numpy as np
 
 from hitl.active import stopping
 from hitl.active.availability import Availability
-from hitl.active.checking import CHECK
+from hitl.active.pace import paced
+from hitl.active.presence import people_now, still_asked
+from hitl.active.skills import lacking
 from hitl.active.stopping import Judged
 from hitl.annotations import Annotations, Name
 from hitl.crew import UNLIMITED, Budget, Crew
@@ -89,17 +92,21 @@ def next_plan(
 
     `planner` is a policy's `plan_questions`; `now` seconds since the epoch, `expire` seconds a question may wait.
     """
-    checked = {ask.item for ask in (previous or Plan()).asks if ask.why == CHECK}  # done, and asked all the same
+    checked = {ask.item for ask in (previous or Plan()).asks if ask.check}  # done, and asked all the same
     done = stopping.done_items(questions, budget) - checked
     answered = [evidence.annotations for evidence, _ in questions]
     held = waiting(previous or Plan(), answered, done, crew, budget, now, expire)
     why = stopping.project_stop(questions, crew, budget)
     if why is not None:
         plan = planner(questions, replace(crew, asked=()), replace(budget, labels=0))
-        return replace(plan, asks=(), stop=why, expired=held.expired, people=held.people)
+        return still_asked(replace(plan, asks=(), stop=why, expired=held.expired, people=held.people))
     plan = planner(questions, held.crew_now(crew), held.budget_left(budget, crew))
-    plan = merged(plan, held, previous or Plan(), crew, budget, now)
-    if not plan.asks and crew.names and not _somebody_can(questions, crew, budget):
+    plan = paced(merged(plan, held, previous or Plan(), crew, budget, now), questions[0][0].annotations)
+    if plan.asks or not crew.names:
+        return plan
+    if lacking(stopping.open_items(questions, budget), crew):
+        return replace(plan, stop=None)
+    if not somebody_can(questions, crew, budget):
         return replace(plan, stop=f"nobody of the crew can answer any of the {plan.open_items} items that are open")
     return plan
 
@@ -140,7 +147,8 @@ def waiting(
     expired = tuple(
         {(e.annotator, e.item): e for e in (*previous.expired, *fresh) if expected(e.annotator, e.item)}.values()
     )
-    people = _people(previous, answered, crew, fresh, now)
+    settled = [ask for ask in previous.asks if ask.item in done and (ask.annotator, ask.item) not in given]
+    people = people_now(previous, answered, crew, fresh, settled, now, expire)
     away = frozenset(person.annotator for person in people if person.away)
     kept = _within(asks, crew, budget, away)
     return Waiting(kept, expired, people, _unwanted(expired, given, crew, away))
@@ -170,10 +178,10 @@ def merged(plan: Plan, held: Waiting, previous: Plan, crew: Crew, budget: Budget
             room[ask.annotator] -= 1
             money -= price
             new.append(replace(ask, since=now))
-    return replace(plan, asks=(*held.asks, *new), expired=held.expired, people=held.people)
+    return still_asked(replace(plan, asks=(*held.asks, *new), expired=held.expired, people=held.people))
 
 
-def _somebody_can(questions: Sequence[Judged], crew: Crew, budget: Budget) -> bool:
+def somebody_can(questions: Sequence[Judged], crew: Crew, budget: Budget) -> bool:
     """Whether anybody of the crew, away or at their capacity, has yet to answer an open item and may."""
     answered = [evidence.annotations for evidence, _ in questions]
     free = Availability.of(replace(crew, asked=()), answered)
@@ -190,30 +198,6 @@ def _given(answered: Sequence[Annotations], items: Collection[Name]) -> set[Pair
         pairs = zip(one.annotator[rows].tolist(), one.item[rows].tolist(), strict=True)
         given |= {(one.annotators[k], one.items[n]) for k, n in pairs}
     return given
-
-
-def _people(
-    previous: Plan, answered: Sequence[Annotations], crew: Crew, expired: Sequence[Expired], now: float
-) -> tuple[Presence, ...]:
-    count: dict[Name, int] = {}
-    for given in answered:
-        labels = np.asarray(given.labels_per_annotator).tolist()
-        for name, number in zip(given.annotators, labels, strict=True):
-            count[name] = count.get(name, 0) + number
-    for name, _ in crew.never:
-        count[name] = count.get(name, 0) + 1
-    before = {person.annotator: person for person in previous.people}
-    people = []
-    for name in crew.names:
-        old = before.get(name, Presence(name, 0, 0.0))
-        number = count.get(name, 0)
-        if number > old.answers:
-            people.append(Presence(name, number, now))
-            continue
-        silent = any(e.annotator == name and e.since >= old.heard for e in expired)
-        if number or silent or old.away:
-            people.append(Presence(name, number, old.heard, old.away or silent))
-    return tuple(people)
 
 
 def _within(asks: Sequence[Ask], crew: Crew, budget: Budget, away: frozenset[Name]) -> tuple[Ask, ...]:

@@ -8,6 +8,7 @@ one, is worth nothing to it; information says that the second answer becomes wor
 annotators of whom little is known be tried before equally good ones that are known.
 
     plan     pairs (n, k) of largest total value, within capacity, skills and cost            (`assign`, `batch`)
+    spread   beyond `even_shares` even shares of the questions others come first              (`even_shares`)
     whom     anyone, where the crew has no names: the items of largest value for an average annotator
     check    a share `calibrate` of the questions is about items of known truth               (`checking`)
     done     confidence >= target, or the label limit                                         (`stopping`)
@@ -73,7 +74,9 @@ class ExpectedGain:
         calibrate: share of the questions asked about items of known truth, in [0, 1).
         judged_by: whose labels say how good an annotator is: "all", as the combiner has it, or "others": nobody's own.
         diverse: the batch is a core set of so many times as many of the best items, by their features, >= 1; 1, or
-            where there are no features: the best items, alike or not.
+            where there are no features: the best items, alike or not. Helps small batches while there are few labels.
+        even_shares: nobody is given more than so many even shares of the open questions while somebody else, whose
+            answer would bring at least half as much, has time; >= 1, inf: no such limit.
         seed: of the draws, >= 0.
     """
 
@@ -84,12 +87,15 @@ class ExpectedGain:
     judged_by: Judges = "all"
     diverse: float = 1.0
     seed: int = 0
+    even_shares: float = 1.5
 
     def __post_init__(self) -> None:
         for name, least in (("information", 0), ("explore", 0), ("diverse", 1)):
             value = getattr(self, name)
             if not (_is_number(value) and math.isfinite(value) and value >= least):
                 raise BadSettings(f"policy.options.{name} is {value!r}; expected a number, {least} or more")
+        if not (_is_number(self.even_shares) and self.even_shares >= 1):
+            raise BadSettings(f"policy.options.even_shares is {self.even_shares!r}; expected a number of 1 or more")
         if not (_is_number(self.calibrate) and 0 <= self.calibrate < 1):
             raise BadSettings(f"policy.options.calibrate is {self.calibrate!r}; expected a share in [0, 1)")
         for name, words in (("exploration", get_args(Exploration)), ("judged_by", get_args(Judges))):
@@ -136,7 +142,7 @@ class ExpectedGain:
         checked = checks(now, free, self._due(now), now.budget.cost)
         free = free.after(*np.array(checked, dtype=np.int64).reshape(-1, 2).T)
         money = now.budget.cost - math.fsum(crew.cost_of(crew.names[person]) for _, person in checked)
-        choice = ByName(self._explored(now, value), free, max(money, 0.0))
+        choice = ByName(self._explored(now, value), free, max(money, 0.0), self.even_shares)
         return checked, self._diverse(now, choice)
 
     def _explored(self, now: Situation, value: CrewValue) -> CrewValue:
@@ -195,7 +201,7 @@ def _asks(now: Situation, places: Places, value: CrewValue, matrices: Sequence[F
         right += np.sum(consensus.probabilities[item] * pi_kjl[person][:, j, j], axis=1) / len(now.questions)
     items, names = now.questions[0][0].annotations.items, now.crew.names or (None,)
     return tuple(
-        Ask(items[n], names[k], float(g), float(r), CHECK if now.known[n] else now.why(n))
+        Ask(items[n], names[k], float(g), float(r), CHECK if now.known[n] else now.why(n), check=bool(now.known[n]))
         for n, k, g, r in zip(item.tolist(), person.tolist(), gain, right, strict=True)
     )
 

@@ -23,7 +23,7 @@ in every cycle does not spoil it: a posterior means the same whenever one stops.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -99,6 +99,13 @@ def open_rows(questions: Sequence[Judged], budget: Budget) -> npt.NDArray[np.int
     """Codes of the items that are not done: one of their questions is open."""
     states = np.stack([item_states(evidence, consensus, budget) for evidence, consensus in questions])
     return np.flatnonzero((states == OPEN).any(axis=0))
+
+
+def open_items(questions: Sequence[Judged], budget: Budget) -> Iterator[Name]:
+    """Names of the items that are not done; found out when the first is asked for."""
+    items = questions[0][0].annotations.items
+    for row in open_rows(questions, budget).tolist():
+        yield items[row]
 
 
 def done_items(questions: Sequence[Judged], budget: Budget) -> frozenset[Name]:

@@ -70,25 +70,28 @@ def best_pairs(worth_rk: Worth, capacity: Whole, load: Whole, limit: int) -> Pai
 
 
 @compiled
-def most_profit(value_rk: Floats, toll: Floats) -> Floats:
-    """(R,) the largest of value - toll of each row; -inf where no column is allowed."""
+def most_profit(value_rk: Floats, person: Whole, counts: Floats, toll: Floats) -> Floats:
+    """(R,) the largest of value - toll over the columns (C,); -inf where none is allowed.
+
+    Column c is person[c] (K values a row), of whose value counts[c] counts.
+    """
     profit = np.full(len(value_rk), -np.inf)
     for r in range(len(value_rk)):
-        for k in range(len(toll)):
-            profit[r] = max(profit[r], value_rk[r, k] - toll[k])
+        for c in range(len(toll)):
+            profit[r] = max(profit[r], value_rk[r, person[c]] * counts[c] - toll[c])
     return profit
 
 
 @compiled
-def in_steps(value_rk: Floats, toll: Floats, step: float) -> Worth:
-    """(R, K) value - toll in steps, to the nearest; NOT_ALLOWED below 0."""
-    worth_rk = np.full(value_rk.shape, NOT_ALLOWED, np.int32)
+def in_steps(value_rk: Floats, person: Whole, counts: Floats, toll: Floats, step: float) -> Worth:
+    """(R, C) value - toll of these columns in steps, to the nearest; NOT_ALLOWED below 0."""
+    worth_rc = np.full((len(value_rk), len(toll)), NOT_ALLOWED, np.int32)
     for r in range(len(value_rk)):
-        for k in range(len(toll)):
-            net = value_rk[r, k] - toll[k]
+        for c in range(len(toll)):
+            net = value_rk[r, person[c]] * counts[c] - toll[c]
             if net >= 0:
-                worth_rk[r, k] = np.int32(net / step + 0.5)
-    return worth_rk
+                worth_rc[r, c] = np.int32(net / step + 0.5)
+    return worth_rc
 
 
 @compiled

@@ -13,25 +13,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
-from hitl.active import forecast, stopping
-from hitl.active.idle import why_nothing_is_asked
 from hitl.active.outstanding import HOUR, next_plan
 from hitl.annotations import Annotations, Name
 from hitl.catalog import combiner, policy
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
-from hitl.errors import BadInput, BadSettings
+from hitl.errors import BadInput, BadSettings, Busy, HitlError, StoreError
 from hitl.evidence import Evidence
 from hitl.exchange import Connector, Operation, Progress, Question, Receipt
+from hitl.figures import DIGITS, metrics_of
 from hitl.plan import Plan
 from hitl.settings import PushSettings, Settings
 
@@ -40,9 +39,6 @@ if TYPE_CHECKING:
 
 _one_fit = Lock()
 """Compiled kernels may end the process when two threads run them at once (numba without OpenMP or TBB)."""
-
-DIGITS = 6
-"""Decimals of the probabilities that are pushed."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +71,11 @@ class CycleReport:
     receipts: tuple[Receipt, ...]
 
     @property
+    def resumed(self) -> bool:
+        """Whether it only pushed what a cycle killed before had recorded, and looked at nothing new."""
+        return not self.judgement.evidence
+
+    @property
     def changed(self) -> int:
         """How much had to be changed on the platform (0: it was as planned)."""
         return sum(receipt.changed for receipt in self.receipts)
@@ -100,7 +101,7 @@ def run(
     `due`: names the run it is for, once for all. When a cycle was recorded for it already (and then the process was
     killed), only what was not pushed yet is pushed; the report then tells of the last recorded cycle, without evidence.
     """
-    with store.lease(settings.name) as lease:
+    with store.lease(settings.name) as lease, _noted(store, lease):
         judgement = None if due is None else _recorded(store, settings.name, due)
         pulled = PullSummary()
         if judgement is None:
@@ -116,11 +117,28 @@ def run(
     return CycleReport(pulled, judgement, receipts)
 
 
+@contextmanager
+def _noted(store: Store, lease: Lease) -> Iterator[None]:
+    """Keeps why a cycle failed for `hitl status`, until one does not.
+
+    Not where the store itself failed, which could not keep it, or where another cycle has taken over.
+    """
+    try:
+        yield
+    except (HitlError, OSError) as error:
+        if not isinstance(error, StoreError | Busy):
+            with suppress(HitlError):
+                store.note_failure(lease, error)
+        raise
+    store.note_failure(lease, None)
+
+
 def _recorded(store: Store, project: str, due: str) -> Judgement | None:
     """The last recorded judgement, if a cycle was recorded for this due run."""
-    cycles = store.cycles(project)
-    latest = store.latest(project) if any(cycle.metrics.get("due") == due for cycle in cycles) else None
-    return None if latest is None else Judgement({}, *latest, cycles[-1].metrics)
+    if not store.recorded(project, due):
+        return None
+    last, latest = store.last_cycle(project), store.latest(project)
+    return None if last is None or latest is None else Judgement({}, *latest, last.metrics)
 
 
 def pull(lease: Lease, store: Store, connector: Connector, progress: Progress = silent) -> PullSummary:
@@ -171,7 +189,10 @@ def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement)
     from hitl.store import CycleRecord
 
     operations = tuple(operations_of(settings.push, store, lease.project, judgement))
-    return store.record_cycle(lease, CycleRecord(judgement.results, judgement.plan, operations, judgement.metrics))
+    metrics = judgement.metrics
+    return store.record_cycle(
+        lease, CycleRecord(judgement.results, judgement.plan, operations, metrics, metrics.get("due"))
+    )
 
 
 def push(
@@ -292,87 +313,6 @@ def _refuse_shared_names(crew: tuple[str, ...], names: Mapping[str, str]) -> Non
 def budget_of(settings: Settings) -> Budget:
     """The budget of the settings."""
     return Budget(**settings.budget.model_dump())
-
-
-def metrics_of(
-    evidence: Mapping[str, Evidence], results: Mapping[str, Consensus], plan: Plan, crew: Crew, budget: Budget
-) -> dict[str, Any]:
-    """What the history of cycles and `hitl status` show: JSON values.
-
-    items, labels, annotators, done (and by which reason), mean confidence, agreement; the expected accuracy with its
-    interval, what was spent, the forecast, and why the project stopped.
-    """
-    questions = [(evidence[name], results[name]) for name in evidence]
-    first = questions[0][0].annotations
-    agreement = [_agreement(evidence[name].annotations, results[name]) for name in evidence]
-    known = [value for value in agreement if value is not None]
-    expected = stopping.expected_accuracy(questions)
-    ahead = None if plan.stop else forecast.forecast(questions, crew, budget, expected)
-    prices = [crew.cost_of(name) for name in first.annotators]
-    return {
-        "items": first.n_items,
-        "labels": sum(len(e.annotations) for e in evidence.values()) // len(evidence),
-        "annotators": int((first.labels_per_annotator > 0).sum()),
-        "done": len(plan.done),
-        "reasons": dict(Counter(done.why for done in plan.done)),
-        "confidence": round(float(np.mean([result.confidence.mean() for result in results.values()])), DIGITS),
-        "agreement": round(float(np.mean(known)), DIGITS) if known else None,
-        "expected": asdict(expected),
-        "cost": float(np.dot(first.labels_per_annotator, prices)),
-        "forecast": None if ahead is None else asdict(ahead),
-        "stop": plan.stop,
-        "idle": why_nothing_is_asked(plan, crew, budget),
-        "corrected": all(result.correction is not None for result in results.values()),
-    }
-
-
-def outlook(metrics: Mapping[str, Any]) -> list[str]:
-    """In words: what is expected now and still to come. Cycles of older versions recorded neither."""
-    lines = []
-    if metrics.get("expected"):
-        expected = _recorded_as(stopping.Expected, metrics["expected"])
-        lines.append(f"accuracy expected now: {expected}; {_checked(expected)}")
-        if not expected.checked and not metrics.get("corrected", True):
-            lines.append(f"caution: {TOO_SURE}")
-        lines.append(f"spent: {metrics['labels']:,} labels, cost {metrics['cost']:,g}")
-    if metrics.get("stop"):
-        lines.append(f"the project is done: {metrics['stop']}")
-    elif metrics.get("idle"):
-        lines.append(f"nothing is asked: {metrics['idle']}")
-    elif metrics.get("forecast"):
-        ahead = _recorded_as(forecast.Forecast, metrics["forecast"])
-        lines.append(f"to come: {ahead}")
-        if ahead.caution:
-            lines.append(f"caution: {ahead.caution}")
-    return lines
-
-
-TOO_SURE = (
-    "this method takes answers at their word and is surer than it is right on most crowds, so projects may end too "
-    "early; the default method corrects that, and 20 items of known truth check it (`hitl gold`)"
-)
-
-
-def _checked(expected: stopping.Expected) -> str:
-    if not expected.checked:
-        return "as far as the confidence holds: too few items of known truth to check it"
-    return (
-        f"of {expected.checked} known items {expected.wrong:.0f} are wrong without their truth, "
-        f"{expected.foreseen:.1f} were foreseen"
-    )
-
-
-def _recorded_as(kind: type[Any], data: Mapping[str, Any]) -> Any:
-    """The value that was recorded; figures that only other versions record are left aside."""
-    known = {each.name for each in fields(kind)}
-    return kind(**{name: value for name, value in data.items() if name in known})
-
-
-def _agreement(annotations: Annotations, consensus: Consensus) -> float | None:
-    """Share of labels that equal the consensus of their item, or None without labels."""
-    if not len(annotations):
-        return None
-    return float(np.mean(annotations.label == consensus.labels[annotations.item]))
 
 
 # -- operations --------------------------------------------------------------------------------------------

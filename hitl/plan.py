@@ -19,14 +19,24 @@ from hitl.files import atomic, write_table
 
 FORMAT = 1
 
+_CHECKED = "to know the annotator: its truth is known"
+"""By this `why`, exactly, a check was known in plans that were saved before `Ask.check` was."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """One question: this item, to this annotator (None: to anyone).
 
-    `gain` is what the policy expects of the answer (`ExpectedGain`: right labels, and a share of the information in
-    nats); `right` the chance that it is right; `why` says it in words; `since` when it was first asked (seconds since
-    the epoch), 0 where nobody keeps the time.
+    Attributes:
+        item, annotator: what is asked, and whom.
+        gain: what the policy expects of the answer (`ExpectedGain`: right labels, and a share of the information in
+            nats).
+        right: the chance that the answer is right.
+        why: in words.
+        since: when it was first asked (seconds since the epoch), 0 where nobody keeps the time.
+        check: the item's truth was known when it was asked, and the answer is to tell how good the annotator is (a
+            gold question); the item is done already.
+        seconds: how long the answer is expected to take, 0 where nobody knows.
     """
 
     item: Name
@@ -35,6 +45,8 @@ class Ask:
     right: float
     why: str
     since: float = 0.0
+    check: bool = False
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +74,14 @@ class Presence:
 
     `answers` counts what they had answered or skipped when a plan was last made, `heard` is when a plan first saw that
     number rise to it (seconds since the epoch; 0: never), `away` whether their questions expired without a word since.
+    `unanswered`: since when they have had questions without a word, of which some were done by others (0: none were).
     """
 
     annotator: Name
     answers: int
     heard: float
     away: bool = False
+    unanswered: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -103,17 +117,19 @@ class Plan:
     def __str__(self) -> str:
         people = len(self.annotators)
         whom = f"{people} annotator{'' if people == 1 else 's'}" if people else "anyone"
-        asked = f"done: {self.stop}" if self.stop else f"{len(self.asks)} questions for {whom}"
+        questions = f"{len(self.asks):,} question{'' if len(self.asks) == 1 else 's'}"
+        asked = f"done: {self.stop}" if self.stop else f"{questions} for {whom}"
         if not (self.asks or self.stop):
             asked = "no questions"
         return f"{asked}; {len(self.done)} items done, {self.open_items} open"
 
     def table(self) -> pa.Table:
-        """Arrow table of the questions: priority (1 first), item, annotator, gain, right, why."""
+        """Arrow table of the questions: priority (1 first), item, annotator, gain, right, why, check, seconds."""
         rows = [{"priority": rank, **asdict(ask)} for rank, ask in enumerate(self.asks, start=1)]
         for row in rows:
             row["item"] = str(row["item"])
             row["annotator"] = None if row["annotator"] is None else str(row["annotator"])
+            row["seconds"] = row["seconds"] or None
         return pa.Table.from_pylist(rows, schema=_ASK_SCHEMA)
 
     def done_table(self) -> pa.Table:
@@ -145,7 +161,7 @@ class Plan:
             data: dict[str, Any] = json.loads(text)
             if data["format"] != FORMAT:
                 raise BadTable(f"{where}: saved as format {data['format']}; this version of hitl reads {FORMAT}")
-            asks = tuple(Ask(**row) for row in data["asks"])
+            asks = tuple(Ask(**{"check": row.get("why") == _CHECKED, **row}) for row in data["asks"])
             done = tuple(Done(**{**row, "labels": tuple(row["labels"])}) for row in data["done"])
             expired = tuple(Expired(**row) for row in data.get("expired", ()))  # not in plans before these existed
             people = tuple(Presence(**row) for row in data.get("people", ()))
@@ -177,6 +193,8 @@ _ASK_SCHEMA = pa.schema(
         ("gain", pa.float64()),
         ("right", pa.float64()),
         ("why", pa.string()),
+        ("check", pa.bool_()),
+        ("seconds", pa.float64()),
     ]
 )
 _DONE_SCHEMA = pa.schema(

@@ -7,6 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from hitl.service import scheduler as scheduling
+from hitl.service import worker as workers
+from hitl.service.jobs import Jobs, job_id
+from hitl.service.triggers import Every
+
 T0 = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ROWS = [f"{n},{who},{(n + (who == 'cyd' and n % 3 == 0)) % 2}" for n in range(9) for who in ("ann", "bob", "cyd")]
 
@@ -50,3 +57,37 @@ class Told:
 
     def __getitem__(self, event: str) -> list[Mapping[str, Any]]:
         return [said for name, _, said in self.events if name == event]
+
+
+class Clockwork:
+    """APScheduler's scheduler with a clock that is set by hand, its thread never started."""
+
+    def __init__(self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.woken = T0, list[str]()
+        clock = self
+
+        class Fake(datetime):
+            @classmethod
+            def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+                return clock.now.astimezone(tz)
+
+        monkeypatch.setattr("apscheduler.schedulers.base.datetime", Fake)
+        self.clock = scheduling.Clock(timezone=UTC, job_defaults=scheduling.KEPT)
+        self.clock.add_jobstore(jobs, "default")
+        self.clock.add_executor(scheduling.Waking(self.woken.append), "default")
+        super(type(self.clock).__mro__[2], self.clock).start(paused=False)  # BaseScheduler.start: no thread
+
+    def every(self, project: str, seconds: float) -> None:
+        first = {"next_run_time": self.now}
+        self.clock.add_job(
+            workers.once, Every(seconds, self.now), args=("x",), id=job_id(project, "every"), name="e", **first
+        )
+
+    def tick(self, to: datetime) -> float | None:
+        self.now = to
+        return self.clock._process_jobs()
+
+
+def clockwork(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Clockwork:
+    monkeypatch.setattr(scheduling.Clock, "wakeup", lambda self: None)
+    return Clockwork(jobs, monkeypatch)

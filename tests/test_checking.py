@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hitl.active.availability import Availability
-from hitl.active.checking import CHECK, checks, checks_due
+from hitl.active.checking import checks, checks_due
 from hitl.active.policy import ExpectedGain
 from hitl.active.situation import Situation
 from hitl.annotations import Annotations
@@ -104,10 +104,10 @@ def test_the_policy_asks_its_share_in_a_run_of_small_plans() -> None:
         plan = policy.plan(evidence, MajorityVote().fit(evidence), Crew(PEOPLE), Budget(labels=5))
         assert len(plan.asks) == 5
         for ask in plan.asks:
-            assert (ask.why == CHECK) == (truth[ask.item] >= 0)  # type: ignore[index]
+            assert ask.check == (truth[ask.item] >= 0)  # type: ignore[index]
             matrix[ask.item, ask.annotator] = rng.integers(2)  # type: ignore[index]
         asked += 5
-        checked += sum(ask.why == CHECK for ask in plan.asks)
+        checked += sum(ask.check for ask in plan.asks)
     assert checked == 30
     assert np.ptp((matrix[:30] >= 0).sum(axis=0)) <= 1
 
@@ -115,7 +115,7 @@ def test_the_policy_asks_its_share_in_a_run_of_small_plans() -> None:
 def test_whoever_comes_is_asked_known_items_too() -> None:
     question = judged([[0, 0], [0, -1], [-1, -1], [-1, -1], [-1, -1]], known=3)
     plan = ExpectedGain(calibrate=0.5).plan(*question, Crew(), Budget(labels=3))
-    assert [ask.item for ask in plan.asks if ask.why == CHECK] == [2, 1]  # 3 of 6, 1 of the 3 before
+    assert [ask.item for ask in plan.asks if ask.check] == [2, 1]  # 3 of 6, 1 of the 3 before
     assert all(ask.annotator is None for ask in plan.asks)
 
 
@@ -128,14 +128,14 @@ def test_what_is_outstanding_moves_the_next_check() -> None:
     """Every second question: none answered, but one is out, so the next is the second."""
     question = judged([[-1] * 4] * 6, known=3)
     policy, budget = ExpectedGain(calibrate=0.5), Budget(labels=1)
-    assert policy.plan(*question, Crew(PEOPLE), budget).asks[0].why != CHECK
-    assert policy.plan(*question, Crew(PEOPLE, asked=((0, 4),)), budget).asks[0].why == CHECK
+    assert not policy.plan(*question, Crew(PEOPLE), budget).asks[0].check
+    assert policy.plan(*question, Crew(PEOPLE, asked=((0, 4),)), budget).asks[0].check
 
 
 def test_of_several_questions_all_have_to_know_the_truth() -> None:
     both, one = judged([[-1] * 4] * 4, known=2), judged([[-1] * 4] * 4, known=1)
     plan = ExpectedGain(calibrate=0.75).plan_questions([both, one], Crew(PEOPLE), Budget(labels=4))
-    assert [ask.item for ask in plan.asks if ask.why == CHECK] == [0]
+    assert [ask.item for ask in plan.asks if ask.check] == [0]
     assert {ask.item for ask in plan.asks} == {0, 1, 2, 3}
 
 
@@ -143,11 +143,11 @@ def test_checks_are_spread_among_the_other_questions() -> None:
     question = judged([[-1] * 4] * 20, known=5)
     for crew in (Crew(PEOPLE), Crew()):
         plan = ExpectedGain(calibrate=0.25).plan(*question, crew, Budget(labels=12))
-        assert [n for n, ask in enumerate(plan.asks) if ask.why == CHECK] == [1, 5, 9]
+        assert [n for n, ask in enumerate(plan.asks) if ask.check] == [1, 5, 9]
         assert len(plan.asks) == 12
 
 
 def test_checks_of_whoever_comes_are_paid_for() -> None:
     question = judged([[-1] * 4] * 20, known=5)
     plan = ExpectedGain(calibrate=0.8).plan(*question, Crew(default_cost=2.0), Budget(labels=5, cost=5.0))
-    assert [ask.why == CHECK for ask in plan.asks] == [True, True]
+    assert [ask.check for ask in plan.asks] == [True, True]

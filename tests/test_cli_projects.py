@@ -73,6 +73,28 @@ def test_init_writes_the_path_as_hitl_toml_reads_it(run: Run, tmp_path: Path) ->
     assert f'path = "{pets}"' in (pets / "whole.toml").read_text()
 
 
+def test_doctor_says_which_skill_nobody_has(run: Run, project: Path) -> None:
+    config = project / "hitl.toml"
+    plain = config.read_text()
+
+    def said(needs: str, skills: str) -> tuple[int, str]:
+        crew = f'[crew]\nannotators = ["ann", "bob"]\nneeds = "{needs}"\nskills = {{ bob = ["{skills}"] }}\n'
+        config.write_text(plain + crew)
+        code, out, _ = run("doctor")
+        return code, out
+
+    (project / "items.csv").write_text("item,lang\n0,de\n7,fr\n")
+    assert "skills" not in said("lang", "fr")[1]  # nothing was pulled yet
+    assert run("pull")[0] == 0
+    code, out = said("lang", "fr")
+    assert code == 1
+    assert "FAIL  skills: nobody of the crew has what 1 item needs: 'de' (1) (the crew has 'fr'; crew.skills)" in out
+    assert "FAIL  skills: no item has the field 'language' (crew.needs)" in said("language", "fr")[1]
+    (project / "items.csv").write_text("item,lang\n7,fr\n")
+    assert run("pull", "--full")[0] == 0
+    assert "ok    skills: needed by 1 item; somebody has them" in said("lang", "fr")[1]
+
+
 def test_doctor_says_what_a_project_of_tables_reads(run: Run, project: Path) -> None:
     (project / "annotations.csv").unlink()
     (project / "items.csv").unlink()

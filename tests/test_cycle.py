@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,10 +19,13 @@ import pytest
 
 from hitl import cycle, score
 from hitl.active import stopping
+from hitl.cli import standing
 from hitl.connectors.tables import Tables
 from hitl.demo.recorded import QUESTION, RecordedPeople, rte
-from hitl.errors import BadSettings, Busy
+from hitl.errors import BadSettings, Busy, LeaseLost, StoreError, Unreachable
+from hitl.figures import outlook
 from hitl.files import read_table
+from hitl.service.worker import Worker
 from hitl.settings import CrewSettings, Settings
 from hitl.store import Store
 
@@ -282,10 +288,63 @@ def test_metrics_say_where_the_project_stands(tmp_path: Path) -> None:
     expected = stopping.expected_accuracy([(judgement.evidence["label"], judgement.results["label"])])
     assert metrics["expected"]["low"] == expected.low < metrics["expected"]["accuracy"]
     assert metrics["forecast"]["labels"] > 0
-    assert [line.split(":")[0] for line in cycle.outlook(metrics)][:3] == ["accuracy expected now", "spent", "to come"]
-    assert cycle.outlook({"labels": 3}) == []  # a cycle of an older version
+    assert [line.split(":")[0] for line in outlook(metrics)][:3] == ["accuracy expected now", "spent", "to come"]
+    assert outlook({"labels": 3}) == []  # a cycle of an older version
     newer = {**metrics, "expected": {**metrics["expected"], "something new": 1}}
-    assert cycle.outlook(newer) == cycle.outlook(metrics)
+    assert outlook(newer) == outlook(metrics)
+
+
+def test_a_cycle_reads_no_history_but_the_last_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that was recorded and killed before its push, status, and the schedule's look, after many cycles."""
+    folder = folder_with_tables(tmp_path / "p")
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        for due in ("2026-11-20", None, "2026-11-21", None):
+            report = cycle.run(settings(), store, Tables(folder), due=due, now=NOON)
+        with store._database.write() as connection:
+            connection.exec_driver_sql("UPDATE hitl_cycle SET metrics = 'nobody reads this' WHERE number < 4")
+        again = cycle.run(settings(), store, Tables(folder), due="2026-11-20", now=NOON)
+        assert again.judgement.evidence == {}
+        assert again.judgement.plan == report.judgement.plan
+        assert again.judgement.metrics == report.judgement.metrics
+        fresh = cycle.run(settings(), store, Tables(folder), due="2026-11-22", now=NOON)
+        assert set(fresh.judgement.evidence) == {"label"}
+        standing.status(settings(), store, True, NOON)
+        assert json.loads(capsys.readouterr().out)["cycles"] == 5
+        work = SimpleNamespace(project="p", config=folder / "hitl.toml", after_annotations=1)
+        look = Worker(work, None, threading.Event(), lambda *said: None)  # type: ignore[arg-type]
+        assert look._new_annotations(store, Tables(folder)) == 0
+
+
+def test_why_a_cycle_failed_is_kept_until_one_does_not(tmp_path: Path) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+
+    class Down(Tables):
+        def __init__(self, error: Exception) -> None:
+            super().__init__(folder)
+            self.error = error
+
+        def pull(self, cursor: Any) -> Any:
+            raise self.error
+
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        for error, kept in (
+            (Unreachable("no answer"), ("Unreachable", "no answer")),
+            (OSError("x" * 1000), ("OSError", "x" * 500)),
+            (StoreError("disk full"), ("OSError", "x" * 500)),  # a store that fails cannot keep it
+            (LeaseLost("overtaken"), ("OSError", "x" * 500)),
+            (ZeroDivisionError("a bug"), ("OSError", "x" * 500)),  # said with its trace where it happens
+        ):
+            with pytest.raises(type(error)):
+                cycle.run(settings(), store, Down(error))
+            failure = store.failure("p")
+            assert failure is not None
+            assert (failure.error, failure.message) == kept
+            assert store.failure("other") is None
+        with pytest.raises(Busy), store.lease("p"):
+            cycle.run(settings(), store, Tables(folder))
+        assert store.failure("p") == failure
+        cycle.run(settings(), store, Tables(folder))
+        assert store.failure("p") is None
 
 
 def test_costs_skills_and_needs_reach_the_crew(tmp_path: Path) -> None:
@@ -313,6 +372,30 @@ def test_needs_are_one_value_or_a_list() -> None:
     data = [{"lang": ["de", "fr"]}, {"lang": 7}, {"lang": []}, {"text": "x"}, {"lang": None}]
     table = pa.table({"item": ["a", "b", "c", "d", "e"], "data": [json.dumps(row) for row in data]})
     assert cycle.needs_of(table, "lang") == {"a": frozenset({"de", "fr"}), "b": frozenset({"7"})}
+
+
+def test_checks_are_kept_with_the_plan_and_nobody_who_answers_is_told(tmp_path: Path) -> None:
+    """Also when the plan was stored before they had a field of their own; what is pushed does not tell them apart."""
+    folder = folder_with_tables(tmp_path / "p")
+    (folder / "truth.csv").write_text("item,label\n0,0\n1,1\n")
+    ours = settings(policy={"options": {"calibrate": 0.5}})
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        first = cycle.run(ours, store, Tables(folder), now=NOON).judgement
+        checks = [ask.item for ask in first.plan.asks if ask.check]
+        assert sorted(checks, key=str) == ["0", "1"]
+        assert store.plan("p") == first.plan
+        stored = json.loads(first.plan.to_json())
+        for ask in stored["asks"]:
+            del ask["check"]
+        with sqlite3.connect(folder / "hitl.db") as database:
+            database.execute("update hitl_cycle set plan = ?", [json.dumps(stored)])
+        database.close()
+        assert store.plan("p") == first.plan
+        assert cycle.run(ours, store, Tables(folder), now=NOON + HOUR).judgement.plan.asks == first.plan.asks
+        plain = tuple(dataclasses.replace(ask, check=False, why="") for ask in first.plan.asks)
+        hidden = dataclasses.replace(first, plan=dataclasses.replace(first.plan, asks=plain))
+        pushed = [list(cycle.operations_of(ours.push, store, "p", one)) for one in (first, hidden)]
+    assert pushed[0] == pushed[1]
 
 
 def test_an_unknown_policy_or_option_names_its_key(tmp_path: Path) -> None:

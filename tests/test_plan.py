@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from hitl.crew import UNLIMITED, Budget, Crew
@@ -19,7 +20,7 @@ PLAN = Plan(
         Ask("007", "ann", 0.1 + 0.2, 0.9, "nobody has looked at it"),
         Ask(7, None, 1e-300, 1 / 3, "ünsicher"),
         Ask("b", "ann", 0.0, 0.5, ""),
-        Ask("b", 3, 0.0, 0.5, ""),
+        Ask("b", 3, 0.0, 0.5, "", 1.5, check=True, seconds=12.5),
     ),
     done=(Done("c", ("x",), 0.99, "confident"), Done(9, (1, "two"), 0.7, "10 labels")),
     open_items=3,
@@ -41,6 +42,22 @@ def test_a_plan_of_an_older_version_is_read() -> None:
     ask = {"item": "a", "annotator": "ann", "gain": 0.5, "right": 0.9, "why": "unsure"}
     plan = Plan.from_json(json.dumps({"format": 1, "asks": [ask], "done": [], "open_items": 2}))
     assert plan == Plan((Ask("a", "ann", 0.5, 0.9, "unsure", 0.0),), (), 2, None, (), ())
+
+
+def test_a_check_of_an_older_version_is_known_by_its_words() -> None:
+    """All three fields that plans had then; a `check` that is stored counts, whatever the words."""
+    rows = [
+        {"item": "a", "annotator": "ann", "gain": 0.0, "right": 0.9, "why": why, "since": 7.0}
+        for why in ("to know the annotator: its truth is known", "cat at 60% after 1 label")
+    ]
+    plan = Plan.from_json(json.dumps({"format": 1, "asks": rows, "done": [], "open_items": 1}))
+    assert [(ask.check, ask.why, ask.since) for ask in plan.asks] == [
+        (True, rows[0]["why"], 7.0),
+        (False, rows[1]["why"], 7.0),
+    ]
+    told = [{**rows[0], "check": False}, {**rows[1], "check": True}]
+    plan = Plan.from_json(json.dumps({"format": 1, "asks": told, "done": [], "open_items": 1}))
+    assert [ask.check for ask in plan.asks] == [False, True]
 
 
 def test_the_saved_form_starts_with_its_version() -> None:
@@ -69,9 +86,9 @@ def test_another_file_or_version_is_refused(tmp_path: Path, content: str | bytes
 
 def test_it_says_in_one_line_what_it_asks() -> None:
     assert str(PLAN) == "4 questions for 2 annotators; 2 items done, 3 open"
-    assert str(Plan(asks=(PLAN.asks[0],))) == "1 questions for 1 annotator; 0 items done, 0 open"
+    assert str(Plan(asks=(PLAN.asks[0],))) == "1 question for 1 annotator; 0 items done, 0 open"
     assert str(Plan(stop="every item is done")) == "done: every item is done; 0 items done, 0 open"
-    assert str(Plan(asks=(PLAN.asks[1],), open_items=1)) == "1 questions for anyone; 0 items done, 1 open"
+    assert str(Plan(asks=(PLAN.asks[1],), open_items=1)) == "1 question for anyone; 0 items done, 1 open"
 
 
 def test_the_questions_of_one_person_keep_their_order() -> None:
@@ -84,10 +101,14 @@ def test_the_questions_of_one_person_keep_their_order() -> None:
 def test_tables_show_serving_order_and_finished_items(tmp_path: Path) -> None:
     PLAN.write(tmp_path / "plan.csv")
     table = read_table(tmp_path / "plan.csv")
-    assert table.column_names == ["priority", "item", "annotator", "gain", "right", "why"]
+    assert table.column_names == ["priority", "item", "annotator", "gain", "right", "why", "check", "seconds"]
     assert table.column("priority").to_pylist() == ["1", "2", "3", "4"]
     assert table.column("item").to_pylist() == ["007", "7", "b", "b"]
     assert table.column("annotator").to_pylist() == ["ann", None, "ann", "3"]
+    assert table.column("check").to_pylist() == ["false", "false", "false", "true"]
+    assert table.column("seconds").to_pylist() == [None, None, None, "12.5"]
+    PLAN.write(tmp_path / "plan.parquet")
+    assert pq.read_table(tmp_path / "plan.parquet").column("check").to_pylist() == [False, False, False, True]
     assert PLAN.done_table().to_pylist()[1] == {"item": "9", "label": "1,two", "confidence": 0.7, "why": "10 labels"}
     assert Plan().table().column_names == table.column_names
     assert Plan().done_table().num_rows == 0

@@ -227,6 +227,7 @@ LIMITS = st.fixed_dictionaries(
         "judged_by": st.sampled_from(["all", "others"]),
         "calibrate": st.sampled_from([0.0, 0.3, 0.9]),
         "diverse": st.sampled_from([1.0, 2.5]),
+        "even_shares": st.sampled_from([1.0, 1.5, math.inf]),
     }
 )
 
@@ -249,7 +250,7 @@ def test_limits_are_never_violated(at: dict[str, Any]) -> None:
         asked=tuple(at["asked"]),
     )
     budget = Budget(at["labels"], 0.9, 1, 3, cost=at["cost"], worth=at["worth"])
-    settings = {name: at[name] for name in ("exploration", "judged_by", "calibrate", "diverse")}
+    settings = {name: at[name] for name in ("exploration", "judged_by", "calibrate", "diverse", "even_shares")}
     plan = ExpectedGain(**settings).plan_questions(made, crew, budget)
     answered = {
         (who, item)
@@ -267,11 +268,11 @@ def test_limits_are_never_violated(at: dict[str, Any]) -> None:
         assert (ask.annotator, ask.item) not in answered
         assert crew.may_answer(ask.annotator, ask.item)  # type: ignore[arg-type]
         assert ask.item not in waiting
-        assert (ask.why == CHECK) == (truth[ask.item] >= 0)  # type: ignore[index]
-        assert (ask.item in done) == (ask.why == CHECK)
-        assert (ask.gain == 0) or ask.why != CHECK
+        assert ask.check == (ask.why == CHECK) == (truth[ask.item] >= 0)  # type: ignore[index]
+        assert (ask.item in done) == ask.check
+        assert (ask.gain == 0) or not ask.check
     assert len({ask.item for ask in plan.asks}) == len(plan.asks)
-    checked = sum(ask.why == CHECK for ask in plan.asks)
+    checked = sum(ask.check for ask in plan.asks)
     given_so_far = max(len(evidence.annotations) for evidence, _ in made) + len(crew.asked)
     assert checked <= checks_due(at["calibrate"], given_so_far, at["labels"])
     assert plan.open_items + len(plan.done) == 12
@@ -302,6 +303,9 @@ def test_a_crew_with_spammers_and_newcomers_needs_far_fewer_labels_than_random()
         ({"explore": float("nan")}, "explore"),
         ({"explore": "much"}, "explore"),
         ({"diverse": 0.5}, "diverse"),
+        ({"even_shares": 0.5}, "even_shares"),
+        ({"even_shares": float("nan")}, "even_shares"),
+        ({"even_shares": None}, "even_shares"),
         ({"calibrate": 1.0}, "calibrate"),
         ({"calibrate": True}, "calibrate"),
         ({"exploration": "ucb"}, "exploration"),

@@ -26,11 +26,10 @@ from hitl.service import worker as workers
 from hitl.service.jobs import FORGOTTEN, Jobs, job_id
 from hitl.service.ledger import Ledger, name_of
 from hitl.service.scheduler import Scheduler, projects_of
-from hitl.service.triggers import Every
 from hitl.store import Store
 from hitl.store.database import Database
 from tests.command_line import Run
-from tests.scheduled import T0, Told, plainly, project
+from tests.scheduled import T0, Told, clockwork, plainly, project
 
 ROOT = Path(__file__).parents[1]
 
@@ -43,40 +42,6 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database = Database(f"sqlite:///{tmp_path}/hitl.db")
     yield database
     database.close()
-
-
-class Clockwork:
-    """APScheduler's scheduler with a clock that is set by hand, its thread never started."""
-
-    def __init__(self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now, self.woken = T0, list[str]()
-        clock = self
-
-        class Fake(datetime):
-            @classmethod
-            def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
-                return clock.now.astimezone(tz)
-
-        monkeypatch.setattr("apscheduler.schedulers.base.datetime", Fake)
-        self.clock = scheduling.Clock(timezone=UTC, job_defaults=scheduling.KEPT)
-        self.clock.add_jobstore(jobs, "default")
-        self.clock.add_executor(scheduling.Waking(self.woken.append), "default")
-        super(type(self.clock).__mro__[2], self.clock).start(paused=False)  # BaseScheduler.start: no thread
-
-    def every(self, project: str, seconds: float) -> None:
-        first = {"next_run_time": self.now}
-        self.clock.add_job(
-            workers.once, Every(seconds, self.now), args=("x",), id=job_id(project, "every"), name="e", **first
-        )
-
-    def tick(self, to: datetime) -> float | None:
-        self.now = to
-        return self.clock._process_jobs()
-
-
-def clockwork(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Clockwork:
-    monkeypatch.setattr(scheduling.Clock, "wakeup", lambda self: None)
-    return Clockwork(jobs, monkeypatch)
 
 
 def test_missed_runs_are_one_and_late_is_better_than_never(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,6 +329,30 @@ def test_list_shows_the_jobs(tmp_path: Path, run: Run) -> None:
     assert "cron */10 8-18 * * mon-fri (Europe/Vienna); next 20" in run("schedule", "--list")[1]
 
 
+def test_a_list_needs_no_token_and_a_schedule_does(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "hitl.toml").write_text(
+        'name = "p"\nstore = "sqlite:///hitl.db"\n[source]\nkind = "label-studio"\nproject = 1\n'
+        '[schedule]\nevery = "15m"\nwebhook = "127.0.0.1:8090"\n'
+    )
+    (found,) = projects_of([tmp_path / "hitl.toml"])
+    scheduler = Scheduler([found], Told())
+    scheduler._clock.start(paused=True)
+    scheduler._keep(found, datetime.now(UTC))
+    scheduler.stop()
+    code, out, error = run("schedule", "--list")
+    assert (code, error) == (0, "")
+    assert out.startswith("p: every 15m; next 20")
+    assert "p: webhook at 127.0.0.1:8090" in out
+    assert run("status")[:2] == (0, "p: nothing pulled yet; no cycle yet: `hitl run`\n")
+    code, out, error = run("schedule")
+    assert (code, out) == (78, "")
+    assert "HITL_LABEL_STUDIO_TOKEN is not set" in error
+    scheduler = Scheduler([found], Told())
+    with pytest.raises(BadSettings, match="HITL_LABEL_STUDIO_TOKEN"):
+        scheduler.start()
+    scheduler.stop()
+
+
 def test_lines_say_what_happened(tmp_path: Path, run: Run) -> None:
     from hitl.cli.schedule import line
 
@@ -374,6 +363,12 @@ def test_lines_say_what_happened(tmp_path: Path, run: Run) -> None:
     assert line(base | waits).endswith("p: Busy: held; again in 5 s")
     failed = {"event": "failed", "error": "Refused", "message": "no", "next": "2026-11-20T13:00:00+00:00"}
     assert line(base | failed).endswith("failed: Refused: no; next 2026-11-20 13:00:00Z")
+    done = {"event": "done", "seconds": 0.5, "new": 3, "labels": 27, "done": 6, "items": 9, "asks": 0}
+    done |= {"operations": 3, "changed": 21, "stop": None, "idle": "budget.labels is 0", "lacking": "a skill"}
+    assert line(base | done).endswith("0 asked, 3 operations, 21 changes; nothing is asked: budget.labels is 0")
+    ended = done | {"stop": "every item is done", "idle": None, "lacking": None, "next": "2026-11-20T13:00:00+00:00"}
+    assert line(base | ended).endswith("; the project is done: every item is done; next 2026-11-20 13:00:00Z")
+    assert line(base | done | {"idle": None}).endswith("; left aside: a skill")
     assert line(base | {"event": "looked", "new": 50}).endswith("50 new annotations")
 
 

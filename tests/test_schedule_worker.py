@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -19,9 +20,16 @@ from hitl.service.scheduler import projects_of
 from hitl.service.worker import LAST_RETRY, Assignment, Stopped, Worker, retry_delay
 from hitl.store import Store
 from hitl.store.database import Database
-from tests.scheduled import ROWS, T0, Told, project
+from tests.scheduled import ROWS, T0, Told, clockwork, project
 
 # -- worker ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is about T0, whatever time it is where the tests run: what was due before a cycle begins is done with it."""
+    seconds = itertools.count()
+    monkeypatch.setattr(workers, "clock", lambda: T0 + timedelta(seconds=next(seconds)))
 
 
 def worker_of(config: Path, told: Told, after: int | None = None) -> tuple[Worker, Ledger, threading.Event]:
@@ -102,6 +110,63 @@ def test_what_may_pass_is_tried_again_ever_later(
 
 def test_retries_do_not_grow_for_ever() -> None:
     assert retry_delay(9, Busy("")) == retry_delay(10_000, Busy("")) == LAST_RETRY
+
+
+def test_what_was_missed_while_the_process_stood_still_is_one_cycle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock sees T0, then nothing moves for 14 s, in which T0 + 5 s and T0 + 10 s are missed.
+
+    APScheduler moves the job on from the time at which it began to look, so that T0 + 5 s is due again at once, after
+    the cycle of T0 has begun. That cycle saw all that a second one would see.
+    """
+    told, config = Told(), project(tmp_path)
+    worker, _, _ = worker_of(config, told)
+    clock = clockwork(Jobs(Database(f"sqlite:///{tmp_path}/hitl.db"), ["p"]), monkeypatch)
+    monkeypatch.setattr(workers, "clock", lambda: clock.now)
+    clock.every("p", 5)
+    clock.tick(T0)
+    clock.now = T0 + timedelta(seconds=14)
+    assert worker.turn() == 0.0
+    clock.tick(clock.now)
+    assert clock.woken == ["every:p"] * 2
+    assert worker.turn() is None
+    assert [each["due"] for each in history(config)] == [name_of(T0)]
+    clock.tick(T0 + timedelta(seconds=15))  # not missed: a run of its own
+    assert worker.turn() == 0.0
+    assert worker.turn() is None
+    assert [each["due"] for each in history(config)] == [name_of(T0), name_of(T0 + timedelta(seconds=15))]
+
+
+def test_what_falls_due_during_a_cycle_is_not_covered_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is anything by a cycle of before a crash that is only pushed, or by one that has to be tried again."""
+    told, config = Told(), project(tmp_path)
+    worker, ledger, _ = worker_of(config, told)
+    now = T0 + timedelta(seconds=14)
+    monkeypatch.setattr(workers, "clock", lambda: now)
+    later = [T0 + timedelta(seconds=seconds) for seconds in (14.5, 20, 21, 30)]
+    ledger.mark([("p", T0)])
+    worker._shown = lambda what, done, total: ledger.mark([("p", later[0])])
+    assert worker.turn() == 0.0
+    worker._shown = cycle.silent
+    assert ledger.pending("p") == name_of(later[0])
+
+    def stop(*arguments: Any, **options: Any) -> Iterator[Any]:
+        raise KeyboardInterrupt
+
+    now = later[1]
+    with monkeypatch.context() as killed:
+        killed.setattr(cycle, "push", stop)
+        with pytest.raises(KeyboardInterrupt):
+            worker.turn()
+    now = later[3]
+    assert worker.turn() == 0.0  # pushes what was recorded at later[1]
+    ledger.mark([("p", later[2])])
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store, store.lease("p"):
+        assert worker.turn() == 5.0
+    assert ledger.pending("p") == name_of(later[2])
+    assert worker.turn() == 0.0
+    assert [each["due"] for each in history(config)] == [name_of(T0), name_of(later[0]), name_of(later[2])]
 
 
 @pytest.mark.parametrize("error", [Refused("no rights"), BadInput("wrong"), ZeroDivisionError("a bug")])

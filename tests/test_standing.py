@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import socket
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,9 @@ from hitl import cycle
 from hitl.cli import standing
 from hitl.cli.standing import Queue, queues_of
 from hitl.connectors.tables import Tables
+from hitl.errors import Unreachable
+from hitl.exchange import Cursor, Operation, Page, Receipt
+from hitl.figures import outlook
 from hitl.plan import Ask, Plan, Presence
 from hitl.store import Store
 from tests.test_cycle import HOUR, NOON, folder_with_tables, settings
@@ -40,6 +48,38 @@ def test_queues_say_how_long_somebody_waits_and_who_is_away() -> None:
     assert queues_of(Plan(), 24, NOON) == []
 
 
+def test_the_work_of_each_is_added_up_and_said_a_line_each() -> None:
+    plan = Plan(
+        (
+            *(replace(ask("a", "ann (7)", NOON - 2 * HOUR), seconds=200.0) for _ in range(12)),
+            replace(ask("b", "bob", NOON), seconds=0.0),
+            replace(ask("c", None, NOON), seconds=20.0),
+        ),
+        people=(Presence("bob", 3, 1.0, away=True),),
+    )
+    assert [queue.seconds for queue in queues_of(plan, 24, NOON)] == [2400.0, 0.0, 20.0]
+    assert standing.asked(queues_of(plan, 24, NOON)) == [
+        "outstanding: 14 questions for 2 people, about 40 min",
+        "  ann (7): 12 questions, about 40 min (oldest 2 h)",
+        "  bob: 1 question",
+        "  anyone: 1 question, about 1 min",
+        "seem to be away (one question each until they answer): bob",
+    ]
+    late = standing.asked(queues_of(plan, 1.5, NOON))
+    assert late[1] == "  ann (7): 12 questions, about 40 min (oldest 2 h, 12 overdue)"
+    assert late[-2] == "overdue questions go to somebody else in the next cycle"
+    assert standing.asked([]) == []
+
+
+def test_of_many_people_the_first_have_a_line() -> None:
+    plan = Plan(tuple(replace(ask(str(n), f"p{n}", NOON - 60 * n), seconds=3600.0) for n in range(30)))
+    lines = standing.asked(queues_of(plan, 24, NOON))
+    assert lines[0] == "outstanding: 30 questions for 30 people, about 30 h"
+    assert lines[1] == "  p29: 1 question, about 60 min (oldest 29 min)"
+    assert lines[-1] == "  and 10 more: 10 questions, about 10 h; --json has all"
+    assert len(lines) == 22
+
+
 def shown(store: Store, capsys: pytest.CaptureFixture[str], as_json: bool, now: float, **changes: Any) -> str:
     standing.status(settings(**changes), store, as_json, now)
     return capsys.readouterr().out
@@ -66,7 +106,13 @@ def test_status_tells_what_is_expected_spent_to_come_and_waited_for(
         "oldest 3 h",
     ):
         assert words in text
-    assert f"outstanding: {len(judgement.plan.asks)} questions" in text
+    assert f"outstanding: {len(judgement.plan.asks)} questions for 2 people\n  dee: 3 questions (oldest 3 h)\n" in text
+    assert not re.search(r"\d\.\d{6}|\) \(", text)  # no microseconds, no two brackets in a row
+    assert re.search(
+        r"\ncycle 1, .* \(20\d\d-\d\d-\d\d \d\d:\d\d UTC\): 6 of 12 items done \(confidence reached the target\), ",
+        text,
+    )
+    assert max(map(len, text.splitlines())) < 170
     assert sum(entry["questions"] for entry in data["outstanding"]) == 6
     assert {entry["oldest_hours"] for entry in data["outstanding"]} == {3.0}
     assert data["last"]["forecast"]["low"] < data["last"]["forecast"]["labels"] < data["last"]["forecast"]["high"]
@@ -85,7 +131,7 @@ def test_the_report_says_the_same(tmp_path: Path) -> None:
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         metrics = cycle.run(settings(), store, Tables(folder), now=NOON).judgement.metrics
         page = render(stored_report(settings(), store, Tables(folder).questions()))
-    for line in cycle.outlook(metrics):
+    for line in outlook(metrics):
         assert line[1:] in page
 
 
@@ -101,6 +147,47 @@ def test_status_says_why_a_project_is_done(tmp_path: Path, capsys: pytest.Captur
     assert "outstanding" not in text
 
 
+def test_status_says_who_is_at_work_and_what_was_not_pushed_or_understood(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Down(Tables):
+        def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
+            raise Unreachable("down")
+
+        def pull(self, cursor: Cursor | None) -> Iterator[Page]:
+            for page in super().pull(cursor):
+                yield replace(page, problems=("row 7: no label", "row 9: no label"))
+
+    folder = folder_with_tables(tmp_path / "p")
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        assert shown(store, capsys, False, NOON) == "p: nothing pulled yet; no cycle yet: `hitl run`\n"
+        with store.lease("p") as lease:
+            cycle.pull(lease, store, Down(folder))
+            text = shown(store, capsys, False, NOON)
+            data = json.loads(shown(store, capsys, True, NOON))
+        assert text.splitlines()[0] == "p: 12 items, 27 annotations, 3 annotators; no cycle yet: `hitl run`"
+        assert "is running now: " in text
+        assert f":{os.getpid()}:" in data["running"]
+        assert "platform" not in text
+        with pytest.raises(Unreachable):
+            cycle.run(settings(), store, Down(folder), now=NOON)
+        text = shown(store, capsys, False, NOON)
+        data = json.loads(shown(store, capsys, True, NOON))
+        with store.lease("p", owner=f"{socket.gethostname()}:999999999:gone"):
+            assert "running" not in shown(store, capsys, False, NOON)  # it was killed
+        cycle.run(settings(), store, Tables(folder), now=NOON)
+        assert "failed" not in shown(store, capsys, False, NOON)
+        assert json.loads(shown(store, capsys, True, NOON))["failed"] is None
+    assert "not on the platform yet: 5 operations; `hitl push`, or the next cycle, sends them" in text
+    assert re.search(r"\nthe last cycle failed .*\(20\d\d-\d\d-\d\d \d\d:\d\d UTC\): Unreachable: down\n", text)
+    assert (data["failed"]["error"], data["failed"]["message"]) == ("Unreachable", "down")
+    assert "." not in data["failed"]["at"]
+    assert "the last pull left out 2 things that it did not understand: row 7: no label" in text
+    assert "running" not in text
+    assert (data["pending"], data["running"], data["cycles"], len(data["problems"])) == (5, None, 1, 2)
+    assert "." not in data["recorded_at"]
+
+
 def test_a_cycle_of_an_older_version_is_still_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from hitl.store import CycleRecord
 
@@ -110,4 +197,4 @@ def test_a_cycle_of_an_older_version_is_still_shown(tmp_path: Path, capsys: pyte
             store.record_cycle(lease, CycleRecord({}, Plan((ask("a", "ann", 0.0),)), (), old))
         text = shown(store, capsys, False, NOON)
     assert "1 of 4 items done, mean confidence 80.0%" in text
-    assert "oldest 0 min" in text
+    assert "\n  ann: 1 question\n" in text  # nobody knows since when

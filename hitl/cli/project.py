@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
@@ -13,12 +14,13 @@ import typer
 
 from hitl.cli import show
 from hitl.errors import BadSettings, BadTable, HitlError
-from hitl.service.opening import opened
+from hitl.service.opening import opened, stored
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus
     from hitl.cycle import Judgement
-    from hitl.exchange import Operation
+    from hitl.exchange import Check, Operation
+    from hitl.settings import Settings
     from hitl.store import Store
 
 
@@ -93,6 +95,7 @@ def doctor(config: Path, as_json: bool) -> None:
             if people and settings.source.kind == "label-studio":
                 mend = "they sign up in Label Studio, then `hitl pull`; or mend crew.annotators"
                 checks.append(Check("crew", False, f"not seen yet: {', '.join(sorted(people))}", mend))
+            checks += _skills(settings, store)
     except HitlError as error:
         failure = error
         checks.append(Check(type(error).__name__, False, str(error), ""))
@@ -107,6 +110,25 @@ def doctor(config: Path, as_json: bool) -> None:
         raise typer.Exit(failure.exit_code)
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
+
+
+def _skills(settings: Settings, store: Store) -> list[Check]:
+    """Whether somebody can do what each item needs; nothing where items need nothing, or none was pulled yet."""
+    from hitl.active.skills import in_words, lacking
+    from hitl.cycle import crew_of
+    from hitl.exchange import Check
+
+    items = store.items(settings.name).column("item").to_pylist()
+    if settings.crew.needs is None or not items:
+        return []
+    crew = crew_of(settings, store)
+    if not crew.needs:
+        mend = "name the field of the items' data that says which skills an item takes"
+        return [Check("skills", False, f"no item has the field {settings.crew.needs!r} (crew.needs)", mend)]
+    lacks = lacking(items, crew)
+    if lacks:
+        return [Check("skills", False, in_words(lacks, crew), "mend crew.skills, or ask somebody who has them")]
+    return [Check("skills", True, f"needed by {show.counted(len(crew.needs), 'item')}; somebody has them")]
 
 
 def _counts(store: Store, name: str) -> str:
@@ -171,21 +193,34 @@ def plan(config: Path, dry_run: bool, output: Path | None, as_json: bool) -> Non
                 cycle.record(lease, settings, store, judgement)
         if output is not None:
             judgement.plan.write(output)
-    _show_plan(judgement, as_json, dry_run)
+    _show_plan(judgement, settings, as_json, dry_run)
 
 
-def _show_plan(judgement: Judgement, as_json: bool, dry_run: bool) -> None:
+def _show_plan(judgement: Judgement, settings: Settings, as_json: bool, dry_run: bool) -> None:
     if as_json:
         import json
 
         show.as_json({"dry_run": dry_run, "metrics": judgement.metrics, "plan": json.loads(judgement.plan.to_json())})
         return
     show.line(str(judgement.plan))
+    _show_who(judgement, settings)
     if judgement.plan.asks:
-        frame = judgement.plan.table().to_pandas().fillna({"annotator": "anyone"})
+        frame = judgement.plan.table().drop_columns(["check", "seconds"]).to_pandas().fillna({"annotator": "anyone"})
         show.table("Asked next", frame, 15)
     if dry_run:
         show.line("dry run: nothing was recorded or pushed")
+
+
+def _show_who(judgement: Judgement, settings: Settings) -> None:
+    """Who is asked how much, and why not more."""
+    from hitl.cli import standing
+
+    for text in standing.asked(standing.queues_of(judgement.plan, settings.crew.expire_hours, time.time())):
+        show.line(text)
+    for said, key in (("nothing is asked", "idle"), ("left aside", "lacking")):
+        if judgement.metrics.get(key):
+            show.line(f"{said}: {judgement.metrics[key]}")
+            return
 
 
 def push(config: Path, dry_run: bool, verify: bool, as_json: bool) -> None:
@@ -232,7 +267,7 @@ def run(config: Path, dry_run: bool, as_json: bool) -> None:
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
         if dry_run:
             judgement = cycle.judge(settings, store, connector.questions(), progress)
-            _show_plan(judgement, as_json, dry_run)
+            _show_plan(judgement, settings, as_json, dry_run)
             return
         report = cycle.run(settings, store, connector, progress)
     if as_json:
@@ -250,9 +285,9 @@ def run(config: Path, dry_run: bool, as_json: bool) -> None:
     pulled_line = f"{report.pulled.changed:,} rows changed, {report.pulled.deleted:,} deleted"
     show.line(f"pulled {report.pulled.items:,} items: {pulled_line}")
     show.line(f"planned {report.judgement.plan}")
-    if report.judgement.metrics.get("idle"):
-        show.line(f"nothing is asked: {report.judgement.metrics['idle']}")
-    show.line(f"pushed {len(report.receipts)} operations, {report.changed} changes on the platform")
+    _show_who(report.judgement, settings)
+    operations, changes = show.counted(len(report.receipts), "operation"), show.counted(report.changed, "change")
+    show.line(f"pushed {operations}, {changes} on the platform")
     _problems(report.pulled.problems)
 
 
@@ -260,7 +295,7 @@ def status(config: Path, as_json: bool) -> None:
     """Where the project stands."""
     from hitl.cli import standing
 
-    with opened(config) as (settings, store, _):
+    with stored(config) as (settings, store):
         standing.status(settings, store, as_json)
 
 

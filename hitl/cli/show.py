@@ -28,6 +28,11 @@ def line(text: str = "") -> None:
     sys.stdout.write(text + "\n")
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and what it counts: 1 question, 1,200 questions."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def table(title: str, frame: pd.DataFrame, rows: int = 20) -> None:
     """The first rows of a table."""
     from rich.console import Console

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from hitl.cycle import judge, outlook
+from hitl.cycle import judge
 from hitl.exchange import Question
+from hitl.figures import outlook
 from hitl.report.contents import Cycle, QuestionPage, Report
 from hitl.settings import Settings
 

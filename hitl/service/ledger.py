@@ -1,9 +1,11 @@
 """Which runs are due and which are done, durable: no run is lost and none is done twice, whenever the process dies.
 
     due    the newest time a run was due                 raised before the job store moves on to the next time
-    done   the newest such time that a whole cycle covers    raised after its push is confirmed
+    done   until when a whole cycle covers what was due      raised after its push is confirmed
 
-A project has a run to do while done < due; all that fell due meanwhile is one run, named by the newest time. That
+A project has a run to do while done < due; all that fell due meanwhile is one run, named by the newest time. A cycle
+covers what was due when it began, also what the clock had not noticed yet: after a process or its database stood
+still, missed times come to the ledger one after the other, while the cycle of the first is on already or done. The
 name is recorded with the cycle, in its transaction (`hitl.cycle.run`, `due`): a process killed after recording and
 before `done` was raised finds the cycle by it and pushes what is left, instead of recording a second one.
 
@@ -76,8 +78,8 @@ class Ledger:
             due = connection.execute(query).scalar()
         return None if due is None else str(due)
 
-    def done(self, project: str, due: str) -> None:
-        """The run of this name, and so all that was due before, is done."""
-        raised = sa.update(schedule).where(schedule.c.project == project, schedule.c.done < due).values(done=due)
+    def done(self, project: str, until: str) -> None:
+        """What was due until then (the name of a run, or of when one began) is done."""
+        raised = sa.update(schedule).where(schedule.c.project == project, schedule.c.done < until).values(done=until)
         with self._database.write() as connection:
             connection.execute(raised)

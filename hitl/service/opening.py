@@ -14,6 +14,17 @@ if TYPE_CHECKING:
 
 
 @contextmanager
+def stored(config: Path) -> Iterator[tuple[Settings, Store]]:
+    """Settings and store alone, for those who ask nothing of the platform: its token is not needed."""
+    from hitl import settings
+    from hitl.store import Store
+
+    loaded = settings.load(config)
+    with Store(store_url(loaded.store, config.parent)) as store:
+        yield loaded, store
+
+
+@contextmanager
 def opened(config: Path) -> Iterator[tuple[Settings, Store, Connector]]:
     """The project's settings, store and connector."""
     from hitl import settings

@@ -95,7 +95,6 @@ def projects_of(configs: Sequence[Path]) -> tuple[Project, ...]:
                 f'{project.config}: nothing says when to run; expected schedule.every = "15m", schedule.cron, '
                 "schedule.after_annotations or schedule.webhook"
             )
-        connector_of(project.settings, project.config.parent)  # asks nothing of the platform, and finds a missing token
         other = seen.setdefault((project.store, project.name), project.config)
         if other is not project.config:
             raise BadSettings(f"{project.config}: project {project.name!r} of the same store is in {other} too")
@@ -103,8 +102,12 @@ def projects_of(configs: Sequence[Path]) -> tuple[Project, ...]:
 
 
 def need_secrets(projects: Sequence[Project]) -> None:
-    """Raise BadSettings unless every project that listens for webhooks has a secret; a list of jobs needs none."""
+    """Raise BadSettings unless each project has its platform's token, and a secret where it listens for webhooks.
+
+    A list of jobs needs neither.
+    """
     for project in projects:
+        connector_of(project.settings, project.config.parent)  # asks nothing of the platform, and finds a missing token
         if project.schedule.webhook is not None and _secret(project) == "":
             raise BadSettings(f"{project.config}: schedule.webhook needs a secret: set {WEBHOOK_SECRET}")
 

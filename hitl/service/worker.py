@@ -1,7 +1,8 @@
 """The one who runs a project's cycles, one at a time, in a thread of its own.
 
     while the ledger has a run to do:
-        cycle       recorded under the run's name, or resumed where it was killed      -> done
+        cycle       recorded under the run's name, or resumed where it was killed
+                    -> done, with everything that was due when it began (resumed: only its own run)
         Busy, Unreachable, StoreError, OSError    tried again, ever later; the platform may say when
         any other error                           told, and over: the next run is at its next time
 
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from hitl.cycle import CycleReport, pull, run, silent
 from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable
 from hitl.exchange import Connector, Progress
-from hitl.service.ledger import Ledger
+from hitl.service.ledger import Ledger, name_of
 from hitl.service.opening import opened
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ Tell = Callable[[str, str, Mapping[str, Any]], None]
 
 class Stopped(Exception):
     """The scheduler is to stop: the cycle is left between two steps, and resumed at the next start."""
+
+
+def clock() -> datetime:
+    """Now; replaced in tests."""
+    return datetime.now(UTC)
 
 
 def once(config: str | Path, due: str | None = None, progress: Progress = silent) -> CycleReport:
@@ -107,7 +113,7 @@ class Worker(threading.Thread):
         if due is None:
             return None
         self._tell("began", due=due)
-        began = time.monotonic()
+        began, start, covered = name_of(clock()), time.monotonic(), due
         try:
             report = self._cycle(due)
         except Stopped:
@@ -117,8 +123,9 @@ class Worker(threading.Thread):
         except Exception as error:
             self._tell("failed", due=due, **_in_words(error))
         else:
-            self._tell("done", due=due, seconds=round(time.monotonic() - began, 1), **figures(report))
-        self._ledger.done(project, due)
+            self._tell("done", due=due, seconds=round(time.monotonic() - start, 1), **figures(report))
+            covered = due if report.resumed else max(due, began)  # it saw all that was there when it began
+        self._ledger.done(project, covered)
         self._attempts = 0
         return 0.0
 
@@ -139,17 +146,17 @@ class Worker(threading.Thread):
             return
         if new is None or new >= (self._work.after_annotations or 1):
             self._tell("looked", new=new)
-            self._ledger.mark([(self._work.project, datetime.now(UTC))])
+            self._ledger.mark([(self._work.project, clock())])
 
     def _new_annotations(self, store: Store, connector: Connector) -> int | None:
         """How many annotations more or fewer than at the last cycle there are; None: there was no cycle yet."""
         project = self._work.project
         with store.lease(project) as lease:
             pull(lease, store, connector, self._progress)
-        cycles = store.cycles(project)
-        if not cycles:
+        last = store.last_cycle(project)
+        if last is None:
             return None
-        return abs(store.counts(project)["annotations"] - int(cycles[-1].metrics.get("annotations", 0)))
+        return abs(store.counts(project)["annotations"] - int(last.metrics.get("annotations", 0)))
 
     def _same_project(self, settings: Settings) -> None:
         if settings.name != self._work.project:

@@ -34,12 +34,16 @@ PENDING, CONFIRMED = "pending", "confirmed"
 
 @dataclass(frozen=True)
 class CycleRecord:
-    """What one cycle concluded: a consensus a question, the plan, what to push, and figures (JSON values)."""
+    """What one cycle concluded: a consensus a question, the plan, what to push, and figures (JSON values).
+
+    `due` names the scheduled run that the cycle was for, if any.
+    """
 
     results: Mapping[str, Consensus]
     plan: Plan
     operations: tuple[Operation, ...] = ()
     metrics: Mapping[str, Any] | None = None
+    due: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class Packed:
     plan: str
     operations: tuple[tuple[Operation, str], ...]
     metrics: str
+    due: str | None
 
 
 def pack(record: CycleRecord) -> Packed:
@@ -72,6 +77,7 @@ def pack(record: CycleRecord) -> Packed:
         record.plan.to_json(),
         tuple((each, json.dumps(each.payload)) for each in last.values()),
         json.dumps(dict(record.metrics or {})),
+        record.due,
     )
 
 
@@ -79,7 +85,7 @@ def record(database: Database, connection: sa.Connection, project: str, packed: 
     """Write a cycle and its outbox; gives its number, 1 for the first."""
     last = connection.execute(sa.select(sa.func.max(cycle.c.number)).where(cycle.c.project == project)).scalar()
     number = 1 + (last or 0)
-    row = {"project": project, "number": number, "metrics": packed.metrics, "plan": packed.plan}
+    row = {"project": project, "number": number, "metrics": packed.metrics, "plan": packed.plan, "due": packed.due}
     connection.execute(sa.insert(cycle).values(row | {"recorded_at": database.now()}))
     blobs = [
         {"project": project, "number": number, "position": position, "question": question, "packed": blob}
@@ -157,29 +163,45 @@ def confirm(connection: sa.Connection, project: str, receipt: Receipt) -> None:
     )
 
 
-def operations(connection: sa.Connection, project: str) -> list[tuple[Operation, str]]:
-    """The outbox with the state of each, oldest cycle first, each cycle in its order."""
+def operations(connection: sa.Connection, project: str, state: str | None = None) -> list[tuple[Operation, str]]:
+    """The outbox with the state of each, oldest cycle first, each cycle in its order; `state`: those in it alone."""
     query = (
         sa.select(operation.c.kind, operation.c.key, operation.c.payload, operation.c.state)
         .where(operation.c.project == project)
         .order_by(operation.c.number, operation.c.position)
     )
+    if state is not None:
+        query = query.where(operation.c.state == state)
     return [
         (Operation(kind, key, json.loads(payload)), state) for kind, key, payload, state in connection.execute(query)
     ]
 
 
-def history(connection: sa.Connection, project: str) -> list[CycleSummary]:
-    """All cycles, oldest first."""
+def count(connection: sa.Connection, project: str, state: str) -> int:
+    """How many operations of the outbox are in this state; their payloads are not read."""
+    rows = sa.select(sa.func.count()).where(operation.c.project == project, operation.c.state == state)
+    return int(connection.execute(rows).scalar_one())
+
+
+def history(connection: sa.Connection, project: str, last: int | None = None) -> list[CycleSummary]:
+    """All cycles, oldest first; or so many of the last ones."""
     query = (
         sa.select(cycle.c.number, cycle.c.recorded_at, cycle.c.metrics)
         .where(cycle.c.project == project)
-        .order_by(cycle.c.number)
+        .order_by(cycle.c.number.desc())
+        .limit(last)
     )
-    return [
+    newest_first = [
         CycleSummary(number, datetime.fromtimestamp(recorded_at, UTC), json.loads(metrics))
         for number, recorded_at, metrics in connection.execute(query)
     ]
+    return newest_first[::-1]
+
+
+def recorded(connection: sa.Connection, project: str, due: str) -> bool:
+    """Whether a cycle was recorded for the run of this name."""
+    query = sa.select(cycle.c.number).where(cycle.c.project == project, cycle.c.due == due).limit(1)
+    return connection.execute(query).first() is not None
 
 
 def latest_plan(connection: sa.Connection, project: str) -> str | None:

@@ -119,6 +119,13 @@ def release(database: Database, lease: Lease) -> None:
         connection.execute(free)
 
 
+def holder(database: Database, connection: sa.Connection, name: str) -> str | None:
+    """Who writes to the project now and until when at most, in words; None: nobody, or a process that is no more."""
+    held = sa.select(project.c.owner).where(project.c.project == name, project.c.lease_until > database.now())
+    owner = connection.execute(held).scalar()
+    return None if not owner or _has_died(owner) else _holder(connection, name)
+
+
 def _holder(connection: sa.Connection, name: str) -> str:
     """Who holds the lease and until when, in words."""
     query = sa.select(project.c.owner, project.c.lease_until).where(project.c.project == name)

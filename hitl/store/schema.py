@@ -1,6 +1,7 @@
 """The tables. All names start with `hitl_`, so that the store can share a database with other programs.
 
-    project      one row a project: its lease (epoch, owner, until), the cursor, the problems of the latest pull
+    project      one row a project: its lease (epoch, owner, until), the cursor, the problems of the latest pull, and
+                 why the last cycle failed
     item, annotator, annotation, prediction     what was pulled, keyed by the platform's own keys
     cycle, consensus                            what was concluded
     operation                                   the outbox: what must still be, or was, pushed
@@ -15,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -48,6 +49,7 @@ project = _table(
     _column("cursor", sa.Text(), null=True),
     _column("problems", sa.Text()),
     _column("problems_epoch", sa.BigInteger()),
+    _column("failure", sa.Text(), null=True),
 )
 
 item = _table(
@@ -104,6 +106,8 @@ cycle = _table(
     _column("recorded_at", sa.Double()),
     _column("metrics", sa.Text()),
     _column("plan", sa.Text(), null=True),
+    _column("due", KEY, null=True),
+    sa.Index("hitl_cycle_due", "project", "due"),
     with_rowid=True,
 )
 

@@ -6,8 +6,11 @@ Writes take a `Lease`; each is one transaction that begins with the fence. Reads
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import TracebackType
 
 import pyarrow as pa
@@ -24,6 +27,18 @@ from hitl.store.database import Database
 from hitl.store.lease import Lease
 from hitl.store.pages import PageSummary
 from hitl.store.schema import project as projects
+
+LONGEST = 500
+"""Characters of an error's message that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """When a cycle failed, with which error and message."""
+
+    at: datetime
+    error: str
+    message: str
 
 
 class Store:
@@ -76,6 +91,11 @@ class Store:
     def check(self, lease: Lease) -> None:
         """To be called just before a push: raises LeaseLost when the lease was overtaken, and renews it."""
         self.renew(lease)
+
+    def holder(self, project: str) -> str | None:
+        """Who holds the project's lease now, in words, or None."""
+        with self._database.read() as connection:
+            return leases.holder(self._database, connection, project)
 
     @contextmanager
     def _fenced(self, lease: Lease) -> Iterator[sa.Connection]:
@@ -138,6 +158,26 @@ class Store:
             text = connection.execute(query).scalar()
         return [] if text is None else [str(problem) for problem in json.loads(text)]
 
+    def note_failure(self, lease: Lease, error: Exception | None) -> None:
+        """Why a cycle failed just now; None: it did not, and an older failure is over."""
+        said = None
+        if error is not None:
+            said = json.dumps({"at": time.time(), "error": type(error).__name__, "message": str(error)[:LONGEST]})
+        elif self.failure(lease.project) is None:
+            return  # nothing to write, as nearly always
+        with self._fenced(lease) as connection:
+            connection.execute(sa.update(projects).where(projects.c.project == lease.project).values(failure=said))
+
+    def failure(self, project: str) -> Failure | None:
+        """Why the last cycle failed; None when it did not, or when nobody has noted it."""
+        query = sa.select(projects.c.failure).where(projects.c.project == project)
+        with self._database.read() as connection:
+            text = connection.execute(query).scalar()
+        if text is None:
+            return None
+        found = json.loads(text)
+        return Failure(datetime.fromtimestamp(found["at"], UTC), found["error"], found["message"])
+
     def counts(self, project: str) -> dict[str, int]:
         """How many items, annotations, annotators, skips and items with gold there are."""
         with self._database.read() as connection:
@@ -155,6 +195,16 @@ class Store:
         """All cycles, oldest first."""
         with self._database.read() as connection:
             return cycles.history(connection, project)
+
+    def last_cycle(self, project: str) -> CycleSummary | None:
+        """The last cycle's line of the history, or None before the first."""
+        with self._database.read() as connection:
+            return next(iter(cycles.history(connection, project, last=1)), None)
+
+    def recorded(self, project: str, due: str) -> bool:
+        """Whether a cycle was recorded for the scheduled run of this name."""
+        with self._database.read() as connection:
+            return cycles.recorded(connection, project, due)
 
     def latest(self, project: str) -> tuple[dict[str, Consensus], Plan] | None:
         """The consensus of each question and the plan of the last cycle, or None before the first."""
@@ -175,7 +225,13 @@ class Store:
 
     def pending(self, project: str) -> list[Operation]:
         """What must still be pushed, in order."""
-        return [operation for operation, state in self.operations(project) if state == cycles.PENDING]
+        with self._database.read() as connection:
+            return [operation for operation, _ in cycles.operations(connection, project, cycles.PENDING)]
+
+    def count_pending(self, project: str) -> int:
+        """How many operations must still be pushed; what they say is not read."""
+        with self._database.read() as connection:
+            return cycles.count(connection, project, cycles.PENDING)
 
     def operations(self, project: str) -> list[tuple[Operation, str]]:
         """The latest operation of each (kind, key) with its state, "pending" or "confirmed"."""

@@ -135,3 +135,35 @@ def test_projects_do_not_touch_one_another(store: Store) -> None:
     assert _kept(store) == []
     assert [line.number for line in store.cycles("p")] == [1]
     assert [line.number for line in store.cycles("other")] == [1, 2, 3, 4]
+
+
+def test_the_last_cycle_and_whether_a_run_was_recorded_are_found_without_reading_the_history(store: Store) -> None:
+    assert store.last_cycle("p") is None
+    assert not store.recorded("p", "2026-11-20")
+    with store.lease("p") as lease:
+        for number in range(5):
+            due = None if number == 3 else f"2026-11-2{number}"
+            store.record_cycle(lease, CycleRecord({}, PLAN, (), {"open": 10 - number}, due))
+    assert store.last_cycle("p") == store.cycles("p")[-1]
+    with store._database.write() as connection:
+        connection.exec_driver_sql("UPDATE hitl_cycle SET metrics = 'nobody reads this' WHERE number < 5")
+    last = store.last_cycle("p")
+    assert last is not None
+    assert (last.number, last.metrics) == (5, {"open": 6})
+    assert [store.recorded("p", f"2026-11-2{number}") for number in range(6)] == [True, True, True, False, True, False]
+    assert not store.recorded("other", "2026-11-20")
+
+
+def test_the_name_of_a_run_is_found_by_its_index(sqlite_url: str) -> None:
+    query = "EXPLAIN QUERY PLAN SELECT number FROM hitl_cycle WHERE project = 'p' AND due = 'd' LIMIT 1"
+    with Store(sqlite_url) as store, store._database.read() as connection:
+        (said,) = [row[-1] for row in connection.exec_driver_sql(query)]
+    assert "USING COVERING INDEX hitl_cycle_due" in said or "USING INDEX hitl_cycle_due" in said
+
+
+def test_pending_operations_are_counted(store: Store) -> None:
+    assert store.count_pending("p") == 0
+    run(store, order("1"), assign("ann", "1"), assign("bob", "2"), confirmed=(assign("ann", "1"),))
+    run(store, order("3"), project="other")
+    assert store.count_pending("p") == len(store.pending("p")) == 2
+    assert [operation.kind for operation in store.pending("p")] == ["order", "assign"]

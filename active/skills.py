@@ -1,0 +1,64 @@
+"""Which open items nobody of the crew has the skills for: a setting to mend, not a reason to end the project.
+
+    lacking    an open item n such that no k of the crew has   needs[n] is part of skills[k]
+
+Everybody else's items end by themselves when all who may answer have (`outstanding`). These would too, but for want of
+a word in hitl.toml, of a colleague who is still to come, or of a word in the item's own data that is spelled otherwise.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hitl.annotations import Name
+from hitl.crew import Crew
+
+SHOWN = 5
+"""How many skills are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """So many open items need these skills: each is had by nobody of the crew, or all `together` by nobody."""
+
+    skills: tuple[str, ...]
+    items: int
+    together: bool = False
+
+
+def lacking(items: Iterable[Name], crew: Crew) -> tuple[Lacking, ...]:
+    """What nobody of the crew can do of what these items need, most items first; nothing where anyone may answer."""
+    if not (crew.needs and crew.names):
+        return ()
+    people = [crew.skills.get(name, frozenset()) for name in crew.names]
+    had = frozenset().union(*people)
+    needed = Counter(need for item in items if (need := crew.needs.get(item)))
+    found: Counter[tuple[tuple[str, ...], bool]] = Counter()
+    for need, count in needed.items():
+        if not any(need <= skills for skills in people):
+            missing = need - had
+            found[tuple(sorted(missing or need)), not missing] += count
+    ranked = sorted(found.items(), key=lambda entry: (-entry[1], entry[0]))
+    return tuple(Lacking(skills, count, together) for (skills, together), count in ranked)
+
+
+def in_words(lacks: Sequence[Lacking], crew: Crew) -> str:
+    """For whoever wrote the settings: what nobody has, who of the others has it, and what the crew does have."""
+    total = sum(each.items for each in lacks)
+    named = ", ".join(_named(each, crew) for each in lacks[:SHOWN])
+    more = f", and {len(lacks) - SHOWN} more" if len(lacks) > SHOWN else ""
+    had = sorted(frozenset().union(*(crew.skills.get(name, frozenset()) for name in crew.names)))
+    has = f"the crew has {', '.join(map(repr, had[:SHOWN]))}{', ...' if len(had) > SHOWN else ''}"
+    said = f"nobody of the crew has what {total:,} item{' needs' if total == 1 else 's need'}: {named}{more}"
+    return f"{said} ({has if had else 'the crew has no skills'}; crew.skills)"
+
+
+def _named(each: Lacking, crew: Crew) -> str:
+    skills = " and ".join(map(repr, each.skills)) + (" together" if each.together else "")
+    others = sorted(
+        str(name) for name, has in crew.skills.items() if name not in crew.names and set(each.skills) <= set(has)
+    )
+    strangers = f"; {', '.join(others[:SHOWN])}, not in crew.annotators, has it" if others else ""
+    return f"{skills} ({each.items:,}{strangers})"

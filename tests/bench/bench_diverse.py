@@ -1,0 +1,226 @@
+"""Does it help that a batch is diverse? A classifier learns from what people say, people are asked where it is unsure.
+
+    python -m tests.bench.bench_diverse [--sets optdigits satellite music_genre] [--seeds 5] [--batches 10 50]
+
+Reads optdigits (10 digits, 64 features), satellite (6 soils, 36) and music_genre (10 genres, 124) from HITL_DATA. Of
+the first two a seed draws 1,000 training rows to label and ten people (simulated: eight right 70 to 95 % of the time,
+two at random; no capacities). music_genre has 700 songs and the recorded answers of 44 people; a seed orders them anew,
+so that ties fall differently. After every batch logistic regression is trained on the standardised features of the
+items that have labels, with the labels that the people's answers give; it judges these items out of fold (3 folds) and
+the others directly; its probabilities and the answers together give the consensus, by which the policy chooses the next
+batch. All `diverse` of a seed meet the same items and people.
+
+Told: the accuracy of all labels, and of the classifier on 1,000 (300) items that nobody is asked about; each as the
+mean over the curve, after every batch, and at its end; means over the seeds. Beside them differences to the first
+`diverse` by seed: mean and standard error. The truth scores only.
+
+What was found: it helps in small batches while there are few labels, and costs in larger ones later on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hitl import score
+from hitl.active.answers import Answers, RecordedAnswers
+from hitl.active.policy import ExpectedGain
+from hitl.active.simulate import Group, SimulatedAnswers, SimulatedCrew
+from hitl.active.trials import reordered
+from hitl.annotations import Floats, Ints
+from hitl.consensus import Consensus
+from hitl.crew import Budget, Crew
+from hitl.errors import BadInput
+from hitl.evidence import Evidence
+from hitl.files import read_table
+from hitl.models import DefaultCombiner
+from hitl.models.predictors.folds import Examples, OutOfFold, train
+from hitl.models.predictors.inputs import Batch
+from tests.bench import results
+from tests.reference_data import crowd, folder
+
+SETS = ("optdigits", "satellite", "music_genre")
+ITEMS, HELD_OUT, FOLDS = 1_000, 1_000, 3
+PEOPLE = (Group("good", 8, (0.7, 0.95)), Group("random", 2))
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Items to label (N, D) and held out, their classes, and people who have answered nothing yet."""
+
+    x: Floats
+    truth: Ints
+    x_test: Floats
+    truth_test: Ints
+    classes: tuple[str, ...]
+    answers: Answers
+
+    @classmethod
+    def of(cls, name: str, seed: int) -> Task:
+        """What this seed draws."""
+        rng = np.random.default_rng([seed, SETS.index(name)])
+        path = folder(name)
+        x, truth, classes = rows_of(path, "features.csv.gz", "truth.csv")
+        if name == "music_genre":
+            x_test, truth_test, _ = rows_of(path, "features_test.csv.gz", "truth_test.csv")
+            evidence = reordered(crowd(name), rng)
+            assert evidence.truth is not None
+            here = [int(item) for item in evidence.annotations.items]
+            told = [str(one) for one in evidence.annotations.classes]
+            assert [told[code] for code in evidence.truth] == [classes[code] for code in truth[here]]
+            answers: Answers = RecordedAnswers(evidence.annotations, rng)
+            return cls(*scaled(x[here], x_test, evidence.truth, truth_test), tuple(told), answers)
+        training = np.array(read_table(path / "split.csv").column("split").to_pylist()) == "train"
+        pool = rng.permutation(np.flatnonzero(training))[:ITEMS]
+        test = rng.permutation(np.flatnonzero(~training))[:HELD_OUT]
+        people = SimulatedCrew.draw(PEOPLE, len(classes), rng, 0.1)
+        answers = SimulatedAnswers(people, truth[pool], tuple(range(ITEMS)), classes, seed)
+        return cls(*scaled(x[pool], x[test], truth[pool], truth[test]), classes, answers)
+
+
+def rows_of(path: Path, features: str, truth: str) -> tuple[Floats, Ints, tuple[str, ...]]:
+    """(N, D) features, class codes and the class names."""
+    table, labels = read_table(path / features), read_table(path / truth)
+    columns = [column for column in table.column_names if column != "item"]
+    x = np.stack([np.asarray(table.column(column).cast("float64")) for column in columns], axis=1)
+    names = [str(label) for label in labels.column("label").to_pylist()]
+    classes = tuple(sorted(set(names)))
+    assert table.column("item").equals(labels.column("item"))
+    return x, np.array([classes.index(label) for label in names], np.int32), classes
+
+
+def scaled(x: Floats, x_test: Floats, truth: Ints, truth_test: Ints) -> tuple[Floats, Ints, Floats, Ints]:
+    """Standardised by the items to label."""
+    mean, deviation = x.mean(axis=0), x.std(axis=0) + 1e-9
+    return (x - mean) / deviation, truth, (x_test - mean) / deviation, truth_test
+
+
+def classifier() -> Any:
+    """What is trained after every batch."""
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(C=0.1, max_iter=100)
+
+
+def taught(x: Floats, evidence: Evidence, people: Consensus) -> OutOfFold | None:
+    """The classifier by what the people's answers say; None while there are too few."""
+    rows = np.flatnonzero(evidence.annotations.labels_per_item)
+    labels = [people.classes[people.labels[row]] for row in rows]
+    examples = Examples([str(row) for row in rows], x[rows], (), [str(label) for label in labels], [None] * len(rows))
+    try:
+        with warnings.catch_warnings():  # not converged after so many steps: good enough
+            warnings.simplefilter("ignore")
+            return train(classifier, examples, FOLDS)
+    except BadInput:  # fewer than two classes in a fold
+        return None
+
+
+def judged(model: OutOfFold, x: Floats, names: Sequence[str], classes: Sequence[str]) -> Floats:
+    """(N, J) probabilities; a class that nobody has named yet has as little as one never seen."""
+    found = model.predict(Batch(0, list(names), "features", x, (), [None] * len(x)))
+    q = np.full((len(x), len(classes)), 1 / (model.models[0].examples + len(classes)))
+    q[:, [list(classes).index(name) for name in model.classes]] = found
+    return q / q.sum(axis=1, keepdims=True)
+
+
+def run(name: str, seed: int, batch: int, diverse: float, most: int) -> tuple[Floats, Floats]:
+    """(S,) accuracy of the labels, and of the classifier on held-out rows, after every batch."""
+    task = Task.of(name, seed)
+    answers, classes = task.answers, task.classes
+    crew = answers.crew(Crew())
+    policy = ExpectedGain(diverse=diverse)
+    budget = Budget(labels=batch, target_confidence=1.0, min_labels=0, max_labels=99)
+    labels_right, model_right = [], []
+    while True:
+        evidence = Evidence(answers.revealed(), features=task.x)
+        consensus = DefaultCombiner().fit(Evidence(evidence.annotations))
+        model = taught(task.x, evidence, consensus) if answers.spent else None
+        held_out = np.full((len(task.x_test), len(classes)), 1 / len(classes))
+        if model is not None:
+            beside = judged(model, task.x, [str(row) for row in range(len(task.x))], classes)
+            evidence = Evidence(evidence.annotations, {"classifier": beside}, features=task.x)
+            consensus = DefaultCombiner().fit(evidence)
+            held_out = judged(model, task.x_test, [f"test {row}" for row in range(len(task.x_test))], classes)
+        if answers.spent:
+            labels_right.append(score.accuracy(consensus.probabilities, task.truth))
+            model_right.append(score.accuracy(held_out, task.truth_test))
+        if answers.spent >= most:
+            return np.array(labels_right), np.array(model_right)
+        plan = policy.plan(evidence, consensus, crew, budget)
+        answers.reveal([(ask.item, ask.annotator) for ask in plan.asks])
+
+
+def figures_of(name: str, batch: int, most: int, diverse: Sequence[float], seeds: int) -> dict[str, Any]:
+    """For each `diverse` the curves of all seeds."""
+    found: dict[str, Any] = {}
+    for times in diverse:
+        began = time.perf_counter()
+        curves = [run(name, seed, batch, times, most) for seed in range(seeds)]
+        labels, model = (np.stack([curve[part] for curve in curves]) for part in (0, 1))
+        found[f"{times:g}"] = {
+            "labels": labels.mean(axis=1).tolist(),
+            "labels at the end": labels[:, -1].tolist(),
+            "classifier": model.mean(axis=1).tolist(),
+            "classifier at the end": model[:, -1].tolist(),
+            "seconds": (time.perf_counter() - began) / seeds,
+        }
+    return found
+
+
+PARTS = ("labels", "labels at the end", "classifier", "classifier at the end")
+
+
+def rows(name: str, batch: int, most: int, found: dict[str, Any]) -> list[str]:
+    """A line for each `diverse`: percent right, and the difference to the first, by seed."""
+    first = next(iter(found.values()))
+    lines = []
+    for times, kept in found.items():
+        cells = []
+        for part in PARTS:
+            gain = 100 * (np.array(kept[part]) - np.array(first[part]))
+            spread = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.nan
+            told = "" if kept is first else f"{gain.mean():+.1f} ± {spread:.1f}"
+            cells.append(f"{np.mean(kept[part]):7.1%} {told:>12}")
+        lines.append(f"{name:10}{batch:>6}{most:>7,}{times:>8} {''.join(cells)}{kept['seconds']:6.0f}")
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table; with --save also write docs/benchmarks/diverse.*."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--batches", type=int, nargs="+", default=[10, 50])
+    parser.add_argument(
+        "--diverse", type=float, nargs="+", default=[1.0, 2.0, 5.0, 10.0], help="the first is compared with"
+    )
+    parser.add_argument("--rounds", type=int, default=30, help="batches of a run")
+    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/diverse.txt and .json")
+    options = parser.parse_args(arguments)
+    lines = [
+        f"people with a logistic regression beside them; {options.seeds} seeds; differences to the first",
+        f"{'set':10}{'batch':>6}{'labels':>7}{'diverse':>8} {'labels right: mean':>20}{'at the end':>20}"
+        f"{'classifier: mean':>20}{'at the end':>20}     s",
+    ]
+    print("\n".join(lines), flush=True)
+    figures: dict[str, Any] = {}
+    for name in options.sets:
+        for batch in options.batches:
+            most = batch * options.rounds
+            found = figures_of(name, batch, most, options.diverse, options.seeds)
+            figures[f"{name}, batches of {batch}"] = found
+            lines += rows(name, batch, most, found)
+            print("\n".join(lines[-len(found) :]), flush=True)
+    if options.save:
+        results.save("diverse", lines, figures)
+
+
+if __name__ == "__main__":
+    main()
