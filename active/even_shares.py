@@ -22,7 +22,7 @@ from hitl.crew import UNLIMITED
 
 Rows = npt.NDArray[np.int64]
 
-HANDFUL = 10
+HANDFUL = 20
 """Questions that are nobody's load, however many people there are."""
 
 LOOKS = 2**22

@@ -34,7 +34,7 @@ from hitl.active.checking import CHECK, checks, checks_due
 from hitl.active.crew_value import CrewValue, bonus, drawn_confusion
 from hitl.active.situation import Situation
 from hitl.active.stopping import Judged
-from hitl.active.worth import crew_confusion, pays
+from hitl.active.worth import crew_confusion, err_evenly, pays
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
@@ -131,9 +131,15 @@ class ExpectedGain:
         return replace(plan, asks=_asks(now, places, value, matrices))
 
     def _confusion(self, evidence: Evidence, consensus: Consensus, crew: Crew) -> Floats:
+        """(K', J, L) of the crew, or of the average person where it has no names.
+
+        Beside models a pool's pattern of errors is that of the items it was asked about, where the models hesitate
+        between two classes: it would hide the next such items. So there the average person errs evenly (`untold`).
+        """
         if self.judged_by == "others":
             return confusion_by_others(evidence, consensus, crew)
-        return crew_confusion(consensus, crew)
+        pi_kjl = crew_confusion(consensus, crew)
+        return err_evenly(pi_kjl[0])[None] if consensus.temperatures and not crew.names else pi_kjl
 
     def _named(self, now: Situation, value: CrewValue) -> tuple[Places, Limited]:
         """The checks, and the choice among all pairs of items and people."""

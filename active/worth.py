@@ -109,6 +109,19 @@ def average_confusion(consensus: Consensus) -> Floats:
     return average
 
 
+def err_evenly(pi_jl: Floats) -> Floats:
+    """(J, L) the same accuracy, averaged over classes, and no pattern of errors.
+
+    Options that are no class keep their average chance.
+    """
+    j = len(pi_jl)
+    even: Floats = np.tile(pi_jl.mean(axis=0), (j, 1))
+    right = float(np.diagonal(pi_jl).mean())
+    even[:, :j] = (1 - right - even[0, j:].sum()) / max(j - 1, 1)
+    even[np.arange(j), np.arange(j)] = right
+    return even
+
+
 def _skill(pi_kjl: Floats) -> Floats:
     """(K,) how much more often than by chance each is right."""
     n_classes = pi_kjl.shape[1]

@@ -11,7 +11,7 @@ from scipy.special import softmax, xlogy
 
 from hitl.active import stopping
 from hitl.active.crew_value import NEWCOMER, CrewValue, beliefs_for_gain, bonus, drawn_confusion
-from hitl.active.worth import average_confusion, crew_confusion
+from hitl.active.worth import average_confusion, crew_confusion, err_evenly
 from hitl.annotations import Floats
 from hitl.consensus import Correction
 from hitl.crew import Crew
@@ -110,3 +110,11 @@ def test_beside_models_gains_are_by_models_that_are_as_sure_as_they_are_alone() 
     models_nj = np.log(plain.probabilities) - voice_nj
     assert np.allclose(found, softmax(models_nj / caution + voice_nj, axis=1))
     assert np.allclose(found, beliefs_for_gain(beside, corrected))
+
+
+def test_who_errs_evenly_is_as_often_right_and_as_often_says_what_is_no_class() -> None:
+    pi_jl = np.array([[0.9, 0.04, 0.01, 0.05], [0.3, 0.6, 0.0, 0.1], [0.1, 0.1, 0.8, 0.0]])
+    right, unsure = (0.9 + 0.6 + 0.8) / 3, 0.05
+    wrong = (1 - right - unsure) / 2
+    expected = [[right, wrong, wrong, unsure], [wrong, right, wrong, unsure], [wrong, wrong, right, unsure]]
+    assert np.allclose(err_evenly(pi_jl), expected)

@@ -95,11 +95,11 @@ def test_a_handful_is_nobodys_load_and_who_is_asked_without_names_has_no_share()
 
 
 def test_a_share_is_of_what_can_be_asked() -> None:
-    """Forty items are left, or money for forty: an even share is eight, though 200 questions are allowed."""
+    """A hundred items are left, or money for a hundred: an even share is twenty, though 200 questions are allowed."""
     good = {"ann": 0.95, "bob": 0.93, "cyd": 0.92, "dee": 0.9, "eve": 0.88}
-    assert asked(team(good, 40), even_shares=2) == {"ann": 16, "bob": 16, "cyd": 8}
-    paid = asked(team(good), Crew(NAMES, cost={"dee": 2.0, "eve": 2.0}), Budget(cost=40.0, target_confidence=1.0))
-    assert paid == {"ann": 16, "bob": 12, "cyd": 12}  # for the money ann brings more at half than dee in full
+    assert asked(team(good, 100), even_shares=2) == {"ann": 40, "bob": 40, "cyd": 20}
+    paid = asked(team(good), Crew(NAMES, cost={"dee": 2.0, "eve": 2.0}), Budget(cost=100.0, target_confidence=1.0))
+    assert paid == {"ann": 40, "bob": 30, "cyd": 30}  # for the money ann brings more at half than dee in full
 
 
 def test_the_most_contested_items_are_not_all_one_persons() -> None:

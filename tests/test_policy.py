@@ -101,6 +101,26 @@ def test_whoever_comes_is_asked_about_the_items_worth_most() -> None:
     assert {ask.annotator for ask in plan.asks} == {None}
 
 
+def test_beside_models_whoever_comes_errs_evenly() -> None:
+    """The pattern of a pool is that of the items it was asked about: there the models hesitate between two classes."""
+    evidence, bare = judged(np.random.default_rng(5))
+    consensus = replace(bare, temperatures={"model": 1.0})
+    beside = replace(evidence, probabilities={"model": bare.probabilities})
+    right = float(np.trace(average_confusion(bare))) / 3
+    even = np.full((3, 3), (1 - right) / 2) + (right - (1 - right) / 2) * np.eye(3)
+    gain = np.array([one_answer(q, even) for q in bare.probabilities])
+    plan = ExpectedGain().plan(beside, consensus, Crew(), open_budget(7))
+    assert [ask.item for ask in plan.asks] == np.argsort(-gain, kind="stable")[:7].tolist()
+    assert np.allclose([ask.gain for ask in plan.asks], np.sort(gain)[::-1][:7])
+    assert np.allclose([ask.right for ask in plan.asks], right)
+    alone = ExpectedGain().plan(evidence, bare, Crew(), open_budget(7))
+    assert not np.allclose([ask.gain for ask in alone.asks], np.sort(gain)[::-1][:7])
+    named = [
+        ExpectedGain().plan(e, c, Crew((0, 1)), open_budget(7)) for e, c in ((evidence, bare), (beside, consensus))
+    ]
+    assert named[0].asks == named[1].asks  # people have patterns of their own
+
+
 def test_of_equal_items_the_one_with_fewest_labels_is_asked() -> None:
     matrix = np.array([[0, 1, -1], [0, -1, -1], [-1, -1, -1], [0, 1, 0]])
     annotations = Annotations.from_matrix(matrix)

@@ -18,7 +18,7 @@ by expectation-maximisation from what people alone believe, in three steps.
     the weights of the pool, the temperature nearest to the expected one in [T* / BIAS, D T*] is taken. Items of known
     truth, if there are any, then say by how much it is off: log s ~ N(0, sd^2), at its mode.
 
-A pool T* / T times as sure as the labels suggest weighs as it should against people, who err with it, but alone it is
+A pool D T* / T times as sure as the labels suggest weighs as it should against people, who err with it, but alone it is
 too sure: its own beliefs want the root of that as a further temperature (`caution`), less where truth has spoken.
 
 docs/decisions.md has the figures behind these numbers.

@@ -212,7 +212,7 @@ NOTES = {
 }
 """Reference errors in percent at n = 10 and 5000, of another draw of the labels (4.62 % wrong)."""
 
-DRAWN, HALF = range(100, 130), 5000
+DRAWN, HALF = range(100, 160), 5000
 DRAWS = f"{len(DRAWN)} fresh draws of the labels, each image judged by the other half"
 """One draw of the labels differs from another by more than splits of one draw do: these nothing was chosen on."""
 
