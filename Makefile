@@ -2,6 +2,7 @@
 # everything it needs under .venv/ (first run) and reuses it (second run). Nothing global is touched.
 
 PYTHON ?= python3
+WORKERS ?= 2
 DEMO   := .venv/demo
 TEST   := .venv/test
 BENCH  := .venv/bench
@@ -28,8 +29,8 @@ types: $(TEST)/.ready  # mypy cannot see the folder mapping in a checkout: it ch
 	rm -rf .venv/typed build && $(TEST)/bin/pip install -q --no-deps --target .venv/typed .
 	cd .venv/typed && ../test/bin/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p hitl
 
-unit: $(TEST)/.ready
-	$(TEST)/bin/python -m pytest
+unit: $(TEST)/.ready  # side by side, but one Label Studio; `.venv/test/bin/python -m pytest tests/test_x.py` runs one alone
+	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadgroup
 
 bench: $(TEST)/.ready bench-speed  ## the figures of docs/benchmarks/
 	$(TEST)/bin/python -m tests.bench

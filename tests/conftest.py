@@ -14,6 +14,14 @@ settings.register_profile("hitl", deadline=None)
 settings.load_profile("hitl")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Side by side (`make test`): a file stays together for what it sets up, and one worker has the Label Studio."""
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            folder = item.path.parent.name
+            item.add_marker(pytest.mark.xdist_group("Label Studio" if folder == "label_studio" else item.path.name))
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """`run("combine", "a.csv")` in an empty folder -> exit code, standard output, standard error."""
