@@ -90,8 +90,10 @@ class Forecast:
             goal = f"to reach {self.target:.1%}"
         short = "" if self.target is None or self.reached >= 0.5 else f" (too little for {self.target:.1%})"
         if self.unfinished >= 0.5:
-            goal = goal.replace("until every item is done", f"until only {self.unfinished:,.0f} items are open")
-            short += "; these have their share of labels, or nobody left to ask"
+            left = round(self.unfinished)
+            open_then = "one item is" if left == 1 else f"{left:,} items are"
+            goal = goal.replace("until every item is done", f"until only {open_then} open")
+            short += "; no more is asked there: the label limit, or nobody left to ask"
         between = f"{self.low:,.0f} to {self.high:,.0f}"
         return f"about {self.labels:,.0f} labels ({between}), cost {self.cost:,.4g}, {goal}{short}"
 

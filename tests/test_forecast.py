@@ -106,6 +106,8 @@ def test_useless_people_go_on_to_the_label_limit_or_to_the_last_of_them() -> Non
     question = (useless()[0], sure)
     ahead = forecast([question], Crew((0, 1, 2)), budget)
     assert (ahead.labels, ahead.unfinished) == (12, 6)  # two more each
+    assert "until only 6 items are open" in str(ahead)
+    assert "until only one item is open" in str(replace(ahead, unfinished=1.2))
     assert forecast([question], Crew((0, 1)), budget).labels == 6  # person 0 has answered everything
     assert forecast([question], Crew((0, 1, 2), {1: 0}), budget).labels == 6
     one = Crew((0, 1, 2), only={1: frozenset({0, 1}), 2: frozenset()}, never=frozenset({(1, 1)}))
