@@ -95,11 +95,10 @@ class Situation:
         rows = np.flatnonzero((self.states != stopping.OPEN).all(axis=0))
         confidence = np.min([consensus.confidence for _, consensus in self.questions], axis=0)[rows].tolist()
         reason = self.states.max(axis=0)[rows].tolist()
-        labels = zip(*(consensus.labels[rows].tolist() for _, consensus in self.questions), strict=True)
-        classes = [consensus.classes for _, consensus in self.questions]
+        labels = [[consensus.classes[j] for j in consensus.labels[rows].tolist()] for _, consensus in self.questions]
         return tuple(
-            Done(items[row], tuple(of[j] for of, j in zip(classes, js, strict=True)), sure, stopping.REASONS[why])
-            for row, js, sure, why in zip(rows.tolist(), labels, confidence, reason, strict=True)
+            Done(items[row], names, sure, stopping.REASONS[why])
+            for row, names, sure, why in zip(rows.tolist(), zip(*labels, strict=True), confidence, reason, strict=True)
         )
 
     def _fewest_first(self, rows: Rows) -> Rows:
