@@ -109,16 +109,17 @@ def test_what_was_tempered_can_be_taken_back() -> None:
 
 
 def test_each_alone_is_the_pool_to_a_root_and_people_in_full() -> None:
-    """Where no model speaks nothing is taken from anybody."""
+    """Where no model speaks the shares of the classes are as they were."""
     evidence, _ = some()
     rng = np.random.default_rng(8)
     pi_kjl = rng.dirichlet(np.ones(evidence.annotations.n_options), size=(evidence.annotations.n_annotators, 3))
     spoken = np.any([~np.isnan(p[:, 0]) for p in evidence.probabilities.values()], axis=0)
-    models_nj = np.where(spoken[:, None], rng.dirichlet(np.ones(3), size=30), 1 / 3)
+    models_nj = np.where(spoken[:, None], rng.dirichlet(np.ones(3), size=30), np.array([0.5, 0.3, 0.2]))
+    caution_n1 = np.where(spoken, 1.4, 1.0)[:, None]
     people_nj = oracles.messages(evidence.annotations, np.log(pi_kjl))
     together_nj = softmax(np.log(models_nj) + people_nj, axis=1)
     found = shared_errors.each_alone(evidence, together_nj, np.log(pi_kjl).transpose(0, 2, 1), 1.4)
-    np.testing.assert_allclose(found, softmax(np.log(models_nj) / 1.4 + people_nj, axis=1), atol=1e-12)
+    np.testing.assert_allclose(found, softmax(np.log(models_nj) / caution_n1 + people_nj, axis=1), atol=1e-12)
     assert spoken.any()
     assert not spoken.all()
 
