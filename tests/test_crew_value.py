@@ -7,29 +7,18 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import softmax, xlogy
+from scipy.special import softmax
 
 from hitl.active import stopping
 from hitl.active.crew_value import NEWCOMER, CrewValue, beliefs_for_gain, bonus, drawn_confusion
 from hitl.active.worth import average_confusion, crew_confusion, err_evenly
-from hitl.annotations import Floats
 from hitl.consensus import Correction
 from hitl.crew import Crew
 from hitl.evidence import Evidence
 from hitl.models import PLEM, DefaultCombiner
 from hitl.models.calibration import shared_errors
-from tests.test_policy import judged
+from tests.test_policy import judged, one_answer
 from tests.test_untold import simulated
-
-
-def gain(q_j: Floats, pi_jl: Floats, information: float) -> float:
-    """Answer by answer: the rise of the chance of a right label, and the fall of the entropy."""
-    right, nats = -q_j.max(), -xlogy(q_j, q_j).sum()
-    for option in range(pi_jl.shape[1]):
-        joint = q_j * pi_jl[:, option]
-        right += joint.max()
-        nats += xlogy(joint, joint / joint.sum()).sum()
-    return float(right + information * nats)
 
 
 @given(st.integers(0, 10_000), st.floats(0, 2))
@@ -45,7 +34,7 @@ def test_values_are_gains_of_the_open_questions_times_the_bonus(seed: int, infor
     for r, n in enumerate(rows.tolist()):
         for k, name in enumerate(crew.names):
             parts = [
-                gain(consensus.probabilities[n], pi[k], information)
+                one_answer(consensus.probabilities[n], pi[k], information)
                 for (_, consensus), pi, state in zip(questions, matrices, states, strict=True)
                 if state[n] == stopping.OPEN
             ]
