@@ -2,7 +2,7 @@
 
     pi_k[j, l]  ∝  a_jl  +  sum over annotations m = (n, k, l) of  w_m q_mj        w_m = 1 - H(q_m) / ln J
 
-q_m is what the others believe of the item of annotation m (`hitl.models.others`). Asked again and again, an annotator
+q_m is what the others believe of the item of annotation m (`leave_one_out`). Asked again and again, an annotator
 whose labels shape the consensus agrees with it, looks good, and is asked again (Rodrigues 2014, 3.3, who leave the own
 labels out of eqs. 8 and 10; for eq. 12). The paper counts every label alike. Where the others know nothing (an item
 with one label, and no model) it would count as an error nearly as often as not; w_m counts it as far as they know.
@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from hitl.active.scores import entropy
-from hitl.active.worth import average_confusion
+from hitl.active.acquisition.scores import entropy
+from hitl.active.acquisition.value_of_information import average_confusion
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Crew
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
-from hitl.models.others import Others
+from hitl.models.annotators.leave_one_out import Others
 
 LABELS = 4.0
 """Labels of each class that the average person is worth as a prior."""

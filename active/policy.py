@@ -26,15 +26,15 @@ from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
-from hitl.active.assign import Pair
-from hitl.active.availability import Availability
-from hitl.active.batch import Anyone, ByName, Diverse, Limited, that_pay
+from hitl.active.acquisition.utility import CrewValue, bonus, drawn_confusion
+from hitl.active.acquisition.value_of_information import crew_confusion, err_evenly, pays
+from hitl.active.assignment.assign import Pair
+from hitl.active.assignment.batch import Anyone, ByName, Diverse, Limited, that_pay
+from hitl.active.assignment.eligibility import Availability
+from hitl.active.assignment.gold_questions import CHECK, checks, checks_due
 from hitl.active.by_others import confusion_by_others
-from hitl.active.checking import CHECK, checks, checks_due
-from hitl.active.crew_value import CrewValue, bonus, drawn_confusion
-from hitl.active.situation import Situation
-from hitl.active.stopping import Judged
-from hitl.active.worth import crew_confusion, err_evenly, pays
+from hitl.active.stopping.pool_state import Situation
+from hitl.active.stopping.rules import Judged
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew

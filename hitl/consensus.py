@@ -51,7 +51,7 @@ TIE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """What makes a posterior under independence as sure as it should be (`hitl.models.calibration.dependence`).
+    """What makes a posterior under independence as sure as it should be (`hitl.models.dependence.dependence`).
 
     Attributes:
         strength: how strongly items pull all their annotators the same way, >= 0 (0: they err independently).

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from hitl.active.outstanding import HOUR, next_plan
+from hitl.active.pending.outstanding import HOUR, next_plan
 from hitl.annotations import Annotations, Name
 from hitl.catalog import combiner, policy
 from hitl.consensus import Consensus
@@ -30,7 +30,7 @@ from hitl.crew import Budget, Crew
 from hitl.errors import BadInput, BadSettings, Busy, HitlError, StoreError
 from hitl.evidence import Evidence
 from hitl.exchange import Connector, Operation, Progress, Question, Receipt
-from hitl.figures import DIGITS, metrics_of
+from hitl.metrics import DIGITS, metrics_of
 from hitl.plan import Plan
 from hitl.settings import PushSettings, Settings
 

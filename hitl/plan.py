@@ -95,7 +95,7 @@ class Plan:
         open_items: how many items are not done (asked now or later).
         stop: why the project is done and nothing is asked any more; None while it goes on.
         expired: questions given up for want of an answer, whose items are still open.
-        people: when the crew was last heard of; kept for the next plan (`hitl.active.outstanding`).
+        people: when the crew was last heard of; kept for the next plan (`hitl.active.pending.outstanding`).
     """
 
     asks: tuple[Ask, ...] = ()

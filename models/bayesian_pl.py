@@ -32,12 +32,13 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
-from hitl.models import confusion, em, supervised
+from hitl.models.annotators import confusion
 from hitl.models.calibration.bayesian_temperature import BayesianTemperature, TemperaturePosterior
 from hitl.models.calibration.calibrator import floored_log
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.checks import require_between
-from hitl.models.pl import PL, calibrated_prior
+from hitl.models.inference import em
+from hitl.models.numerics.checks import require_between
+from hitl.models.pl import PL, calibrated_prior, speaks, told_truth
 from hitl.models.priors.fixed import Fixed
 
 FACTOR, WEIGHT = "temperature factor", "temperature weight"
@@ -59,7 +60,7 @@ class BayesianPL:
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
         began = time.perf_counter()
-        supervised.told_truth(evidence, "Bayesian P+L")
+        told_truth(evidence, "Bayesian P+L")
         mode = self._mode.fit(evidence)
         assert evidence.truth is not None
         temperature_m = np.array(list(mode.temperatures.values()))
@@ -89,7 +90,7 @@ class BayesianPL:
     def _pool(self, mode: Consensus, evidence: Evidence) -> Floats:
         """(N, J) probabilities of the pool at the mode, NaN where all models are silent."""
         prior = calibrated_prior(evidence, self.temperature, "Bayesian P+L", mode)
-        spoken_n = np.any([supervised.speaks(p_nj) for p_nj in evidence.probabilities.values()], axis=0)
+        spoken_n = np.any([speaks(p_nj) for p_nj in evidence.probabilities.values()], axis=0)
         return np.where(spoken_n[:, None], np.exp(prior.log_prior()), np.nan)
 
     @property

@@ -8,7 +8,7 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 
 if TYPE_CHECKING:
-    from hitl.models.incremental import IncrementalEM
+    from hitl.models.inference.incremental import IncrementalEM
 
 
 class Combiner(Protocol):

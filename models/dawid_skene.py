@@ -20,12 +20,12 @@ import numpy as np
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
-from hitl.models import confusion, em, warm_start
-from hitl.models.checks import require_between, require_whole
-from hitl.models.incremental import IncrementalEM, Rule
+from hitl.models.annotators import confusion
+from hitl.models.inference import em, warm_start
+from hitl.models.inference.incremental import IncrementalEM, Rule
+from hitl.models.inference.warm_start import better, cautious, goes_on, iterations, require_same_classes
+from hitl.models.numerics.checks import require_between, require_whole
 from hitl.models.priors.shares import Shares
-from hitl.models.updating import better, cautious, goes_on, iterations
-from hitl.models.warm_start import require_same_classes
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.network_posterior import Expected, NetworkChains, sampled
+from hitl.models.sampling.network_posterior import Expected, NetworkChains, sampled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,13 +21,13 @@ from hitl.annotations import Floats
 from hitl.consensus import Consensus, Correction
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
-from hitl.models import em
-from hitl.models.calibration import dependence, shared_errors
-from hitl.models.checks import require_between
-from hitl.models.confusion import right_answers
+from hitl.models.annotators.confusion import right_answers
+from hitl.models.dependence import dependence, shared_errors
+from hitl.models.inference.warm_start import require_same_classes
+from hitl.models.numerics.checks import require_between
+from hitl.models.numerics.clamping import clamp
 from hitl.models.pl_em import PLEM
 from hitl.models.vb_ibcc import VBIBCC
-from hitl.models.warm_start import require_same_classes
 
 ANCHOR, ANCHOR_OF_TWO = 0.4, 0.2
 """Weight of the votes in what teaches; with two classes there is no third that could be taken over."""
@@ -95,13 +95,13 @@ class DefaultCombiner:
 
 def _tempered(learned: Consensus, evidence: Evidence, log_q0_nj: Floats, strength: float) -> Consensus:
     q_nj = shared_errors.tempered(evidence, log_q0_nj, strength, shared_errors.caution_of(learned))
-    judged = learned.judging(evidence.annotations.items, em.clamp(q_nj, evidence))
+    judged = learned.judging(evidence.annotations.items, clamp(q_nj, evidence))
     return replace(judged, correction=Correction(strength, np.zeros(q_nj.shape[1])))
 
 
 def _corrected(evidence: Evidence, raw: Consensus, alpha_kjl: Floats, correction: Correction) -> Consensus:
     q_nj = dependence.corrected(evidence.annotations, alpha_kjl, raw.class_shares, correction)
-    judged = raw.judging(evidence.annotations.items, em.clamp(q_nj, evidence))
+    judged = raw.judging(evidence.annotations.items, clamp(q_nj, evidence))
     return replace(judged, correction=correction)
 
 

@@ -26,9 +26,9 @@ import numpy as np
 
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models import posterior
-from hitl.models.chains import Chains
-from hitl.models.checks import require_between
+from hitl.models.numerics.checks import require_between
+from hitl.models.sampling import posterior
+from hitl.models.sampling.chains import Chains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

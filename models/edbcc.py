@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass, replace
 
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.checks import require_between
-from hitl.models.network_posterior import Expected, NetworkChains, sampled
+from hitl.models.numerics.checks import require_between
+from hitl.models.sampling.network_posterior import Expected, NetworkChains, sampled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

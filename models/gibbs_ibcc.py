@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass
 
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models import posterior, warm_start
-from hitl.models.chains import Chains
-from hitl.models.checks import require_between
+from hitl.models.inference import warm_start
+from hitl.models.numerics.checks import require_between
+from hitl.models.sampling import posterior
+from hitl.models.sampling.chains import Chains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,11 +19,14 @@ import numpy.typing as npt
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
-from hitl.models import confusion, em, kernels, supervised
-from hitl.models.checks import require_between
+from hitl.models.annotators import confusion
+from hitl.models.inference import em
+from hitl.models.inference.warm_start import require_same_classes
+from hitl.models.numerics import kernels
+from hitl.models.numerics.checks import require_between
+from hitl.models.pl import speaks, told_truth
 from hitl.models.priors.fixed import Fixed
 from hitl.models.priors.shares import Shares
-from hitl.models.warm_start import require_same_classes
 
 MODEL = "confusion of model "
 """What the name of a parameter begins with that is the (J, J) confusion matrix of a model."""
@@ -52,7 +55,7 @@ class LL:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
         began = time.perf_counter()
         annotations, known = evidence.annotations, evidence.known
-        truth_nj = supervised.told_truth(evidence, "L+L")
+        truth_nj = told_truth(evidence, "L+L")
         pseudo_jl = self._pseudo_counts(annotations)
         counts_klj = kernels.counts(annotations, truth_nj, known)
         share_j = Shares.even(annotations.n_classes, self.share_smoothing).learn(truth_nj, known).share_j
@@ -97,7 +100,7 @@ class LL:
 
 def model_labels(probability_nj: Floats) -> npt.NDArray[np.intp]:
     """(N,) code of a model's most probable class; -1 where it is silent or several are as probable."""
-    spoken = supervised.speaks(probability_nj)
+    spoken = speaks(probability_nj)
     p_nj = np.where(spoken[:, None], probability_nj, 0.0)
     single = (p_nj == p_nj.max(axis=1, keepdims=True)).sum(axis=1) == 1
     return np.where(single, p_nj.argmax(axis=1), -1)

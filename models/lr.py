@@ -31,11 +31,14 @@ from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.consensus import Consensus, Fit
 from hitl.errors import BadEvidence, MissingExtra
 from hitl.evidence import Evidence
-from hitl.models import confusion, em, kernels, supervised
+from hitl.models.annotators import confusion
 from hitl.models.calibration.calibrator import floored_log
-from hitl.models.checks import require_between, require_whole
+from hitl.models.inference.warm_start import require_same_classes
+from hitl.models.numerics import kernels
+from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.clamping import clamp
+from hitl.models.pl import speaks, told_truth
 from hitl.models.priors.shares import Shares
-from hitl.models.warm_start import require_same_classes
 
 INTERCEPT, ANSWERS, MODEL, ANNOTATOR = "intercept", "weights of answers", "weights of model ", "weights of annotator "
 """Parameters of a consensus: b (J,), U (J, L), V_m by the model's name (J, J), U_k by the annotator's code (J, L)."""
@@ -72,7 +75,7 @@ class LR:
         """Learn from known truth, then judge all. Raises BadEvidence without model or truth, MissingExtra."""
         began = time.perf_counter()
         annotations, known = evidence.annotations, evidence.known
-        truth_nj = supervised.told_truth(evidence, "LR")
+        truth_nj = told_truth(evidence, "LR")
         assert evidence.truth is not None
         share_j = Shares.even(annotations.n_classes, 1.0).learn(truth_nj, known).share_j
         blocks = features(evidence, annotations.options, self._own(evidence))
@@ -149,7 +152,7 @@ def features(evidence: Evidence, options: Names, own: Mapping[str, Name]) -> dic
 
 def centred(probability_nj: Floats) -> Floats:
     """(N, J) log probabilities less their mean; 0 where the model is silent."""
-    spoken_n = supervised.speaks(probability_nj)
+    spoken_n = speaks(probability_nj)
     log_p_nj = floored_log(np.where(spoken_n[:, None], probability_nj, 1.0))
     log_p_nj -= log_p_nj.mean(axis=1, keepdims=True)
     return log_p_nj
@@ -186,7 +189,7 @@ def _judged(evidence: Evidence, blocks: Mapping[str, Floats], weights: Mapping[s
         if name in weights:
             logit_nj += block @ weights[name].T
     for p_nj in evidence.probabilities.values():
-        silent_n = silent_n & ~supervised.speaks(p_nj)
+        silent_n = silent_n & ~speaks(p_nj)
     logit_nj[silent_n] = np.log(share_j)
     q_nj, _ = kernels.beliefs(logit_nj, np.zeros((1, annotations.n_classes)))
-    return em.clamp(q_nj, evidence)
+    return clamp(q_nj, evidence)

@@ -11,14 +11,12 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 
-import numpy as np
-
-from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
-from hitl.models import confusion, kernels
-from hitl.models.checks import require_between
-from hitl.models.em import clamp
+from hitl.models.annotators import confusion
+from hitl.models.numerics import kernels
+from hitl.models.numerics.checks import require_between
+from hitl.models.numerics.votes import shares, voted
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,38 +39,3 @@ class MajorityVote:
         people = confusion.report(annotations, kernels.counts(annotations, q_nj), pseudo, share_j)
         fit = Fit("majority", asdict(self), seconds=time.perf_counter() - began)
         return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit)
-
-
-def shares(q_nj: Floats) -> Floats:
-    """(J,) mean beliefs with one even item more: no class is impossible, also where all truths are known."""
-    share_j: Floats = (q_nj.sum(axis=0) + 1 / q_nj.shape[1]) / (len(q_nj) + 1)
-    return share_j
-
-
-def voted(evidence: Evidence, smoothing: float = 1.0) -> Floats:
-    """(N, J) smoothed vote fractions; known truths as they are. Where iterations begin."""
-    q_nj = votes(evidence.annotations)
-    q_nj += smoothing / evidence.annotations.n_classes
-    q_nj /= q_nj.sum(axis=1, keepdims=True)
-    return clamp(q_nj, evidence)
-
-
-def agreement(annotations: Annotations) -> Floats:
-    """(N, J) share of an item's agreeing pairs of votes that agree on each class; zero rows where no two agree."""
-    return agreeing(votes(annotations))
-
-
-def agreeing(votes_nj: Floats) -> Floats:
-    """(N, J) the same, of these numbers of votes.
-
-    A vote alone has no weight: among many items of a common class stray votes for a rare one outnumber its own items.
-    """
-    pairs_nj = votes_nj * (votes_nj - 1)
-    shares_nj: Floats = pairs_nj / np.maximum(pairs_nj.sum(axis=1, keepdims=True), 1.0)
-    return shares_nj
-
-
-def votes(annotations: Annotations) -> Floats:
-    """(N, J) number of labels for each class."""
-    k, options, j = annotations.n_annotators, annotations.n_options, annotations.n_classes
-    return kernels.messages(annotations, np.broadcast_to(np.eye(options, j), (k, options, j)))

@@ -26,9 +26,10 @@ from hitl.annotations import Annotations, Floats, Name
 from hitl.consensus import Consensus, Fit
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
-from hitl.models import confusion, kernels
-from hitl.models.em import clamp
-from hitl.models.majority import shares
+from hitl.models.annotators import confusion
+from hitl.models.numerics import kernels
+from hitl.models.numerics.clamping import clamp
+from hitl.models.numerics.votes import shares
 
 
 @dataclass(frozen=True, slots=True)

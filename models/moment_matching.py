@@ -39,11 +39,15 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.errors import MissingExtra
 from hitl.evidence import Evidence
-from hitl.models import confusion, em, kernels, voices, warm_start
-from hitl.models.checks import require_between, require_whole
-from hitl.models.majority import voted
+from hitl.models import moment_triples
+from hitl.models.annotators import confusion
+from hitl.models.inference import em, warm_start
+from hitl.models.moment_triples import Codes
+from hitl.models.numerics import kernels
+from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.clamping import clamp
+from hitl.models.numerics.votes import voted
 from hitl.models.priors.shares import Shares
-from hitl.models.voices import Codes
 
 TOGETHER = 10
 """Items a class that three groups need in common; below, the votes decide."""
@@ -152,7 +156,7 @@ class MomentMatching:
             pi_kjl = matched(unknown, average(parts, unknown.n_annotators), share_j, self.rounds)
             answers_k = unknown.labels_per_annotator
             answers_klj = (answers_k[:, None, None] * share_j[:, None] * pi_kjl).transpose(0, 2, 1)
-            told_nj = em.clamp(np.zeros((annotations.n_items, annotations.n_classes)), evidence)
+            told_nj = clamp(np.zeros((annotations.n_items, annotations.n_classes)), evidence)
             items_j = share_j * (~evidence.known).sum()
         else:
             answers_klj, items_j = np.zeros(()), np.zeros(annotations.n_classes)
@@ -165,14 +169,14 @@ class MomentMatching:
         """Tensors of triples of people and, if somebody is in none, of three groups of people."""
         least = self.least_shared * annotations.n_classes
         parts = []
-        for people in voices.triples(annotations, least, self.triples, self.seed):
+        for people in moment_triples.triples(annotations, least, self.triples, self.seed):
             one_each = tuple(np.array([k]) for k in people)
-            parts.append(self._part(annotations, one_each, *voices.triple_moment(annotations, people)))
+            parts.append(self._part(annotations, one_each, *moment_triples.triple_moment(annotations, people)))
         heard = {int(members[0]) for part in parts for members in part.members}
         rng = np.random.default_rng(self.seed)
         for _ in range(self.groupings if heard < set(np.flatnonzero(annotations.labels_per_annotator)) else 0):
-            group_k = voices.groups(annotations, rng)
-            moment, items = voices.group_moment(annotations, group_k)
+            group_k = moment_triples.groups(annotations, rng)
+            moment, items = moment_triples.group_moment(annotations, group_k)
             if items >= TOGETHER * annotations.n_classes:
                 members = tuple(np.flatnonzero(group_k == group) for group in range(3))
                 parts.append(self._part(annotations, members, moment, items))

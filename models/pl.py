@@ -13,17 +13,20 @@ import time
 from dataclasses import asdict, dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
-from hitl.models import confusion, em
+from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.checks import require_between
+from hitl.models.inference import em
+from hitl.models.inference.warm_start import require_same_classes
+from hitl.models.numerics.checks import require_between
+from hitl.models.numerics.clamping import clamp
 from hitl.models.priors.calibrated import Calibrated
 from hitl.models.priors.shares import Shares
-from hitl.models.warm_start import require_same_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class PL:
             raise BadEvidence("P+L learns from known truth and found none; give truth for some items, or use P+L-EM")
         known = evidence.known
         pseudo_jl = self.pseudo_counts(evidence.annotations)
-        truth_nj = em.clamp(np.zeros((evidence.annotations.n_items, evidence.annotations.n_classes)), evidence)
+        truth_nj = clamp(np.zeros((evidence.annotations.n_items, evidence.annotations.n_classes)), evidence)
         people = confusion.Confusion.unlearned(pseudo_jl, evidence.annotations.n_annotators)
         counts_klj, people, prior = em.maximisation(evidence, prior, people, truth_nj, known)
         prior = prior.with_shares(prior.shares.learn(truth_nj, known))  # all known items tell how common classes are
@@ -104,3 +107,21 @@ def judged(
         fit,
         parameters=prior.parameters,
     )
+
+
+def told_truth(evidence: Evidence, method: str) -> Floats:
+    """(N, J) one-hot where the truth is known, else 0. Raises BadEvidence without a model or without any truth."""
+    if not evidence.probabilities:
+        raise BadEvidence(
+            f"{method} needs class probabilities of a model (probabilities=, --probabilities) and found none"
+        )
+    if not evidence.known.any():
+        raise BadEvidence(f"{method} learns from known truth and found none; give truth for some items, or use P+L-EM")
+    annotations = evidence.annotations
+    return clamp(np.zeros((annotations.n_items, annotations.n_classes)), evidence)
+
+
+def speaks(probability_nj: Floats) -> npt.NDArray[np.bool_]:
+    """(N,) where a model is not silent."""
+    spoken: npt.NDArray[np.bool_] = ~np.isnan(probability_nj[:, 0])
+    return spoken

@@ -21,14 +21,15 @@ import numpy as np
 from hitl.annotations import Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
-from hitl.models import confusion, em, kernels
+from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.calibration.untold import judged_by_people
-from hitl.models.checks import require_between, require_whole
-from hitl.models.incremental import IncrementalEM, Rule
+from hitl.models.inference import em
+from hitl.models.inference.incremental import IncrementalEM, Rule
+from hitl.models.inference.unsupervised_pool import judged_by_people
+from hitl.models.inference.warm_start import better, cautious, goes_on, iterations, require_same_classes
+from hitl.models.numerics import kernels
+from hitl.models.numerics.checks import require_between, require_whole
 from hitl.models.pl import PL, calibrated_prior, judged
-from hitl.models.updating import better, cautious, goes_on, iterations
-from hitl.models.warm_start import require_same_classes
 
 ENOUGH_LABELS = 3
 """Labels from which an item's people outvote a wrong one among them; with fewer it teaches once."""

@@ -18,11 +18,12 @@ import numpy as np
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
-from hitl.models import confusion, em, supervised
+from hitl.models.annotators import confusion
+from hitl.models.annotators.coins import Coins
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.checks import require_between
-from hitl.models.coins import Coins
-from hitl.models.pl import calibrated_prior, judged
+from hitl.models.inference import em
+from hitl.models.numerics.checks import require_between
+from hitl.models.pl import calibrated_prior, judged, told_truth
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class SP:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
         began = time.perf_counter()
         annotations, known = evidence.annotations, evidence.known
-        truth_nj = supervised.told_truth(evidence, "SP")
+        truth_nj = told_truth(evidence, "SP")
         prior = calibrated_prior(evidence, self.temperature, "SP")
         counts_klj, people, prior = em.maximisation(evidence, prior, self._unlearned(annotations), truth_nj, known)
         prior = prior.with_shares(prior.shares.learn(truth_nj, known))  # all known items tell how common classes are

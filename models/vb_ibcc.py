@@ -23,15 +23,17 @@ import numpy as np
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
-from hitl.models import confusion, dirichlet, em, kernels, warm_start
-from hitl.models.checks import require_between, require_whole
-from hitl.models.dirichlet import DirichletConfusion
-from hitl.models.incremental import IncrementalEM, Rule
-from hitl.models.majority import agreement, voted
-from hitl.models.priors.dirichlet import DirichletShares
-from hitl.models.special import digamma
-from hitl.models.updating import better, goes_on, iterations
-from hitl.models.warm_start import require_same_classes
+from hitl.models.annotators import confusion, dirichlet_confusion
+from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
+from hitl.models.inference import em, warm_start
+from hitl.models.inference.incremental import IncrementalEM, Rule
+from hitl.models.inference.warm_start import better, goes_on, iterations, require_same_classes
+from hitl.models.numerics import kernels
+from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.clamping import clamp
+from hitl.models.numerics.special import digamma
+from hitl.models.numerics.votes import agreement, voted
+from hitl.models.priors.dirichlet_shares import DirichletShares
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class VBIBCC:
             least_labels=self.least_labels,
         )
         share_j = estimate.prior.share_j
-        report = dirichlet.report(annotations, estimate.people, share_j)
+        report = dirichlet_confusion.report(annotations, estimate.people, share_j)
         seconds = time.perf_counter() - began
         fit = Fit("vb-ibcc", asdict(self), estimate.objective, estimate.converged, seconds)
         return Consensus(annotations.items, annotations.classes, estimate.q_nj, report, share_j, fit=fit)
@@ -109,7 +111,7 @@ class VBIBCC:
 
     def concentration(self, consensus: Consensus, annotations: Annotations) -> Floats:
         """(K, J, L) Dirichlet parameters of these annotators by what was learned, strangers by the shared prior."""
-        return dirichlet.learned_concentration(consensus.annotators, self._hyper(annotations), annotations)
+        return dirichlet_confusion.learned_concentration(consensus.annotators, self._hyper(annotations), annotations)
 
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
         prior_jl = self._people(evidence.annotations, consensus).prior_jl
@@ -127,7 +129,7 @@ class VBIBCC:
         if not self.anchor:
             return prior, people
         informative_n = em.informative(evidence, self.least_labels)
-        agreed_nj = em.clamp(agreement(annotations), evidence)
+        agreed_nj = clamp(agreement(annotations), evidence)
         votes_klj = kernels.counts(annotations, agreed_nj, informative_n)
         votes_j = agreed_nj[informative_n].sum(axis=0)
         return replace(prior, anchor=self.anchor, votes_j=votes_j), people.anchored(self.anchor, votes_klj)

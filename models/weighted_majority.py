@@ -31,10 +31,11 @@ import numpy.typing as npt
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
-from hitl.models import confusion, kernels
-from hitl.models.checks import require_between, require_whole
-from hitl.models.em import clamp
-from hitl.models.majority import shares
+from hitl.models.annotators import confusion
+from hitl.models.numerics import kernels
+from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.clamping import clamp
+from hitl.models.numerics.votes import shares
 
 ROWS = 500_000
 """Labels compared with those of others at a time, which bounds the memory."""

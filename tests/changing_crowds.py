@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hitl.annotations import ANONYMOUS, Annotations, Ints
 from hitl.evidence import Evidence
 from hitl.models.dawid_skene import DawidSkene
-from hitl.models.incremental import IncrementalEM
+from hitl.models.inference.incremental import IncrementalEM
 from hitl.models.pl_em import PLEM
 from hitl.models.vb_ibcc import VBIBCC
 from tests import oracles

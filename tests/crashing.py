@@ -26,10 +26,10 @@ from typing import Any
 
 from hitl.connectors.tables import Tables
 from hitl.exchange import Operation, Receipt
-from hitl.service.jobs import Jobs, job_id
-from hitl.service.ledger import Ledger, name_of
-from hitl.service.scheduler import Scheduler, projects_of
-from hitl.service.worker import once
+from hitl.service.scheduling.jobs import Jobs, job_id
+from hitl.service.scheduling.ledger import Ledger, name_of
+from hitl.service.scheduling.scheduler import Scheduler, projects_of
+from hitl.service.scheduling.worker import once
 from hitl.store import Store
 from hitl.store.database import Database
 

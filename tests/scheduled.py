@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hitl.service import scheduler as scheduling
-from hitl.service import worker as workers
-from hitl.service.jobs import Jobs, job_id
-from hitl.service.triggers import Every
+from hitl.service.scheduling import scheduler as scheduling
+from hitl.service.scheduling import worker as workers
+from hitl.service.scheduling.jobs import Jobs, job_id
+from hitl.service.scheduling.triggers import Every
 
 T0 = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ROWS = [f"{n},{who},{(n + (who == 'cyd' and n % 3 == 0)) % 2}" for n in range(9) for who in ("ann", "bob", "cyd")]

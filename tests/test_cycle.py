@@ -18,14 +18,14 @@ import pyarrow as pa
 import pytest
 
 from hitl import cycle, score
-from hitl.active import stopping
+from hitl.active.stopping import rules
 from hitl.cli import standing
 from hitl.connectors.tables import Tables
 from hitl.demo.recorded import QUESTION, RecordedPeople, rte
 from hitl.errors import BadSettings, Busy, LeaseLost, StoreError, Unreachable
-from hitl.figures import outlook
 from hitl.files import read_table
-from hitl.service.worker import Worker
+from hitl.metrics import outlook
+from hitl.service.scheduling.worker import Worker
 from hitl.settings import CrewSettings, Settings
 from hitl.store import Store
 
@@ -285,7 +285,7 @@ def test_metrics_say_where_the_project_stands(tmp_path: Path) -> None:
     assert kept == json.loads(json.dumps(metrics))
     assert metrics["cost"] == 9 * 0.5 + 18 * 2.0
     assert sum(metrics["reasons"].values()) == metrics["done"]
-    expected = stopping.expected_accuracy([(judgement.evidence["label"], judgement.results["label"])])
+    expected = rules.expected_accuracy([(judgement.evidence["label"], judgement.results["label"])])
     assert metrics["expected"]["low"] == expected.low < metrics["expected"]["accuracy"]
     assert metrics["forecast"]["labels"] > 0
     assert [line.split(":")[0] for line in outlook(metrics)][:3] == ["accuracy expected now", "spent", "to come"]

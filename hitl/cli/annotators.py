@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from hitl.cli import show
 from hitl.cli.files import judged
 from hitl.cli.project import of_question
-from hitl.service.opening import opened
+from hitl.project import opened
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
-    from hitl.models.annotator_profile import AnnotatorProfiles
+    from hitl.models.analysis.annotator_profile import AnnotatorProfiles
     from hitl.settings import Settings
     from hitl.store import Store
 
@@ -105,7 +105,7 @@ def _is_over(consensus: Consensus | None, evidence: Evidence) -> bool:
 
 
 def _profiles(evidence: Evidence, consensus: Consensus) -> AnnotatorProfiles:
-    from hitl.models.annotator_profile import AnnotatorProfiler
+    from hitl.models.analysis.annotator_profile import AnnotatorProfiler
 
     return AnnotatorProfiler().fit(evidence, consensus)
 

@@ -13,14 +13,14 @@ from hitl.cli.annotators import plain, stored_results
 from hitl.cli.files import judged
 from hitl.cli.project import of_question
 from hitl.errors import BadEvidence, BadSettings
-from hitl.service.opening import opened
+from hitl.project import opened
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
-    from hitl.models.model_profile import Account, ModelProfile
+    from hitl.models.analysis.model_profile import Account, ModelProfile
 
 UNKNOWN = "–"
 
@@ -91,7 +91,7 @@ def _require_models(evidence: Evidence) -> None:
 
 
 def _profile(evidence: Evidence, judged: Consensus) -> ModelProfile:
-    from hitl.models.model_profile import ModelProfiler
+    from hitl.models.analysis.model_profile import ModelProfiler
 
     return ModelProfiler().fit(evidence, judged)
 

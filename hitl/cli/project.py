@@ -14,7 +14,7 @@ import typer
 
 from hitl.cli import show
 from hitl.errors import BadSettings, BadTable, HitlError
-from hitl.service.opening import opened, stored
+from hitl.project import opened, stored
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus
@@ -114,7 +114,7 @@ def doctor(config: Path, as_json: bool) -> None:
 
 def _skills(settings: Settings, store: Store) -> list[Check]:
     """Whether somebody can do what each item needs; nothing where items need nothing, or none was pulled yet."""
-    from hitl.active.skills import in_words, lacking
+    from hitl.active.assignment.missing_skills import in_words, lacking
     from hitl.cycle import crew_of
     from hitl.exchange import Check
 

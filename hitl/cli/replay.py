@@ -20,9 +20,9 @@ from hitl.errors import BadInput, BadSettings, BadTable, HitlError
 
 if TYPE_CHECKING:
     from hitl.active.policy import Policy
-    from hitl.active.replay import Replay
-    from hitl.active.simulate import Group, Kind
-    from hitl.active.trials import Source, Spent, Track
+    from hitl.active.replay.experiments import Source, Spent, Track
+    from hitl.active.replay.replay import Replay
+    from hitl.active.replay.simulated_annotators import Group, Kind
     from hitl.annotations import Names
     from hitl.cli.files import Columns
     from hitl.crew import Crew
@@ -138,7 +138,7 @@ def replay(
 
 def groups_of(entries: Sequence[str]) -> tuple[Group, ...]:
     """Simulated people: KIND=PEOPLE or KIND=PEOPLE:LOWEST-HIGHEST accuracy. Raises BadSettings."""
-    from hitl.active.simulate import KINDS, Group
+    from hitl.active.replay.simulated_annotators import KINDS, Group
 
     groups = []
     for entry in entries:
@@ -197,8 +197,8 @@ def of_files(
     """Replay every strategy with every seed, write what was asked for over none of the files `read`, and show it."""
     from concurrent.futures.process import BrokenProcessPool
 
-    from hitl.active.simulate import names_of
-    from hitl.active.trials import Recording, Simulation, run_trials
+    from hitl.active.replay.experiments import Recording, Simulation, run_trials
+    from hitl.active.replay.simulated_annotators import names_of
 
     _check(outputs, [*read, *([asked.people] if asked.people else [])])
     _need_truth(evidence)
@@ -269,7 +269,7 @@ def _need_truth(evidence: Evidence) -> None:
 
 def _near(evidence: Evidence, method: str) -> float:
     """Half a point or one item, whichever is more, below the accuracy with all recorded labels."""
-    from hitl.active.replay import accuracy_of
+    from hitl.active.replay.replay import accuracy_of
     from hitl.catalog import combiner
 
     full = accuracy_of(combiner(method).fit(replace(evidence, truth=None)), evidence)
@@ -278,9 +278,9 @@ def _near(evidence: Evidence, method: str) -> float:
 
 def _replays(evidence: Evidence, asked: Asked, crew: Crew, simulated: bool) -> dict[str, Replay]:
     """The strategies by the names they are shown under."""
-    from hitl.active.baselines import Evenly
-    from hitl.active.habits import Habits
-    from hitl.active.replay import Replay
+    from hitl.active.replay.baselines import Evenly
+    from hitl.active.replay.replay import Replay
+    from hitl.active.replay.response_model import Habits
     from hitl.catalog import combiner
     from hitl.crew import Budget
 
@@ -311,7 +311,7 @@ def _replays(evidence: Evidence, asked: Asked, crew: Crew, simulated: bool) -> d
 
 
 def _policy(name: str) -> Policy:
-    from hitl.active.baselines import Randomly
+    from hitl.active.replay.baselines import Randomly
     from hitl.catalog import POLICIES, policy
 
     if name == "random":
@@ -367,7 +367,7 @@ def _cores() -> int:
 def _report(
     evidence: Evidence, asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequence[float], simulated: bool
 ) -> ReplayReport:
-    from hitl.active.trials import FEW, spent_to_reach
+    from hitl.active.replay.experiments import FEW, spent_to_reach
     from hitl.report.replay import ReplayReport, Row
 
     annotations = evidence.annotations
@@ -397,7 +397,7 @@ def _report(
 
 
 def _curves(tracks: Mapping[str, tuple[Track, ...]], over_cost: bool) -> Any:
-    from hitl.active.trials import band
+    from hitl.active.replay.experiments import band
     from hitl.report.contents import Curve
 
     bands = {name: band(several, over_cost) for name, several in tracks.items()}
@@ -431,7 +431,7 @@ def _show(report: ReplayReport) -> None:
 
 def _data(asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequence[float]) -> dict[str, Any]:
     """The same as JSON; null where a seed never reached the target."""
-    from hitl.active.trials import spent_to_reach
+    from hitl.active.replay.experiments import spent_to_reach
 
     strategies = {}
     for name, several in tracks.items():

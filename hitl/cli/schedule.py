@@ -15,7 +15,7 @@ from hitl.cli import show
 from hitl.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from hitl.service.scheduler import Scheduler
+    from hitl.service.scheduling.scheduler import Scheduler
 
 _one_line = threading.Lock()
 
@@ -23,7 +23,7 @@ _one_line = threading.Lock()
 def schedule(configs: Sequence[Path], listing: bool, as_json: bool) -> None:
     """Until SIGTERM or SIGINT; a running cycle is left at its next step, and resumed at the next start."""
     try:
-        from hitl.service.scheduler import GRACE, Scheduler, need_secrets, projects_of
+        from hitl.service.scheduling.scheduler import GRACE, Scheduler, need_secrets, projects_of
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "apscheduler":
             raise

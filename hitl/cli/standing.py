@@ -38,7 +38,7 @@ class Queue:
 
 def status(settings: Settings, store: Store, as_json: bool, now: float | None = None) -> None:
     """Counts, the last cycle, what is expected and still to come, who was asked what, and what is not pushed yet."""
-    from hitl.figures import outlook
+    from hitl.metrics import outlook
 
     name, now = settings.name, time.time() if now is None else now
     counts, last, pending = store.counts(name), store.last_cycle(name), store.count_pending(name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hitl import score
-from hitl.active.replay import spread_evenly
+from hitl.active.replay.replay import spread_evenly
 from hitl.annotations import Floats, Ints, Name
 from hitl.consensus import Consensus
 from hitl.cycle import Judgement

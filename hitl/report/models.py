@@ -10,7 +10,7 @@ import numpy as np
 
 from hitl.annotations import Name
 from hitl.errors import BadEvidence
-from hitl.models.model_profile import ModelProfile, ModelProfiler
+from hitl.models.analysis.model_profile import ModelProfile, ModelProfiler
 from hitl.report import measures, models_plots
 from hitl.report.contents import QuestionPage
 from hitl.report.plots import Figure

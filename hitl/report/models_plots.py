@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hitl.models.model_profile import Account
+from hitl.models.analysis.model_profile import Account
 from hitl.report.plots import COLOURS, PERCENT, Figure, numbers, shown
 
 if TYPE_CHECKING:

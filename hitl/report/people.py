@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import numpy as np
 
 from hitl.annotations import Name
-from hitl.models.agreement import Agreement
-from hitl.models.annotator_profile import AnnotatorProfiler, AnnotatorProfiles
-from hitl.models.drift import Change
+from hitl.models.analysis.agreement import Agreement
+from hitl.models.analysis.annotator_profile import AnnotatorProfiler, AnnotatorProfiles
+from hitl.models.analysis.drift import Change
 from hitl.report import people_plots
 from hitl.report.contents import QuestionPage
 from hitl.report.plots import Figure

@@ -9,8 +9,8 @@ from html import escape
 import numpy as np
 
 from hitl.annotations import Floats, Name, Names
-from hitl.models.annotator_profile import AnnotatorProfiles
-from hitl.models.drift import Windows
+from hitl.models.analysis.annotator_profile import AnnotatorProfiles
+from hitl.models.analysis.drift import Windows
 from hitl.report.plots import COLOURS, PERCENT, Figure, end_names, numbers, shown
 
 FOREST = 40

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hitl.cycle import judge
 from hitl.exchange import Question
-from hitl.figures import outlook
+from hitl.metrics import outlook
 from hitl.report.contents import Cycle, QuestionPage, Report
 from hitl.settings import Settings
 

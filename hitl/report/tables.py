@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hitl.annotations import Name
-from hitl.models.information import information
+from hitl.models.analysis.information import information
 from hitl.plan import Plan
 from hitl.report.contents import QuestionPage
 from hitl.report.measures import contested, typical_confusions

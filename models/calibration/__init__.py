@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hitl.models.calibration.bayesian_temperature import BayesianTemperature as BayesianTemperature
-    from hitl.models.calibration.by_people import ByPeople as ByPeople
     from hitl.models.calibration.calibrator import Calibration as Calibration
     from hitl.models.calibration.calibrator import Calibrator as Calibrator
     from hitl.models.calibration.dirichlet_calibration import DirichletCalibration as DirichletCalibration
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "BayesianTemperature": "bayesian_temperature",
-    "ByPeople": "by_people",
     "Calibration": "calibrator",
     "Calibrator": "calibrator",
     "DirichletCalibration": "dirichlet_calibration",
@@ -35,7 +33,6 @@ _PUBLIC = {
 }
 __all__ = [
     "BayesianTemperature",
-    "ByPeople",
     "Calibration",
     "Calibrator",
     "DirichletCalibration",

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Floats
-from hitl.models import kernels
 from hitl.models.calibration.calibrator import checked, floored_log, known_rows
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.calibration.temperature_scaling import best_temperature, tempered
+from hitl.models.numerics import kernels
 
 NODES = 41
 TAIL = 25.0

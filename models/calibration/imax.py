@@ -28,7 +28,7 @@ from scipy.special import expit
 
 from hitl.annotations import Floats
 from hitl.models.calibration.calibrator import FLOOR, checked, known_rows
-from hitl.models.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_between, require_whole
 
 ITERATIONS = 200
 CELLS = 1000

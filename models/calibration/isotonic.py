@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.models.calibration.calibrator import checked, known_rows
-from hitl.models.checks import require_between
+from hitl.models.numerics.checks import require_between
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Floats
-from hitl.models import kernels
-from hitl.models.checks import require_between
+from hitl.models.numerics import kernels
+from hitl.models.numerics.checks import require_between
 
 LOWEST, HIGHEST = np.log(0.02), np.log(100.0)
 """Bounds of log T."""

@@ -21,7 +21,7 @@ from hitl.annotations import Floats
 from hitl.models.calibration.affine import Affine, log_likelihood, minimised
 from hitl.models.calibration.calibrator import floored_log, known_rows
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.checks import require_between
+from hitl.models.numerics.checks import require_between
 
 
 @dataclass(frozen=True, slots=True)

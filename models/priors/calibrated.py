@@ -26,9 +26,9 @@ import numpy.typing as npt
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models import kernels
 from hitl.models.calibration.temperature import LogTemperature, map_temperatures, pool_weights
-from hitl.models.priors.readings import Readings
+from hitl.models.numerics import kernels
+from hitl.models.priors.model_outputs import Readings
 from hitl.models.priors.shares import Shares
 
 CORRELATION, CERTAINTY, KNOWS = "model correlation", "model certainty", "model knows"

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Floats
-from hitl.models import kernels
+from hitl.models.numerics import kernels
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,15 +19,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hitl.active.assign import Assignment, assign
-from hitl.active.availability import Availability
-from hitl.active.even_shares import shares
-from hitl.active.pairs import ACCURACY, INFORMATION, Gains, Measure, Question
+from hitl.active.acquisition.expected_gain import ACCURACY, INFORMATION, Gains, Measure, Question
+from hitl.active.assignment.assign import Assignment, assign
+from hitl.active.assignment.eligibility import Availability
+from hitl.active.assignment.load_balancing import shares
 from hitl.annotations import Annotations, Floats
 from hitl.crew import UNLIMITED, Crew
+from tests.active.assignment.test_assign import best_by_program, crowded
 from tests.bench import results
 from tests.bench.bench_speed import Peak
-from tests.test_assign import best_by_program, crowded
 
 CLASSES, PEOPLE = 10, 1000
 

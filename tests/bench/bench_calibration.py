@@ -22,7 +22,6 @@ from hitl.annotations import Floats, Ints
 from hitl.evidence import Evidence
 from hitl.models.calibration import (
     BayesianTemperature,
-    ByPeople,
     Calibrator,
     DirichletCalibration,
     EnsembleTemperature,
@@ -32,8 +31,8 @@ from hitl.models.calibration import (
     TemperatureScaling,
     VectorScaling,
 )
-from hitl.models.calibration.by_people import AS_IT_IS
 from hitl.models.calibration.temperature_scaling import Temperature
+from hitl.models.inference.calibrate_from_annotators import AS_IT_IS, ByPeople
 from hitl.models.pl import PL
 from tests.bench import results
 from tests.reference_data import anonymous, cifar10h_labels, cifar10h_probabilities, cifar10h_truth

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hitl.active.replay import Replay, ReplayResult, accuracy_of, spread_evenly
+from hitl.active.replay.replay import Replay, ReplayResult, accuracy_of, spread_evenly
 from hitl.annotations import Annotations, Floats
 from hitl.crew import Budget
 from hitl.demo.recorded import rte

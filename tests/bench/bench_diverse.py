@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 
 from hitl import score
-from hitl.active.answers import Answers, RecordedAnswers
 from hitl.active.policy import ExpectedGain
-from hitl.active.simulate import Group, SimulatedAnswers, SimulatedCrew
-from hitl.active.trials import reordered
+from hitl.active.replay.experiments import reordered
+from hitl.active.replay.oracles import Answers, RecordedAnswers
+from hitl.active.replay.simulated_annotators import Group, SimulatedAnswers, SimulatedCrew
 from hitl.annotations import Floats, Ints
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hitl.active.replay import Replay, ReplayResult, spread_evenly
+from hitl.active.replay.replay import Replay, ReplayResult, spread_evenly
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.crew import Budget
 from hitl.evidence import Evidence

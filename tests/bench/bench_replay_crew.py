@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 
 from hitl import catalog
-from hitl.active.baselines import Evenly
 from hitl.active.policy import ExpectedGain, Policy
-from hitl.active.replay import Replay
-from hitl.active.simulate import Group
-from hitl.active.trials import Simulation, Track, one_trial, run_trials, seeded
+from hitl.active.replay.baselines import Evenly
+from hitl.active.replay.experiments import Simulation, Track, one_trial, run_trials, seeded
+from hitl.active.replay.replay import Replay
+from hitl.active.replay.simulated_annotators import Group
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew

@@ -30,8 +30,8 @@ import numpy.typing as npt
 
 from hitl import catalog
 from hitl.active.policy import Policy
-from hitl.active.replay import Replay, accuracy_of, spread_evenly
-from hitl.active.trials import reordered
+from hitl.active.replay.experiments import reordered
+from hitl.active.replay.replay import Replay, accuracy_of, spread_evenly
 from hitl.annotations import Floats
 from hitl.crew import Budget
 from tests.bench import results

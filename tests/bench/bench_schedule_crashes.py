@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import results
-from tests.test_schedule_crashes import crashed
+from tests.service.test_schedule_crashes import crashed
 
 
 @contextmanager

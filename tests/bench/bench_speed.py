@@ -34,10 +34,10 @@ from scipy import sparse
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
-from hitl.models import em
-from hitl.models.confusion import Confusion, even_pseudo_counts
+from hitl.models.annotators.confusion import Confusion, even_pseudo_counts
 from hitl.models.dawid_skene import DawidSkene
-from hitl.models.majority import voted
+from hitl.models.inference import em
+from hitl.models.numerics.votes import voted
 from hitl.models.priors.shares import Shares
 from hitl.models.vb_ibcc import VBIBCC
 from tests.bench import results

@@ -1,0 +1,44 @@
+"""Core sets: items that between them are near to all others, for batches that are not all alike.
+
+    maximise over batches S of size `wanted`:   - max_n min_{s in chosen + S} |x_n - x_s|
+
+Greedy k-centre (Sener & Savarese 2018, algorithm 1; Gonzalez 1985): take the item furthest from everything taken so
+far, again and again. Its cover radius is at most twice the best one. O(N D) a step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import prange
+
+from hitl.annotations import Floats
+from hitl.models.numerics.compiled import threaded
+
+
+def core_set(features: Floats, chosen: npt.NDArray[np.integer], wanted: int) -> npt.NDArray[np.int64]:
+    """(min(wanted, N - chosen),) rows of `features` (N, D) to take beside the rows `chosen`, in order.
+
+    Of items equally far the first is taken, and row 0 first where nothing is chosen. Nothing is taken twice.
+    """
+    x_nd = np.ascontiguousarray(features, dtype=np.float64)
+    squared_n = np.full(len(x_nd), np.inf)
+    for row in chosen:
+        _nearer(x_nd, int(row), squared_n)
+    squared_n[np.asarray(chosen, dtype=np.int64)] = -1.0
+    taken = np.empty(max(min(wanted, len(x_nd) - len(np.unique(chosen))), 0), dtype=np.int64)
+    for step in range(len(taken)):
+        taken[step] = squared_n.argmax()
+        _nearer(x_nd, int(taken[step]), squared_n)
+        squared_n[taken[step]] = -1.0
+    return taken
+
+
+@threaded
+def _nearer(x_nd: Floats, row: int, squared_n: Floats) -> None:
+    """Lower the squared distance of each item to what is taken by that to `row`."""
+    for n in prange(len(x_nd)):
+        total = 0.0
+        for d in range(x_nd.shape[1]):
+            total += (x_nd[n, d] - x_nd[row, d]) ** 2
+        squared_n[n] = min(squared_n[n], total)

@@ -1,0 +1,129 @@
+"""What answers are worth in accuracy: how many more labels are expected to be right for asking.
+
+With m answers a_1..m of somebody whose confusion matrix is pi, about an item believed to be q,
+
+    G_m = sum over a_1..m of  max_j q_j prod_i pi[j, a_i]   -   max_j q_j   >= 0
+
+A single answer often changes no label (G_1 = 0 where q is surer than the answer) while two or three that agree would:
+what counts is the best G_m / m, so that asking does not end where it would begin to help. A project goes on while that
+pays for the best next label (`best_next`), and asks each question for which it does (`pays`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.active.acquisition.scores import expected_accuracy_gain as accuracy_gain
+from hitl.annotations import Floats
+from hitl.consensus import Consensus
+from hitl.crew import Budget, Crew
+from hitl.evidence import Evidence
+
+SEQUENCES = 1024
+"""Sequences of answers that are looked at at most: 10 answers of two options, 3 of ten."""
+
+ITEMS, PEOPLE = 200, 10
+"""How many of the least certain items, and of the crew's best for their cost, are looked at."""
+
+
+def best_gain_per_label(q_nj: Floats, pi_jl: Floats, most: int) -> Floats:
+    """(n,) the best G_m / m over m <= `most` answers, as far ahead as SEQUENCES allows."""
+    ahead = min(most, int(np.log(SEQUENCES) / np.log(max(pi_jl.shape[1], 2))))
+    gains = [accuracy_gain(q_nj, pi_jl, m) / m for m in range(1, max(ahead, 1) + 1)]
+    best: Floats = np.max(gains, axis=0)
+    return best
+
+
+def best_next(
+    questions: Sequence[tuple[Evidence, Consensus]], rows: npt.NDArray[np.intp], crew: Crew, budget: Budget
+) -> tuple[float, float]:
+    """(gain in right labels per unit of cost, cost of that label) of the best next answer about these items.
+
+    Looked for among the least certain of the items `rows` and those of the crew that tell most for their cost. With
+    several questions an item, one answer serves all and the gains are averaged, as accuracy is.
+    """
+    confidence = np.mean([consensus.confidence[rows] for _, consensus in questions], axis=0)
+    least = rows[np.argsort(confidence, kind="stable")[:ITEMS]]
+    if not least.size:
+        return 0.0, crew.default_cost
+    cost_k = np.array([crew.cost_of(name) for name in crew.names] or [crew.default_cost])
+    matrices = [crew_confusion(consensus, crew) for _, consensus in questions]
+    told_k = np.mean([_skill(pi_kjl) for pi_kjl in matrices], axis=0)
+    best = (0.0, float(cost_k.min()))
+    for k in np.argsort(-told_k / cost_k, kind="stable")[:PEOPLE]:
+        gain_n = np.mean(
+            [
+                best_gain_per_label(consensus.probabilities[least], pi_kjl[k], budget.max_labels)
+                for (_, consensus), pi_kjl in zip(questions, matrices, strict=True)
+            ],
+            axis=0,
+        )
+        best = max(best, (float(gain_n.max()) / float(cost_k[k]), float(cost_k[k])))
+    return best
+
+
+def pays(
+    questions: Sequence[tuple[Evidence, Consensus]],
+    item: npt.NDArray[np.integer],
+    person: npt.NDArray[np.integer],
+    crew: Crew,
+    budget: Budget,
+) -> npt.NDArray[np.bool_]:
+    """(P,) whether an answer of this member of the crew about this item is worth its cost (`budget.worth`).
+
+    `item` (P,) codes, `person` (P,) positions in the crew, 0 where it has no names. As `best_next` counts it.
+    """
+    cost_k = np.array([crew.cost_of(name) for name in crew.names] or [crew.default_cost])
+    gain = np.zeros(len(item))
+    for _, consensus in questions:
+        pi_kjl = crew_confusion(consensus, crew)
+        for k in np.unique(person):
+            here = person == k
+            q_nj = consensus.probabilities[item[here]]
+            gain[here] += best_gain_per_label(q_nj, pi_kjl[k], budget.max_labels) / len(questions)
+    return np.asarray((budget.worth or np.inf) * gain >= cost_k[person])
+
+
+def crew_confusion(consensus: Consensus, crew: Crew) -> Floats:
+    """(K', J, L) confusion matrices of the crew, newcomers like the average; one average person without names."""
+    learned = consensus.annotators
+    average = average_confusion(consensus)
+    if not crew.names:
+        return average[None]
+    place = {name: k for k, name in enumerate(learned.names)}
+    return np.stack([learned.confusion[place[name]] if name in place else average for name in crew.names])
+
+
+def average_confusion(consensus: Consensus) -> Floats:
+    """(J, L) confusion matrix of whoever answers, weighted by labels; right 3 times of 4 where nobody has answered."""
+    learned = consensus.annotators
+    if not learned.names:
+        n_classes, n_options = len(learned.classes), len(learned.options)
+        guess = np.full((n_classes, n_options), 0.25 / max(n_options - 1, 1))
+        np.fill_diagonal(guess, 0.75)
+        return guess
+    average: Floats = np.average(learned.confusion, axis=0, weights=learned.labels + 1.0)
+    return average
+
+
+def err_evenly(pi_jl: Floats) -> Floats:
+    """(J, L) the same accuracy, averaged over classes, and no pattern of errors.
+
+    Options that are no class keep their average chance.
+    """
+    j = len(pi_jl)
+    even: Floats = np.tile(pi_jl.mean(axis=0), (j, 1))
+    right = float(np.diagonal(pi_jl).mean())
+    even[:, :j] = (1 - right - even[0, j:].sum()) / max(j - 1, 1)
+    even[np.arange(j), np.arange(j)] = right
+    return even
+
+
+def _skill(pi_kjl: Floats) -> Floats:
+    """(K,) how much more often than by chance each is right."""
+    n_classes = pi_kjl.shape[1]
+    j = np.arange(n_classes)
+    return np.asarray(np.maximum(pi_kjl[:, j, j].mean(axis=1) - 1 / n_classes, 1e-9))

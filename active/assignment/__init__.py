@@ -1,0 +1,1 @@
+"""Who is asked what: eligibility, assignment, load balancing, gold questions."""

@@ -1,0 +1,429 @@
+"""Who is asked what: the pairs of items and annotators that are worth most together.
+
+    maximise    sum over pairs (n, k) of v_nk
+    where       each item is in one pair at most, annotator k in capacity_k, all in `limit`, and only who may be asked;
+                sum over pairs of cost_k <= cost
+
+No item is looked at that cannot matter. With any prices lambda_k >= 0 of an annotator's time and nu >= 0 of money, no
+choice is worth more than (weak duality) (1)
+
+    sum_k capacity_k lambda_k  +  nu cost  +  the `limit` largest pi_n > 0 of   pi_n = max_k v_nk - lambda_k - nu cost_k
+
+and where v_n. was not computed, a bound U_n >= v_nk tells that pi_n <= U_n - min_k (lambda_k + nu cost_k). So: values
+for the items of the largest bounds; the best pairs among them and their prices (`transport`); values for those others
+whose pi_n may exceed what the last pair brings; again, until (1) is near what was found. Items of equal beliefs are
+looked at once.
+
+Spread: beyond a person's share m_k of the questions, answers count BEYOND of what they are worth. Their time is two
+columns then, of capacities m_k and capacity_k - m_k; whoever does not come near their share keeps one, which bounds the
+two from above, so that (1) holds.
+
+Values are told apart in steps of the tolerance: of equally good annotators the one with the least
+to do is taken, item by item from the most valuable on, which spreads the load and the contested items alike. nu is
+found by bisection; what it leaves over buys what brings most for the money.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.active.assignment.eligibility import Availability
+from hitl.active.assignment.transport import MOST, best_pairs, best_purchases, in_steps, most_profit
+from hitl.annotations import Floats
+
+Rows = npt.NDArray[np.int64]
+
+BLOCK = 4096
+"""Items whose values are computed at a time."""
+
+BEYOND = 0.5
+"""What an answer beyond somebody's share counts, of what it is worth: somebody half as good is asked instead."""
+
+AHEAD = 256
+"""Items looked at first beyond as many as are wanted, at least."""
+
+NUMBERS = 2**22
+"""Values computed at a time, at most."""
+
+BISECTIONS = 30
+"""Steps to find the price of money, at most."""
+
+ROUGH = 0.02
+"""Share of the limit on cost that may be left over where many pairs are chosen: it is spent one by one."""
+
+
+COARSE = 8
+"""In steps so many times as wide it is found out who goes beyond their share, where there are many values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One question: code of the item, position in the crew, what it is worth, and how much of that counts."""
+
+    item: int
+    person: int
+    value: float
+    counts: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """The pairs chosen, most valuable first.
+
+    Attributes:
+        pairs: what is asked, and whom.
+        most: what no choice of pairs is worth more than.
+        looked_at: for how many items values were computed.
+    """
+
+    pairs: tuple[Pair, ...] = ()
+    most: float = 0.0
+    looked_at: int = 0
+
+    @property
+    def value(self) -> float:
+        """What the pairs are worth together, as far as it counts."""
+        return math.fsum(pair.value * pair.counts for pair in self.pairs)
+
+    @property
+    def gap(self) -> float:
+        """The share of `most` that may be missing, in [0, 1]; proven."""
+        return max(0.0, 1 - self.value / self.most) if self.most > 0 else 0.0
+
+    def __iter__(self) -> Iterator[Pair]:
+        return iter(self.pairs)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+
+def assign(
+    rows: npt.NDArray[np.integer],
+    bound: Floats,
+    values: Callable[[Rows], Floats],
+    availability: Availability,
+    limit: int,
+    *,
+    cost: float = math.inf,
+    share: npt.NDArray[np.integer] | None = None,
+    alike: Callable[[Rows], Rows] | None = None,
+    tolerance: float = 0.004,
+    effort: int = 30_000_000,
+) -> Assignment:
+    """The pairs that are worth most together, `limit` at most, an item once; together at most `cost`.
+
+    `rows` (R,) are the codes of the items in question; of equally valuable ones the first are asked. `bound` (R,) says
+    what nobody would bring more than about each, `values(rows)` (R', K') what each of the crew would bring; `alike`
+    (R',) gives items for which these are the same the same code. A pair worth less than 0 is not asked. Where costs
+    matter, give what pairs are worth, not divided by cost: the price of money is found here. Beyond `share` (K',) of
+    these questions an answer of somebody counts BEYOND of what it is worth; None: everything counts.
+
+    What is found is worth at least 1 - `tolerance` of the best choice, with two exceptions. Where the limit on cost
+    binds, the best choice may use up the last coins better. And no more than `effort` values are computed, and those
+    of twice `limit` items: where all are busy, so that values depend on who is left, bounds that hold for the best
+    annotator exclude few items. `gap` says what is proven.
+    """
+    codes: Rows = np.asarray(rows, dtype=np.int64)
+    price = np.array([availability.crew.cost_of(name) for name in availability.crew.names])
+    capacity = np.minimum(availability.capacity, len(codes))
+    limit = min(limit, int(capacity.sum()), len(codes))
+    if limit and cost < limit * price.max():
+        limit = min(limit, int(cost / price.min() * (1 + 1e-12)))
+        cost = math.inf if price.min() == price.max() else cost
+    else:
+        cost = math.inf
+    if limit <= 0:
+        return Assignment()
+    first = np.argsort(-np.round(bound, 9), kind="stable")
+    within: Rows = capacity if share is None else np.clip(share, 0, capacity).astype(np.int64)
+    people = _People(np.arange(len(price)), np.ones(len(price)), capacity, availability.load)
+    about = codes[first], bound[first].astype(np.float64)
+    market = _Market(*about, values, availability, limit, cost, price, capacity, within, people)
+    return market.run(tolerance, max(effort // len(price), 2 * limit), alike)
+
+
+@dataclass(frozen=True, eq=False)
+class _Prices:
+    """Prices of people's time (C,) and of money, and what a pair must bring over them."""
+
+    people: Floats
+    money: float
+    threshold: float
+
+
+@dataclass(frozen=True, eq=False)
+class _People:
+    """The columns that rows are paired with: a person each, and behind them what goes beyond the share of some.
+
+    Attributes:
+        person: (C,) position in the crew; column k is person k, for the first K.
+        counts: (C,) how much of a value counts.
+        capacity, load: (C,) how many each can have, and has already.
+    """
+
+    person: Rows
+    counts: Floats
+    capacity: Rows
+    load: Rows
+
+    def worth(self, worth_rk: Floats) -> Floats:
+        """(R, C) what counts of the values (R, K)."""
+        if len(self.person) == worth_rk.shape[1]:
+            return worth_rk
+        worth_rc: Floats = worth_rk[:, self.person] * self.counts
+        return worth_rc
+
+    def profit(self, worth_rk: Floats, toll: Floats) -> Floats:
+        """(R,) the largest of what counts of these values over the toll (C,)."""
+        most: Floats = most_profit(worth_rk, self.person, self.counts, toll)
+        return most
+
+    def bound(self, bound: Floats, toll: Floats) -> Floats:
+        """(R,) what no column brings more than over its toll (C,), where nobody brings more than `bound` (R,)."""
+        within = self.counts == 1
+        most: Floats = bound - toll[within].min()
+        return most if within.all() else np.maximum(most, BEYOND * bound - toll[~within].min())
+
+    def beyond(self, whom: Rows, share: Rows) -> _People:
+        """The same where the time of these people beyond their share (K,) is columns of its own."""
+        capacity = self.capacity.copy()
+        capacity[whom] = share[whom]
+        return _People(
+            np.append(self.person, whom),
+            np.append(self.counts, np.full(len(whom), BEYOND)),
+            np.append(capacity, self.capacity[whom] - share[whom]),
+            np.append(self.load, self.load[whom] + share[whom]),
+        )
+
+
+@dataclass(eq=False)
+class _Market:
+    """The items looked at so far, and what the best pairs among them are."""
+
+    rows: Rows
+    bound: Floats
+    values: Callable[[Rows], Floats]
+    availability: Availability
+    limit: int
+    cost: float
+    price: Floats
+    capacity: Rows
+    share: Rows
+    people: _People
+    inside: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
+    worth: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    looked_at: int = 0
+    money: float = 0.0
+
+    def run(self, tolerance: float, most_looks: int, alike: Callable[[Rows], Rows] | None) -> Assignment:
+        """Look at more items until no more can matter, or at so many."""
+        here = np.arange(min(len(self.rows), self.limit + max(self.limit // 8, AHEAD)))
+        self.inside, self.worth = here, self._values(here)
+        fineness, most = tolerance, math.inf
+        while True:
+            column, prices, grid = self._best(fineness)
+            found = self._total(column)
+            bound, fresh, worth = self._look(prices, grid, found * (1 + tolerance), most_looks, alike)
+            most = min(most, bound)
+            if most <= found * (1 + tolerance):
+                return self._assignment(column, most)
+            if len(fresh):
+                self.inside, self.worth = np.append(self.inside, fresh), np.concatenate([self.worth, worth])
+            elif self.looked_at >= most_looks or self.cost < math.inf or fineness <= tolerance / 1000:
+                return self._assignment(column, most)
+            else:
+                fineness /= 8
+
+    # -- the best pairs among the items inside --------------------------------------------------------------
+
+    def _best(self, fineness: float) -> tuple[Rows, _Prices, float]:
+        """The column of each item inside (-1: not asked), the prices, and the step in which values were told apart."""
+        if not self.money:
+            column, prices, grid = self._pairs(fineness, 0.0)
+            if self._spent(column) <= self.cost:
+                return column, prices, grid
+        self.money = self._price_of_money(max(fineness, ROUGH if self.worth.size > NUMBERS else 0.0))
+        column, prices, grid = self._pairs(fineness, self.money)
+        while self._spent(column) > self.cost:
+            self.money *= 1 + max(fineness, 1e-4)
+            column, prices, grid = self._pairs(fineness, self.money)
+        self._buy(column)
+        new = self.people.person[len(prices.people) :]  # as dear beyond a share as before: the bound holds
+        return column, replace(prices, people=np.append(prices.people, prices.people[new])), grid
+
+    def _price_of_money(self, fineness: float) -> float:
+        """At which no more than the limit is spent, and little less. Begins near the last one."""
+        low, high = self.money / 1.05, self.money * 1.05
+        most = float((self.worth.max(axis=0) / self.price).max()) + 1e-12
+        if not self.money or self._spent(self._pairs(fineness, high)[0]) > self.cost:
+            low, high = high, most
+        if low and self._spent(self._pairs(fineness, low)[0]) <= self.cost:
+            low, high = 0.0, low
+        for _ in range(BISECTIONS):
+            money = (low + high) / 2
+            spent = self._spent(self._pairs(fineness, money)[0])
+            low, high = (low, money) if spent <= self.cost else (money, high)
+            if (1 - fineness) * self.cost <= spent <= self.cost or high - low <= 1e-6 * high:
+                break
+        return high
+
+    def _pairs(self, fineness: float, money: float) -> tuple[Rows, _Prices, float]:
+        """The best pairs at a price of money, values told apart in steps of `fineness` of those worth asking."""
+        coarse = COARSE if self.worth.size > NUMBERS and len(self._one_column(self.share >= 0)) else 1
+        while True:
+            people, toll = self.people, money * self.price[self.people.person]
+            best = np.sort(np.maximum(people.profit(self.worth, toll), 0.0))[::-1][: self.limit]
+            grid = max(coarse * fineness * float(best.mean()), float(best[0]) / MOST * 1.001, 1e-300)
+            steps = in_steps(self.worth, people.person, people.counts, toll, grid)
+            found = best_pairs(steps, people.capacity, people.load, self.limit)
+            used = self._used(found.column)
+            over = self._one_column(used > self.share)
+            if not len(over):
+                if coarse == 1:
+                    price = found.price.astype(np.float64) * grid
+                    return found.column, _Prices(price, money, found.threshold * grid), grid
+                coarse = 1
+                continue
+            busiest = self._one_column(used > 0)
+            busiest = busiest[np.argsort(-used[busiest], kind="stable")]  # those who will soon be over are among them
+            more = max(2 * len(over), len(people.person) - len(used))
+            self.people = people.beyond(np.union1d(over, busiest[:more]), self.share)
+
+    def _used(self, column: Rows) -> Rows:
+        """(K,) how many questions stand in each person's own column."""
+        return np.bincount(column[column >= 0], minlength=len(self.price))[: len(self.price)]
+
+    def _one_column(self, which: npt.NDArray[np.bool_]) -> Rows:
+        """Who of these people (K,) has one column still, though their share is less than their capacity."""
+        return np.flatnonzero(which & (self.share < self.people.capacity[: len(self.share)]))
+
+    def _buy(self, column: Rows) -> None:
+        """Spend what is left: the questions, and the better annotators, that bring most for the money."""
+        self.people = self.people.beyond(self._one_column(self._used(column) >= self.share), self.share)
+        own = np.append(self.share, self.people.capacity[len(self.share) :])
+        room = own - np.bincount(column[column >= 0], minlength=len(own))
+        worth, price = self.people.worth(self.worth), self.price[self.people.person]
+        bought = True
+        while bought:
+            bought = False
+            left = self.cost - self._spent(column)
+            choice, rate = best_purchases(worth, price, column, room, left, self.limit)
+            for row in np.argsort(-rate, kind="stable")[: int((rate > 0).sum())]:
+                before, k = int(column[row]), int(choice[row])
+                extra = price[k] - (price[before] if before >= 0 else 0.0)
+                if extra > left or room[k] <= 0 or (before < 0 and (column >= 0).sum() >= self.limit):
+                    continue
+                if before >= 0:
+                    room[before] += 1
+                column[row] = k
+                room[k] -= 1
+                left -= extra
+                bought = True
+
+    def _spent(self, column: Rows) -> float:
+        return float(self.price[self.people.person[column[column >= 0]]].sum())
+
+    def _total(self, column: Rows) -> float:
+        asked = np.flatnonzero(column >= 0)
+        at = column[asked]
+        return math.fsum((self.worth[asked, self.people.person[at]] * self.people.counts[at]).tolist())
+
+    # -- the items outside ----------------------------------------------------------------------------------
+
+    def _look(
+        self, prices: _Prices, grid: float, enough: float, most_looks: int, alike: Callable[[Rows], Rows] | None
+    ) -> tuple[float, Rows, Floats]:
+        """The bound (1), and items outside that may improve on what was found, with their values."""
+        toll = prices.people + prices.money * self.price[self.people.person]
+        profit = self.people.bound(self.bound, toll)
+        profit[self.inside] = self.people.profit(self.worth, toll)
+        fixed = float(self.people.capacity @ prices.people) + (prices.money * self.cost if prices.money else 0.0)
+        outside = np.ones(len(self.rows), dtype=bool)
+        outside[self.inside] = False
+        rest = np.flatnonzero(outside & (profit > prices.threshold))
+        rest = rest[np.argsort(-profit[rest], kind="stable")]
+        same = None if alike is None or not len(rest) else alike(self.rows[rest])
+        fresh: list[tuple[Rows, Floats]] = []
+        known: dict[int, float] = {}
+        changed = True
+        begin = 0
+        while begin < len(rest) and self.looked_at < most_looks:
+            if changed and fixed + self._largest(profit) <= enough:
+                break
+            block = rest[begin : begin + min(BLOCK, most_looks - self.looked_at)]
+            begin, here = begin + len(block), slice(begin, begin + len(block))
+            if same is not None:
+                block = self._unlike(block, same[here], toll, prices.threshold + grid, profit, known)
+                changed = len(block) > 0
+                if not changed:
+                    continue
+            worth = self._values(block)
+            profit[block] = self.people.profit(worth, toll)
+            self.bound[block] = np.minimum(self.bound[block], worth.max(axis=1))
+            good = profit[block] > prices.threshold + grid
+            fresh.append((block[good], worth[good]))
+            if sum(len(codes) for codes, _ in fresh) >= max(self.limit // 4, 256):
+                break
+        most = fixed + self._largest(profit)
+        if not fresh:
+            return most, np.zeros(0, np.int64), np.zeros((0, len(self.price)))
+        return most, np.concatenate([codes for codes, _ in fresh]), np.concatenate([worth for _, worth in fresh])
+
+    def _unlike(
+        self, block: Rows, code: Rows, toll: Floats, enough: float, profit: Floats, known: dict[int, float]
+    ) -> Rows:
+        """Those of a block that have to be looked at one by one: people like them would improve on what was found.
+
+        The others get the profit that the first of those like them would make if everybody could be asked.
+        """
+        codes, one, place = np.unique(code, return_index=True, return_inverse=True)
+        new = np.array([position for position, c in enumerate(codes.tolist()) if c not in known], dtype=np.int64)
+        for position, most in zip(new, self.people.profit(self._raw(block[one[new]]), toll), strict=True):
+            known[int(codes[position])] = float(most)
+        best = np.array([known[c] for c in codes.tolist()])[place]
+        profit[block] = np.minimum(profit[block], best)
+        return block[best > enough]
+
+    def _largest(self, profit: Floats) -> float:
+        """The sum of the `limit` largest, if above 0."""
+        if len(profit) > self.limit:
+            profit = np.partition(profit, len(profit) - self.limit)[-self.limit :]
+        return float(np.maximum(profit, 0.0).sum())
+
+    def _raw(self, at: Rows) -> Floats:
+        self.looked_at += len(at)
+        step = max(1, NUMBERS // len(self.price))
+        out = np.empty((len(at), len(self.price)))
+        for begin in range(0, len(at), step):
+            out[begin : begin + step] = self.values(self.rows[at[begin : begin + step]])
+        return out
+
+    def _values(self, at: Rows) -> Floats:
+        """(R', K') values of the items at these places; -inf where somebody may not be asked."""
+        worth = self._raw(at)
+        worth[~self.availability.mask_rows(self.rows[at])] = -math.inf
+        worth[:, self.capacity <= 0] = -math.inf
+        return worth
+
+    def _assignment(self, column: Rows, most: float) -> Assignment:
+        asked = np.flatnonzero(column >= 0)
+        person, place = self.people.person[column[asked]], self.inside[asked]
+        value = self.worth[asked, person]
+        best = np.lexsort((place, -value))
+        counts = np.where(_rank(person[best]) < self.share[person[best]], 1.0, BEYOND)  # the best of theirs in full
+        parts = (self.rows[place][best], person[best], value[best], counts)
+        pairs = zip(*(part.tolist() for part in parts), strict=True)
+        return Assignment(tuple(Pair(*pair) for pair in pairs), most, self.looked_at)
+
+
+def _rank(person: Rows) -> Rows:
+    """(P,) how often the same person stands before, in this order."""
+    together = np.argsort(person, kind="stable")
+    rank = np.empty(len(person), np.int64)
+    rank[together] = np.arange(len(person)) - np.searchsorted(person[together], person[together])
+    return rank

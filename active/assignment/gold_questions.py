@@ -1,0 +1,67 @@
+"""Items of known truth, asked to know the annotators: whoever was checked least is checked first.
+
+Each answer on a known item says more about its annotator than one on an item that only the others' labels tell of.
+With a share c of checks, the question after a answers is one when floor(c (a + 1)) > floor(c a): over many plans the
+share is exact, however few questions a plan has, and follows from what was answered alone.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hitl.active.assignment.eligibility import Availability
+from hitl.active.stopping.pool_state import Situation
+from hitl.annotations import Floats
+
+CHECK = "to know the annotator: its truth is known"
+"""Why a question about an item of known truth is asked, in words for people; programs look at `Ask.check`."""
+
+HAIR = 1e-9
+"""Products this near to a whole number are that number."""
+
+
+def checks_due(share: float, answered: int, wanted: int) -> int:
+    """How many of the next `wanted` questions are checks, after so many that were answered or are outstanding."""
+    return math.floor(share * (answered + wanted) + HAIR) - math.floor(share * answered + HAIR)
+
+
+def checks(now: Situation, free: Availability, wanted: int, money: float = math.inf) -> list[tuple[int, int]]:
+    """(item code, crew position) of at most `wanted` questions about items whose truth is known to every question.
+
+    Annotators by turns, those with the fewest answers on known items first, outstanding ones included; each gets the
+    known item with the fewest answers among those they may be asked about. Together they cost `money` at most.
+    """
+    crew = now.crew
+    items = now.known_rows if wanted > 0 else now.known_rows[:0]
+    allowed = free.mask_rows(items)
+    items_left = allowed.sum(axis=0)
+    capacity = free.capacity.copy()
+    price = np.array([crew.cost_of(name) for name in crew.names])
+    checked = _checked(now)
+    found: list[tuple[int, int]] = []
+    while len(found) < wanted:
+        able = (capacity > 0) & (items_left > 0) & (price <= money)
+        if not able.any():
+            break
+        person = int(np.argmin(np.where(able, checked, np.inf)))
+        row = int(np.argmax(allowed[:, person]))  # the first allowed has the fewest answers
+        found.append((int(items[row]), person))
+        items_left -= allowed[row]
+        allowed[row] = False  # an item once in a plan
+        checked[person] += 1
+        capacity[person] -= 1
+        money -= price[person]
+    return found
+
+
+def _checked(now: Situation) -> Floats:
+    """(K',) how many known items each of the crew has answered or was asked about."""
+    annotations = now.questions[0][0].annotations
+    given = np.bincount(annotations.annotator[now.known[annotations.item]], minlength=annotations.n_annotators)
+    count = dict(zip(annotations.annotators, given.tolist(), strict=True))
+    expected = {annotations.items[row] for row in np.flatnonzero(now.known & now.out)}
+    for who, item in now.crew.asked:
+        count[who] = count.get(who, 0) + (item in expected)
+    return np.array([count.get(name, 0) for name in now.crew.names], dtype=np.float64)

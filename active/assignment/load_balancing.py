@@ -1,0 +1,64 @@
+"""How many questions each may have before others come first: so many even shares, or a handful.
+
+    r_k     questions that person k can have: those expected of them, and those they can still be given
+    s       an even share, the level at which          sum_k min(r_k, s) = what is asked of all together
+    m_k     max(times x s, HANDFUL), rounded up
+
+Whoever can have less than s (a small capacity, few items that they may see, away) leaves the rest to the others, whose
+share is larger. Beyond m_k an answer counts half of what it is worth (`assign`): nobody is given more than m_k while
+somebody else, who is half as good about it, has time. A spammer is not, and gets nothing for being idle.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.active.assignment.eligibility import Availability
+from hitl.annotations import ANONYMOUS
+from hitl.crew import UNLIMITED
+
+Rows = npt.NDArray[np.int64]
+
+HANDFUL = 20
+"""Questions that are nobody's load, however many people there are."""
+
+LOOKS = 2**22
+"""Pairs looked at to know how many items each may be asked about; beyond, evenly spaced items stand for all."""
+
+
+def shares(free: Availability, rows: Rows, many: int, times: float) -> Rows:
+    """(K',) m_k less what is expected of each: questions they may be given, of `many` about these items (codes).
+
+    `times` in [1, inf]; with inf there is no such limit, nor for a pool without names among the crew, which is many.
+    """
+    names = free.crew.names
+    pool = np.array([name == ANONYMOUS for name in names], dtype=bool)
+    if math.isinf(times) or not len(rows):
+        return np.full(len(names), UNLIMITED)
+    able = free.load + np.minimum(free.capacity, _answerable(free, rows))
+    level = even_share(able[~pool], many + int(free.load[~pool].sum()))
+    most = max(times * level, HANDFUL)
+    limit = UNLIMITED if most >= UNLIMITED else math.ceil(most - 1e-9)
+    share: Rows = np.where(pool, UNLIMITED, np.maximum(limit - free.load, 0))
+    return share
+
+
+def even_share(able: npt.NDArray[np.integer], total: int) -> float:
+    """s, >= 0, where people who can have so many questions each (K',) have `total`; inf where they cannot."""
+    most = np.sort(able)
+    if total > most.sum():
+        return math.inf
+    below = np.append(0, np.cumsum(most))  # what those have who can have less
+    levels = (total - below[:-1]) / np.arange(len(most), 0, -1)
+    return float(levels[np.argmax(levels <= most)]) if len(most) else 0.0
+
+
+def _answerable(free: Availability, rows: Rows) -> npt.NDArray[np.int64]:
+    """(K',) about how many of these items each may be asked; exact where they are few enough to look at all."""
+    many = max(LOOKS // max(len(free.crew.names), 1), 1)
+    seen = rows if len(rows) <= many else rows[np.linspace(0, len(rows) - 1, many).astype(np.int64)]
+    found: npt.NDArray[np.int64] = np.ceil(free.mask_rows(seen).sum(axis=0) * (len(rows) / len(seen))).astype(np.int64)
+    return found

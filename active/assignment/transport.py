@@ -1,0 +1,320 @@
+"""The best set of pairs of rows and columns: a row once, column k `capacity[k]` times, `limit` pairs in all.
+
+    maximise  sum of worth[r, k] over the pairs          worth: whole numbers >= 0, or NOT_ALLOWED
+
+Successive best augmentations (the Hungarian method for a transportation problem; Ahuja, Magnanti & Orlin, Network
+Flows, 1993, 9.7 and 12.4): one pair more at a time, each by the path of greatest gain
+
+    a free row -> column k;  if k is full, one of its rows moves on to k', ...;  the last column has room
+
+so that after t steps the t pairs are the best t pairs there are. The path is found by Dijkstra over columns, with
+prices price[k] >= 0 that keep every move among the pairs from gaining: worth[r, k] - price[k] is as large for a paired
+row as for any other column. Only full columns on the way are searched, and each search raises the price of those by 1
+at least: with worth in some hundred steps the work is bounded, whatever the number of pairs.
+
+Ties: the column with the least load, then the first; the first row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Floats
+from hitl.models.numerics.compiled import compiled
+
+NOT_ALLOWED = -(2**30)
+"""Worth of a pair that must not be."""
+
+MOST = 50_000
+"""Largest worth: columns are sorted by counting."""
+
+MOVES = 2**26
+"""Moves between columns that are remembered, at most."""
+
+Worth = npt.NDArray[np.int32]
+Whole = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairing:
+    """The best pairs.
+
+    Attributes:
+        column: (R,) the column of each row, or -1.
+        price: (K,) what one more of column k's capacity would bring, >= 0.
+        threshold: what the last pair brought, or 0 where no other could be added: a row that brings no more than this
+            and the prices would change nothing.
+    """
+
+    column: Whole
+    price: Whole
+    threshold: int
+
+
+def best_pairs(worth_rk: Worth, capacity: Whole, load: Whole, limit: int) -> Pairing:
+    """The pairs of greatest total worth. `load` (K,) says who has how much to do already, for ties."""
+    n_rows, n_columns = worth_rk.shape
+    column, price = np.full(n_rows, -1, np.int64), np.zeros(n_columns, np.int64)
+    if not worth_rk.size or limit <= 0:
+        return Pairing(column, price, 0)
+    if worth_rk.max() > MOST:
+        raise ValueError(f"worth is {worth_rk.max()}; expected {MOST} at most")
+    order, level, count = _order(worth_rk)
+    room, busy = capacity.astype(np.int64), load.astype(np.int64)
+    kept = min(n_columns, max(1, MOVES // n_columns))
+    threshold = _augment(worth_rk, order, level, count, room, busy, limit, kept, column, price)
+    return Pairing(column, price, int(threshold))
+
+
+@compiled
+def most_profit(value_rk: Floats, person: Whole, counts: Floats, toll: Floats) -> Floats:
+    """(R,) the largest of value - toll over the columns (C,); -inf where none is allowed.
+
+    Column c is person[c] (K values a row), of whose value counts[c] counts.
+    """
+    profit = np.full(len(value_rk), -np.inf)
+    for r in range(len(value_rk)):
+        for c in range(len(toll)):
+            profit[r] = max(profit[r], value_rk[r, person[c]] * counts[c] - toll[c])
+    return profit
+
+
+@compiled
+def in_steps(value_rk: Floats, person: Whole, counts: Floats, toll: Floats, step: float) -> Worth:
+    """(R, C) value - toll of these columns in steps, to the nearest; NOT_ALLOWED below 0."""
+    worth_rc = np.full((len(value_rk), len(toll)), NOT_ALLOWED, np.int32)
+    for r in range(len(value_rk)):
+        for c in range(len(toll)):
+            net = value_rk[r, person[c]] * counts[c] - toll[c]
+            if net >= 0:
+                worth_rc[r, c] = np.int32(net / step + 0.5)
+    return worth_rc
+
+
+@compiled
+def best_purchases(
+    value_rk: Floats, cost: Floats, column: Whole, room: Whole, left: float, limit: int
+) -> tuple[Whole, Floats]:
+    """For each row the column that would add most for the money, and how much more per unit; 0 where none can be had.
+
+    A row without a column may get one while there are fewer than `limit` pairs; one that has may get a better one.
+    """
+    choice, rate = np.zeros(len(value_rk), np.int64), np.zeros(len(value_rk))
+    full = (column >= 0).sum() >= limit
+    for r in range(len(value_rk)):
+        now, paid = 0.0, 0.0
+        if column[r] >= 0:
+            now, paid = value_rk[r, column[r]], cost[column[r]]
+        elif full:
+            continue
+        for k in range(len(cost)):
+            more, extra = value_rk[r, k] - now, cost[k] - paid
+            if more > 1e-12 and extra <= left and room[k] > 0 and more > rate[r] * max(extra, 1e-12):
+                choice[r], rate[r] = k, more / max(extra, 1e-12)
+    return choice, rate
+
+
+@compiled
+def _order(worth_rk: Worth) -> tuple[Worth, npt.NDArray[np.uint16], Whole]:
+    """(K, R) rows that are allowed in each column, most worth first, the first of equals first; their worth; how many.
+
+    The worth stands here again because it is read in this order: looked up among the rows it would cost most of all.
+    """
+    n_rows, n_columns = worth_rk.shape
+    order = np.empty((n_columns, n_rows), np.int32)
+    level = np.empty((n_columns, n_rows), np.uint16)
+    count = np.zeros(n_columns, np.int64)
+    start = np.empty(MOST + 2, np.int64)
+    for k in range(n_columns):
+        highest = -1
+        for r in range(n_rows):
+            highest = max(highest, worth_rk[r, k])
+        if highest < 0:
+            continue
+        start[: highest + 2] = 0
+        for r in range(n_rows):
+            if worth_rk[r, k] >= 0:
+                start[highest - worth_rk[r, k] + 1] += 1
+        for value in range(highest + 1):
+            start[value + 1] += start[value]
+        count[k] = start[highest + 1]
+        for r in range(n_rows):
+            if worth_rk[r, k] >= 0:
+                value = highest - worth_rk[r, k]
+                order[k, start[value]] = r
+                level[k, start[value]] = worth_rk[r, k]
+                start[value] += 1
+    return order, level, count
+
+
+@compiled
+def _augment(
+    worth_rk: Worth,
+    order: Worth,
+    level: npt.NDArray[np.uint16],
+    count: Whole,
+    room: Whole,
+    load: Whole,
+    limit: int,
+    kept: int,
+    column: Whole,
+    price: Whole,
+) -> int:
+    """Fill `column` and `price`; returns the threshold. `room` and `load` change; moves of `kept` columns are kept."""
+    n_rows, n_columns = worth_rk.shape
+    pointer = np.zeros(n_columns, np.int64)
+    entry = np.full(n_columns, -1, np.int64)  # the free row of most worth, -1: none
+    worth = np.full(n_columns, NOT_ALLOWED, np.int64)  # and its worth
+    for k in range(n_columns):
+        if count[k] > 0:
+            entry[k] = order[k, 0]
+            worth[k] = level[k, 0]
+    head = np.full(n_columns, -1, np.int64)  # rows of a column, as a list linked both ways
+    after, before = np.full(n_rows, -1, np.int64), np.full(n_rows, -1, np.int64)
+    key = np.empty(n_columns, np.int64)
+    through, source = np.empty(n_columns, np.int64), np.empty(n_columns, np.int64)
+    settled = np.empty(n_columns, np.bool_)
+    move = np.empty((kept, n_columns), np.int32)  # best change of worth when a row of a full column moves on to another
+    mover = np.empty((kept, n_columns), np.int32)
+    owner = np.full(kept, -1, np.int64)  # the full column of which this is known
+    gain = 0
+    for _ in range(limit):
+        for k in range(n_columns):
+            settled[k] = False
+            source[k] = -1
+            while entry[k] >= 0 and column[entry[k]] >= 0:
+                pointer[k] += 1
+                entry[k], worth[k] = -1, NOT_ALLOWED
+                if pointer[k] < count[k]:
+                    entry[k], worth[k] = order[k, pointer[k]], level[k, pointer[k]]
+            through[k] = entry[k]
+            key[k] = worth[k] - price[k]
+        best = _next(key, settled, room, load)
+        while best >= 0 and room[best] == 0:
+            settled[best] = True
+            place = best % kept
+            if owner[place] != best:
+                owner[place] = best
+                _best_moves(worth_rk, best, head[best], after, move[place], mover[place])
+            _relax(best, move[place], mover[place], price, settled, key, through, source)
+            best = _next(key, settled, room, load)
+        gain = key[best] if best >= 0 else 0
+        for k in range(n_columns):
+            if settled[k]:
+                price[k] += key[k] - gain
+        if best < 0:
+            return 0
+        room[best] -= 1
+        load[best] += 1
+        _pass_on(best, through, source, worth_rk, column, head, after, before, owner, move, mover)
+    return gain
+
+
+@compiled
+def _next(key: Whole, settled: npt.NDArray[np.bool_], room: Whole, load: Whole) -> int:
+    """The open column of the greatest key >= 0: of equals one with room, of these the least load; -1 if none."""
+    best = -1
+    for k in range(len(key)):
+        if settled[k] or key[k] < 0 or (best >= 0 and key[k] < key[best]):
+            continue
+        better = best < 0 or key[k] > key[best]
+        if better or (room[k] > 0 and (room[best] == 0 or load[k] < load[best])):
+            best = k
+    return best
+
+
+@compiled
+def _best_moves(worth_rk: Worth, full: int, head: int, after: Whole, move: Worth, mover: Worth) -> None:
+    """For each column the row of the full one that would best move there (-1: none may), and the change of worth."""
+    move[:] = NOT_ALLOWED
+    mover[:] = -1
+    row = head
+    while row >= 0:
+        _learn(worth_rk, full, row, move, mover)
+        row = after[row]
+
+
+@compiled
+def _relax(
+    full: int,
+    move: Worth,
+    mover: Worth,
+    price: Whole,
+    settled: npt.NDArray[np.bool_],
+    key: Whole,
+    through: Whole,
+    source: Whole,
+) -> None:
+    """Reach other columns by rows that move on from a full one, where that gains more than what is known."""
+    spare = key[full] + price[full]
+    for k in range(len(key)):
+        if not settled[k] and mover[k] >= 0:
+            reached = spare + move[k] - price[k]
+            if reached > key[k]:
+                key[k], through[k], source[k] = reached, mover[k], full
+
+
+@compiled
+def _pass_on(
+    last: int,
+    through: Whole,
+    source: Whole,
+    worth_rk: Worth,
+    column: Whole,
+    head: Whole,
+    after: Whole,
+    before: Whole,
+    owner: Whole,
+    move: Worth,
+    mover: Worth,
+) -> None:
+    """Every row on the path to the last column moves on; what is known of the moves from these columns follows."""
+    k = last
+    while k >= 0:
+        row, origin = through[k], source[k]
+        if origin >= 0:
+            if before[row] >= 0:
+                after[before[row]] = after[row]
+            else:
+                head[origin] = after[row]
+            if after[row] >= 0:
+                before[after[row]] = before[row]
+            place = origin % len(owner)
+            if owner[place] == origin:
+                _forget(worth_rk, origin, row, head[origin], after, move[place], mover[place])
+        before[row], after[row] = -1, head[k]
+        if head[k] >= 0:
+            before[head[k]] = row
+        head[k] = row
+        column[row] = k
+        place = k % len(owner)
+        if owner[place] == k:
+            _learn(worth_rk, k, row, move[place], mover[place])
+        k = origin
+
+
+@compiled
+def _learn(worth_rk: Worth, full: int, row: int, move: Worth, mover: Worth) -> None:
+    """The moves from a column that has one row more."""
+    now = worth_rk[row, full]
+    for k in range(len(move)):
+        if worth_rk[row, k] >= 0 and worth_rk[row, k] - now > move[k]:
+            move[k] = worth_rk[row, k] - now
+            mover[k] = row
+
+
+@compiled
+def _forget(worth_rk: Worth, full: int, gone: int, head: int, after: Whole, move: Worth, mover: Worth) -> None:
+    """The moves from a column that has lost a row."""
+    for k in range(len(move)):
+        if mover[k] == gone:
+            move[k], mover[k] = NOT_ALLOWED, -1
+            row = head
+            while row >= 0:
+                if worth_rk[row, k] >= 0 and worth_rk[row, k] - worth_rk[row, full] > move[k]:
+                    move[k] = worth_rk[row, k] - worth_rk[row, full]
+                    mover[k] = row
+                row = after[row]

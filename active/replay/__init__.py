@@ -1,0 +1,1 @@
+"""Policies on recorded or simulated annotators: what they would have saved."""

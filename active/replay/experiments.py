@@ -1,0 +1,247 @@
+"""Several replays of several strategies, side by side: the same people, the same seeds, in as many processes as asked.
+
+A seed s of n is child s of SeedSequence(seed): the draws of one seed are the same whatever the number of workers, of
+seeds and of strategies, and all strategies meet the same people under the same seed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass, replace
+from multiprocessing import get_context
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.active.replay.oracles import Answers, RecordedAnswers
+from hitl.active.replay.replay import Replay, reached_at
+from hitl.active.replay.simulated_annotators import Group, SimulatedAnswers, SimulatedCrew
+from hitl.annotations import Floats
+from hitl.errors import BadEvidence
+from hitl.evidence import Evidence
+
+FEW = 10
+"""With fewer seeds than this a band is from the lowest to the highest; else from the 10th to the 90th in a hundred."""
+
+POINTS = 200
+"""Points at which curves are compared."""
+
+
+class Source(Protocol):
+    """Where the people of a replay come from."""
+
+    def begin(self, rng: np.random.Generator, replay: Replay) -> tuple[Answers, Evidence, Replay]:
+        """People who have not been asked yet, what is known beside their answers, and the replay fit for them."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """People whose answers were recorded. Drawn is what ties hang on: the order of items and people, and in which order
+    an anonymous pool answers.
+    """
+
+    evidence: Evidence
+
+    def begin(self, rng: np.random.Generator, replay: Replay) -> tuple[Answers, Evidence, Replay]:
+        """The recording, with nothing revealed."""
+        evidence = reordered(self.evidence, rng)
+        return RecordedAnswers(evidence.annotations, rng), evidence, replay
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """Simulated people, drawn anew for each seed, on items whose truth is known.
+
+    Attributes:
+        evidence: items with their truth, and features or probabilities of models if there are; its labels are left out.
+        groups: who the people are.
+        correlation: how much all find the same items hard, in [0, 1).
+    """
+
+    evidence: Evidence
+    groups: tuple[Group, ...]
+    correlation: float = 0.0
+
+    def begin(self, rng: np.random.Generator, replay: Replay) -> tuple[Answers, Evidence, Replay]:
+        """A crew that nobody has met; it brings its speeds, and who joins and leaves."""
+        annotations, truth = self.evidence.annotations, self.evidence.truth
+        assert truth is not None
+        if not self.evidence.known.all():
+            row = int(np.argmin(self.evidence.known))
+            raise BadEvidence(f"simulation: item {annotations.items[row]!r} has no truth; expected one for every item")
+        people = SimulatedCrew.draw(self.groups, annotations.n_classes, rng, self.correlation)
+        seed = int(rng.integers(2**63))
+        answers = SimulatedAnswers(people, truth, annotations.items, annotations.classes, seed)
+        known = replace(self.evidence, annotations=answers.revealed())
+        own = people.habits
+        habits = replace(replay.habits, speed=own.speed, joins=own.joins, leaves=own.leaves)
+        return answers, known, replace(replay, habits=habits)
+
+
+def reordered(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+    """The same evidence with its items and people in another order: only ties notice."""
+    annotations = evidence.annotations
+    item, person = rng.permutation(annotations.n_items), rng.permutation(annotations.n_annotators)
+    place_n, place_k = np.argsort(item).astype(np.int32), np.argsort(person).astype(np.int32)
+    moved = replace(
+        annotations,
+        item=place_n[annotations.item],
+        annotator=place_k[annotations.annotator],
+        items=tuple(annotations.items[n] for n in item),
+        annotators=tuple(annotations.annotators[k] for k in person),
+        anonymous=None if annotations.anonymous is None else int(place_k[annotations.anonymous]),
+    )
+    assert evidence.truth is not None
+    return Evidence(
+        moved,
+        {name: rows[item] for name, rows in evidence.probabilities.items()},
+        None if evidence.features is None else evidence.features[item],
+        evidence.truth[item],
+        None if evidence.sequence is None else evidence.sequence[item],
+        None if evidence.graph is None else evidence.graph.tocsr()[item][:, item],
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """What one replay went through: (S,) labels, cost, accuracy, items done, each before a plan."""
+
+    labels: npt.NDArray[np.int64]
+    cost: Floats
+    accuracy: Floats
+    done: npt.NDArray[np.int64]
+
+    def to_reach(self, accuracy: float) -> tuple[int, float] | None:
+        """Labels and cost after which the accuracy is reached and not lost again, or None."""
+        first = reached_at(self.accuracy, accuracy - 1e-12)
+        return None if first is None else (int(self.labels[first]), float(self.cost[first]))
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """Accuracy of one strategy over all its seeds, at the same (P,) labels or costs `x`: median, low and high."""
+
+    x: Floats
+    middle: Floats
+    low: Floats
+    high: Floats
+
+
+def run_trials(
+    source: Source,
+    replays: Mapping[str, Replay],
+    seeds: int = 5,
+    seed: int = 0,
+    workers: int = 1,
+    on_done: Callable[[int, int], None] | None = None,
+) -> dict[str, tuple[Track, ...]]:
+    """Strategy -> a track for each seed, in order. `on_done(replays done, of)` as they end."""
+    children = np.random.SeedSequence(seed).spawn(seeds)
+    jobs = [(name, rank) for rank in range(seeds) for name in replays]  # a strategy can be slow: mix them
+    found: dict[tuple[str, int], Track] = {}
+    with _runner(source, replays, workers) as run:
+        for job, track in run([(name, rank, children[rank]) for name, rank in jobs]):
+            found[job] = track
+            if on_done:
+                on_done(len(found), len(jobs))
+    return {name: tuple(found[name, rank] for rank in range(seeds)) for name in replays}
+
+
+def one_trial(source: Source, replay: Replay, seed: np.random.SeedSequence) -> Track:
+    """One replay. People, habits and policy draw from generators of their own: all meet the same people."""
+    state = [int(word) for word in seed.generate_state(3)]
+    answers, known, ready = source.begin(np.random.default_rng(state[0]), replay)
+    result = replace(ready, policy=seeded(ready.policy, state[1])).run_with(
+        answers, known, np.random.default_rng(state[2])
+    )
+    return Track(result.labels, result.cost, result.accuracy, result.done)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one strategy spent until a target was reached and not lost again, over all its seeds.
+
+    Attributes:
+        labels, cost: (median, lowest, highest); infinite where it was not reached.
+        reached: in how many of the seeds it was.
+    """
+
+    labels: tuple[float, float, float]
+    cost: tuple[float, float, float]
+    reached: int
+
+
+def spent_to_reach(tracks: Sequence[Track], accuracy: float) -> Spent:
+    """Labels and cost until this accuracy; a seed that never reached it counts as infinite."""
+    found = [track.to_reach(accuracy) for track in tracks]
+    labels, cost = (
+        tuple(float(summary(values)) for summary in (np.median, np.min, np.max))
+        for values in zip(*[(math.inf, math.inf) if one is None else one for one in found], strict=True)
+    )
+    return Spent((labels[0], labels[1], labels[2]), (cost[0], cost[1], cost[2]), sum(one is not None for one in found))
+
+
+def band(tracks: Sequence[Track], over_cost: bool = False) -> Band:
+    """Median accuracy over the tracks, and the band around it; a track that has ended stays where it is."""
+    spent = [track.cost if over_cost else track.labels.astype(np.float64) for track in tracks]
+    x: Floats = np.linspace(0, max(float(one[-1]) for one in spent), POINTS, dtype=np.float64)
+    value = np.stack([_held(x, one, track.accuracy) for one, track in zip(spent, tracks, strict=True)])
+    low, high = (0.0, 1.0) if len(tracks) < FEW else (0.1, 0.9)
+    return Band(x, np.median(value, axis=0), np.quantile(value, low, axis=0), np.quantile(value, high, axis=0))
+
+
+def _held(x: Floats, spent: Floats, accuracy: Floats) -> Floats:
+    """(P,) accuracy after x: that of the last step which had not spent more."""
+    values: Floats = accuracy[np.searchsorted(spent, x * (1 + 1e-12), side="right") - 1]
+    return values
+
+
+def seeded(policy: Any, seed: int) -> Any:
+    """The policy with this seed, if it has a setting of that name."""
+    draws = is_dataclass(policy) and any(field.name == "seed" for field in fields(policy))
+    return replace(policy, seed=seed) if draws and not isinstance(policy, type) else policy
+
+
+_Job = tuple[str, int, np.random.SeedSequence]
+_Runs = Callable[[list[_Job]], Iterator[tuple[tuple[str, int], Track]]]
+_shared: dict[str, Any] = {}
+"""What a worker process was given when it started."""
+
+
+@contextmanager
+def _runner(source: Source, replays: Mapping[str, Replay], workers: int) -> Iterator[_Runs]:
+    if workers == 1:
+        yield lambda jobs: (((name, rank), one_trial(source, replays[name], seed)) for name, rank, seed in jobs)
+        return
+    # Not forked: threads of the parent (numba, BLAS) do not survive a fork.
+    context = get_context("spawn")
+    with ProcessPoolExecutor(workers, context, _start, (source, dict(replays))) as pool:
+
+        def run(jobs: list[_Job]) -> Iterator[tuple[tuple[str, int], Track]]:
+            waiting = {pool.submit(_in_worker, name, seed): (name, rank) for name, rank, seed in jobs}
+            try:
+                for future in as_completed(waiting):
+                    yield waiting[future], future.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+        yield run
+
+
+def _start(source: Source, replays: dict[str, Replay]) -> None:
+    """Keep what all jobs share; one thread each, for the processes share the machine's cores."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    import numba
+
+    numba.set_num_threads(1)
+    _shared.update(source=source, replays=replays)
+
+
+def _in_worker(name: str, seed: np.random.SeedSequence) -> Track:
+    return one_trial(_shared["source"], _shared["replays"][name], seed)

@@ -1,0 +1,182 @@
+"""Replay: run a policy against recorded annotations, or simulated people, and see accuracy against labels and cost.
+
+    until nothing more can come:   consensus <- combiner(what was answered)
+                                   asks      <- policy(consensus, the crew as it is now)
+                                   answers   <- the people asked, in time or later
+
+The policy asks, the recorded answer comes back; an answer that was not recorded is not available. Answers may come
+late, out of order or not at all (`Habits`); what is outstanding the policy is told (`Crew.asked`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl import score
+from hitl.active.policy import ExpectedGain, Policy
+from hitl.active.replay.oracles import Answers, RecordedAnswers, cost_of
+from hitl.active.replay.response_model import Desk, Habits
+from hitl.annotations import Floats
+from hitl.consensus import Consensus
+from hitl.crew import Budget, Crew
+from hitl.errors import BadEvidence
+from hitl.evidence import Evidence
+from hitl.models.combiner import Combiner
+from hitl.plan import Plan
+
+__all__ = ["Answers", "RecordedAnswers", "Replay", "ReplayResult", "accuracy_of", "reached_at", "spread_evenly"]
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayResult:
+    """Accuracy on the items with known truth, before each plan.
+
+    Attributes:
+        labels: (S,) human labels spent at each step, rising; the first step is before any label.
+        accuracy: (S,) accuracy then, in [0, 1], ties shared.
+        done: (S,) items done then.
+        consensus, evidence: at the end.
+        cost: (S,) what those labels cost, in the unit of `Crew.cost`.
+        rounds: (S,) plans made before.
+    """
+
+    labels: npt.NDArray[np.int64]
+    accuracy: Floats
+    done: npt.NDArray[np.int64]
+    consensus: Consensus
+    evidence: Evidence
+    cost: Floats = field(default_factory=lambda: np.zeros(0))
+    rounds: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def labels_to_reach(self, accuracy: float) -> int | None:
+        """Labels after which the accuracy is reached and not lost again, or None."""
+        first = reached_at(self.accuracy, accuracy)
+        return None if first is None else int(self.labels[first])
+
+    def cost_to_reach(self, accuracy: float) -> float | None:
+        """Cost after which the accuracy is reached and not lost again, or None."""
+        first = reached_at(self.accuracy, accuracy)
+        return None if first is None else float(self.cost[first])
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Settings of a replay.
+
+    Attributes:
+        combiner, policy: what judges and what chooses.
+        budget: `labels` is the size of a batch; the item limits and the target apply as in real life.
+        most_labels: labels after which to stop at the latest, or None for all that there are.
+        crew: limits of the crew (capacity a batch, cost); who can answer what follows from the people.
+        habits: how people work off what they are asked; as it comes, every answer is there before the next plan.
+        most_rounds: plans after which to stop at the latest, or None.
+    """
+
+    combiner: Combiner
+    policy: Policy = field(default_factory=ExpectedGain)
+    budget: Budget = field(default_factory=Budget)
+    most_labels: int | None = None
+    crew: Crew = field(default_factory=Crew)
+    habits: Habits = field(default_factory=Habits)
+    most_rounds: int | None = None
+
+    def run(
+        self,
+        recorded: Evidence,
+        rng: np.random.Generator,
+        on_step: Callable[[int, float], None] | None = None,
+    ) -> ReplayResult:
+        """Replay all recorded annotations; the truth is used for scoring only. `on_step(labels, accuracy)`."""
+        return self.run_with(RecordedAnswers(recorded.annotations, rng), recorded, rng, on_step)
+
+    def run_with(
+        self,
+        answers: Answers,
+        known: Evidence,
+        rng: np.random.Generator,
+        on_step: Callable[[int, float], None] | None = None,
+    ) -> ReplayResult:
+        """The same with any people; `known` is what stands beside their answers. Its truth is used for scoring only.
+
+        `rng` draws the delays and skips. Raises BadEvidence when no item has a known truth.
+        """
+        crew = answers.crew(self.crew)
+        desk = Desk(self.habits, crew, rng)
+        steps: list[tuple[int, float, float, int]] = []
+        done: list[int] = []
+        for round_ in count():
+            if not steps or answers.spent > steps[-1][0]:
+                evidence = replace(known, annotations=answers.revealed(), truth=None)
+                consensus = self.combiner.fit(evidence)  # cold, as in a cycle: a warm start keeps early mistakes
+                accuracy = accuracy_of(consensus, known)
+                steps.append((answers.spent, accuracy, cost_of(evidence.annotations, crew), round_))
+                done.append(0)
+                if on_step:
+                    on_step(answers.spent, accuracy)
+            plan = self._plan(evidence, consensus, desk, round_)
+            done[-1] = len(plan.done)
+            if round_ == self.most_rounds:
+                break
+            desk.hand_out([(ask.item, ask.annotator) for ask in plan.asks], round_)
+            if not _answer(answers, desk, round_) and not desk.awaits(round_):
+                break
+        labels, right, cost, rounds = (np.array(column) for column in zip(*steps, strict=True))
+        return ReplayResult(labels, right, np.array(done), consensus, evidence, cost, rounds)
+
+    def _plan(self, evidence: Evidence, consensus: Consensus, desk: Desk, round_: int) -> Plan:
+        crew = desk.crew(round_)
+        if not crew.names and not desk.anybody(round_):
+            return Plan()
+        return self.policy.plan(evidence, consensus, crew, self._batch(len(evidence.annotations) + desk.outstanding))
+
+    def _batch(self, spent: int) -> Budget:
+        if self.most_labels is None or self.most_labels - spent >= self.budget.labels:
+            return self.budget
+        return replace(self.budget, labels=max(self.most_labels - spent, 0))
+
+
+def _answer(answers: Answers, desk: Desk, round_: int) -> bool:
+    """Let those answer whose time has come; returns whether any question came back, answered or not."""
+    before = desk.settled
+    for pair in desk.arrived(round_):
+        if not answers.reveal([pair]):
+            desk.unavailable(pair)
+    return desk.settled > before
+
+
+def spread_evenly(recorded: Evidence, combiner: Combiner, budgets: Sequence[int], rng: np.random.Generator) -> Floats:
+    """(len(budgets),) accuracy when the same number of labels is spread evenly over the items, at random."""
+    annotations = recorded.annotations
+    order = rng.permutation(len(annotations))
+    by_item = order[np.argsort(annotations.item[order], kind="stable")]
+    turn = np.arange(len(annotations)) - np.repeat(annotations.item_start[:-1], annotations.labels_per_item)
+    shuffled_item = rng.permutation(annotations.n_items)[annotations.item[by_item]]
+    queue = by_item[np.lexsort((shuffled_item, turn))]
+    accuracy = []
+    for budget in budgets:
+        chosen = np.zeros(len(annotations), dtype=bool)
+        chosen[queue[:budget]] = True
+        evidence = replace(recorded, annotations=annotations.select(chosen), truth=None)
+        accuracy.append(accuracy_of(combiner.fit(evidence), recorded))
+    return np.array(accuracy)
+
+
+def accuracy_of(consensus: Consensus, recorded: Evidence) -> float:
+    """Accuracy on the items whose truth is recorded, ties shared. Raises BadEvidence if there are none."""
+    known = recorded.known
+    if not known.any():
+        raise BadEvidence("replay: no item has a known truth; expected some to score against")
+    assert recorded.truth is not None
+    return score.accuracy(consensus.probabilities[known], recorded.truth[known])
+
+
+def reached_at(accuracy: Floats, target: float) -> int | None:
+    """The first step from which the accuracy is never below the target again, or None."""
+    below = np.flatnonzero(accuracy < target)
+    first = 0 if not below.size else int(below[-1]) + 1
+    return first if first < len(accuracy) else None

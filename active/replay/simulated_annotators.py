@@ -1,0 +1,223 @@
+"""Simulated people: each answers by a confusion matrix, always the same to the same item, and errs where others err.
+
+    z_nk = sqrt(c) t_n + sqrt(1 - c) e_nk         t_n, e_nk ~ N(0, 1), independent, fixed by the seed
+    u_nk = Phi(z_nk)                              uniform on (0, 1)
+    l_nk = the option whose stretch of (0, 1) holds u_nk, where the options lie in an order of the item's own, the
+           true class first, each as long as pi_k[truth_n] says
+
+Over items of a class the answers of annotator k are distributed exactly as row pi_k[class] says, whatever the
+correlation c in [0, 1). With c > 0 an item with a high t_n is hard for everybody, and those who err tend to err alike.
+
+An answer is drawn when it is asked for. It depends on the seed, the item and the annotator alone, so that the order
+of asking does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+import numpy as np
+from scipy.special import ndtr
+
+from hitl.active.replay.oracles import Pair
+from hitl.active.replay.response_model import Habits
+from hitl.annotations import Annotations, Floats, Ints, Name, Names
+from hitl.crew import Crew
+from hitl.errors import BadEvidence, BadSettings
+
+Kind = Literal["good", "random", "constant", "adversary", "expert"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+HARDNESS, LIKENESS, PERSON = 0, 1, 2
+"""Streams of random numbers of an item: t_n, the order of its options, and e_nk from here on."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """People of one kind.
+
+        good        right with their accuracy, errors spread evenly over the other classes
+        random      answers without looking, every option alike
+        constant    always the same option
+        adversary   wrong with their accuracy: says some other class
+        expert      right with their accuracy in one class (each in another), guesses in the others
+
+    Attributes:
+        kind: one of the above.
+        people: how many, >= 1.
+        accuracy: lowest and highest, each person's is drawn between, in [0, 1]; ignored by "random" and "constant".
+        cost: of one label, > 0.
+        speed: how fast they work, > 0 (see `Habits`).
+        joins, leaves: first round, and first round without them.
+    """
+
+    kind: Kind
+    people: int
+    accuracy: tuple[float, float] = (0.7, 0.95)
+    cost: float = 1.0
+    speed: float = 1.0
+    joins: float = 0.0
+    leaves: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise BadSettings(f"group.kind is {self.kind!r}; expected one of {', '.join(KINDS)}")
+        if self.people < 1:
+            raise BadSettings(f"group.people is {self.people}; expected 1 or more")
+        low, high = self.accuracy
+        if not 0 <= low <= high <= 1:
+            raise BadSettings(f"group.accuracy is {self.accuracy}; expected 0 <= lowest <= highest <= 1")
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedCrew:
+    """Simulated people.
+
+    Attributes:
+        names: K names.
+        confusion: (K, J, L) chance that annotator k answers option l about an item of class j; rows sum to 1.
+        correlation: c, how much all find the same items hard, in [0, 1).
+        crew: costs.
+        habits: speeds, and who joins and leaves when.
+    """
+
+    names: Names
+    confusion: Floats
+    correlation: float = 0.0
+    crew: Crew = field(default_factory=Crew)
+    habits: Habits = field(default_factory=Habits)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.correlation < 1:
+            raise BadSettings(f"simulated crew: correlation is {self.correlation}; expected a value in [0, 1)")
+        if self.confusion.ndim != 3 or len(self.confusion) != len(self.names):
+            raise BadSettings(
+                f"simulated crew: confusion has shape {self.confusion.shape}; expected ({len(self.names)}, J, L)"
+            )
+        if (self.confusion < 0).any() or (np.abs(self.confusion.sum(axis=2) - 1) > 1e-9).any():
+            raise BadSettings("simulated crew: confusion has a row that is no distribution; expected sums of 1")
+
+    @classmethod
+    def draw(
+        cls, groups: Sequence[Group], n_classes: int, rng: np.random.Generator, correlation: float = 0.0
+    ) -> SimulatedCrew:
+        """People of these groups, J = `n_classes` classes and options. Names tell the kind: "good-0", "random-20"."""
+        names = names_of(groups)
+        members = [(group, rank) for group in groups for rank in range(group.people)]
+        of = {name: group for name, (group, _) in zip(names, members, strict=True)}
+        matrices = [
+            confusion_matrix(group.kind, float(rng.uniform(*group.accuracy)), n_classes, rank)
+            for group, rank in members
+        ]
+        return cls(
+            names,
+            np.stack(matrices),
+            correlation,
+            Crew(names, cost={name: group.cost for name, group in of.items() if group.cost != 1}),
+            Habits(
+                speed={name: group.speed for name, group in of.items() if group.speed != 1},
+                joins={name: group.joins for name, group in of.items() if group.joins > 0},
+                leaves={name: group.leaves for name, group in of.items() if group.leaves < math.inf},
+            ),
+        )
+
+
+def names_of(groups: Sequence[Group]) -> Names:
+    """The names of their people: what they are, and their number over all groups."""
+    kinds = [group.kind for group in groups for _ in range(group.people)]
+    return tuple(f"{kind}-{number}" for number, kind in enumerate(kinds))
+
+
+def confusion_matrix(kind: Kind, accuracy: float, n_classes: int, rank: int) -> Floats:
+    """(J, J) confusion matrix of one of a group, `rank` says which: constants and experts differ in their class."""
+    j = n_classes
+    guess = np.full((j, j), 1 / j)
+    able = np.full((j, j), (1 - accuracy) / (j - 1))
+    np.fill_diagonal(able, accuracy)
+    if kind == "good":
+        return able
+    if kind == "adversary":
+        return np.asarray((1 - np.eye(j)) * accuracy / (j - 1) + np.eye(j) * (1 - accuracy))
+    if kind == "constant":
+        return np.tile(np.eye(j)[rank % j], (j, 1))
+    if kind == "expert":
+        guess[rank % j] = able[rank % j]
+    return guess
+
+
+class SimulatedAnswers:
+    """The answers of simulated people, drawn as they are asked for; every pair can be asked."""
+
+    def __init__(self, people: SimulatedCrew, truth: Ints, items: Names, classes: Names, seed: int) -> None:
+        """`truth` (N,) class codes, none unknown; `classes` J names, the options; `seed` >= 0. Raises BadEvidence."""
+        unknown = np.flatnonzero((truth < 0) | (truth >= len(classes)))
+        if len(truth) != len(items) or unknown.size:
+            where = f"item {items[unknown[0]]!r} has none" if unknown.size else f"{len(truth)} of {len(items)} have one"
+            raise BadEvidence(f"simulation: every item needs a truth to be answered about; {where}")
+        if people.confusion.shape[1:] != (len(classes), len(classes)):
+            raise BadEvidence(
+                f"simulation: confusion matrices are {people.confusion.shape[1:]}; expected {(len(classes),) * 2}"
+            )
+        self._people, self._truth, self._items, self._classes, self._seed = people, truth, items, classes, seed
+        self._place = {name: code for code, name in enumerate(items)}
+        self._person = {name: code for code, name in enumerate(people.names)}
+        self._said: dict[tuple[int, int], int] = {}
+        self._order: dict[int, Ints] = {}
+
+    @property
+    def spent(self) -> int:
+        """How many answers were given."""
+        return len(self._said)
+
+    def crew(self, limits: Crew) -> Crew:
+        """All the simulated people, or those that `limits` names; with their costs, and all its limits."""
+        strangers = set(limits.names) - set(self._person)
+        if strangers:
+            raise BadEvidence(f"simulation: {min(map(str, strangers))!r} of the crew is not among the simulated people")
+        cost: Mapping[Name, float] = {**self._people.crew.cost, **limits.cost}
+        return replace(limits, names=limits.names or self._people.names, cost=cost)
+
+    def revealed(self) -> Annotations:
+        """What was answered so far; all items and people are listed."""
+        said = self._said
+        item, person = (np.array([pair[side] for pair in said], dtype=np.int32) for side in (0, 1))
+        label = np.array(list(said.values()), dtype=np.int32)
+        return Annotations(item, person, label, self._items, self._people.names, self._classes, self._classes)
+
+    def reveal(self, asks: Sequence[Pair]) -> int:
+        """Answer these asks; a pair answered before, or nobody in particular, gives nothing."""
+        before = len(self._said)
+        for item, who in asks:
+            if who is not None:
+                pair = self._place[item], self._person[who]
+                if pair not in self._said:
+                    self._said[pair] = self.answer(*pair)
+        return len(self._said) - before
+
+    def answer(self, item: int, annotator: int) -> int:
+        """The option code that the annotator with this code gives to the item with this code, always the same."""
+        c = self._people.correlation
+        own = self._normal(item, PERSON + annotator)
+        z = math.sqrt(c) * self._normal(item, HARDNESS) + math.sqrt(1 - c) * own if c else own
+        truth = int(self._truth[item])
+        order = self._options(item, truth)
+        ends = np.cumsum(self._people.confusion[annotator, truth, order])
+        return int(order[min(int(np.searchsorted(ends, ndtr(z), side="right")), len(order) - 1)])
+
+    def _options(self, item: int, truth: int) -> Ints:
+        """The options in the order of this item: its true class first, then the others as it resembles them."""
+        if item not in self._order:
+            others = np.delete(np.arange(len(self._classes), dtype=np.int32), truth)
+            shuffled = self._generator(item, LIKENESS).permutation(others)
+            self._order[item] = np.concatenate(([truth], shuffled)).astype(np.int32)
+        return self._order[item]
+
+    def _normal(self, item: int, stream: int) -> float:
+        return float(self._generator(item, stream).standard_normal())
+
+    def _generator(self, item: int, stream: int) -> np.random.Generator:
+        """Random numbers of this seed, item and stream alone: blocks of a counter that never meet."""
+        return np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, item, stream]))

@@ -1,0 +1,1 @@
+"""When an item and a project are done, and what is still to come."""

@@ -1,0 +1,356 @@
+"""How many more labels it takes: "about n labels, cost c, to reach a".
+
+The policy's own future is played through on the present beliefs, several times (draws). In each draw
+
+    truth       z_n ~ q_n                              of every open item
+    people      pi_k ~ Dirichlet(what was learned)     as each may be
+    order       the least certain items first, each to the best who can still answer it, within capacity
+    answer      l ~ pi_k[z_n, .]                       which moves the belief by the *expected* pi_k
+
+until every item is done or the accuracy reaches its target (`stopping`). Where the consensus was made less sure for
+what people have in common, new answers are discounted alike: ln q0_n gains ln pi_k, and q_n ∝ exp(ln q0_n / T_n) with
+the T_n of one label more (`hitl.models.calibration`). Of many open items SAMPLE are played and stand for all.
+
+What the fit will still learn is not played: not of people, and not of what they have in common. The interval holds the
+spread of the draws and, beside it, how far simulated runs lay off their middle for such reasons: MODEL where truths are
+known or people have judged items together; more where people are hardly known (HARDLY), and where the confidence was
+corrected by a strength that nothing but the labels told (UNTOLD). `Forecast.caution` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.active.acquisition.value_of_information import crew_confusion
+from hitl.active.stopping import rules
+from hitl.active.stopping.rules import Expected, Judged
+from hitl.active.stopping.simulated_beliefs import Belief, belief_of
+from hitl.annotations import Floats
+from hitl.consensus import Consensus
+from hitl.crew import Budget, Crew
+from hitl.evidence import Evidence
+
+SAMPLE = 1000
+"""Open items that are played; more of them are drawn from."""
+
+ROUNDS = 40
+"""Parts in which open items are asked about at least, when the order of questions matters and plans are small."""
+
+MODEL, TARGET, UNTOLD, HARDLY = 0.2, 0.35, 0.4, 0.6
+"""Standard deviations of ln (labels needed / labels forecast) beyond that of the draws.
+
+Of simulated runs, a third of the way: MODEL where every item is to be done, TARGET where an accuracy is to be reached,
+which the least overestimate of people moves."""
+
+TAUGHT = 20
+"""Labels on items of known truth, or with three labels, that everybody should have to be known."""
+
+LARGEST = 5_000_000
+"""Cells of the drawn confusion matrices; above it the expected ones are used."""
+
+NOBODY = 1e12
+
+Rows = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is still to come.
+
+    Attributes:
+        labels: labels expected until the project is done; low, high: central 95 % interval.
+        cost, cost_low, cost_high: the same in the unit of `Crew.cost`.
+        accuracy: accuracy expected then, in [0, 1].
+        target: the accuracy to reach, or None where the project ends with its items.
+        reached: share of the draws in which the target was reached; 1 where there is none.
+        unfinished: open items that will not reach their confidence, by the label limit or for want of people.
+        caution: what the forecast does not know, in words, or None.
+    """
+
+    labels: float
+    low: float
+    high: float
+    cost: float
+    cost_low: float
+    cost_high: float
+    accuracy: float
+    target: float | None = None
+    reached: float = 1.0
+    unfinished: float = 0.0
+    caution: str | None = None
+
+    def __str__(self) -> str:
+        if self.target is None or self.reached < 0.5:
+            goal = f"until every item is done, at an accuracy of about {self.accuracy:.1%}"
+        else:
+            goal = f"to reach {self.target:.1%}"
+        short = "" if self.target is None or self.reached >= 0.5 else f" (too little for {self.target:.1%})"
+        if self.unfinished >= 0.5:
+            left = round(self.unfinished)
+            open_then = "one item is" if left == 1 else f"{left:,} items are"
+            goal = goal.replace("until every item is done", f"until only {open_then} open")
+            short += "; no more is asked there: the label limit, or nobody left to ask"
+        between = f"{self.low:,.0f} to {self.high:,.0f}"
+        return f"about {self.labels:,.0f} labels ({between}), cost {self.cost:,.4g}, {goal}{short}"
+
+
+def forecast(
+    questions: Sequence[Judged],
+    crew: Crew,
+    budget: Budget,
+    expected: Expected | None = None,
+    *,
+    draws: int = 16,
+    seed: int = 0,
+) -> Forecast:
+    """How many more labels until the project is done. `expected`: its accuracy now, where known already."""
+    expected = expected or rules.expected_accuracy(questions)
+    model, caution = _doubts(questions, expected)
+    if budget.target_accuracy is not None:
+        model = max(model, TARGET)
+    rows = rules.open_rows(questions, budget)
+    if not rows.size or (budget.target_accuracy is not None and expected.low >= budget.target_accuracy):
+        reached = float(budget.target_accuracy is None or expected.low >= budget.target_accuracy)
+        return Forecast(0, 0, 0, 0, 0, 0, expected.accuracy, budget.target_accuracy, reached, 0.0, caution)
+    rng = np.random.default_rng(seed)
+    future = _Future.of(questions, crew, budget, expected, rows, draws, rng)
+    future.play(rng)
+    scale = rows.size / future.n_items
+    labels, cost = future.labels_d * scale, future.cost_d * scale
+    return Forecast(
+        *_interval(labels, model),
+        *_interval(cost, model),
+        float(future.accuracy_d.mean()),
+        budget.target_accuracy,
+        float(future.reached_d.mean()) if budget.target_accuracy is not None else 1.0,
+        float(future.unfinished_d.mean() * scale),
+        caution,
+    )
+
+
+class _Future:
+    """Draws x items that are played through; axes d (draw), n (item of the sample), k (crew)."""
+
+    def __init__(
+        self, beliefs: list[Belief], pi: list[Floats], order_dnr: Rows, cost_k: Floats, budget: Budget
+    ) -> None:
+        self.beliefs, self.pi, self.order_dnr, self.cost_k, self.budget = beliefs, pi, order_dnr, cost_k, budget
+        self.n_draws, self.n_items = order_dnr.shape[:2]
+        shape = (self.n_draws, self.n_items)
+        self.asked_dn = np.zeros(shape, dtype=np.intp)
+        self.labels_d, self.cost_d = np.zeros(self.n_draws), np.zeros(self.n_draws)
+        self.accuracy_d, self.reached_d = np.zeros(self.n_draws), np.zeros(self.n_draws, dtype=bool)
+        self.unfinished_d = np.zeros(self.n_draws)
+        self.settled, self.expected = (0.0, 0.0, 0, 1.0), Expected(0, 0, 0)
+
+    @classmethod
+    def of(
+        cls,
+        questions: Sequence[Judged],
+        crew: Crew,
+        budget: Budget,
+        expected: Expected,
+        rows: Rows,
+        draws: int,
+        rng: np.random.Generator,
+    ) -> _Future:
+        """Everything before the first answer."""
+        sample = np.sort(rng.choice(rows, SAMPLE, replace=False)) if rows.size > SAMPLE else rows
+        matrices = [crew_confusion(consensus, crew) for _, consensus in questions]
+        beliefs = [
+            belief_of(*question, sample, pi_kjl, draws, rng)
+            for question, pi_kjl in zip(questions, matrices, strict=True)
+        ]
+        people = [_as_they_may_be(c, crew, pi, draws, rng) for (_, c), pi in zip(questions, matrices, strict=True)]
+        order = _orders(questions, crew, budget, sample, matrices, draws, rng)
+        cost_k = np.array([crew.cost_of(name) for name in crew.names] or [crew.default_cost])
+        future = cls(beliefs, people, order, cost_k, budget)
+        error = np.mean([1 - consensus.confidence for _, consensus in questions], axis=0)
+        error[questions[0][0].known] = 0.0
+        error[rows] = 0.0  # theirs is played
+        future.settled = (error.sum(), (error * (1 - error)).sum(), error.size, rows.size / sample.size)
+        future.expected = expected
+        return future
+
+    def play(self, rng: np.random.Generator) -> None:
+        """To the end of every draw."""
+        in_order = self.budget.target_accuracy is not None
+        plan = int(self.budget.labels / self.settled[3])  # a plan is asked whole
+        batch = min(max(plan, -(-self.n_items // ROUNDS)), self.n_items) if in_order else self.n_items
+        running_d = np.ones(self.n_draws, dtype=bool)
+        while True:
+            confidence_dn, active_dn = self._state()
+            reached_d = self._reached()
+            self.reached_d |= reached_d & running_d
+            ended_d = running_d & ((in_order & reached_d) | ~active_dn.any(axis=1))
+            self.unfinished_d[ended_d] = (confidence_dn < self.budget.target_confidence).sum(axis=1)[ended_d]
+            running_d &= ~ended_d
+            if not running_d.any():
+                return
+            score_dn = np.where(active_dn & running_d[:, None], confidence_dn, np.inf)
+            if batch < self.n_items:
+                chosen = np.argpartition(score_dn, batch - 1, axis=1)[:, :batch]
+                mask = np.zeros_like(active_dn)
+                np.put_along_axis(mask, chosen, True, axis=1)
+                mask &= np.isfinite(score_dn)
+            else:
+                mask = np.isfinite(score_dn)
+            d, n = np.nonzero(mask)
+            self._answer(d, n, rng)
+
+    def _state(self) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        """(D, n) confidence of the least certain question, and which items can still be asked about."""
+        confidence_dn = np.min([belief.confidence_dn for belief in self.beliefs], axis=0)
+        labels_dn = self.beliefs[0].labels_dn
+        budget = self.budget
+        done = (confidence_dn >= budget.target_confidence) & (labels_dn >= budget.min_labels)
+        done |= labels_dn >= budget.max_labels
+        depth = self.order_dnr.shape[2]
+        place = np.minimum(self.asked_dn, depth - 1)[:, :, None]
+        somebody = np.take_along_axis(self.order_dnr, place, axis=2)[:, :, 0] >= 0
+        return confidence_dn, ~done & somebody & (self.asked_dn < depth)
+
+    def _reached(self) -> npt.NDArray[np.bool_]:
+        """(D,) whether the target is reached; sets the accuracy expected."""
+        errors, variance, size, scale = self.settled
+        error_dn = np.mean([1 - belief.confidence_dn for belief in self.beliefs], axis=0)
+        spread = self.expected.ratio / (rules.FAITH + self.expected.foreseen) if self.expected.checked else 0.0
+        low_d = np.empty(self.n_draws)
+        for d, error_n in enumerate(error_dn):
+            total = errors + scale * float(error_n.sum())
+            noise = variance + scale * float((error_n * (1 - error_n)).sum())
+            self.accuracy_d[d], low_d[d], _ = rules.interval_of_errors(total, noise, size, self.expected.ratio, spread)
+        return low_d >= (self.budget.target_accuracy or 2.0)
+
+    def _answer(self, d: Rows, n: Rows, rng: np.random.Generator) -> None:
+        """One answer about each of these (draw, item) pairs."""
+        k = self.order_dnr[d, n, self.asked_dn[d, n]]
+        self.asked_dn[d, n] += 1
+        np.add.at(self.labels_d, d, 1.0)
+        np.add.at(self.cost_d, d, self.cost_k[k])
+        for belief, pi_dkjl in zip(self.beliefs, self.pi, strict=True):
+            chance = np.cumsum(pi_dkjl[d if len(pi_dkjl) > 1 else 0, k, belief.truth_dn[d, n]], axis=1)
+            said = (rng.random(d.size)[:, None] * chance[:, -1:] > chance).sum(axis=1)
+            belief.hear(d, n, k, said)
+
+
+def _as_they_may_be(consensus: Consensus, crew: Crew, pi_kjl: Floats, draws: int, rng: np.random.Generator) -> Floats:
+    """(D or 1, K, J, L) confusion matrices as they may be: drawn around what was learned of those who have answered."""
+    learned = consensus.annotators
+    if not crew.names or draws * pi_kjl.size > LARGEST:
+        return pi_kjl[None]
+    place = {name: k for k, name in enumerate(learned.names)}
+    known = np.array([k for k, name in enumerate(crew.names) if name in place], dtype=np.intp)
+    drawn = np.repeat(pi_kjl[None], draws, axis=0)
+    if known.size:
+        alpha = learned.concentration[[place[crew.names[k]] for k in known]]
+        gamma = rng.gamma(np.maximum(alpha, 1e-3), size=(draws, *alpha.shape)) + 1e-300
+        drawn[:, known] = gamma / gamma.sum(axis=-1, keepdims=True)
+    return drawn
+
+
+def _orders(
+    questions: Sequence[Judged],
+    crew: Crew,
+    budget: Budget,
+    sample: Rows,
+    matrices: list[Floats],
+    draws: int,
+    rng: np.random.Generator,
+) -> Rows:
+    """(D, n, R) who answers next about each item, -1 for nobody: a race in which speed is what each has room for.
+
+    A plan of `budget.labels` fills the most accurate first; those it leaves without work come after, best first.
+    """
+    depth = max(1, budget.max_labels - int(questions[0][0].annotations.labels_per_item[sample].min()))
+    if not crew.names:
+        return np.zeros((draws, sample.size, depth), dtype=np.intp)
+    right_k = np.mean(
+        [
+            pi[:, np.arange(pi.shape[1]), np.arange(pi.shape[1])] @ c.class_shares
+            for pi, (_, c) in zip(matrices, questions, strict=True)
+        ],
+        axis=0,
+    )
+    free_nk = availability(questions, crew, sample)
+    best = np.argsort(-right_k, kind="stable")
+    speed_k, left = np.zeros(right_k.size), float(max(budget.labels, 1))
+    for k in best:
+        speed_k[k] = min(crew.capacity_of(crew.names[k]), left)
+        left -= speed_k[k]
+    later_k = np.empty(right_k.size)
+    later_k[best] = 1e6 * (1 + np.arange(right_k.size))
+    depth = min(depth, right_k.size)
+    order = np.empty((draws, sample.size, depth), dtype=np.intp)
+    for d in range(draws):
+        race_nk = rng.exponential(size=free_nk.shape) / np.maximum(speed_k, 1e-9)
+        time_nk = np.where(free_nk, np.where(speed_k > 0, race_nk, later_k), NOBODY)
+        first = np.argpartition(time_nk, depth - 1, axis=1)[:, :depth]
+        time = np.take_along_axis(time_nk, first, axis=1)
+        rank = np.argsort(time, axis=1, kind="stable")
+        chosen = np.take_along_axis(first, rank, axis=1)
+        order[d] = np.where(np.take_along_axis(time, rank, axis=1) < NOBODY, chosen, -1)
+    return order
+
+
+def availability(questions: Sequence[Judged], crew: Crew, rows: Rows) -> npt.NDArray[np.bool_]:
+    """(n, K) who of the crew can still be asked about these items: not twice, not what they may not see."""
+    items = questions[0][0].annotations.items
+    place = {name: k for k, name in enumerate(crew.names)}
+    at = {int(row): n for n, row in enumerate(rows)}
+    free_nk = np.ones((rows.size, len(crew.names)), dtype=bool)
+    for evidence, _ in questions:
+        annotations = evidence.annotations
+        crew_k = np.array([place.get(name, -1) for name in annotations.annotators], dtype=np.intp)
+        for n, row in enumerate(rows.tolist()):
+            start, end = annotations.item_start[row : row + 2]
+            k = crew_k[annotations.annotator[start:end]]
+            free_nk[n, k[k >= 0]] = False
+    row_of = {items[row]: n for row, n in at.items()}
+    for person, item in crew.never:
+        if person in place and item in row_of:
+            free_nk[row_of[item], place[person]] = False
+    for person, allowed in crew.only.items():
+        if person in place:
+            free_nk[:, place[person]] &= np.array([items[row] in allowed for row in rows], dtype=bool)
+    for item, needed in crew.needs.items():
+        if item in row_of:
+            able = [needed <= crew.skills.get(name, frozenset()) for name in crew.names]
+            free_nk[row_of[item]] &= np.array(able, dtype=bool)
+    free_nk[:, [crew.capacity_of(name) == 0 for name in crew.names]] = False
+    return free_nk
+
+
+def _interval(values_d: Floats, model: float) -> tuple[float, float, float]:
+    """(mean, low, high) of draws: their own spread and that of the model, in the logarithm."""
+    mean = float(values_d.mean())
+    if mean <= 0:
+        return 0.0, 0.0, 0.0
+    spread = np.hypot(values_d.std() / mean, model)
+    return mean, mean * float(np.exp(-1.96 * spread)), mean * float(np.exp(1.96 * spread))
+
+
+def _doubts(questions: Sequence[Judged], expected: Expected) -> tuple[float, str | None]:
+    """(standard deviation of the logarithm beyond that of the draws, what it comes from in words)."""
+    if expected.overconfident:
+        return UNTOLD, (
+            f"the confidence is too high: {expected.wrong:.0f} of {expected.checked} known items would be wrong "
+            f"where {expected.foreseen:.0f} were expected; expect more labels"
+        )
+    if min(_taught(evidence) for evidence, _ in questions) < TAUGHT:
+        return HARDLY, "how good people are is hardly known yet: the forecast may be wrong by a factor of three"
+    if not expected.checked and any(consensus.correction is not None for _, consensus in questions):
+        return UNTOLD, "no known truth says how sure labels may be; some tens of known items make the forecast sharper"
+    return MODEL, None
+
+
+def _taught(evidence: Evidence) -> float:
+    """Mean number of labels an annotator has on items of known truth, or with three labels or more."""
+    annotations = evidence.annotations
+    teaching = evidence.known | (annotations.labels_per_item >= 3)
+    people = int((annotations.labels_per_annotator > 0).sum())
+    return float(annotations.labels_per_item[teaching].sum() / max(people, 1))

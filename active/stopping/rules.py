@@ -1,0 +1,197 @@
+"""When an item is done, and when the project is.
+
+An item is done when its truth is known, its confidence reaches the target, or it has its share of labels.
+
+A project is done when every item is; when the accuracy of its labels reaches the target; or when no answer is worth
+its cost any more. Items of unknown truth are wrong with probability e_n = 1 - confidence, so that of N labels
+
+    X = number of wrong labels:     E X = r E,     Var X = r sum_n e_n (1 - e_n) + E^2 Var r,     E = sum_n e_n
+
+(Poisson-binomial), and the accuracy 1 - X / N has the central 95 % interval of the Beta with these moments. r says what
+the confidence is worth: 1 as long as it is to be taken at its word; with LEAST_KNOWN items of known truth or more, of
+which W are wrong where W0 errors were expected (each judged as if its truth were not known),
+
+    r ~ Gamma(a + W, a + W0)        a = 20: without truth it is within a factor of 1.5
+
+(The default combiner without truth has W / W0 between 0.3 and 1.1 on the public crowds whose labels are right nine
+times of ten, up to 1.8 on three where labels and truth disagree about what a class is.)
+
+The *lower* end of the interval has to reach the target. With the mean, the accuracy would be missed in every second
+project; with the lower end it is missed in one of forty, as far as the confidence holds. That the interval is looked at
+in every cycle does not spoil it: a posterior means the same whenever one stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import betaincinv
+
+from hitl.active.acquisition import value_of_information
+from hitl.annotations import Floats, Name
+from hitl.catalog import combiner_of
+from hitl.consensus import Consensus
+from hitl.crew import Budget, Crew
+from hitl.errors import HitlError
+from hitl.evidence import Evidence
+from hitl.models.combiner import Applicable
+
+Judged = tuple[Evidence, Consensus]
+
+OPEN, KNOWN, CONFIDENT, LIMIT = 0, 1, 2, 3
+REASONS = {KNOWN: "its truth is known", CONFIDENT: "confidence reached the target", LIMIT: "label limit reached"}
+
+LEAST_KNOWN = 20
+"""Items of known truth below which they do not say whether the confidence holds."""
+
+FAITH = 20.0
+"""a: how many expected errors the confidence's own word is worth."""
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The accuracy that the labels are expected to have.
+
+    Attributes:
+        accuracy: share of items whose label is expected to be right, in [0, 1].
+        low, high: ends of its central 95 % interval.
+        checked: items of known truth that say whether the confidence holds; 0: nobody has checked.
+        wrong, foreseen: how many of these are wrong without their truth, and how many were expected to be.
+    """
+
+    accuracy: float
+    low: float
+    high: float
+    checked: int = 0
+    wrong: float = 0.0
+    foreseen: float = 0.0
+
+    @property
+    def ratio(self) -> float:
+        """r: errors for each that is expected, in (0, inf); above 1 the confidence is too high."""
+        return (FAITH + self.wrong) / (FAITH + self.foreseen) if self.checked else 1.0
+
+    @property
+    def overconfident(self) -> bool:
+        """Whether known items are wrong more often than chance explains (by two standard deviations)."""
+        return self.checked > 0 and bool(self.wrong > self.foreseen + 2 * np.sqrt(max(self.foreseen, 1.0)))
+
+    def __str__(self) -> str:
+        return f"{self.accuracy:.1%} (95 % interval {self.low:.1%} to {self.high:.1%})"
+
+
+def item_states(evidence: Evidence, consensus: Consensus, budget: Budget) -> npt.NDArray[np.int8]:
+    """(N,) OPEN, or why the item is done: KNOWN, CONFIDENT (with `min_labels` labels at least), or LIMIT."""
+    labels = evidence.annotations.labels_per_item
+    state = np.full(len(labels), OPEN, dtype=np.int8)
+    state[labels >= budget.max_labels] = LIMIT
+    state[(consensus.confidence >= budget.target_confidence) & (labels >= budget.min_labels)] = CONFIDENT
+    state[evidence.known] = KNOWN
+    return state
+
+
+def open_rows(questions: Sequence[Judged], budget: Budget) -> npt.NDArray[np.intp]:
+    """Codes of the items that are not done: one of their questions is open."""
+    states = np.stack([item_states(evidence, consensus, budget) for evidence, consensus in questions])
+    return np.flatnonzero((states == OPEN).any(axis=0))
+
+
+def open_items(questions: Sequence[Judged], budget: Budget) -> Iterator[Name]:
+    """Names of the items that are not done; found out when the first is asked for."""
+    items = questions[0][0].annotations.items
+    for row in open_rows(questions, budget).tolist():
+        yield items[row]
+
+
+def done_items(questions: Sequence[Judged], budget: Budget) -> frozenset[Name]:
+    """Names of the items that are done."""
+    items = questions[0][0].annotations.items
+    still = set(open_rows(questions, budget).tolist())
+    return frozenset(name for row, name in enumerate(items) if row not in still)
+
+
+def accuracy_interval(error_n: Floats, ratio: float = 1.0, ratio_variance: float = 0.0) -> tuple[float, float, float]:
+    """(mean, low, high) of the accuracy of labels that are wrong with probabilities `error_n`, in [0, 1]."""
+    return interval_of_errors(
+        float(error_n.sum()), float((error_n * (1 - error_n)).sum()), error_n.size, ratio, ratio_variance
+    )
+
+
+def interval_of_errors(
+    errors: float, variance: float, size: int, ratio: float = 1.0, ratio_variance: float = 0.0
+) -> tuple[float, float, float]:
+    """The same from E, sum_n e_n (1 - e_n) and N."""
+    wrong = min(ratio * errors / max(size, 1), 1.0)
+    spread = (ratio * variance + errors**2 * ratio_variance) / max(size, 1) ** 2
+    right = 1.0 - wrong
+    if spread <= 0 or wrong <= 0 or right <= 0:
+        return right, right, right
+    strength = max(wrong * right / spread - 1, 1e-3)
+    ends = betaincinv(right * strength, wrong * strength, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
+    return right, float(ends[0]), float(ends[1])
+
+
+def expected_accuracy(questions: Sequence[Judged]) -> Expected:
+    """The accuracy of all labels as they are now; known truths are right, and say what the confidence is worth.
+
+    With several questions an item, accuracy is the mean over them, and an item's questions are taken to err together:
+    the interval is then rather too wide.
+    """
+    error = np.mean([_error(*question) for question in questions], axis=0)
+    deviation = np.mean([np.sqrt(e * (1 - e)) for e in (_error(*question) for question in questions)], axis=0)
+    checks = [_checked(*question) for question in questions]
+    checked, wrong, foreseen = (float(sum(check[part] for check in checks)) for part in range(3))
+    bare = Expected(1.0, 1.0, 1.0, int(checked), wrong, foreseen)
+    spread = (FAITH + wrong) / (FAITH + foreseen) ** 2 if checked else 0.0
+    mean, low, high = interval_of_errors(
+        float(error.sum()), float((deviation**2).sum()), error.size, bare.ratio, spread
+    )
+    return replace(bare, accuracy=mean, low=low, high=high)
+
+
+def project_stop(
+    questions: Sequence[Judged], crew: Crew, budget: Budget, expected: Expected | None = None
+) -> str | None:
+    """Why the project is done, in words, or None while it is not. `expected`: where it is known already."""
+    rows = open_rows(questions, budget)
+    if not rows.size:
+        return "every item is done"
+    if budget.target_accuracy is not None:
+        expected = expected or expected_accuracy(questions)
+        if expected.low >= budget.target_accuracy:
+            return f"the accuracy expected is {expected}, the target {budget.target_accuracy:.1%}"
+    if budget.worth is not None:
+        gain, cost = value_of_information.best_next(questions, rows, crew, budget)
+        if budget.worth * gain < 1:
+            return (
+                f"the best next label costs {cost:g} and is expected to bring {budget.worth * gain * cost:.2g}: "
+                f"{gain * cost:.2g} right labels, worth {budget.worth:g} each"
+            )
+    return None
+
+
+def _error(evidence: Evidence, consensus: Consensus) -> Floats:
+    """(N,) probability that the label is wrong."""
+    return np.where(evidence.known, 0.0, np.clip(1.0 - consensus.confidence, 0.0, 1.0))
+
+
+def _checked(evidence: Evidence, consensus: Consensus) -> tuple[int, float, float]:
+    """(items of known truth with an answer, how many are wrong without it, how many were expected to be)."""
+    rows = np.flatnonzero(evidence.known & (evidence.annotations.labels_per_item > 0))
+    if rows.size < LEAST_KNOWN:
+        return 0, 0.0, 0.0
+    assert evidence.truth is not None
+    try:
+        method = combiner_of(consensus.fit)
+        if not isinstance(method, Applicable):
+            return 0, 0.0, 0.0
+        blind = method.apply(consensus, replace(evidence, truth=None))
+    except HitlError:  # a method without a name here, or one that judges nothing without what it was given
+        return 0, 0.0, 0.0
+    wrong = float((blind.labels[rows] != evidence.truth[rows]).sum())
+    return rows.size, wrong, float((1 - blind.confidence[rows]).sum())

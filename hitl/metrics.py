@@ -1,0 +1,124 @@
+"""The figures of a cycle, and what they say in words: kept in the history, shown by `hitl status` and the report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+import numpy as np
+
+from hitl.active.assignment import missing_skills
+from hitl.active.pending.blockers import waits_for_away, why_nothing_is_asked
+from hitl.active.pending.outstanding import somebody_can
+from hitl.active.stopping import forecast, rules
+from hitl.annotations import Annotations
+from hitl.consensus import Consensus
+from hitl.crew import Budget, Crew
+from hitl.evidence import Evidence
+from hitl.plan import Plan
+
+DIGITS = 6
+"""Decimals of the probabilities that are recorded and pushed."""
+
+
+def metrics_of(
+    evidence: Mapping[str, Evidence], results: Mapping[str, Consensus], plan: Plan, crew: Crew, budget: Budget
+) -> dict[str, Any]:
+    """What the history of cycles and `hitl status` show: JSON values.
+
+    items, labels, annotators, done (and by which reason), mean confidence, agreement; the expected accuracy with its
+    interval, what was spent, the forecast, why the project stopped, and what keeps questions from being asked.
+    """
+    questions = [(evidence[name], results[name]) for name in evidence]
+    first = questions[0][0].annotations
+    agreement = [_agreement(evidence[name].annotations, results[name]) for name in evidence]
+    known = [value for value in agreement if value is not None]
+    expected = rules.expected_accuracy(questions)
+    ahead = None if plan.stop else forecast.forecast(questions, crew, budget, expected)
+    prices = [crew.cost_of(name) for name in first.annotators]
+    lacks = missing_skills.lacking(rules.open_items(questions, budget), crew)
+    return {
+        "items": first.n_items,
+        "labels": sum(len(e.annotations) for e in evidence.values()) // len(evidence),
+        "annotators": int((first.labels_per_annotator > 0).sum()),
+        "done": len(plan.done),
+        "reasons": dict(Counter(done.why for done in plan.done)),
+        "confidence": round(float(np.mean([result.confidence.mean() for result in results.values()])), DIGITS),
+        "agreement": round(float(np.mean(known)), DIGITS) if known else None,
+        "expected": asdict(expected),
+        "cost": float(np.dot(first.labels_per_annotator, prices)),
+        "forecast": None if ahead is None else asdict(ahead),
+        "stop": plan.stop,
+        "lacking": None if plan.stop or not lacks else missing_skills.in_words(lacks, crew),
+        "idle": _idle(questions, lacks, plan, crew, budget),
+        "waits": waits_for_away(questions, plan, crew, budget),
+        "corrected": all(result.correction is not None for result in results.values()),
+    }
+
+
+def _idle(
+    questions: Sequence[rules.Judged], lacks: Sequence[missing_skills.Lacking], plan: Plan, crew: Crew, budget: Budget
+) -> str | None:
+    """Why nothing is asked although items are open."""
+    reason = why_nothing_is_asked(plan, crew, budget)
+    if reason is None or not lacks or somebody_can(questions, crew, budget):
+        return reason
+    others = plan.open_items - sum(each.items for each in lacks)
+    rest = f"; whoever may answer the {others:,} others that are open has" if others else ""
+    return missing_skills.in_words(lacks, crew) + rest
+
+
+def outlook(metrics: Mapping[str, Any]) -> list[str]:
+    """In words: what is expected now and still to come. Cycles of older versions recorded neither."""
+    lines = []
+    if metrics.get("expected"):
+        expected = _recorded_as(rules.Expected, metrics["expected"])
+        lines.append(f"accuracy expected now: {expected}; {_checked(expected)}")
+        if not expected.checked and not metrics.get("corrected", True):
+            lines.append(f"caution: {TOO_SURE}")
+        lines.append(f"spent: {metrics['labels']:,} labels, cost {metrics['cost']:,g}")
+    if metrics.get("stop"):
+        lines.append(f"the project is done: {metrics['stop']}")
+    elif metrics.get("idle"):
+        lines.append(f"nothing is asked: {metrics['idle']}")
+    elif metrics.get("forecast"):
+        ahead = _recorded_as(forecast.Forecast, metrics["forecast"])
+        lines.append(f"to come: {ahead}")
+        if ahead.caution:
+            lines.append(f"caution: {ahead.caution}")
+    if metrics.get("waits"):
+        lines.append(f"waiting: {metrics['waits']}")
+    lacking = metrics.get("lacking")
+    if lacking and lacking not in (metrics.get("idle") or ""):
+        lines.append(f"left aside: {lacking}")
+    return lines
+
+
+TOO_SURE = (
+    "this method takes answers at their word and is surer than it is right on most crowds, so projects may end too "
+    "early; the default method corrects that, and 20 items of known truth check it (`hitl gold`)"
+)
+
+
+def _checked(expected: rules.Expected) -> str:
+    if not expected.checked:
+        return f"unchecked: {rules.LEAST_KNOWN} answered items of known truth would check it (`hitl gold`)"
+    return (
+        f"checked on {expected.checked} items of known truth: {expected.wrong:.0f} would be wrong without it, "
+        f"{expected.foreseen:.1f} were foreseen"
+    )
+
+
+def _recorded_as(kind: type[Any], data: Mapping[str, Any]) -> Any:
+    """The value that was recorded; figures that only other versions record are left aside."""
+    known = {each.name for each in fields(kind)}
+    return kind(**{name: value for name, value in data.items() if name in known})
+
+
+def _agreement(annotations: Annotations, consensus: Consensus) -> float | None:
+    """Share of labels that equal the consensus of their item, or None without labels."""
+    if not len(annotations):
+        return None
+    return float(np.mean(annotations.label == consensus.labels[annotations.item]))

@@ -1,0 +1,1 @@
+"""Cycles when they are due."""

@@ -1,0 +1,1 @@
+"""What a fit says of annotators and models: profiles, agreement, spammers, drift, communities."""

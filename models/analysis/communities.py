@@ -1,0 +1,352 @@
+"""Communities of annotators: who decides alike (Simpson 2011, section 4; Psorakis 2011).
+
+Similarity of two annotators (eq. 24 of Simpson, with distances told apart from noise):
+
+    V[k, m] = exp(-sharpness D_km)      D_km^2 = mean_j  H^2(pi_k[j], pi_m[j]) / (resolution^2 + (e_kj + e_mj) / 2)
+
+H^2 = 1 - sum_l sqrt(pi_k[j, l] pi_m[j, l]) is the squared Hellinger distance of two rows, and e_kj = 1 - sum_l (E sqrt
+pi_k[j, l])^2 what a row's posterior uncertainty alone adds to it: people with few labels are not taken apart for what
+may be chance. Nor are they drawn together: a prior that all share is taken out first. With exp(-H) as printed all
+similarities lie between exp(-1) and 1, and shrinkage finds one group.
+
+Communities are the columns of a Bayesian non-negative factorisation of V with half-normal priors, whose precisions
+shrink superfluous columns to nothing (Psorakis 2011, after Tan & Fevotte 2009):
+
+    V[k, m] ~ Poisson(sum_g W[k, g] H[g, m])    W[k, g], H[g, m] ~ HalfNormal(1 / beta_g)    beta_g ~ Gamma(a, b)
+
+    maximise  sum_km (V log WH - WH)
+              + sum_g [ (K + a - 1) log beta_g - beta_g (b + sum_k W_kg^2 / 2 + sum_m H_gm^2 / 2) ]
+
+    W <- 2 C / (S + sqrt(S^2 + 4 beta C))      C = W * ((V / WH) H^T),  S_g = sum_m H_gm      and H likewise
+    beta_g <- (K + a - 1) / (b + (sum_k W_kg^2 + sum_m H_gm^2) / 2)
+
+The first is the exact maximum of the usual bound (Lee & Seung 2001), so that the objective never falls; the paper's
+W <- C / (S + beta W) has the same fixed points and no such proof. Several random starts, the best objective wins.
+Memberships are the rows of W normalised to 1: they overlap. Whoever answers partly like one kind and partly like
+another has shares in both, unless a third kind lies nearer. People beyond the first `most_people` join with W and beta
+held, from their similarities to those: nothing grows with the square of all annotators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+
+from hitl.annotations import Floats, Ints
+from hitl.consensus import AnnotatorReport
+from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.compiled import compiled
+
+SHARE = 0.2
+"""Membership from which somebody is said to belong to a community."""
+
+FLOOR = 1e-30
+"""Where a product of factors underflows."""
+
+NOTHING = 1e-8
+"""What a column adds to any similarity when it has shrunk to nothing; it is 0 from then on, a fixed point."""
+
+EVERY = 10
+"""Iterations between two looks at the objective."""
+
+BLOCK = 2_000
+"""People who join at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Communities:
+    """Groups of annotators who decide alike.
+
+    Attributes:
+        membership: (K, G) shares of each community in each annotator, largest community first; rows sum to 1, NaN for
+            people with too few labels.
+        prototype: (G, J, L) confusion matrix typical of each community; rows sum to 1.
+        learned: codes of the annotators the communities were learned from.
+        similarity: (len(learned), len(learned)) V among these, in (0, 1].
+        objective: what was maximised, after every tenth iteration of the best start (nats).
+        converged: whether that start's gain fell below the tolerance.
+    """
+
+    membership: Floats
+    prototype: Floats
+    learned: Ints
+    similarity: Floats
+    objective: tuple[float, ...] = ()
+    converged: bool = True
+
+    def __len__(self) -> int:
+        """G, the number of communities."""
+        return self.prototype.shape[0]
+
+    @property
+    def main(self) -> Ints:
+        """(K,) the community each annotator belongs to most, -1 where too few labels tell."""
+        if not len(self):
+            return np.full(len(self.membership), -1, np.int32)
+        known = np.isfinite(self.membership[:, 0])
+        return np.where(known, np.nan_to_num(self.membership).argmax(axis=1), -1).astype(np.int32)
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """(G,) how many annotators belong to each most."""
+        main = self.main
+        return np.bincount(main[main >= 0], minlength=len(self))
+
+    def of(self, annotator: int) -> list[tuple[int, float]]:
+        """The communities of one annotator with the share of each, at least SHARE (the main one in any case)."""
+        row = self.membership[annotator]
+        if not len(self) or np.isnan(row[0]):
+            return []
+        order = np.argsort(-row, kind="stable")
+        return [(int(g), float(row[g])) for rank, g in enumerate(order) if rank == 0 or row[g] >= SHARE]
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """A factorisation: weights (K, G), their precisions (G,), and the objective after every tenth iteration."""
+
+    weight_kg: Floats
+    other_gk: Floats
+    precision_g: Floats
+    objective: tuple[float, ...]
+    converged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommunityModel:
+    """Finds communities.
+
+    Attributes:
+        least_labels: labels a class, on average, that an annotator needs to be placed, >= 0.
+        most_people: annotators (those with most labels) that communities are learned from, > 0; the rest join.
+        most: communities to start with, > 0; shrinkage leaves those there are.
+        least_members: people a community needs, who belong to it most, > 0.
+        resolution: Hellinger distance of two rows below which they count as alike, > 0.
+        sharpness: how fast similarity falls with distance, > 0.
+        shape, rate: a and b of the precisions' prior, > 0.
+        starts: random starts, > 0; `seed`: of their generator.
+        tolerance: relative gain of ten iterations below which a start has converged, > 0.
+        max_iterations: of each start, > 0.
+    """
+
+    least_labels: float = 10.0
+    most_people: int = 200
+    most: int = 20
+    least_members: int = 2
+    resolution: float = 0.2
+    sharpness: float = 3.0
+    shape: float = 5.0
+    rate: float = 2.0
+    starts: int = 3
+    seed: int = 0
+    tolerance: float = 1e-6
+    max_iterations: int = 1000
+
+    def __post_init__(self) -> None:
+        require_between("least_labels", self.least_labels, -1e-9)
+        for setting in ("least_members", "resolution", "sharpness", "shape", "rate", "tolerance"):
+            require_between(setting, getattr(self, setting), 0)
+        for setting in ("most_people", "most", "starts", "max_iterations"):
+            require_whole(setting, getattr(self, setting), 1)
+
+    def fit(self, people: AnnotatorReport, leave_out: npt.NDArray[np.bool_] | None = None) -> Communities:
+        """The communities among the annotators of a fit; those of `leave_out` (K,) are not placed."""
+        placed = people.labels >= max(1.0, self.least_labels * len(people.classes))
+        if leave_out is not None:
+            placed &= ~leave_out
+        order = np.argsort(-people.labels, kind="stable")
+        order = order[placed[order]]
+        learned, joining = np.sort(order[: self.most_people]), order[self.most_people :]
+        counts_kjl = own_counts(people)
+        rows = _Rows.of(counts_kjl)
+        v_kk = self.similarity(rows.take(learned), rows.take(learned))
+        factors = self.factorise(v_kk)
+        weight_kg = np.full((len(people.names), len(factors.precision_g)), np.nan)
+        weight_kg[learned] = factors.weight_kg
+        for first in range(0, len(joining), BLOCK):
+            block = joining[first : first + BLOCK]
+            v_km = self.similarity(rows.take(learned), rows.take(block))
+            weight_kg[block] = self.join(v_km, factors).T
+        membership_kg = self._memberships(weight_kg)
+        prototype_gjl = _prototypes(membership_kg, counts_kjl)
+        return Communities(
+            membership_kg, prototype_gjl, learned.astype(np.int32), v_kk, factors.objective, factors.converged
+        )
+
+    def similarity(self, one: _Rows, other: _Rows) -> Floats:
+        """(len(one), len(other)) V, in (0, 1]."""
+        square = np.zeros((len(one.noise_kj), len(other.noise_kj)))
+        for j in range(one.noise_kj.shape[1]):
+            apart = np.maximum(1 - one.root_kjl[:, j] @ other.root_kjl[:, j].T, 0)
+            noise = (one.noise_kj[:, j, None] + other.noise_kj[None, :, j]) / 2
+            square += apart / (self.resolution**2 + noise)
+        similar: Floats = np.exp(-self.sharpness * np.sqrt(square / max(1, one.noise_kj.shape[1])))
+        return similar
+
+    def factorise(self, v_kk: Floats) -> Factors:
+        """The best of several starts."""
+        rng = np.random.default_rng(self.seed)
+        columns = min(self.most, len(v_kk))
+        if not columns:
+            return Factors(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0), (), True)
+        found = [self._climb(v_kk, *_start(v_kk, columns, rng)) for _ in range(self.starts)]
+        return max(found, key=lambda factors: factors.objective[-1])
+
+    def _climb(self, v_kk: Floats, weight_kg: Floats, other_gk: Floats) -> Factors:
+        precision_g = self.precisions(weight_kg, other_gk)
+        trace: list[float] = []
+        converged = False
+        while not converged and len(trace) * EVERY < self.max_iterations:
+            for _ in range(EVERY):
+                other_gk = ascend(v_kk, weight_kg, other_gk, precision_g)
+                weight_kg = np.ascontiguousarray(ascend(v_kk, other_gk.T, weight_kg.T, precision_g).T)  # V = V^T
+                precision_g = self.precisions(weight_kg, other_gk)
+            gone = weight_kg.max(axis=0) * other_gk.max(axis=1) < NOTHING
+            weight_kg[:, gone], other_gk[gone] = 0.0, 0.0
+            precision_g = self.precisions(weight_kg, other_gk)
+            trace.append(self.objective(v_kk, weight_kg, other_gk, precision_g))
+            converged = len(trace) > 1 and trace[-1] - trace[-2] < self.tolerance * abs(trace[-1])
+        return Factors(weight_kg, other_gk, precision_g, tuple(trace), converged)
+
+    def precisions(self, weight_kg: Floats, other_gk: Floats) -> Floats:
+        """(G,) the precisions that maximise the objective."""
+        square_g = np.sum(weight_kg**2, axis=0) + np.sum(other_gk**2, axis=1)
+        precision: Floats = (len(weight_kg) + self.shape - 1) / (self.rate + square_g / 2)
+        return precision
+
+    def objective(self, v_kk: Floats, weight_kg: Floats, other_gk: Floats, precision_g: Floats) -> float:
+        """Log posterior up to a constant, in nats."""
+        square_g = np.sum(weight_kg**2, axis=0) + np.sum(other_gk**2, axis=1)
+        prior = (len(weight_kg) + self.shape - 1) * np.log(precision_g) - precision_g * (self.rate + square_g / 2)
+        return float(_fit(v_kk, weight_kg, other_gk) + prior.sum())
+
+    def join(self, v_km: Floats, factors: Factors, iterations: int = 100) -> Floats:
+        """(G, len(joining)) weights of people with similarities `v_km` to those the factors were learned from."""
+        start = float(factors.weight_kg.mean()) if factors.weight_kg.size else 0.0
+        other_gm: Floats = np.full((len(factors.precision_g), v_km.shape[1]), start)
+        for _ in range(iterations):
+            other_gm = ascend(v_km, factors.weight_kg, other_gm, factors.precision_g)
+        return other_gm
+
+    def _memberships(self, weight_kg: Floats) -> Floats:
+        """(K, G) normalised weights of the communities with members enough, largest first."""
+        placed = np.flatnonzero(np.isfinite(weight_kg).all(axis=1)) if weight_kg.shape[1] else np.zeros(0, int)
+        if not placed.size:
+            return np.full((len(weight_kg), 0), np.nan)
+        weight = weight_kg[placed]
+        keep = np.arange(weight.shape[1])
+        # A community that too few belong to most is dropped, the smallest first, and its people go elsewhere.
+        while True:
+            size = np.bincount(weight[:, keep].argmax(axis=1), minlength=len(keep))
+            if size.min() >= self.least_members or len(keep) == 1:
+                break
+            keep = np.delete(keep, size.argmin())
+        keep = keep[np.argsort(-size, kind="stable")]
+        membership_kg = np.full((len(weight_kg), len(keep)), np.nan)
+        chosen = weight[:, keep] + FLOOR
+        membership_kg[placed] = chosen / chosen.sum(axis=1, keepdims=True)
+        return membership_kg
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Square roots of the posterior mean matrices (K, J, L), and what uncertainty adds to a distance (K, J)."""
+
+    root_kjl: Floats
+    noise_kj: Floats
+
+    @classmethod
+    def of(cls, counts_kjl: Floats) -> _Rows:
+        """From counts, with one label more in each row, spread evenly: Dirichlet posteriors under Perks' prior."""
+        a_kjl = counts_kjl + 1 / counts_kjl.shape[2]
+        total_kj1 = a_kjl.sum(axis=2, keepdims=True)
+        log_root_kjl = gammaln(a_kjl + 0.5) - gammaln(a_kjl) + gammaln(total_kj1) - gammaln(total_kj1 + 0.5)
+        return cls(np.sqrt(a_kjl / total_kj1), 1 - np.exp(2 * log_root_kjl).sum(axis=2))
+
+    def take(self, people: npt.NDArray[np.intp]) -> _Rows:
+        """Those of some people."""
+        return _Rows(self.root_kjl[people], self.noise_kj[people])
+
+
+def ascend(v_km: Floats, weight_kg: Floats, other_gm: Floats, precision_g: Floats) -> Floats:
+    """(G, M) the next H of V ~ W H: the maximum of the bound that touches the objective at `other_gm`."""
+    c_gm = np.zeros_like(other_gm)
+    _correlate(v_km, weight_kg, other_gm, c_gm)
+    c_gm *= other_gm
+    s_g1 = weight_kg.sum(axis=0)[:, None]
+    root = s_g1 + np.sqrt(s_g1**2 + 4 * precision_g[:, None] * c_gm)
+    following: Floats = 2 * c_gm / np.maximum(root, FLOOR)
+    return following
+
+
+@compiled
+def _correlate(v: Any, weight: Any, other: Any, out: Any) -> None:
+    """out += W^T (V / WH), row by row; weights of 0 cost nothing.
+
+    Hundreds of products of this size: where other programs run too, threads of a linear algebra library would wait
+    for each other most of the time (30 times slower was seen).
+    """
+    mean = np.empty(v.shape[1])
+    for k in range(v.shape[0]):
+        mean[:] = FLOOR
+        for g in range(weight.shape[1]):
+            if weight[k, g] > 0.0:
+                for m in range(mean.shape[0]):
+                    mean[m] += weight[k, g] * other[g, m]
+        for m in range(mean.shape[0]):
+            mean[m] = v[k, m] / mean[m]
+        for g in range(weight.shape[1]):
+            if weight[k, g] > 0.0:
+                for m in range(mean.shape[0]):
+                    out[g, m] += weight[k, g] * mean[m]
+
+
+@compiled
+def _fit(v: Any, weight: Any, other: Any) -> float:
+    """sum_km V log WH - WH."""
+    total = 0.0
+    mean = np.empty(v.shape[1])
+    for k in range(v.shape[0]):
+        mean[:] = FLOOR
+        for g in range(weight.shape[1]):
+            for m in range(mean.shape[0]):
+                mean[m] += weight[k, g] * other[g, m]
+        for m in range(mean.shape[0]):
+            total += v[k, m] * np.log(mean[m]) - mean[m]
+    return total
+
+
+def _start(v_kk: Floats, columns: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Random positive factors whose product has the mean of V."""
+    size = 2 * np.sqrt(v_kk.mean() / columns)
+    return size * rng.random((len(v_kk), columns)), size * rng.random((columns, len(v_kk)))
+
+
+def own_counts(people: AnnotatorReport) -> Floats:
+    """(K, J, L) what each annotator's own labels say, in labels: the posterior without the prior the crowd shares.
+
+    What everybody shares tells nobody apart, and would draw people with few labels together.
+    """
+    if people.prior is None:
+        return people.concentration
+    return np.maximum(people.concentration - people.prior, 0.0)
+
+
+def _prototypes(membership_kg: Floats, counts_kjl: Floats) -> Floats:
+    """(G, J, L) mean confusion matrices of the members.
+
+    Each annotator weighs by the square of the membership (whoever is half elsewhere blurs little), each row by how much
+    is known of it.
+    """
+    weight_kg = np.nan_to_num(membership_kg) ** 2
+    a_kjl = counts_kjl + FLOOR
+    total_kj = a_kjl.sum(axis=2)
+    known_kj = total_kj / (total_kj + a_kjl.shape[2])
+    mean_kjl = a_kjl / total_kj[:, :, None]
+    sum_gjl = np.einsum("kg,kj,kjl->gjl", weight_kg, known_kj, mean_kjl, optimize=True)
+    prototype: Floats = sum_gjl / np.maximum(sum_gjl.sum(axis=2, keepdims=True), FLOOR)
+    return prototype

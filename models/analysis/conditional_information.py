@@ -1,0 +1,144 @@
+"""How much two judges of the same items still say of each other once the class is known (Kerrigan 2021, appendix B).
+
+    I(A; B | Z) = sum_z p(z) sum_ab p(a, b | z) log2( p(a, b | z) / (p(a | z) p(b | z)) )             bits
+
+0 where they err independently: what every product of their evidence takes for granted. The plug-in estimate from counts
+is too high (two coins agree by chance), so the same estimate over items shuffled within their class is taken off; how
+often chance alone reaches the estimate is the p-value.
+
+Where the truth is not known it is drawn from the consensus, anew each time, and of several labels of an item one is
+drawn, anew each time. A consensus made under independence finds too little dependence: only known truth shows it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Annotations, Floats
+from hitl.models.numerics.checks import require_whole
+
+Codes = npt.NDArray[np.int64]
+Judge = Callable[[np.random.Generator], Codes]
+"""Draws the answer of a judge for each of its items."""
+
+DENSE = 2_000_000
+"""Cells up to which joint counts are a table."""
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """Two judges, given the class.
+
+    Attributes:
+        bits: conditional mutual information, chance taken off, >= 0.
+        chance: what independent judges of as many items show on average.
+        p_value: how often independent judges show as much, in (0, 1].
+        together: mutual information without knowing the class, for scale (>= 0, chance included).
+        items: how many both have judged.
+    """
+
+    bits: float
+    chance: float
+    p_value: float
+    together: float
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class DependenceTest:
+    """`shuffles` of the items within their classes; of more than `most_items` a sample is to be taken."""
+
+    shuffles: int = 200
+    most_items: int = 20_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_whole("shuffles", self.shuffles, 1)
+        require_whole("most_items", self.most_items, 1)
+
+    def some(self, items: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """These items, or a sample of `most_items` of them."""
+        if len(items) <= self.most_items:
+            return items
+        return np.sort(np.random.default_rng(self.seed).choice(items, self.most_items, replace=False))
+
+    def between(self, first: Judge, second: Judge, truth_nj: Floats) -> Dependence:
+        """Test two judges of N items whose (expected) truths are `truth_nj`, rows summing to 1; NaN without items."""
+        rng = np.random.default_rng(self.seed)
+        n = len(truth_nj)
+        if not n:
+            return Dependence(np.nan, np.nan, np.nan, np.nan, 0)
+        reached_nj = np.cumsum(truth_nj, axis=1)
+        found, by_chance, together = (np.empty(self.shuffles) for _ in range(3))
+        for draw in range(self.shuffles):
+            z = (rng.random((n, 1)) * reached_nj[:, -1:] >= reached_nj[:, :-1]).sum(axis=1)
+            a, b = first(rng), second(rng)
+            found[draw] = conditional_information(a, b, z)
+            by_chance[draw] = conditional_information(a, shuffled_within(b, z, rng), z)
+            together[draw] = conditional_information(a, b, np.zeros_like(z))
+        reached = int((by_chance >= found - 1e-12).sum())
+        chance = float(by_chance.mean())
+        bits = max(float(found.mean()) - chance, 0.0)
+        return Dependence(bits, chance, (1 + reached) / (1 + self.shuffles), float(together.mean()), n)
+
+
+def conditional_information(first_n: Codes, second_n: Codes, given_n: Codes) -> float:
+    """Plug-in estimate of I(A; B | Z) from N codes of each, in bits, >= 0."""
+    a, b = int(first_n.max(initial=0)) + 1, int(second_n.max(initial=0)) + 1
+    with_a, with_b = given_n * a + first_n, given_n * b + second_n
+    total = _sum_c_log_c(with_a * b + second_n) + _sum_c_log_c(given_n)
+    total -= _sum_c_log_c(with_a) + _sum_c_log_c(with_b)
+    return max(float(total / (max(len(given_n), 1) * np.log(2))), 0.0)
+
+
+def shuffled_within(values_n: Codes, group_n: Codes, rng: np.random.Generator) -> Codes:
+    """The values, shuffled among the items of the same group."""
+    group_n = group_n.astype(np.uint16) if group_n.max(initial=0) < 2**16 else group_n  # sorted in linear time
+    order = rng.permutation(len(group_n))
+    out = np.empty_like(values_n)
+    out[np.argsort(group_n, kind="stable")] = values_n[order[np.argsort(group_n[order], kind="stable")]]
+    return out
+
+
+def fixed(answer_n: npt.NDArray[np.integer]) -> Judge:
+    """A judge who says one thing of each item."""
+    codes = answer_n.astype(np.int64)
+    return lambda rng: codes
+
+
+def a_label(annotations: Annotations, items: npt.NDArray[np.intp]) -> Judge:
+    """One label of each of these items, any of them; each must have one."""
+    start, many = annotations.item_start[items], annotations.labels_per_item[items]
+    label = annotations.label.astype(np.int64)
+    return lambda rng: label[start + rng.integers(many)]
+
+
+def two_labels(annotations: Annotations, items: npt.NDArray[np.intp]) -> tuple[Judge, Judge]:
+    """Two different labels of each of these items, any two; each must have two. The second follows the first."""
+    start, many = annotations.item_start[items], annotations.labels_per_item[items]
+    label: Codes = annotations.label.astype(np.int64)
+    first = np.zeros(len(items), np.int64)
+
+    def one(rng: np.random.Generator) -> Codes:
+        first[:] = rng.integers(many)
+        drawn: Codes = label[start + first]
+        return drawn
+
+    def another(rng: np.random.Generator) -> Codes:
+        other: Codes = label[start + (first + 1 + rng.integers(many - 1)) % many]
+        return other
+
+    return one, another
+
+
+def _sum_c_log_c(codes: Codes) -> float:
+    """Sum of c log c over the counts c of equal codes, in nats."""
+    if not codes.size:
+        return 0.0
+    counts = np.bincount(codes) if codes.max() < DENSE else np.unique(codes, return_counts=True)[1]
+    counts = counts[counts > 1]
+    return float(counts @ np.log(counts)) if counts.size else 0.0

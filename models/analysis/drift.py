@@ -1,0 +1,197 @@
+"""Whether people change over time: a test against what the others say, and accuracy in windows of time.
+
+Annotator k's labels l_1, l_2, ... in order of time, the others' beliefs q_tj about their items (`leave_one_out`)
+and one confusion matrix pi for the whole time. Shift its accuracy by d, in every class alike, the wrong answers
+shrinking in proportion:
+
+    p_d(l_t) = p(l_t) + d g(l_t)
+    p(l) = sum_j q_j pi[j, l]        g(l) = q_l - sum_{j != l} q_j pi[j, l] / (1 - pi[j, j])
+
+The score of each label u_t = g(l_t) / p(l_t) has mean 0 and variance i_t = sum_l g(l)^2 / p(l) while nothing changes,
+whichever classes the items are of and however unsure the others are (where they are certain: 1 / pi for a right answer,
+-1 / (1 - pi) for a wrong one). The cumulative sum, tied down at both ends,
+
+    B_t = (U_t - (I_t / I_T) U_T) / s        U_t = sum_{r <= t} u_r    I_t = sum_{r <= t} i_r
+                                             s^2 = sum_t (u_t - i_t U_T / I_T)^2
+
+is then nearly a Brownian bridge in I_t / I_T, and the p-value that of Kolmogorov's distribution at max |B_t|, moved up
+by what a bridge goes further between its steps. Times with many labels count as one moment. The accuracy of any stretch
+of time is the whole time's plus sum u / sum i over it (one Fisher scoring step), within 1.96 / sqrt(sum i).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import kolmogorov
+
+from hitl.annotations import Annotations, Floats, Ints
+from hitl.models.annotators.leave_one_out import Others, some_rows
+from hitl.models.numerics.checks import require_between
+
+Z95 = 1.959963984540054
+"""Half-width of a central 95 % interval, in standard deviations."""
+
+BETWEEN = 0.5826
+"""How much further a bridge goes between its steps than at them, times the root of their number (Siegmund 1985)."""
+
+SURE_OF_ROW = 0.995
+"""Highest accuracy of a class that is believed: a single slip of somebody perfect so far is no event of a century."""
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """One annotator's accuracy over time, in windows of equally many labels.
+
+    Attributes:
+        start, end: (T,) times of each window's first and last label, in seconds since the epoch.
+        labels: (T,) labels in each window.
+        accuracy: (T,) chance of a right answer as the others see it, in [0, 1].
+        low, high: (T,) its 95 % interval, in [0, 1].
+    """
+
+    start: Floats
+    end: Floats
+    labels: Ints
+    accuracy: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """The most likely change of one annotator.
+
+    Attributes:
+        p_value: chance of as strong a sign of change from somebody who does not change, in [0, 1].
+        when: time of the first label after the change, in seconds since the epoch.
+        before, after: accuracy until and from then, in [0, 1]; the split is where they differ most clearly, so that
+            their difference is somewhat too large.
+        windows: accuracy over the whole time.
+    """
+
+    p_value: float
+    when: float
+    before: float
+    after: float
+    windows: Windows
+
+    @property
+    def effect(self) -> float:
+        """How much better it became (below 0: worse), in [-1, 1]."""
+        return self.after - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class DriftTest:
+    """The test of change.
+
+    Attributes:
+        least_labels: labels with a time that an annotator needs to be tested, > 1.
+        most_labels: labels of one annotator that are looked at (evenly spread over theirs), > 0.
+        window: labels a window holds at least, > 0; `most_windows`: windows at most, > 0.
+        false_share: expected share of false alarms among those said to change (Benjamini & Hochberg 1995), in (0, 1).
+        least_effect: change of accuracy that is worth a word, in (0, 1).
+    """
+
+    least_labels: int = 20
+    most_labels: int = 2000
+    window: int = 20
+    most_windows: int = 8
+    false_share: float = 0.05
+    least_effect: float = 0.05
+
+    def __post_init__(self) -> None:
+        require_between("least_labels", self.least_labels, 1)
+        for setting in ("most_labels", "window", "most_windows"):
+            require_between(setting, getattr(self, setting), 0)
+        for setting in ("false_share", "least_effect"):
+            require_between(setting, getattr(self, setting), 0, 1)
+
+    def fit(self, annotations: Annotations, others: Others, confusion_kjl: Floats) -> list[Change | None]:
+        """K changes; None without the times or labels to tell. `confusion_kjl` is over each annotator's whole time."""
+        found: list[Change | None] = [None] * annotations.n_annotators
+        if annotations.time is None:
+            return found
+        rows = some_rows(annotations, self.most_labels)
+        rows = rows[np.isfinite(annotations.time[rows])]
+        annotator = annotations.annotator[rows]
+        for part in np.split(rows, np.flatnonzero(np.diff(annotator)) + 1):
+            if len(part) >= self.least_labels:
+                k = int(annotations.annotator[part[0]])
+                time, said = annotations.time[part], annotations.label[part]
+                found[k] = self._change(time, said, others.beliefs(part), confusion_kjl[k])
+        return found
+
+    def alarms(self, changes: list[Change | None]) -> npt.NDArray[np.bool_]:
+        """(K,) who changes: significant among all that were tested, and by `least_effect` or more."""
+        p_k = np.array([np.nan if change is None else change.p_value for change in changes])
+        large_k = np.array([change is not None and abs(change.effect) >= self.least_effect for change in changes], bool)
+        alarms: npt.NDArray[np.bool_] = discoveries(p_k, self.false_share) & large_k
+        return alarms
+
+    def _change(self, time: Floats, said: Ints, q_tj: Floats, pi_jl: Floats) -> Change | None:
+        moments = np.flatnonzero(np.diff(time) > 0)  # a change can only be between two different times
+        if not moments.size:
+            return None
+        score_t, information_t, accuracy = scores(said, q_tj, pi_jl)
+        u_t, i_t = np.cumsum(score_t), np.cumsum(information_t)
+        spread = np.sum((score_t - information_t * u_t[-1] / i_t[-1]) ** 2)  # near i_t[-1] where the model is right
+        bridge_t = np.abs(u_t - i_t / i_t[-1] * u_t[-1])[moments] / np.sqrt(max(spread, 1e-9))
+        last = int(moments[bridge_t.argmax()])
+        before = accuracy + u_t[last] / i_t[last]
+        after = accuracy + (u_t[-1] - u_t[last]) / (i_t[-1] - i_t[last])
+        windows = self._windows(time, score_t, information_t, accuracy)
+        p_value = float(kolmogorov(bridge_t.max() + BETWEEN / np.sqrt(len(moments))))
+        before, after = (float(np.clip(level, 0, 1)) for level in (before, after))
+        return Change(p_value, float(time[last + 1]), before, after, windows)
+
+    def _windows(self, time: Floats, score_t: Floats, information_t: Floats, accuracy: float) -> Windows:
+        many = max(1, min(self.most_windows, len(time) // self.window))
+        start = np.linspace(0, len(time), many + 1).astype(int)
+        u_w, i_w = np.add.reduceat(score_t, start[:-1]), np.add.reduceat(information_t, start[:-1])
+        accuracy_w, half_w = accuracy + u_w / i_w, Z95 / np.sqrt(i_w)
+        return Windows(
+            time[start[:-1]],
+            time[start[1:] - 1],
+            np.diff(start).astype(np.int32),
+            np.clip(accuracy_w, 0, 1),
+            np.clip(accuracy_w - half_w, 0, 1),
+            np.clip(accuracy_w + half_w, 0, 1),
+        )
+
+
+def scores(said: Ints, q_tj: Floats, pi_jl: Floats) -> tuple[Floats, Floats, float]:
+    """(T,) scores of a shift in accuracy, (T,) their variances, and the accuracy they are measured from.
+
+    `said` (T,) are the answers, `q_tj` (T, J) the others' beliefs, `pi_jl` (J, L) the confusion matrix.
+    """
+    classes = np.arange(len(pi_jl))
+    right_j = np.clip(pi_jl[classes, classes], 1 - SURE_OF_ROW, SURE_OF_ROW)
+    wrong_jl = pi_jl.copy()
+    wrong_jl[classes, classes] = 0.0
+    wrong_jl += 1e-9  # where nothing but the right answer was ever given: any wrong one alike
+    wrong_jl[classes, classes] = 0.0
+    wrong_jl /= wrong_jl.sum(axis=1, keepdims=True)
+    # einsum, not @: thousands of small products, for which threads of a linear algebra library cost more than they do
+    g_tl = -np.einsum("tj,jl->tl", q_tj, wrong_jl)
+    g_tl[:, classes] += q_tj
+    p_tl = np.einsum("tj,jl->tl", q_tj, wrong_jl * (1 - right_j)[:, None])
+    p_tl[:, classes] += q_tj * right_j
+    score_t = g_tl[np.arange(len(said)), said] / p_tl[np.arange(len(said)), said]
+    information_t: Floats = np.sum(g_tl**2 / p_tl, axis=1)
+    return score_t, np.maximum(information_t, 1e-9), float(q_tj.mean(axis=0) @ right_j)
+
+
+def discoveries(p_k: Floats, false_share: float) -> npt.NDArray[np.bool_]:
+    """(K,) which p-values to believe at this expected share of false ones (Benjamini & Hochberg); NaN: not tested."""
+    tested = np.flatnonzero(np.isfinite(p_k))
+    order = tested[np.argsort(p_k[tested], kind="stable")]
+    limit = false_share * np.arange(1, len(order) + 1) / max(1, len(order))
+    below = np.flatnonzero(p_k[order] <= limit)
+    believed = np.zeros(len(p_k), bool)
+    if below.size:
+        believed[order[: below[-1] + 1]] = True
+    return believed

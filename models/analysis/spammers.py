@@ -1,0 +1,270 @@
+"""Who answers without looking: three ways to answer, compared annotator by annotator.
+
+    works      pi[j] ~ Dir(a_j) for each class j           a learned from the crowd
+    spams      pi[j] = phi for every j, phi ~ Dir(1/2)     answers carry no information about the class
+    misleads   pi[j] ~ Dir(w_j), little mass on j          answers carry information, but are systematically wrong
+
+    p(way | labels)  ∝  share[way] p(labels of k | way)
+
+An annotator's labels l_n are judged by what the others believe of their items, q_nj (`leave_one_out`): the
+likelihood of a confusion matrix is prod_n sum_j q_nj pi[j, l_n]. Integrated over phi it is exact for spammers, a
+Dirichlet-multinomial; for the others it is bounded from below by variational Bayes (as Simpson 2011, eqs. 14-22, for
+one annotator), which is exact where the others are certain:
+
+    r_nj ∝ q_nj exp E log pi[j, l_n],   pi[j] ~ Dir(a_j + sum_n r_nj 1[l_n = l])
+    log p(labels | works)  >=  sum_n log sum_j q_nj exp E log pi[j, l_n]  -  sum_j KL(Dir(a_j + counts) || Dir(a_j))
+
+The shares of the three ways and the crowd's a (fixed point of Minka 2000, anchored) are learned by a few rounds of EM
+over the annotators, from priors that expect few spammers. A person with few labels stays near the shares.
+
+Who works without effect is no better: whose label almost certainly carries less information than a small part of what
+is missing (drawn from the posterior of the matrix, `hitl.models.analysis.information`) is uninformative as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import digamma, gammaln, logsumexp
+
+from hitl.annotations import Annotations, Floats
+from hitl.models.analysis.information import entropy, information
+from hitl.models.annotators.leave_one_out import Others, some_rows
+from hitl.models.numerics.checks import require_between, require_whole
+
+WORKS, SPAMS, MISLEADS = 0, 1, 2
+"""Columns of the ways to answer."""
+
+ONE_ROW = 0.5
+"""Dirichlet parameter of each answer of a spammer's one row: evenly random and always the same are both likely."""
+
+TINY = 1e-300
+"""Below any draw; keeps rows that are all zero in bounds."""
+
+MOST_CELLS = 30_000_000
+"""Labels looked at, times classes, over all annotators: bounds the memory (8 bytes each, about three arrays)."""
+
+LEAST_LABELS = 30
+"""Labels of one annotator that are looked at whatever their number costs."""
+
+ALMOST_ALWAYS = 0.9
+"""A spammer who gives one answer at least this often always gives that answer; others answer at random."""
+
+
+@dataclass(frozen=True, eq=False)
+class WaysToAnswer:
+    """What kind of annotator everybody is.
+
+    Attributes:
+        probability: (K, 3) of working, spamming, misleading; rows sum to 1; the prior shares without labels.
+        answers: (K, L) how often each gives each answer, whatever the class; rows sum to 1.
+        shares: (3,) how common each way is in this crowd, sums to 1.
+        typical: (J, L) confusion matrix to expect of somebody who works; rows sum to 1.
+        confusion: (K, J, L) confusion matrices as judged by the others, for somebody who works; rows sum to 1.
+        uninformative: (K,) probability that a label tells next to nothing of the class: of spamming, and of working
+            with less information than the least.
+    """
+
+    probability: Floats
+    answers: Floats
+    shares: Floats
+    typical: Floats
+    confusion: Floats
+    uninformative: Floats
+
+    @property
+    def spams(self) -> Floats:
+        """(K,) probability that answers carry no information about the class."""
+        return self.probability[:, SPAMS]
+
+    @property
+    def misleads(self) -> Floats:
+        """(K,) probability that answers are systematically wrong."""
+        return self.probability[:, MISLEADS]
+
+    @property
+    def favourite(self) -> npt.NDArray[np.int32]:
+        """(K,) code of the answer given almost always, -1 where there is none."""
+        top = self.answers.argmax(axis=1)
+        always = self.answers[np.arange(len(top)), top] >= ALMOST_ALWAYS
+        return np.where(always, top, -1).astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class SpammerModel:
+    """The mixture of three ways to answer.
+
+    Attributes:
+        accuracy: expected of somebody who works, in (0, 1); the crowd's own matrices move it.
+        strength: pseudo-labels a class that this expectation weighs, > 0.
+        spam, mislead: prior shares of spammers and misleaders, in (0, 1).
+        people: pseudo-annotators that the prior shares weigh, > 0.
+        most_labels: labels of one annotator that are looked at (evenly spread over theirs), > 0.
+        rounds: rounds of EM over the crowd, > 0.
+        least_information: share of the bits missing (the entropy of the classes) below which a label tells next to
+            nothing, in (0, 1); 0.02 of two even classes is an accuracy of 58 %.
+        draws: of each matrix's posterior, > 0; `seed`: of their generator.
+    """
+
+    accuracy: float = 0.7
+    strength: float = 4.0
+    spam: float = 0.1
+    mislead: float = 0.02
+    people: float = 10.0
+    most_labels: int = 1000
+    rounds: int = 6
+    least_information: float = 0.02
+    draws: int = 200
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for setting in ("accuracy", "spam", "mislead", "least_information"):
+            require_between(setting, getattr(self, setting), 0, 1)
+        require_between("spam + mislead", self.spam + self.mislead, 0, 1)
+        for setting in ("strength", "people"):
+            require_between(setting, getattr(self, setting), 0)
+        for setting in ("most_labels", "rounds", "draws"):
+            require_whole(setting, getattr(self, setting), 1)
+
+    def fit(self, annotations: Annotations, others: Others, share_j: Floats) -> WaysToAnswer:
+        """What kind everybody is, for class shares (J,); the pool of people without ids stays at the prior."""
+        most = min(self.most_labels, MOST_CELLS // max(1, annotations.n_annotators * annotations.n_classes))
+        rows = some_rows(annotations, max(most, LEAST_LABELS))
+        crowd = _Crowd(annotations, rows, others.beliefs(rows))
+        expected_jl, misleading_jl = self._priors(annotations)
+        prior_w = np.array([1 - self.spam - self.mislead, self.spam, self.mislead])
+        spam_k = crowd.evidence_of_one_row()
+        mislead_k, _ = crowd.evidence_of_matrices(misleading_jl, crowd.counts(crowd.q_mj), sweeps=8)
+        share_w, working_jl, counts_cj = prior_w, expected_jl, crowd.counts(crowd.q_mj)
+        for _ in range(self.rounds):
+            work_k, counts_cj = crowd.evidence_of_matrices(working_jl, counts_cj, sweeps=3)
+            log_p_kw = np.stack([work_k, spam_k, mislead_k], axis=1) + np.log(share_w)
+            p_kw = np.exp(log_p_kw - logsumexp(log_p_kw, axis=1, keepdims=True))
+            share_w = self.people * prior_w + p_kw[crowd.labels_k > 0].sum(axis=0)
+            share_w /= share_w.sum()
+            working_jl = crowd.prior(counts_cj, p_kw[:, WORKS], working_jl, expected_jl)
+        posterior_kjl = crowd.posterior(working_jl, counts_cj)
+        in_vain_k = p_kw[:, WORKS] * self._chance_of_little(posterior_kjl, share_j)
+        return WaysToAnswer(
+            probability=p_kw,
+            answers=crowd.answers(),
+            shares=share_w,
+            typical=working_jl / working_jl.sum(axis=1, keepdims=True),
+            confusion=posterior_kjl / posterior_kjl.sum(axis=2, keepdims=True),
+            uninformative=p_kw[:, SPAMS] + in_vain_k,
+        )
+
+    def _chance_of_little(self, posterior_kjl: Floats, share_j: Floats) -> Floats:
+        """(K,) probability that a matrix with these Dirichlet rows carries less than the least information."""
+        rng = np.random.default_rng(self.seed)
+        least = self.least_information * entropy(share_j)
+        chance_k = np.zeros(len(posterior_kjl))
+        mean_kjl = posterior_kjl / posterior_kjl.sum(axis=2, keepdims=True)
+        doubtful = np.flatnonzero(information(mean_kjl, share_j) < 5 * least)  # a draw tells rather more than the mean
+        for _ in range(self.draws):
+            drawn_kjl = rng.standard_gamma(posterior_kjl[doubtful]) + TINY
+            drawn_kjl /= drawn_kjl.sum(axis=2, keepdims=True)
+            chance_k[doubtful] += information(drawn_kjl, share_j) < least
+        return chance_k / self.draws
+
+    def _priors(self, annotations: Annotations) -> tuple[Floats, Floats]:
+        """(J, L) Dirichlet parameters of somebody who works, before the crowd is seen, and of one who misleads."""
+        j, options = annotations.n_classes, annotations.n_options
+        working = np.full((j, options), self.strength * (1 - self.accuracy) / (options - 1))
+        np.fill_diagonal(working, self.strength * self.accuracy)
+        misleading = np.full((j, options), 2.0 / (options - 1))
+        np.fill_diagonal(misleading, 0.2 / (options - 1))
+        return working, misleading
+
+
+class _Crowd:
+    """The labels looked at, ordered by annotator, and the others' beliefs about their items.
+
+    Counts are kept for the C pairs of an annotator and an answer they gave, not for all K x L.
+    """
+
+    def __init__(self, annotations: Annotations, rows: npt.NDArray[np.intp], q_mj: Floats) -> None:
+        self.q_mj = q_mj
+        self._people, self._options = annotations.n_annotators, annotations.n_options
+        cell_m = annotations.annotator[rows] * np.int64(self._options) + annotations.label[rows]
+        cell_c, self._pair_m = np.unique(cell_m, return_inverse=True)
+        self._k_c, self._l_c = np.divmod(cell_c, max(1, self._options))
+        self._k_m = self._k_c[self._pair_m]
+        said = np.bincount(cell_m, minlength=self._people * self._options)
+        self._said_kl = said.reshape(self._people, self._options).astype(np.float64)
+        self.labels_k = self._said_kl.sum(axis=1)
+
+    def counts(self, r_mj: Floats) -> Floats:
+        """(C, J) labels by the class they are thought to be about."""
+        return _summed(self._pair_m, r_mj, len(self._k_c))
+
+    def answers(self) -> Floats:
+        """(K, L) how often each gives each answer: the posterior mean of a spammer's one row."""
+        raised = self._said_kl + ONE_ROW
+        share_kl: Floats = raised / raised.sum(axis=1, keepdims=True)
+        return share_kl
+
+    def posterior(self, a_jl: Floats, counts_cj: Floats) -> Floats:
+        """(K, J, L) Dirichlet parameters of all matrices."""
+        posterior_kjl = np.repeat(a_jl[None], self._people, axis=0)
+        posterior_kjl[self._k_c, :, self._l_c] += counts_cj
+        return posterior_kjl
+
+    def evidence_of_one_row(self) -> Floats:
+        """(K,) log probability of the labels of a spammer, the row integrated out."""
+        one_l = np.full(self._options, ONE_ROW)
+        raised_kl = self._said_kl + one_l
+        raised = gammaln(raised_kl).sum(axis=1) - gammaln(raised_kl.sum(axis=1))
+        log_p: Floats = raised - gammaln(one_l).sum() + gammaln(one_l.sum())
+        return log_p
+
+    def evidence_of_matrices(self, a_jl: Floats, counts_cj: Floats, sweeps: int) -> tuple[Floats, Floats]:
+        """(K,) bound on the log probability of the labels with rows ~ Dir(a_j), and the (C, J) counts it ends with.
+
+        Every sweep from the counts given raises the bound.
+        """
+        for _ in range(sweeps):
+            log_pi_cj = self._expected_log(a_jl, counts_cj)
+            r_mj = self.q_mj * np.exp(log_pi_cj)[self._pair_m]
+            p_m = r_mj.sum(axis=1)
+            fit_k = np.bincount(self._k_m, weights=np.log(p_m), minlength=self._people)
+            bound_k = fit_k - self._divergence(a_jl, counts_cj, log_pi_cj)
+            counts_cj = self.counts(r_mj / p_m[:, None])
+        return bound_k, counts_cj
+
+    def prior(self, counts_cj: Floats, weight_k: Floats, a_jl: Floats, anchor_jl: Floats, sweeps: int = 2) -> Floats:
+        """(J, L) Dirichlet parameters of the rows of weighted annotators: Minka's fixed point from `a_jl`.
+
+        The anchor counts as one annotator who would leave the parameters where it is.
+        """
+        labels_kj = _summed(self._k_c, counts_cj, self._people)
+        for _ in range(sweeps):
+            a_cj, total_j = a_jl.T[self._l_c], a_jl.sum(axis=1)
+            gained_cj = weight_k[self._k_c, None] * (digamma(a_cj + counts_cj) - digamma(a_cj))
+            up_jl = _summed(self._l_c, gained_cj, self._options).T
+            down_j = np.einsum("k,kj->j", weight_k, digamma(labels_kj + total_j) - digamma(total_j))
+            a_jl = (a_jl * up_jl + anchor_jl) / (down_j + 1)[:, None]
+        return a_jl
+
+    def _expected_log(self, a_jl: Floats, counts_cj: Floats) -> Floats:
+        """(C, J) E log pi[j, l] of the answers given."""
+        total_kj = a_jl.sum(axis=1) + _summed(self._k_c, counts_cj, self._people)
+        expected: Floats = digamma(a_jl.T[self._l_c] + counts_cj) - digamma(total_kj)[self._k_c]
+        return expected
+
+    def _divergence(self, a_jl: Floats, counts_cj: Floats, log_pi_cj: Floats) -> Floats:
+        """(K,) KL divergence of the posterior rows from their prior, summed over the classes."""
+        a_cj, total_j = a_jl.T[self._l_c], a_jl.sum(axis=1)
+        moved_cj = counts_cj * log_pi_cj + gammaln(a_cj) - gammaln(a_cj + counts_cj)
+        labels_kj = _summed(self._k_c, counts_cj, self._people)
+        divergence: Floats = np.sum(gammaln(total_j + labels_kj) - gammaln(total_j), axis=1)
+        return divergence + np.bincount(self._k_c, weights=moved_cj.sum(axis=1), minlength=self._people)
+
+
+def _summed(group_m: npt.NDArray[Any], values_mj: Floats, groups: int) -> Floats:
+    """(groups, J) sums of the rows of each group."""
+    columns = [np.bincount(group_m, weights=column, minlength=groups) for column in values_mj.T]
+    return np.stack(columns, axis=1)

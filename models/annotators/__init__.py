@@ -1,0 +1,24 @@
+"""Annotator models: how an annotator's label depends on the true class."""
+
+from __future__ import annotations
+
+from typing import Protocol, Self
+
+from hitl.annotations import Floats
+
+
+class AnnotatorModel(Protocol):
+    """p(label | true class, annotator) of everybody, with its parameters and their density."""
+
+    @property
+    def log_pi_klj(self) -> Floats:
+        """(K, L, J) (expected) log probability that annotator k says l for an item of class j."""
+        ...
+
+    def learn(self, counts_klj: Floats) -> Self:
+        """The parameters that maximise the expected log joint, given expected counts (K, L, J)."""
+        ...
+
+    def log_density(self) -> float:
+        """Log density of the parameters, up to a constant."""
+        ...

@@ -1,0 +1,104 @@
+"""Annotator model: coins. An annotator is right with one chance, or with one for each true class.
+
+    l = j           with chance   s_k a_kj                        a_kj = (R_kj + r) / (R_kj + W_kj + r + w)
+    l another class with chance   s_k (1 - a_kj) / (J - 1)        R, W expected numbers of right and wrong answers
+    l no class      with chance   of its own, whatever j: it tells nothing
+
+`coins` (OneCoin, TwoCoin) has the sources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import AnnotatorReport
+
+PASS = 0.1
+"""Pseudo-count of each answer that is no class, and of giving one that is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Coins:
+    """Everybody's coins at their posterior mode.
+
+    Attributes:
+        one: whether an annotator has one coin for all classes.
+        right, wrong: pseudo-counts r and w, > 0.
+        accuracy_kj: (K, J) chance of the right class among answers that are a class, in (0, 1).
+        said_ko: (K, 1 + L - J) chance of an answer that is a class, and of each other option; rows sum to 1.
+    """
+
+    one: bool
+    right: float
+    wrong: float
+    accuracy_kj: Floats
+    said_ko: Floats
+
+    @classmethod
+    def unlearned(cls, annotations: Annotations, one: bool, right: float, wrong: float) -> Coins:
+        """Everybody at the prior's mode."""
+        size = annotations.n_annotators, annotations.n_options, annotations.n_classes
+        return cls(one, right, wrong, np.zeros(0), np.zeros(0)).learn(np.zeros(size))
+
+    @property
+    def log_pi_klj(self) -> Floats:
+        """(K, L, J) log chance of each answer."""
+        n_annotators, n_classes = self.accuracy_kj.shape
+        log_pi = np.empty((n_annotators, n_classes + self.said_ko.shape[1] - 1, n_classes))
+        log_pi[:, :n_classes] = np.log1p(-self.accuracy_kj[:, None]) - np.log(n_classes - 1)
+        j = np.arange(n_classes)
+        log_pi[:, j, j] = np.log(self.accuracy_kj)
+        log_pi[:, :n_classes] += np.log(self.said_ko[:, 0])[:, None, None]
+        log_pi[:, n_classes:] = np.log(self.said_ko[:, 1:])[:, :, None]
+        return log_pi
+
+    def learn(self, counts_klj: Floats) -> Self:
+        """Posterior modes given expected counts."""
+        n_classes = counts_klj.shape[2]
+        right_kj, wrong_kj = tosses(counts_klj)
+        passes_ko = counts_klj[:, n_classes:].sum(axis=2)
+        said_ko = np.column_stack(((right_kj + wrong_kj).sum(axis=1), passes_ko)) + PASS
+        if self.one:
+            for toss_kj in (right_kj, wrong_kj):
+                toss_kj[:] = toss_kj.sum(axis=1, keepdims=True)
+        accuracy_kj = (right_kj + self.right) / (right_kj + wrong_kj + self.right + self.wrong)
+        return replace(self, accuracy_kj=accuracy_kj, said_ko=said_ko / said_ko.sum(axis=1, keepdims=True))
+
+    def log_density(self) -> float:
+        """Log density of all coins, up to a constant; one coin counts once."""
+        coin = self.accuracy_kj[:, :1] if self.one else self.accuracy_kj
+        beta = self.right * np.log(coin).sum() + self.wrong * np.log1p(-coin).sum()
+        return float(beta + PASS * np.log(self.said_ko).sum())
+
+    def report(self, annotations: Annotations, counts_klj: Floats, share_j: Floats) -> AnnotatorReport:
+        """What the fit says of the annotators.
+
+        A row of a confusion matrix weighs as many answers as its coin has seen. What one coin has seen is divided
+        among the rows by class share, so that the accuracy is as uncertain as the coin.
+        """
+        pi_kjl = np.exp(self.log_pi_klj).transpose(0, 2, 1)
+        seen_kj = counts_klj.sum(axis=1)
+        if self.one:
+            seen_kj = (seen_kj.sum(axis=1, keepdims=True) + self.right + self.wrong) * share_j
+        else:
+            seen_kj = seen_kj + self.right + self.wrong
+        return AnnotatorReport(
+            names=annotations.annotators,
+            classes=annotations.classes,
+            options=annotations.options,
+            concentration=np.ascontiguousarray(seen_kj[:, :, None] * pi_kjl),
+            confusion=np.ascontiguousarray(pi_kjl / pi_kjl.sum(axis=2, keepdims=True)),
+            labels=annotations.labels_per_annotator,
+            shares=share_j,
+        )
+
+
+def tosses(counts_klj: Floats) -> tuple[Floats, Floats]:
+    """(K, J) right and (K, J) wrong answers for items of each class; answers that are no class are neither."""
+    classes = counts_klj[:, : counts_klj.shape[2]]
+    right_kj = np.einsum("kjj->kj", classes).copy()
+    return right_kj, np.maximum(classes.sum(axis=1) - right_kj, 0.0)

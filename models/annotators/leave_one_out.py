@@ -1,0 +1,81 @@
+"""What everybody else says of an item: beliefs that leave out the annotator's own label.
+
+    q[m, j]  ∝  p(z_n = j) prod over the other labels of item n of pi[k', j, l']        for annotation m = (n, k, l)
+
+with the prior and the confusion matrices a fit learned. To judge people by a consensus that their own labels have
+shaped flatters them, the more so the fewer labels an item has; against the others' belief nobody helps themselves.
+Where the truth is known it is the truth. Approximate in one way: the matrices of the others were learned with the
+annotator's labels in the table.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import Consensus
+from hitl.evidence import Evidence
+from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.numerics import kernels
+from hitl.models.priors.calibrated import Calibrated
+from hitl.models.priors.shares import Shares
+
+FLOOR = 1e-6
+"""Chance below which no answer is thought of, so that no single label decides for ever."""
+
+
+class Others:
+    """The others' beliefs about items, for any rows of the annotations.
+
+    Built once for evidence and a consensus over the same items, annotators and codes; costs one pass over the labels.
+    """
+
+    def __init__(self, evidence: Evidence, consensus: Consensus) -> None:
+        self._annotations = evidence.annotations
+        self._truth = evidence.truth
+        confusion_kjl = np.maximum(consensus.annotators.confusion, FLOOR)
+        self._log_pi_klj = np.log(np.ascontiguousarray(confusion_kjl.transpose(0, 2, 1)))
+        self._logits_nj = kernels.messages(self._annotations, self._log_pi_klj) + _log_prior(evidence, consensus)
+
+    def beliefs(self, rows: npt.NDArray[np.intp]) -> Floats:
+        """(len(rows), J) what the others believe of the items of these annotations; rows sum to 1."""
+        annotations = self._annotations
+        n, k, said = annotations.item[rows], annotations.annotator[rows], annotations.label[rows]
+        q_mj: Floats = self._logits_nj[n] - self._log_pi_klj[k, said]
+        q_mj -= q_mj.max(axis=1, keepdims=True)
+        np.exp(q_mj, out=q_mj)
+        q_mj /= q_mj.sum(axis=1, keepdims=True)
+        assert self._truth is not None
+        known = np.flatnonzero(self._truth[n] >= 0)
+        q_mj[known] = 0.0
+        q_mj[known, self._truth[n[known]]] = 1.0
+        return q_mj
+
+
+def some_rows(annotations: Annotations, most_labels: int) -> npt.NDArray[np.intp]:
+    """At most `most_labels` rows of each annotator, evenly spread in time (in item order without times).
+
+    Ordered by annotator, then time. Rows of the pool of people without ids are left out.
+    """
+    time = annotations.time if annotations.time is not None else np.zeros(len(annotations))
+    order = np.lexsort((annotations.item, time, annotations.annotator))
+    start, _ = annotations.by_annotator
+    many_k = np.diff(start)
+    many = many_k[annotations.annotator[order]]
+    rank = np.arange(len(order)) - start[annotations.annotator[order]]
+    kept = np.minimum(many, most_labels)
+    keep = (rank * kept) // np.maximum(many, 1) != ((rank - 1) * kept) // np.maximum(many, 1)
+    if annotations.anonymous is not None:
+        keep &= annotations.annotator[order] != annotations.anonymous
+    rows: npt.NDArray[np.intp] = order[keep]
+    return rows
+
+
+def _log_prior(evidence: Evidence, consensus: Consensus) -> Floats:
+    """(1, J) log class shares, or (N, J) of the calibrated models where there are any."""
+    shares = Shares(np.maximum(consensus.class_shares, FLOOR))
+    if not evidence.probabilities:
+        return shares.log_prior()
+    pool = Calibrated.from_evidence(evidence, LogTemperature(), consensus)
+    return pool.with_shares(shares).log_prior()

@@ -1,0 +1,498 @@
+"""Incremental EM (Neal & Hinton 1998): labels come, change and go one by one, and no refit follows.
+
+All that a fit knows are the beliefs q_n of the items and sums over the items that teach:
+
+    C_k[l, j] = sum of q_nj over the labels (n, k, l)        c_j = sum_n q_nj
+    V_k[l, j], v_j: the same with shares of agreeing votes in place of beliefs, for an anchor w (else w = 0)
+
+The parameters follow from them in closed form, with f = ln for posterior modes (Dawid–Skene, P+L-EM) and f = psi, the
+digamma function, for expectations of the logarithm (VB-IBCC):
+
+    T = (1 - w) C + w V       ln pi_k[l, j] = f(T_k[l, j] + a_jl) - f(sum_l T_k[l, j] + a_jl)
+    t = (1 - w) c + w v       ln p_j        = f(t_j + s) - f(sum_j t_j + s)
+
+What `em` climbs is the maximum over q of F(q, parameters) = E_q ln joint + entropy of q. Any step that makes the
+beliefs of one item, or the parameters of one annotator, the best given all the rest raises F, in whatever order. So
+where the steps come to rest, the fit would too. One item is judged in the time of its labels: the sums change by what
+its beliefs change.
+
+A changed label is taken in by such steps for its item and the annotators of its item; then PACE other items and as
+large a share of the annotators have their turn, so that nobody stays behind for long. But single steps creep where a
+fit gathers momentum, and what everybody depends on, the prior that annotators share and the temperatures of models,
+cannot be learned from one item. So after REFRESH_AFTER of all labels have changed, and whenever a consensus is asked
+for, a few iterations of the fit follow over everything; and a fit from nothing when half of all labels are others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Annotations, Floats, Name
+from hitl.consensus import AnnotatorReport, Consensus
+from hitl.errors import BadEvidence
+from hitl.evidence import Evidence
+from hitl.models.inference import em
+from hitl.models.inference.mutable_annotations import Codes, GrowingLabels, roomy
+from hitl.models.numerics import kernels
+from hitl.models.numerics.clamping import clamp
+from hitl.models.numerics.compiled import compiled
+from hitl.models.numerics.special import digamma
+from hitl.models.numerics.votes import agreeing, agreement
+from hitl.models.priors.calibrated import Calibrated
+
+PACE = 128
+"""Items that have their turn for each label that changes."""
+
+REFRESH_AFTER = 0.01
+"""Share of all labels that change before everything is brought up to date."""
+
+REFRESH_LEAST = 100
+"""But not before so many have changed."""
+
+REFIT_AFTER = 0.5
+"""Share of all labels that change before everything is fitted from nothing: what was believed of few labels may be
+next to the wrong top, and no iteration leaves that."""
+
+ROUNDS = 2
+"""How often the annotators of a changed item, and the item itself, are judged in turn."""
+
+Label = tuple[int, int, int]
+"""Codes of item, annotator and option (-1: whichever it is)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """How the parameters of a method follow from the sums.
+
+    Attributes:
+        pseudo_jl: (J, L) a, pseudo-counts of a confusion row, > 0.
+        share_smoothing: s, pseudo-items of a class, > 0.
+        variational: whether f is the digamma function, or the logarithm.
+        anchor: w, weight of the votes, in [0, 1).
+        least_labels: labels an item of unknown truth needs to teach.
+        models: the pool of models that is the prior of each item in place of the class shares, or None.
+    """
+
+    pseudo_jl: Floats
+    share_smoothing: float
+    variational: bool = False
+    anchor: float = 0.0
+    least_labels: int = 1
+    models: Calibrated | None = None
+
+    def expected_log(self, pseudo: Floats, axis: int) -> Floats:
+        """ln of what these counts and pseudo-counts say, normalised over an axis."""
+        f = digamma if self.variational else np.log
+        logarithm: Floats = f(pseudo) - f(pseudo.sum(axis=axis, keepdims=True))
+        return logarithm
+
+    def predictive(self, pseudo_klj: Floats) -> Floats:
+        """(K, L, J) ln of the chance of the next answer: the mean of the posterior, which a mode has one more in."""
+        raised = pseudo_klj if self.variational else pseudo_klj + 1
+        logarithm: Floats = np.log(raised) - np.log(raised.sum(axis=1, keepdims=True))
+        return logarithm
+
+
+class IncrementalEM:
+    """A consensus that follows the labels; a combiner's `follow` makes one.
+
+    It changes with every call, for one thread at a time. A change takes a fraction of a millisecond however many labels
+    there are, but for the one with which REFRESH_AFTER of all have changed: that takes as long as `consensus`, some
+    iterations over everything. Whoever asks for a consensus at a quiet time has it behind them.
+
+    Attributes:
+        labels: who said what, now.
+        rule: how the parameters follow from the sums.
+        truth: (N or more,) known class codes, -1 where unknown.
+        teaches: (N or more,) items that count in the sums.
+        q_nj: (N or more, J) beliefs.
+        counts_klj: (K or more, L, J) C;  votes_klj: V (where there is an anchor).
+        share_j: (J,) c;  vote_j: v.
+        log_pi_klj: (K or more, L, J) the annotators' parameters in force.
+    """
+
+    def __init__(
+        self,
+        consensus: Consensus,
+        evidence: Evidence,
+        q_nj: Floats,
+        rule_of: Callable[[Consensus, Evidence], Rule],
+        update: Callable[[Consensus, Evidence], Consensus],
+        fit: Callable[[Evidence], Consensus],
+    ) -> None:
+        """From a consensus, and what it believes (N, J) of the items of this evidence.
+
+        `update` brings a consensus up to date with everything, `fit` makes one from nothing.
+        """
+        self._rule_of, self._update, self._fit = rule_of, update, fit
+        self._item_turn = self._annotator_turn = self._since_fit = 0
+        self._begin(consensus, evidence, q_nj)
+        self._behind = True
+
+    def _begin(self, consensus: Consensus, evidence: Evidence, q_nj: Floats) -> None:
+        assert evidence.truth is not None
+        self._consensus, self._changes, self._behind = consensus, 0, False
+        self.rule = rule = self._rule_of(consensus, evidence)
+        self.labels = GrowingLabels(evidence.annotations)
+        self.truth = evidence.truth.astype(np.int64)
+        self.teaches = em.informative(evidence, rule.least_labels)
+        self.q_nj = q_nj.copy()
+        self.counts_klj, self.share_j = self._sums(evidence, self.q_nj)
+        if rule.anchor:
+            self.votes_klj, self.vote_j = self._sums(evidence, clamp(agreement(evidence.annotations), evidence))
+        self._predictions: dict[str, Floats] = {}
+        if rule.models is not None:
+            self._predictions = {model: rows.copy() for model, rows in evidence.probabilities.items()}
+            self._log_prior_nj = rule.models.log_prior()
+        self.log_pi_klj = np.empty_like(self.counts_klj)
+        self.teach(np.arange(self.labels.n_annotators))
+
+    # -- what changes --------------------------------------------------------------------------------------
+
+    def label(self, item: Name, annotator: Name, label: Name) -> None:
+        """Somebody labels an item, or labels it anew; items and annotators not met join.
+
+        Raises BadAnnotations for an option that is not among those of the fit.
+        """
+        option = self.labels.option(label)
+        self.labels.check_names([item], [annotator])
+        self._change([(self._item(item), self._annotator(annotator), option)], [])
+
+    def withdraw(self, item: Name, annotator: Name, label: Name | None = None) -> None:
+        """Somebody takes a label back; of the anonymous pool, say which. Raises BadEvidence where there is none."""
+        option = -1 if label is None else self.labels.option(label)
+        self._change([], self._present([(item, annotator, option)]))
+
+    def change(self, given: Evidence | None = None, withdrawn: Annotations | None = None) -> None:
+        """Take in many changes at once, and only those, matched by name to what is known.
+
+        The labels of `given` are new, or in place of the same person's earlier ones; its known truths and predictions
+        replace those of its items; its items join where they are new, labeled or not. `withdrawn` are labels taken
+        back, before new ones are put in. Raises BadEvidence or BadAnnotations, before anything has changed, for other
+        classes, options or models, and for a withdrawn label that is not there.
+        """
+        if given is not None:
+            self._check(given)
+        gone = [] if withdrawn is None else self._present(self._rows(withdrawn))
+        if given is None:
+            self._change([], gone)
+            return
+        new = given.annotations
+        items = np.array([self._item(name) for name in new.items], dtype=np.int64)
+        people = [self._annotator(name, k == new.anonymous) for k, name in enumerate(new.annotators)]
+        options = [self.labels.option(name) for name in new.options]
+        if self.rule.models is not None:
+            self._predict(items, given)
+        codes = zip(new.item.tolist(), new.annotator.tolist(), new.label.tolist(), strict=True)
+        self._change([(int(items[n]), people[k], options[o]) for n, k, o in codes], gone, items, given.truth)
+
+    def _check(self, given: Evidence) -> None:
+        new = given.annotations
+        if new.classes != self.labels.classes:
+            raise BadEvidence(f"the labels followed have the classes {self.labels.classes}; these have {new.classes}")
+        others = sorted(set(given.probabilities) - set(self._predictions))
+        if self.rule.models is not None and others:
+            raise BadEvidence(f"probabilities of {', '.join(others)}: had no part in the fit; fit again to add a model")
+        for option in new.options:
+            self.labels.option(option)
+        self.labels.check_names(new.items, new.annotators)
+
+    # -- what follows --------------------------------------------------------------------------------------
+
+    def belief(self, item: Name) -> Floats:
+        """(J,) what is believed of an item now, at once. Raises BadEvidence for one not met."""
+        n = self.labels.find_item(item)
+        if n < 0:
+            raise BadEvidence(f"item {item!r} is not among the {self.labels.n_items} items")
+        belief: Floats = self.q_nj[n].copy()
+        return belief
+
+    def consensus(self) -> Consensus:
+        """What all labels say together, in a few iterations over everything; at once where nothing has changed."""
+        if self._behind:
+            evidence = self.evidence()
+            if self._since_fit >= REFIT_AFTER * len(self.labels):
+                consensus, self._since_fit = self._fit(evidence), 0
+            else:
+                consensus = self._update(self.snapshot(), evidence)
+            self._begin(consensus, evidence, consensus.probabilities)
+        return self._consensus
+
+    def snapshot(self) -> Consensus:
+        """What is believed so far, in no iteration: items that had no turn yet may be behind."""
+        names, q_nj = self.labels, self.q_nj[: self.labels.n_items].copy()
+        alpha_kjl = np.ascontiguousarray(self._pseudo(np.arange(names.n_annotators)).transpose(0, 2, 1))
+        share_j = self._shares(q_nj)
+        report = AnnotatorReport(
+            names=names.annotators,
+            classes=names.classes,
+            options=names.options,
+            concentration=alpha_kjl,
+            confusion=alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True),
+            labels=names.labels_per_annotator,
+            shares=share_j,
+            prior=self.rule.pseudo_jl if self.rule.variational else None,
+        )
+        models = self.rule.models
+        found = Consensus(names.items, names.classes, q_nj, report, share_j)
+        found = replace(found, fit=replace(self._consensus.fit, objective=(), converged=False))
+        return (
+            found if models is None else replace(found, temperatures=models.temperatures, parameters=models.parameters)
+        )
+
+    def evidence(self) -> Evidence:
+        """The labels and truths as they are now, and predictions if the method uses them; nothing else is followed."""
+        n = self.labels.n_items
+        predictions = {model: rows[:n] for model, rows in self._predictions.items()}
+        return Evidence(self.labels.annotations(), predictions, truth=self.truth[:n].astype(np.int32))
+
+    # -- the steps; each raises F --------------------------------------------------------------------------
+
+    def judge(self, items: Codes) -> None:
+        """E-step of these items: beliefs by the parameters in force, and the sums after them."""
+        where = self.labels.first, self.labels.size, self.labels.cells
+        models = self.rule.models
+        log_prior_nj = self.rule.expected_log(self._raised_shares()[None], 1) if models is None else self._log_prior_nj
+        parameters = _by_cell(self.log_pi_klj), log_prior_nj
+        sums = _by_cell(self.counts_klj), self.share_j
+        _judge(items, *where, *parameters, self.truth, self.teaches, self.q_nj, *sums)
+
+    def teach(self, annotators: Codes) -> None:
+        """M-step of these annotators."""
+        self.log_pi_klj[annotators] = self.rule.expected_log(self._pseudo(annotators), axis=1)
+
+    # -- taking a change in --------------------------------------------------------------------------------
+
+    def _change(
+        self,
+        given: Sequence[Label],
+        gone: Sequence[Label],
+        items: Codes | None = None,
+        told: npt.NDArray[np.integer[Any]] | None = None,
+    ) -> None:
+        """Labels given and gone; truths told of some `items` (-1: nothing new)."""
+        self._behind = True
+        touched = _distinct([n for n, _, _ in (*given, *gone)], items)
+        before = self._annotators_of(touched)
+        self._count(touched, -1.0)
+        for label in gone:
+            self.labels.take(*label)
+        for label in given:
+            self.labels.put(*label)
+        if items is not None and told is not None:
+            self.truth[items] = np.where(told >= 0, told, self.truth[items])
+        self.teaches[touched] = False  # judged by what the others taught, then counted
+        annotators = _distinct(before, self._annotators_of(touched))
+        self.log_pi_klj[annotators] = self.rule.predictive(self._pseudo(annotators))
+        self.judge(touched)
+        self._vote(touched, annotators[self.counts_klj[annotators].sum(axis=(1, 2)) > 0])
+        self.teaches[touched] = (self.labels.size[touched] >= self.rule.least_labels) | (self.truth[touched] >= 0)
+        self._count(touched, 1.0)
+        for _ in range(ROUNDS):
+            self.teach(annotators)
+            self.judge(touched)
+        self._turns(len(given) + len(gone))
+
+    def _turns(self, changes: int) -> None:
+        """The next items and annotators have their turn; from time to time, all."""
+        self._changes += changes
+        self._since_fit += changes
+        if self._changes >= max(REFRESH_LEAST, REFRESH_AFTER * len(self.labels)):
+            self.consensus()
+            return
+        n, k = self.labels.n_items, max(1, self.labels.n_annotators)
+        items = min(n, PACE * changes)
+        annotators = min(self.labels.n_annotators, -(-items * k // n))
+        self.judge((self._item_turn + np.arange(items)) % n)
+        self.teach((self._annotator_turn + np.arange(annotators)) % k)
+        self._item_turn, self._annotator_turn = (self._item_turn + items) % n, (self._annotator_turn + annotators) % k
+
+    def _count(self, items: Codes, sign: float) -> None:
+        """Put these items into the sums (1) or take them out (-1), those that teach."""
+        items = items[self.teaches[items]]
+        where = self.labels.first, self.labels.size, self.labels.cells
+        _count(items, sign, *where, self.q_nj[items], _by_cell(self.counts_klj), self.share_j)
+        if self.rule.anchor:
+            _count(items, sign, *where, self._voted(items), _by_cell(self.votes_klj), self.vote_j)
+
+    def _vote(self, items: Codes, met: Codes) -> None:
+        """Where only strangers have spoken, their votes decide: even beliefs would teach them nothing, for ever."""
+        if self.rule.models is not None:
+            return
+        n_classes, n_options = len(self.labels.classes), len(self.labels.options)
+        for n in items[(self.truth[items] < 0) & (self.labels.size[items] > 0)]:
+            cells = self.labels.of(n)
+            if not np.isin(cells // n_options, met).any():
+                raised = np.bincount(cells % n_options, minlength=n_options)[:n_classes] + 1 / n_classes
+                self.q_nj[n] = raised / raised.sum()
+
+    def _voted(self, items: Codes) -> Floats:
+        """(rows, J) what the votes say of these items; known truths as they are."""
+        n_classes, n_options = len(self.labels.classes), len(self.labels.options)
+        votes_nj = [np.bincount(self.labels.of(n) % n_options, minlength=n_options)[:n_classes] for n in items]
+        voted_nj = agreeing(np.array(votes_nj, np.float64).reshape(-1, n_classes))
+        known = self.truth[items] >= 0
+        voted_nj[known] = np.eye(n_classes)[self.truth[items[known]]]
+        return voted_nj
+
+    def _sums(self, evidence: Evidence, rows_nj: Floats) -> tuple[Floats, Floats]:
+        """(K, L, J) sums over the labels and (J,) over the items, of those that teach."""
+        return kernels.counts(evidence.annotations, rows_nj, self.teaches), self.teaches.astype(np.float64) @ rows_nj
+
+    def _pseudo(self, annotators: Codes) -> Floats:
+        """(rows, L, J) T + a of these annotators."""
+        taught_klj, w = self.counts_klj[annotators], self.rule.anchor
+        if w:
+            taught_klj = (1 - w) * taught_klj + w * self.votes_klj[annotators]
+        return np.maximum(taught_klj, 0.0) + self.rule.pseudo_jl.T  # what was added and taken away leaves rounding
+
+    def _raised_shares(self) -> Floats:
+        """(J,) t + s."""
+        w = self.rule.anchor
+        taught_j = (1 - w) * self.share_j + w * self.vote_j if w else self.share_j
+        raised: Floats = taught_j + self.rule.share_smoothing
+        return raised
+
+    def _shares(self, q_nj: Floats) -> Floats:
+        """(J,) class shares of a consensus."""
+        if self.rule.models is not None:
+            return self.rule.models.reported_shares(q_nj)
+        raised = self._raised_shares()
+        share_j: Floats = raised / raised.sum()
+        return share_j
+
+    # -- names to codes ------------------------------------------------------------------------------------
+
+    def _item(self, name: Name) -> int:
+        """The code of an item; one not met joins, and believes what the prior says."""
+        n = self.labels.item(name)
+        self.truth = roomy(self.truth, n + 1, -1)
+        self.teaches = roomy(self.teaches, n + 1)
+        self.q_nj = roomy(self.q_nj, n + 1)
+        if self.rule.models is not None and n >= len(self._log_prior_nj):
+            self._predictions = {model: roomy(rows, n + 1, np.nan) for model, rows in self._predictions.items()}
+            self._log_prior_nj = roomy(self._log_prior_nj, n + 1)
+            self._log_prior_nj[n:] = self.rule.models.shares.log_prior()
+        return n
+
+    def _annotator(self, name: Name, anonymous: bool = False) -> int:
+        """The code of an annotator; one not met joins, at the prior."""
+        met = self.labels.n_annotators
+        k = self.labels.annotator(name, anonymous)
+        if k == met:
+            self.counts_klj = roomy(self.counts_klj, k + 1)
+            self.log_pi_klj = roomy(self.log_pi_klj, k + 1)
+            if self.rule.anchor:
+                self.votes_klj = roomy(self.votes_klj, k + 1)
+            self.teach(np.array([k]))
+        return k
+
+    def _predict(self, items: Codes, evidence: Evidence) -> None:
+        """Put in what models say of these items."""
+        assert self.rule.models is not None
+        for model, rows in evidence.probabilities.items():
+            spoken = ~np.isnan(rows[:, 0])
+            self._predictions[model][items[spoken]] = rows[spoken]
+        predictions = {model: rows[items] for model, rows in self._predictions.items()}
+        self._log_prior_nj[items] = self.rule.models.over(predictions).log_prior()
+
+    def _present(self, rows: Iterable[tuple[Name, Name, int]]) -> list[Label]:
+        """The codes of labels that are there. Raises BadEvidence for one that is not."""
+        labels = self.labels
+        found: Counter[Label] = Counter()
+        for item, annotator, option in rows:
+            n, k = labels.find_item(item), labels.find_annotator(annotator)
+            if k == labels.anonymous and option < 0:
+                raise BadEvidence(f"withdrawn: which label of {annotator!r} on item {item!r}? Nobody there has an id")
+            label = (n, k, option if k == labels.anonymous else -1)
+            found[label] += 1
+            if found[label] > (labels.count(*label) if n >= 0 and k >= 0 else 0):
+                raise BadEvidence(f"withdrawn: annotator {annotator!r} has no such label on item {item!r}")
+        return list(found.elements())
+
+    def _rows(self, annotations: Annotations) -> list[tuple[Name, Name, int]]:
+        """Names of item and annotator, and code of the option, of each label."""
+        options = [self.labels.option(name) for name in annotations.options]
+        codes = zip(annotations.item, annotations.annotator, annotations.label, strict=True)
+        return [(annotations.items[n], annotations.annotators[k], options[option]) for n, k, option in codes]
+
+    def _annotators_of(self, items: Codes) -> Codes:
+        """Who labeled one of these items."""
+        cells = [self.labels.of(n) for n in items]
+        return _distinct(np.concatenate(cells) // len(self.labels.options) if cells else [])
+
+
+def _by_cell(rows_klj: Floats) -> Floats:
+    """(K L, J) the same numbers by cell."""
+    return rows_klj.reshape(-1, rows_klj.shape[2])
+
+
+def _distinct(*codes: Codes | Sequence[int] | None) -> Codes:
+    """All codes, each once."""
+    distinct: Codes = np.unique(np.concatenate([np.asarray(each, np.int64) for each in codes if each is not None]))
+    return distinct
+
+
+@compiled
+def _judge(
+    items: Any,
+    first: Any,
+    size: Any,
+    cells: Any,
+    log_pi: Any,
+    log_prior: Any,
+    truth: Any,
+    teaches: Any,
+    q: Any,
+    counts: Any,
+    shares: Any,
+) -> None:
+    """Beliefs of these items, and their changes added to the sums."""
+    n_classes = q.shape[1]
+    belief = np.empty(n_classes)
+    for n in items:
+        prior = log_prior[n if log_prior.shape[0] > 1 else 0]
+        for j in range(n_classes):
+            belief[j] = prior[j]
+        for m in range(first[n], first[n] + size[n]):
+            term = log_pi[cells[m]]
+            for j in range(n_classes):
+                belief[j] += term[j]
+        if truth[n] >= 0:
+            belief[:] = -np.inf
+            belief[truth[n]] = 0.0
+        top = belief.max()
+        total = 0.0
+        for j in range(n_classes):
+            belief[j] = np.exp(belief[j] - top)
+            total += belief[j]
+        for j in range(n_classes):
+            new = belief[j] / total
+            belief[j] = new - q[n, j]  # from here on: the change
+            q[n, j] = new
+        if teaches[n]:
+            for j in range(n_classes):
+                shares[j] += belief[j]
+            for m in range(first[n], first[n] + size[n]):
+                sums = counts[cells[m]]
+                for j in range(n_classes):
+                    sums[j] += belief[j]
+
+
+@compiled
+def _count(items: Any, sign: float, first: Any, size: Any, cells: Any, rows: Any, counts: Any, shares: Any) -> None:
+    """Add (1) or subtract (-1) a row (J,) for each item: to the shares, and once a label to the counts."""
+    n_classes = rows.shape[1]
+    for i, n in enumerate(items):
+        for j in range(n_classes):
+            shares[j] += sign * rows[i, j]
+        for m in range(first[n], first[n] + size[n]):
+            sums = counts[cells[m]]
+            for j in range(n_classes):
+                sums[j] += sign * rows[i, j]

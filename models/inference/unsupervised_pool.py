@@ -1,0 +1,248 @@
+"""What models are worth where nobody tells the truth: learned from how they agree with people and with each other.
+
+Labels identify temperatures only weakly. In full P+L-EM people and models explain one another: confusion matrices bend
+to whatever the models say (a model with permuted classes makes a perfect match), and since both err on the same items,
+people seem better and models worse than they are. So models are compared with people who err evenly,
+
+    p(l_nk | z_n = j) = a_k for l = j, else (1 - a_k) / (L - 1)      p(z_n = j)  ∝  exp( sum_m u_m ln p_m[n, j] / S_n )
+
+by expectation-maximisation from what people alone believe, in three steps.
+
+1.  u_m >= 0 and a_k at their mode: u_m ~ N(mean, M^2 / PRECISION), the crowd's accuracy as if it had been right RIGHT
+    times and wrong WRONG times (disagreement is the model's fault until the labels say otherwise), a_k as the crowd's
+    over OWN labels. Newton steps; the curvature is that of a log-linear pool.
+2.  The correlation of the models' errors, whose sizes are the beliefs in other classes than the most probable one of
+    each, on all items, labeled or not; as if PRIOR_ITEMS items had shown a correlation of 1/2.
+3.  How sure the pool as a whole is, 1 / T* = mean_n sum_m u_m / S_n, is too low, but hardly by more than BIAS, times D
+    where several models worth D independent ones seem worth only one because people err with all of them. As D is in
+    the weights of the pool, the temperature nearest to the expected one in [T* / BIAS, D T*] is taken. Items of known
+    truth, if there are any, then say by how much it is off: log s ~ N(0, sd^2), at its mode.
+
+A pool D T* / T times as sure as the labels suggest weighs as it should against people, who err with it, but alone it is
+too sure: its own beliefs want the root of that as a further temperature (`caution`), less where truth has spoken.
+
+docs/decisions.md has the figures behind these numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import softmax
+
+from hitl.annotations import Annotations, Floats
+from hitl.evidence import Evidence
+from hitl.models.calibration.temperature import LogTemperature, map_temperatures, pool_weights
+from hitl.models.numerics import kernels
+from hitl.models.numerics.clamping import clamp
+from hitl.models.numerics.compiled import compiled
+from hitl.models.priors.calibrated import Calibrated
+
+PRECISION = 20.0
+RIGHT, WRONG, OWN = 38.0, 2.0, 10.0
+PRIOR_ITEMS = 10.0
+BIAS = 1.4
+ENOUGH = 50_000
+"""Items from which this is learned; of more, evenly spread ones."""
+
+ROUNDS, TOLERANCE = 40, 1e-5
+LARGEST_STEP = 0.2
+LEAST_WEIGHT = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Worth:
+    """What steps 1 and 2 found: u_m (M,), correlation of errors (M, M), and the accuracies a_k (K,)."""
+
+    weight_m: Floats
+    correlation_mm: Floats
+    accuracy_k: Floats
+
+
+def judged_by_people(evidence: Evidence, pool: Calibrated) -> tuple[Calibrated, Floats]:
+    """The pool held at the temperatures found, and the beliefs (N, J) of all items by it and people who err evenly.
+
+    Known truths have taught, but stand for nothing in these beliefs.
+    """
+    rows = teaching_rows(evidence, pool)
+    if not rows.size:
+        found, worth = pool.at(pool.temperature_m, pool.correlation_mm), None
+    else:
+        worth = worth_of(evidence, pool, rows)
+        found = _tempered(evidence, pool, rows, worth)
+    accuracy_k = _accuracies(np.zeros((evidence.annotations.n_annotators, 2))) if worth is None else worth.accuracy_k
+    message_nj = kernels.messages(evidence.annotations, even_errors(evidence.annotations, accuracy_k))
+    return found, found.beliefs(message_nj)[0]
+
+
+def teaching_rows(evidence: Evidence, pool: Calibrated) -> npt.NDArray[np.intp]:
+    """Items of which a model and, by label or known truth, people speak; at most ENOUGH, evenly spread."""
+    return _some(~pool.silent_n & ((evidence.annotations.labels_per_item > 0) | evidence.known))
+
+
+def _some(wanted_n: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    rows = np.flatnonzero(wanted_n)
+    return rows if rows.size <= ENOUGH else rows[np.linspace(0, rows.size - 1, ENOUGH).astype(np.intp)]
+
+
+def worth_of(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp]) -> Worth:
+    """Steps 1, by these items, and 2, by all items of which models speak, by their own beliefs where nobody labeled.
+
+    People are often asked where models disagree: on these items alone, errors look far less correlated than they are.
+    """
+    taught, feature_mnj, _ = _of_rows(evidence, pool, rows)
+    weight_m, accuracy_k = learned(taught, feature_mnj, pool.prior)
+    spoken, feature_mnj, speaks_nm = _of_rows(evidence, pool, _some(~pool.silent_n))
+    q_nj = _beliefs(spoken, weight_m, feature_mnj, accuracy_k)
+    return Worth(weight_m, error_correlation(feature_mnj, speaks_nm, q_nj), accuracy_k)
+
+
+def learned(evidence: Evidence, feature_mnj: Floats, prior: LogTemperature) -> tuple[Floats, Floats]:
+    """Step 1 on these items, with features log p_m / S_n (M, N, J), 0 where a model is silent: u_m and a_k."""
+    annotations, n_models = evidence.annotations, len(feature_mnj)
+    mean = 0.8 / prior.mode
+    weight_m: Floats = np.full(n_models, mean)
+    accuracy_k = _accuracies(np.zeros((annotations.n_annotators, 2)))
+    q_nj = _beliefs(evidence, np.zeros(n_models), feature_mnj, accuracy_k)
+    for _ in range(ROUNDS):
+        before_m, before_k = weight_m, accuracy_k
+        accuracy_k = _accuracies(_right_and_wrong(annotations, q_nj))
+        for _ in range(2):
+            weight_m = newton_step(weight_m, feature_mnj, q_nj, mean, PRECISION / n_models**2)
+        q_nj = _beliefs(evidence, weight_m, feature_mnj, accuracy_k)
+        if max(np.abs(weight_m - before_m).max(), np.abs(accuracy_k - before_k).max(initial=0.0)) < TOLERANCE:
+            break
+    return weight_m, accuracy_k
+
+
+def newton_step(weight_m: Floats, feature_mnj: Floats, q_nj: Floats, mean: float, precision: float) -> Floats:
+    """(M,) weights nearer to the maximum of sum_n sum_j q_nj ln p_nj - precision / 2 sum_m (u_m - mean)^2, u >= 0."""
+    n_models = weight_m.size
+    gradient_m, curvature_mm = np.zeros(n_models), np.zeros((n_models, n_models))
+    _moments(feature_mnj, q_nj, weight_m, gradient_m, curvature_mm)
+    gradient_m -= precision * (weight_m - mean)
+    curvature_mm += precision * np.eye(n_models)
+    held = (weight_m <= LEAST_WEIGHT) & (gradient_m <= 0)
+    step_m = np.zeros(n_models)
+    free = np.flatnonzero(~held)
+    step_m[free] = np.linalg.solve(curvature_mm[np.ix_(free, free)], gradient_m[free])
+    largest = LARGEST_STEP * n_models
+    moved: Floats = np.maximum(weight_m + np.clip(step_m, -largest, largest), LEAST_WEIGHT)
+    return moved
+
+
+def error_correlation(feature_mnj: Floats, speaks_nm: npt.NDArray[np.bool_], q_nj: Floats) -> Floats:
+    """(M, M) correlation of e_nm = 1 - q_nj at the most probable class j of model m, over items on which both speak."""
+    n_models = len(feature_mnj)
+    top_mn = feature_mnj.argmax(axis=2)
+    error_mn = 1 - np.take_along_axis(q_nj, top_mn.T, axis=1).T
+    correlation_mm = np.eye(n_models)
+    for m in range(n_models):
+        for other in range(m):
+            both = np.flatnonzero(speaks_nm[:, m] & speaks_nm[:, other])
+            one, two = (error_mn[k, both] - error_mn[k, both].mean() if both.size else both for k in (m, other))
+            size = np.sqrt(np.sum(one * one) * np.sum(two * two))
+            found = np.sum(one * two) / size if size > 0 else 0.0
+            shrunk = (both.size * max(found, 0.0) + PRIOR_ITEMS / 2) / (both.size + PRIOR_ITEMS)
+            correlation_mm[m, other] = correlation_mm[other, m] = shrunk
+    return correlation_mm
+
+
+def even_errors(annotations: Annotations, accuracy_k: Floats) -> Floats:
+    """(K, L, J) log probabilities of answers by people who err evenly; an answer that is no class tells nothing."""
+    j, options = annotations.n_classes, annotations.n_options
+    wrong_k = np.log((1 - accuracy_k) / (options - 1))
+    log_pi_klj = np.repeat(np.repeat(wrong_k[:, None, None], options, axis=1), j, axis=2)
+    log_pi_klj[:, np.arange(j), np.arange(j)] = np.log(accuracy_k)[:, None]
+    return log_pi_klj
+
+
+def _tempered(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp], worth: Worth) -> Calibrated:
+    """Step 3."""
+    speaks_nm = pool.speaks_nm[rows]
+    sure = float(np.mean(speaks_nm @ worth.weight_m / speaks_nm.sum(axis=1)))
+    pooled_nm = pool_weights(speaks_nm, 1 / worth.weight_m, worth.correlation_mm)
+    several = float(np.mean(pooled_nm.sum(axis=1))) / sure
+    temperature = min(max(pool.prior.mode, 1 / (BIAS * sure)), several / sure)
+    caution = float(np.sqrt(max(several / (sure * temperature), 1.0)))
+    found = pool.at(temperature * sure / worth.weight_m, worth.correlation_mm, caution)
+    known = np.flatnonzero(evidence.known & ~pool.silent_n)
+    if not known.size:
+        return found
+    assert evidence.truth is not None
+    log_p_nj = found.log_prior()[known]
+    truth_nj = np.eye(log_p_nj.shape[1])[evidence.truth[known]]
+    (off,) = map_temperatures(log_p_nj[None], truth_nj, LogTemperature(0.0, pool.prior.sd))
+    return found.at(found.temperature_m * off, worth.correlation_mm, max(caution / float(off), 1.0))
+
+
+def _of_rows(
+    evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp]
+) -> tuple[Evidence, Floats, npt.NDArray[np.bool_]]:
+    """The evidence of these items alone, the features of the models, and where they speak."""
+    assert evidence.truth is not None
+    annotations = evidence.annotations
+    place_n = np.full(annotations.n_items, -1, np.int32)
+    place_n[rows] = np.arange(rows.size)
+    some = annotations.select(place_n[annotations.item] >= 0)
+    some = replace(some, item=place_n[some.item], items=tuple(range(rows.size)))
+    speaks_nm = pool.speaks_nm[rows]
+    feature_mnj = pool.log_p_mnj[:, rows] / speaks_nm.sum(axis=1)[:, None]
+    return Evidence(some, truth=evidence.truth[rows]), feature_mnj, speaks_nm
+
+
+def _beliefs(evidence: Evidence, weight_m: Floats, feature_mnj: Floats, accuracy_k: Floats) -> Floats:
+    logits_nj = kernels.messages(evidence.annotations, even_errors(evidence.annotations, accuracy_k))
+    logits_nj += np.einsum("m,mnj->nj", weight_m, feature_mnj)
+    return clamp(softmax(logits_nj, axis=1), evidence)
+
+
+def _right_and_wrong(annotations: Annotations, q_nj: Floats) -> Floats:
+    """(K, 2) expected numbers of right and of wrong answers."""
+    is_class = annotations.label < annotations.n_classes
+    item, annotator, label = annotations.item[is_class], annotations.annotator[is_class], annotations.label[is_class]
+    right_k = np.bincount(annotator, q_nj[item, label], annotations.n_annotators)
+    return np.stack((right_k, np.bincount(annotator, minlength=annotations.n_annotators) - right_k), axis=1)
+
+
+def _accuracies(right_and_wrong_k2: Floats) -> Floats:
+    """(K,) accuracies: the crowd's, and everybody's as the crowd's over OWN labels."""
+    right, wrong = right_and_wrong_k2.sum(axis=0) + np.array([RIGHT, WRONG])
+    crowd = right / (right + wrong)
+    own_k = (right_and_wrong_k2[:, 0] + OWN * crowd) / (right_and_wrong_k2.sum(axis=1) + OWN)
+    accuracy_k: Floats = np.clip(own_k, 0.01, 0.995)
+    return accuracy_k
+
+
+@compiled
+def _moments(feature: Any, q: Any, weight: Any, gradient: Any, curvature: Any) -> None:
+    """Gradient and curvature of sum_n sum_j q_nj ln p_nj in the weights."""
+    models, items, classes = feature.shape
+    p, mean = np.empty(classes), np.empty(models)
+    for n in range(items):
+        top = -np.inf
+        for j in range(classes):
+            p[j] = 0.0
+            for m in range(models):
+                p[j] += weight[m] * feature[m, n, j]
+            top = max(top, p[j])
+        total = 0.0
+        for j in range(classes):
+            p[j] = np.exp(p[j] - top)
+            total += p[j]
+        for m in range(models):
+            mean[m] = 0.0
+            told = 0.0
+            for j in range(classes):
+                mean[m] += p[j] / total * feature[m, n, j]
+                told += q[n, j] * feature[m, n, j]
+            gradient[m] += told - mean[m]
+        for m in range(models):
+            for other in range(models):
+                both = 0.0
+                for j in range(classes):
+                    both += p[j] / total * feature[m, n, j] * feature[other, n, j]
+                curvature[m, other] += both - mean[m] * mean[other]

@@ -1,0 +1,100 @@
+"""What an earlier fit says of these items, and where iterations begin.
+
+An earlier fit judges by its confusion matrices (for strangers: what is expected of them) and its class shares. It is a
+start where it speaks of the same classes and options, for the items on which somebody has spoken whom it has met;
+elsewhere iterations begin at the votes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import Consensus
+from hitl.errors import BadEvidence
+from hitl.evidence import Evidence
+from hitl.models.annotators import confusion
+from hitl.models.inference import em
+from hitl.models.numerics.votes import voted
+from hitl.models.priors.shares import Shares
+
+LEAST_SHARE = 1e-6
+"""A class the earlier fit has not seen is rare, not impossible."""
+
+
+def require_same_classes(learned: Consensus, evidence: Evidence) -> None:
+    """Raises BadEvidence for other classes."""
+    if learned.classes != evidence.annotations.classes:
+        raise BadEvidence(f"learned for classes {learned.classes}; the evidence has {evidence.annotations.classes}")
+
+
+def usable(start: Consensus | None, annotations: Annotations) -> bool:
+    """Whether there is a start that speaks of the same classes and options."""
+    return start is not None and confusion.same_codes(start.annotators, annotations.classes, annotations.options)
+
+
+def judged(learned: Consensus, evidence: Evidence, stranger_jl: Floats) -> Floats:
+    """(N, J) beliefs by what was learned; `stranger_jl` (any scale) of people not met. BadEvidence: other classes."""
+    require_same_classes(learned, evidence)
+    return judged_by(learned, evidence, np.log(confusion.confusion_from(learned, evidence.annotations, stranger_jl)))
+
+
+def judged_by(learned: Consensus, evidence: Evidence, log_pi_klj: Floats) -> Floats:
+    """(N, J) beliefs by these annotators and the class shares that were learned."""
+    share_j = np.maximum(learned.class_shares, LEAST_SHARE)
+    q_nj, _ = em.expectation(evidence, Shares(share_j / share_j.sum()), log_pi_klj)
+    return q_nj
+
+
+def first_beliefs(evidence: Evidence, start: Consensus | None, stranger_jl: Floats) -> Floats:
+    """(N, J) beliefs where iterations begin."""
+    votes_nj = voted(evidence)
+    if start is None or not usable(start, evidence.annotations):
+        return votes_nj
+    met_n = confusion.judged_by(start.annotators, evidence.annotations)
+    return np.where(met_n[:, None], judged(start, evidence, stranger_jl), votes_nj)
+
+
+# -- updates --------------------------------------------------------------------------------------------------
+
+ITERATIONS = 20
+"""Most iterations of an update."""
+
+GROWTH = 2.0
+"""Times as many labels as were learned from with which an update is a fit from nothing."""
+
+
+def goes_on(consensus: Consensus, evidence: Evidence) -> bool:
+    """Whether what was learned is a good start; else the method begins from nothing. BadEvidence for other classes.
+
+    An answer that it has not met has no place in it. What was learned from few labels may be next to the wrong top,
+    and no iteration leaves that.
+    """
+    require_same_classes(consensus, evidence)
+    learned, annotations = consensus.annotators, evidence.annotations
+    return learned.options == annotations.options and len(annotations) < GROWTH * int(learned.labels.sum())
+
+
+def iterations(most: int) -> int:
+    """How many iterations an update takes at most, of a method that takes `most`."""
+    return min(ITERATIONS, most)
+
+
+def better(updated: Consensus, begun_anew: Consensus) -> Consensus:
+    """The one with the higher objective.
+
+    What was learned from labels or truths that turned out wrong may be next to a top that few iterations do not leave.
+    """
+    return updated if updated.fit.objective[-1] >= begun_anew.fit.objective[-1] else begun_anew
+
+
+def cautious(consensus: Consensus) -> Consensus:
+    """The same with confusion matrices at the mean of their posteriors, not at the mode: no answer is impossible.
+
+    Else somebody's first answer of a kind would count e^-9, and what was believed without it would stay for ever.
+    """
+    people = consensus.annotators
+    raised_kjl = people.concentration + 1
+    return replace(consensus, annotators=replace(people, confusion=raised_kjl / raised_kjl.sum(axis=2, keepdims=True)))

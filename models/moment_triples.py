@@ -1,0 +1,150 @@
+"""Who is heard together when moments are matched: triples of people, and groups of people.
+
+A voice is what one person says, or the average of what a group of people says, of an item. Given the class, voices of
+different people are independent, so the third-order moment of three voices tells their confusion matrices apart
+(see `moment_matching`).
+
+Which people are heard together is drawn at random from `seed`, but so that neither their order nor their names nor
+those of items or classes matter: people are first put into an order that only what they said decides.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from hitl.annotations import Annotations, Floats
+from hitl.models.numerics.votes import votes
+
+Codes = npt.NDArray[np.intp]
+
+ACTIVE = 200
+"""Triples are sought among this many people, those with the most labels."""
+
+PARTNERS = 8
+"""For each of them, among this many of those with whom they share the most items."""
+
+
+def triples(annotations: Annotations, least_shared: int, most: int, seed: int) -> list[tuple[int, int, int]]:
+    """At most `most` triples of people who have labeled at least `least_shared` items in common, all three.
+
+    Those who share many items come first, those already in many of the chosen triples last. The pool of people
+    without ids is no person.
+    """
+    people = _active(annotations)
+    lot = np.random.default_rng(seed).random((len(people),) * 2)
+    lot = lot + lot.T
+    labeled = _labeled(annotations, people)
+    shared = (labeled.T @ labeled).toarray()
+    np.fill_diagonal(shared, 0)
+    found = _candidates(shared, lot, least_shared)
+    if not found.size or most < 1:
+        return []
+    bits = np.packbits(labeled.T.astype(bool).toarray(), axis=1)
+    a, b, c = found.T
+    support = np.array([int(np.bitwise_count(bits[i] & bits[j] & bits[k]).sum()) for i, j, k in found])
+    order = np.lexsort((lot[a, b] + lot[b, c] + lot[a, c], -support))
+    order = order[support[order] >= least_shared]
+    chosen = _spread(found[order], support[order], most, len(people))
+    return [(int(i), int(j), int(k)) for i, j, k in people[chosen]]
+
+
+def groups(annotations: Annotations, rng: np.random.Generator) -> npt.NDArray[np.intp]:
+    """(K,) a random split of all people into three groups that gave about equally many labels."""
+    order = canonical_order(annotations)[rng.permutation(annotations.n_annotators)]
+    labels = annotations.labels_per_annotator
+    given = np.zeros(3, dtype=np.int64)
+    group = np.zeros(annotations.n_annotators, dtype=np.intp)
+    for k in order:
+        group[k] = np.argmin(given)
+        given[group[k]] += labels[k]
+    return group
+
+
+def canonical_order(annotations: Annotations) -> Codes:
+    """(K,) annotators by what they said: number of labels, then share of all votes that agree; last by name."""
+    vote_nl = np.zeros((annotations.n_items, annotations.n_options))
+    vote_nl[:, : annotations.n_classes] = votes(annotations)
+    vote_nl /= np.maximum(annotations.labels_per_item, 1)[:, None]
+    agreement = np.bincount(
+        annotations.annotator, vote_nl[annotations.item, annotations.label], annotations.n_annotators
+    )
+    names = np.argsort(np.argsort([str(name) for name in annotations.annotators], kind="stable"))
+    order: Codes = np.lexsort((names, np.round(agreement, 9), annotations.labels_per_annotator))
+    return order
+
+
+def triple_moment(annotations: Annotations, people: tuple[int, int, int]) -> tuple[Floats, int]:
+    """(L, L, L) how often three people say (a, b, c), over the items that all three have labeled, and their number."""
+    start, rows = annotations.by_annotator
+    said = [rows[start[k] : start[k + 1]] for k in people]
+    items = [annotations.item[row] for row in said]
+    common = np.intersect1d(np.intersect1d(items[0], items[1]), items[2])
+    size = annotations.n_options
+    label = [annotations.label[row[np.searchsorted(item, common)]] for row, item in zip(said, items, strict=True)]
+    cell = np.ravel_multi_index(label, (size,) * 3)
+    moment = np.bincount(cell, minlength=size**3).reshape((size,) * 3) / max(1, common.size)
+    return moment, int(common.size)
+
+
+def group_moment(annotations: Annotations, group_k: Codes) -> tuple[Floats, int]:
+    """(L, L, L) mean product of three groups' voices, over the items on which all three spoke, and their number."""
+    n, size = annotations.n_items, annotations.n_options
+    cell = annotations.item.astype(np.int64) * size + annotations.label
+    voice = np.empty((3, n, size))
+    for group in range(3):
+        mine = group_k[annotations.annotator] == group
+        voice[group] = np.bincount(cell[mine], minlength=n * size).reshape(n, size)
+    spoke = voice.sum(axis=2)
+    heard = (spoke > 0).all(axis=0)
+    a, b, c = voice[:, heard] / spoke[:, heard, None]
+    moment = np.stack([(a[:, option, None] * b).T @ c for option in range(size)]) / max(1, int(heard.sum()))
+    return moment, int(heard.sum())
+
+
+def _active(annotations: Annotations) -> Codes:
+    labels = annotations.labels_per_annotator.copy()
+    if annotations.anonymous is not None:
+        labels[annotations.anonymous] = 0
+    order = canonical_order(annotations)[::-1]
+    order = order[np.argsort(-labels[order], kind="stable")]
+    return order[labels[order] > 0][:ACTIVE]
+
+
+def _labeled(annotations: Annotations, people: Codes) -> sparse.csc_array:
+    """(N, people) 1 where the person has labeled the item."""
+    place = np.full(annotations.n_annotators, -1)
+    place[people] = np.arange(len(people))
+    column = place[annotations.annotator]
+    mine = column >= 0
+    ones = np.ones(int(mine.sum()), dtype=np.int64)
+    return sparse.csc_array((ones, (annotations.item[mine], column[mine])), shape=(annotations.n_items, len(people)))
+
+
+def _candidates(shared: npt.NDArray[np.int64], lot: Floats, least_shared: int) -> Codes:
+    """(T, 3) triples of a person and two of those with whom they share the most items."""
+    found = set()
+    for k in range(len(shared)):
+        partners = np.lexsort((lot[k], -shared[k]))[:PARTNERS]
+        for a, b in combinations(partners[shared[k, partners] >= least_shared], 2):
+            if shared[a, b] >= least_shared:
+                found.add(tuple(sorted((k, int(a), int(b)))))
+    return np.array(sorted(found), dtype=np.intp).reshape(-1, 3)
+
+
+def _spread(found: Codes, support: npt.NDArray[np.int64], most: int, n_people: int) -> Codes:
+    """The chosen triples: each time the one with the most items for each triple its people are in already."""
+    times = np.zeros(n_people)
+    left = np.ones(len(found), dtype=bool)
+    chosen: list[int] = []
+    while len(chosen) < most and left.any():
+        worth = np.where(left, (support[:, None] / (1 + times[found])).sum(axis=1), -1.0)
+        # Sums in another order differ in the last bits; what is equal must stay equal.
+        best = int(np.argmax(np.round(worth, 6)))
+        chosen.append(best)
+        left[best] = False
+        times[found[best]] += 1
+    return found[chosen]

@@ -1,0 +1,1 @@
+"""The hot loops, special functions, compilation, and checks of settings."""

@@ -1,0 +1,298 @@
+"""The hot loops: one pass over the M annotations each, and one over the N items.
+
+    messages   L[n, j]    = sum over labels (n, k, l) of log_pi[k, l, j]     annotator model -> items
+    counts     C[k, l, j] = sum over labels (n, k, l) of q[n, j]             items -> annotator model
+    beliefs    q[n, :]    = softmax(log_prior[n, :] + L[n, :]), and its log normaliser
+    totals     t[j]       = sum over items of q[n, j]                        items -> class shares
+
+The annotations are a sparse N x KL matrix A of ones, kept by rows: item n has the columns
+cell[item_start[n]:item_start[n + 1]], cell = k * L + l. What belongs to annotators is a KL x J table (true classes
+innermost: the inner loops are contiguous), so messages = A @ log_pi and counts = A.T @ q.
+
+Each thread takes a run of items with its share of the labels, however unequal items and annotators are. For counts
+it adds into a table of its own; the tables are added up at the end. That needs no atomics, and no second copy of the
+annotations ordered by annotator, whose random reads of q would cost more than all the rest. Small tables are left to
+the calling thread: waking others costs more than the work.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from math import factorial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import get_num_threads, prange
+
+from hitl.annotations import Annotations, Floats
+from hitl.models.numerics.compiled import compiled, inlined, threaded
+
+SERIAL_BELOW = 50_000
+"""Labels (or items) below which the calling thread does the work alone."""
+
+TABLES = 2**28
+"""Bytes the tables of counts of all threads may take; where they would take more, fewer threads count."""
+
+BLOCK = 64
+"""Items that `beliefs` takes at a time: few enough for the fastest cache, enough for vector instructions."""
+
+
+def messages(annotations: Annotations, log_pi_klj: Floats) -> Floats:
+    """(N, J) sum of each item's log likelihoods; 0 for an item without labels. `log_pi_klj` is (K, L, J)."""
+    out = np.empty((annotations.n_items, annotations.n_classes))
+    table = np.ascontiguousarray(log_pi_klj).reshape(-1, annotations.n_classes)
+    runs = _runs(annotations, _threads(len(annotations)))
+    if len(runs) == 2:
+        _gather(0, len(out), annotations.item_start, annotations.cell, table, out)
+    else:
+        _gather_threaded(runs, annotations.item_start, annotations.cell, table, out)
+    return out
+
+
+def counts(annotations: Annotations, q_nj: Floats, among_n: npt.NDArray[np.bool_] | None = None) -> Floats:
+    """(K, L, J) expected number of times annotator k said l for an item of class j, among some items or all."""
+    out = np.zeros((annotations.n_annotators, annotations.n_options, annotations.n_classes))
+    table = out.reshape(-1, annotations.n_classes)
+    runs = _runs(annotations, min(_threads(len(annotations)), max(1, TABLES // max(1, out.nbytes))))
+    among = np.ones(annotations.n_items, bool) if among_n is None else among_n
+    q_nj = np.ascontiguousarray(q_nj)
+    if len(runs) == 2:
+        _scatter(0, len(q_nj), annotations.item_start, annotations.cell, q_nj, among, table)
+    else:
+        others = np.zeros((len(runs) - 2, *table.shape))
+        _scatter_threaded(runs, annotations.item_start, annotations.cell, q_nj, among, table, others)
+    return out
+
+
+def beliefs(message_nj: Floats, log_prior_nj: Floats, out: Floats | None = None) -> tuple[Floats, Floats]:
+    """(N, J) posterior rows and (N,) log normalisers. `log_prior_nj` may have one row for all items.
+
+    `out` (contiguous) takes the posterior; it may be `message_nj` itself, which saves a pass through memory.
+    """
+    out = np.empty(message_nj.shape) if out is None else out
+    assert out.flags.c_contiguous
+    log_z_n = np.empty(len(out))
+    log_prior_nj = np.ascontiguousarray(np.atleast_2d(log_prior_nj))
+    runs = np.linspace(0, len(out), _threads(len(out)) + 1).astype(np.int64)
+    if len(runs) == 2:
+        _softmax(0, len(out), message_nj, log_prior_nj, out, log_z_n)
+    else:
+        _softmax_threaded(runs, message_nj, log_prior_nj, out, log_z_n)
+    return out, log_z_n
+
+
+def totals(q_nj: Floats, among_n: npt.NDArray[np.bool_]) -> Floats:
+    """(J,) expected number of items of each class, among some items."""
+    runs = np.linspace(0, len(q_nj), _threads(len(q_nj)) + 1).astype(np.int64)
+    sums = np.zeros((len(runs) - 1, q_nj.shape[1]))
+    if len(runs) == 2:
+        _total(0, len(q_nj), np.ascontiguousarray(q_nj), among_n, sums[0])
+    else:
+        _total_threaded(runs, np.ascontiguousarray(q_nj), among_n, sums)
+    total: Floats = sums.sum(axis=0)
+    return total
+
+
+def log_normalisers(log_p_mnj: Floats, weight_nm: Floats) -> Floats:
+    """(N,) log sum_j exp(sum_m weight[n, m] * log_p[m, n, j]), the normaliser of a log-linear pool."""
+    out = np.empty(log_p_mnj.shape[1])
+    _log_normalisers(log_p_mnj, np.ascontiguousarray(weight_nm), out)
+    return out
+
+
+def pooled(log_p_mnj: Floats, weight_nm: Floats) -> Floats:
+    """(N, J) log probabilities of a log-linear pool: sum_m weight[n, m] * log_p[m, n, j], normalised."""
+    out = np.empty(log_p_mnj.shape[1:])
+    _pooled(log_p_mnj, np.ascontiguousarray(weight_nm), out)
+    return out
+
+
+def _threads(size: int) -> int:
+    return 1 if size < SERIAL_BELOW else int(get_num_threads())
+
+
+def _runs(annotations: Annotations, threads: int) -> npt.NDArray[np.int64]:
+    """(threads + 1,) bounds of runs of items with equal numbers of labels and items together."""
+    start, n = annotations.item_start, annotations.n_items
+    work = (len(annotations) + n) / threads
+    inner = [bisect_left(range(n), part * work, key=lambda item: start[item] + item) for part in range(1, threads)]
+    return np.array([0, *inner, n])
+
+
+@compiled
+def _gather(first: int, last: int, start: Any, cell: Any, table: Any, out: Any) -> None:
+    for n in range(first, last):
+        row = out[n]
+        row[:] = 0.0
+        m, end = start[n], start[n + 1]
+        while m + 4 <= end:  # four labels at a time: a quarter of the reads and writes of the row
+            a, b, c, d = table[cell[m]], table[cell[m + 1]], table[cell[m + 2]], table[cell[m + 3]]
+            for j in range(row.shape[0]):
+                row[j] += (a[j] + b[j]) + (c[j] + d[j])
+            m += 4
+        for rest in range(m, end):
+            term = table[cell[rest]]
+            for j in range(row.shape[0]):
+                row[j] += term[j]
+
+
+@threaded
+def _gather_threaded(runs: Any, start: Any, cell: Any, table: Any, out: Any) -> None:
+    for run in prange(len(runs) - 1):
+        _gather(runs[run], runs[run + 1], start, cell, table, out)
+
+
+@compiled
+def _scatter(first: int, last: int, start: Any, cell: Any, q: Any, among: Any, out: Any) -> None:
+    for n in range(first, last):
+        if among[n]:
+            row = q[n]
+            for m in range(start[n], start[n + 1]):
+                sums = out[cell[m]]
+                for j in range(row.shape[0]):
+                    sums[j] += row[j]
+
+
+@threaded
+def _scatter_threaded(runs: Any, start: Any, cell: Any, q: Any, among: Any, out: Any, others: Any) -> None:
+    for run in prange(len(runs) - 1):
+        # A threaded loop counts in unsigned integers; minus a signed 1 that would be a float.
+        _scatter(runs[run], runs[run + 1], start, cell, q, among, others[np.int64(run) - 1] if run else out)
+    for c in prange(out.shape[0]):
+        for other in range(others.shape[0]):
+            for j in range(out.shape[1]):
+                out[c, j] += others[other, c, j]
+
+
+@compiled
+def _total(first: int, last: int, q: Any, among: Any, out: Any) -> None:
+    own = np.zeros_like(out)  # in no cache line that another thread writes to
+    for n in range(first, last):
+        if among[n]:
+            for j in range(own.shape[0]):
+                own[j] += q[n, j]
+    out[:] = own
+
+
+@threaded
+def _total_threaded(runs: Any, q: Any, among: Any, sums: Any) -> None:
+    for run in prange(len(runs) - 1):
+        _total(runs[run], runs[run + 1], q, among, sums[run])
+
+
+@compiled
+def _softmax(first: int, last: int, message: Any, log_prior: Any, out: Any, log_z: Any) -> None:
+    totals = np.empty(BLOCK)
+    for begin in range(first, last, BLOCK):
+        end = min(begin + BLOCK, last)
+        for n in range(begin, end):
+            prior = log_prior[n if log_prior.shape[0] > 1 else 0]
+            top = -np.inf
+            for j in range(out.shape[1]):
+                out[n, j] = message[n, j] + prior[j]
+                top = max(top, out[n, j])
+            for j in range(out.shape[1]):
+                out[n, j] -= top
+            log_z[n] = top
+        block = out[begin:end].ravel()
+        for i in range(block.shape[0]):
+            block[i] = _exp(block[i])
+        for n in range(begin, end):
+            total = 0.0
+            for j in range(out.shape[1]):
+                total += out[n, j]
+            share = 1 / total
+            for j in range(out.shape[1]):
+                out[n, j] *= share
+            totals[n - begin] = total
+        tops = log_z[begin:end]
+        for i in range(tops.shape[0]):
+            tops[i] += _log(totals[i])
+
+
+@threaded
+def _softmax_threaded(runs: Any, message: Any, log_prior: Any, out: Any, log_z: Any) -> None:
+    for run in prange(len(runs) - 1):
+        _softmax(runs[run], runs[run + 1], message, log_prior, out, log_z)
+
+
+# As plain arithmetic the exponential and the logarithm become vector instructions, several times as fast as calls of
+# the mathematical library, which are not. A whole number becomes a float, and a float a whole number, in the last bits
+# of _SHIFT + number: few processors convert whole vectors otherwise.
+_SHIFT = 1.5 * 2.0**52
+_SHIFT_BITS = int(np.float64(_SHIFT).view(np.int64))
+_ROOT_HALF_BITS = int(np.sqrt(0.5).view(np.int64))
+_LOG2_E = 1.4426950408889634
+_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # k * high is exact
+_TAYLOR = tuple(1 / factorial(i) for i in range(13, -1, -1))
+_ARTANH = tuple(2 / i for i in range(21, 0, -2))
+
+
+@inlined
+def _exp(x: float) -> float:
+    """e**x for x <= 0 to the last two bits; 0 below e**-708.
+
+    With x = k ln 2 + r and |r| < 0.35, k goes to the exponent's bits and e**r is a short Taylor series.
+    """
+    shifted = np.float64(x * _LOG2_E + _SHIFT)
+    k = shifted - _SHIFT
+    r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+    series = 0.0
+    for coefficient in _TAYLOR:
+        series = series * r + coefficient
+    power = np.int64(shifted.view(np.int64) + 1023 << 52)
+    return 0.0 if x < -708.0 else series * power.view(np.float64)
+
+
+@inlined
+def _log(x: float) -> float:
+    """ln x for x >= 1 to the last two bits; not a number for anything else.
+
+    With x = 2**k m and m within a factor of sqrt(2) of 1, ln m = 2 artanh((m - 1) / (m + 1)) is a short series.
+    """
+    bits = np.float64(x).view(np.int64)
+    exponent = np.int64(bits - _ROOT_HALF_BITS >> 52)
+    mantissa = np.int64(bits - (exponent << 52))
+    k = np.int64(exponent + _SHIFT_BITS).view(np.float64) - _SHIFT
+    m = mantissa.view(np.float64)
+    s = (m - 1) / (m + 1)
+    series = 0.0
+    for coefficient in _ARTANH:
+        series = series * s * s + coefficient
+    return k * _LN2_HIGH + (k * _LN2_LOW + s * series) if x >= 1.0 else np.nan
+
+
+@compiled
+def _log_normalisers(log_p: Any, weight: Any, out: Any) -> None:
+    logits = np.empty(log_p.shape[2])
+    for n in range(out.shape[0]):
+        top = -np.inf
+        for j in range(logits.shape[0]):
+            value = 0.0
+            for m in range(log_p.shape[0]):
+                value += weight[n, m] * log_p[m, n, j]
+            logits[j] = value
+            top = max(top, value)
+        total = 0.0
+        for j in range(logits.shape[0]):
+            total += np.exp(logits[j] - top)
+        out[n] = top + np.log(total)
+
+
+@compiled
+def _pooled(log_p: Any, weight: Any, out: Any) -> None:
+    for n in range(out.shape[0]):
+        top = -np.inf
+        for j in range(out.shape[1]):
+            value = 0.0
+            for m in range(log_p.shape[0]):
+                value += weight[n, m] * log_p[m, n, j]
+            out[n, j] = value
+            top = max(top, value)
+        total = 0.0
+        for j in range(out.shape[1]):
+            total += np.exp(out[n, j] - top)
+        top += np.log(total)
+        for j in range(out.shape[1]):
+            out[n, j] -= top

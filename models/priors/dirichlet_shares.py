@@ -1,0 +1,73 @@
+"""Class shares with a Dirichlet posterior (Simpson et al. 2011, eqs. 14-18), for variational Bayes.
+
+    p ~ Dir(nu_0)      q(p) = Dir(nu),  nu_j = nu_0 + N_j      E ln p_j = psi(nu_j) - psi(sum nu)
+
+With an anchor w the beliefs N_j count (1 - w) and the votes V_j count w (see `models.dirichlet`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Floats
+from hitl.models.numerics import kernels
+from hitl.models.numerics.special import digamma, log_gamma
+
+
+@dataclass(frozen=True, eq=False)
+class DirichletShares:
+    """Dirichlet posterior of the class shares.
+
+    Attributes:
+        nu_j: (J,) its parameters.
+        smoothing: pseudo-items of each class in the prior, > 0.
+        anchor: weight of the votes in what teaches, in [0, 1).
+        votes_j: (J,) number of items of each class by agreeing votes.
+    """
+
+    nu_j: Floats
+    smoothing: float = 1.0
+    anchor: float = 0.0
+    votes_j: Floats | float = 0.0
+
+    @classmethod
+    def even(cls, n_classes: int, smoothing: float = 1.0) -> DirichletShares:
+        """The prior itself."""
+        return cls(np.full(n_classes, smoothing), smoothing)
+
+    @property
+    def share_j(self) -> Floats:
+        """(J,) posterior mean of the shares."""
+        mean: Floats = self.nu_j / self.nu_j.sum()
+        return mean
+
+    def log_prior(self) -> Floats:
+        """(1, J) expected log shares."""
+        expected: Floats = (digamma(self.nu_j) - digamma(self.nu_j.sum()))[None]
+        return expected
+
+    def beliefs(self, message_nj: Floats) -> tuple[Floats, Floats]:
+        """(N, J) q(z) and (N,) log normalisers."""
+        return kernels.beliefs(message_nj, self.log_prior(), out=message_nj)
+
+    def learn(self, q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Self:
+        """nu = nu_0 + expected number of informative items of each class (eq. 17)."""
+        believed_j = kernels.totals(q_nj, informative_n)
+        return replace(self, nu_j=(1 - self.anchor) * believed_j + self.anchor * self.votes_j + self.smoothing)
+
+    def log_density(self) -> float:
+        """-KL(q(p) || p(p)) + w E ln p(votes), in units of the beliefs' weight: over (1 - w)."""
+        prior_j = np.full_like(self.nu_j, self.smoothing)
+        evidence = log_beta(self.nu_j) - log_beta(prior_j)
+        explained = (self.nu_j - prior_j - self.anchor * self.votes_j) @ self.log_prior()[0]
+        return float((evidence - explained) / (1 - self.anchor))
+
+
+def log_beta(alpha: Floats) -> Floats:
+    """Log of the multivariate beta function over the last axis: the log normaliser of a Dirichlet."""
+    value: Floats = log_gamma(alpha).sum(axis=-1) - log_gamma(alpha.sum(axis=-1))
+    return value

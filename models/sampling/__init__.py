@@ -1,0 +1,1 @@
+"""Gibbs, Metropolis and Hamiltonian samplers, and what their draws say."""

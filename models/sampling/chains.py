@@ -1,0 +1,152 @@
+"""Chains of a sampler: where they start, how they run, and whether they have mixed.
+
+Draws x[c, s] of one quantity, C chains of S draws each. Every chain is cut in two halves (a chain that drifts disagrees
+with itself) and the draws are replaced by normal scores of their ranks over all chains (nothing needs a variance):
+
+    z     = Phi^-1((rank - 3/8) / (C S + 1/4))
+    R-hat = sqrt(((n - 1)/n W + B/n) / W)                          n draws a half chain
+    ESS   = C S / tau,    tau = -1 + 2 sum_t (rho_2t + rho_2t+1)
+
+(Vehtari, Gelman, Simpson, Carpenter & Bürkner 2021). W is the mean variance within half chains, B/n the variance of
+their means, rho_t the autocorrelation at lag t combined over chains; the sum of pairs ends at the first negative one
+and is made to fall monotonically (Geyer 1992). R-hat is the larger of that of the ranks (do the chains agree where they
+are) and that of the ranks of |x - median| (do they agree how wide they are).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import Consensus, Mixing
+from hitl.models.inference import warm_start
+from hitl.models.numerics.checks import require_whole
+
+MIXED_BELOW = 1.05
+"""R-hat from which chains do not count as mixed. The stricter advice of 1.01 is for thousands of effective draws of one
+quantity; with many quantities and some hundreds of effective draws chance alone goes above that."""
+
+STILL = 1e-20
+"""Variance of normal scores (about 1 for draws that differ) below which it is rounding."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chains:
+    """How long a sampler runs.
+
+    Attributes:
+        chains: number of chains, each with its own start and seed.
+        burn_in: first draws of each chain that are thrown away; a quarter as many when there is a `start`.
+        draws: draws kept of each chain.
+        thin: sweeps from one draw to the next.
+        seed: what the chains' random numbers follow from.
+    """
+
+    chains: int = 4
+    burn_in: int = 250
+    draws: int = 1000
+    thin: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for setting, least in (("chains", 1), ("burn_in", 0), ("draws", 4), ("thin", 1), ("seed", 0)):
+            require_whole(setting, getattr(self, setting), least)
+
+    def thrown_away(self, start: Consensus | None, annotations: Annotations) -> int:
+        """Draws of the burn-in, where it begins from this."""
+        return self.burn_in // 4 if warm_start.usable(start, annotations) else self.burn_in
+
+    def run(self, chain: Callable[[np.random.Generator], _T]) -> list[_T]:
+        """What `chain` gives for each, in order; each has its own generator, so threads change nothing.
+
+        A thread a chain: `chain` should spend its time in compiled code that lets go of the interpreter's lock.
+        """
+        seeds = np.random.SeedSequence(self.seed).spawn(self.chains)
+        with ThreadPoolExecutor(max_workers=self.chains) as pool:
+            return list(pool.map(chain, [np.random.default_rng(seed) for seed in seeds]))
+
+
+def mixing(draws: Mapping[str, Floats]) -> Mixing:
+    """How well chains agree, from the (C, S) draws of each quantity; S >= 4."""
+    if len({values.shape for values in draws.values()}) != 1:
+        raise ValueError(f"expected draws of one shape, got { ({name: v.shape for name, v in draws.items()}) }")
+    chains, kept = next(iter(draws.values())).shape
+    return Mixing(
+        chains,
+        kept,
+        {name: split_rhat(values) for name, values in draws.items()},
+        {name: effective_size(values) for name, values in draws.items()},
+    )
+
+
+def has_mixed(found: Mixing) -> bool:
+    """Whether the R-hat of every quantity is below MIXED_BELOW."""
+    return all(rhat < MIXED_BELOW for rhat in found.rhat.values())
+
+
+def split_rhat(draws_cs: Floats) -> float:
+    """Rank-normalised split R-hat, about 1 or more; infinite for halves that stand still at different values.
+
+    Exactly 1 when all draws are equal: nothing is there to disagree about.
+    """
+    folded = np.abs(draws_cs - np.median(draws_cs))
+    return max(_rhat(_normal_scores(_halves(draws_cs))), _rhat(_normal_scores(_halves(folded))))
+
+
+def effective_size(draws_cs: Floats) -> float:
+    """Bulk effective sample size over all chains, in (0, C S log10(C S)]; C S when all draws are equal."""
+    scores = _normal_scores(_halves(draws_cs))
+    chains, n = scores.shape
+    total = chains * n
+    covariance_ct = _autocovariance(scores)
+    within = float(covariance_ct[:, 0].mean()) * n / (n - 1)
+    both = within * (n - 1) / n + float(scores.mean(axis=1).var(ddof=1))
+    if both < STILL:
+        return float(total)
+    rho_t = 1 - (within - covariance_ct.mean(axis=0)) / both
+    rho_t[0] = 1.0
+    pairs = rho_t[: n - n % 2].reshape(-1, 2).sum(axis=1)
+    negative = np.flatnonzero(pairs < 0)
+    pairs = np.minimum.accumulate(pairs[: negative[0]] if negative.size else pairs)
+    tau = max(-1 + 2 * float(pairs.sum()), 1 / np.log10(total))  # negative autocorrelation helps, but not without end
+    return float(total / tau)
+
+
+def _halves(draws_cs: Floats) -> Floats:
+    """(2C, S // 2) first and last halves; the middle draw of an odd number is left out."""
+    half = draws_cs.shape[1] // 2
+    return np.concatenate((draws_cs[:, :half], draws_cs[:, draws_cs.shape[1] - half :]))
+
+
+def _normal_scores(draws_cs: Floats) -> Floats:
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    rank = rankdata(draws_cs, axis=None).reshape(draws_cs.shape)  # equal draws share their mean rank
+    scores: Floats = ndtri((rank - 0.375) / (draws_cs.size + 0.25))
+    return scores
+
+
+def _rhat(scores_cn: Floats) -> float:
+    n = scores_cn.shape[1]
+    within = float(scores_cn.var(axis=1, ddof=1).mean())
+    between = float(scores_cn.mean(axis=1).var(ddof=1))  # B / n
+    if within < STILL:
+        return 1.0 if between < STILL else float("inf")
+    return float(np.sqrt((n - 1) / n + between / within))
+
+
+def _autocovariance(scores_cn: Floats) -> Floats:
+    """(C, n) sum over s of x[s] x[s + t] / n about each chain's mean, by Fourier transform."""
+    n = scores_cn.shape[1]
+    centred = scores_cn - scores_cn.mean(axis=1, keepdims=True)
+    spectrum = np.fft.rfft(centred, 2 * n, axis=1)
+    power = np.fft.irfft(np.abs(spectrum) ** 2, 2 * n, axis=1)
+    return np.asarray(power[:, :n] / n)

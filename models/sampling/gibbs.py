@@ -1,0 +1,403 @@
+"""One Gibbs chain over truths and Dirichlet parameters, compiled; shared by GibbsIBCC and EBCC.
+
+State (Kim & Ghahramani 2012, eqs. 10 and 14; IBCC is EBCC in which every item is hard, h = 1):
+
+    p ~ Dir(nu)    t_n ~ Cat(p)    s_n ~ Bernoulli(h)    alpha_kjl ~ Exp(mean lambda_jl)    pi_kj ~ Dir(alpha_kj)
+    l_nk | t_n = j ~ Cat(pi_kj) where s_n = 1 (hard), else Cat(E_j)
+
+The paper draws p, pi, t, s and alpha in turn. p and pi are conjugate (eqs. 11, 12) and are summed out here, which
+leaves the posterior of the rest as it is and mixes 1.5 to 4 times as well. With C and N the counts of all other items'
+labels and classes, C of hard items only (eq. 19 corrected), and A_kj = sum_l alpha_kjl, a round draws
+
+    alpha_kjl | t, s     ∝  G(A) / G(A + C_kj.)  G(alpha + C_kjl) / G(alpha)  exp(-alpha / lambda_jl)      once
+    t_n, s_n  | others   ∝  (nu_j + N_j) h prod_k (alpha_kjl + C_kjl) / (A_kj + C_kj.)      (hard)         `thin` times
+                         or (nu_j + N_j) (1 - h) prod_k E_jl                                (easy)
+
+for each alpha and each item, the former by slice sampling of its logarithm. Items that have no label and no known truth
+are left out: they would only slow the shares down.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Floats, Ints
+from hitl.models.numerics.compiled import compiled, inlined
+
+SMALLEST = 1e-18
+"""Chance of an answer below which it is taken for this, so that 16 of them in a row do not underflow."""
+
+LOWEST, HIGHEST = -40.0, 4.0
+"""Range of log(alpha / lambda), which is outside it with probability exp(-40)."""
+
+
+class Table(NamedTuple):
+    """What is known.
+
+    Labels sorted by item, (N,) known classes or -1, the items that teach, and (N,) items which somebody (of the
+    anonymous pool) labels more than once.
+    """
+
+    item_start: npt.NDArray[np.int64]
+    annotator: Ints
+    label: Ints
+    known_n: Ints
+    teaching: npt.NDArray[np.int64]
+    repeated_n: npt.NDArray[np.bool_]
+
+
+class Prior(NamedTuple):
+    """(J,) nu of the shares, (J, L) lambda, the prior mean of every alpha, (J, L) E, and h in (0, 1]."""
+
+    smoothing_j: Floats
+    mean_jl: Floats
+    easy_jl: Floats
+    hard: float
+
+
+class State(NamedTuple):
+    """Where a chain is; every array is written in place.
+
+    `counts_klj` are the labels of hard items by drawn class, `counts_kj` their sums, `items_j` the items and `easy_j`
+    the easy ones; `q_nj` and `hard_n` are the conditional probabilities from which (t, s) were last drawn.
+    """
+
+    truth_n: Ints
+    is_hard_n: npt.NDArray[np.bool_]
+    alpha_klj: Floats
+    alpha_kj: Floats
+    counts_klj: Floats
+    counts_kj: Floats
+    items_j: Floats
+    easy_j: Floats
+    q_nj: Floats
+    hard_n: Floats
+
+
+class Sums(NamedTuple):
+    """Over the kept draws: sums of q, p(hard), E pi and E pi^2; what is monitored; and the log joint of every round."""
+
+    q_nj: Floats
+    hard_n: Floats
+    mean_kjl: Floats
+    square_kjl: Floats
+    accuracy_as: Floats
+    share_js: Floats
+    mean_hard_s: Floats
+    log_joint_r: Floats
+
+
+def blank_state(n_items: int, n_annotators: int, n_classes: int, n_options: int) -> State:
+    """A state of zeros."""
+    return State(
+        np.zeros(n_items, np.int32),
+        np.ones(n_items, np.bool_),
+        np.ones((n_annotators, n_options, n_classes)),
+        np.zeros((n_annotators, n_classes)),
+        np.zeros((n_annotators, n_options, n_classes)),
+        np.zeros((n_annotators, n_classes)),
+        np.zeros(n_classes),
+        np.zeros(n_classes),
+        np.zeros((n_items, n_classes)),
+        np.ones(n_items),
+    )
+
+
+def blank_sums(
+    n_items: int, n_annotators: int, n_classes: int, n_options: int, accuracies: int, draws: int, rounds: int
+) -> Sums:
+    """Sums of zeros."""
+    return Sums(
+        np.zeros((n_items, n_classes)),
+        np.zeros(n_items),
+        np.zeros((n_annotators, n_classes, n_options)),
+        np.zeros((n_annotators, n_classes, n_options)),
+        np.zeros((accuracies, draws)),
+        np.zeros((n_classes, draws)),
+        np.zeros(draws),
+        np.zeros(rounds),
+    )
+
+
+@compiled
+def run_chain(
+    rng: Any, table: Any, prior: Any, start_nj: Any, weight_ak: Any, burn_in: int, thin: int, state: Any, sums: Any
+) -> None:
+    """Start from truths drawn from `start_nj`; after `burn_in` rounds of `thin` sweeps each, add every round to `sums`.
+
+    Each row of `weight_ak` weighs the annotators into one monitored accuracy.
+    """
+    disperse(rng, table, prior, start_nj, state)
+    for round_ in range(sums.log_joint_r.shape[0]):
+        draw_alphas(rng, prior, state)
+        for _ in range(thin):
+            draw_truths(rng, table, prior, state)
+        sums.log_joint_r[round_] = log_joint(table, prior, state)
+        if round_ >= burn_in:
+            keep_items(table, state, sums, round_ - burn_in)
+            keep_people(prior, state, weight_ak, sums, round_ - burn_in)
+
+
+@compiled
+def disperse(rng: Any, table: Any, prior: Any, start_nj: Any, state: Any) -> None:
+    """Draw where a chain starts: truths from `start_nj`, difficulty and alpha from the prior."""
+    n_annotators, n_options, n_classes = state.alpha_klj.shape
+    for n in table.teaching:
+        known = table.known_n[n]
+        state.truth_n[n] = known if known >= 0 else draw_index(rng, start_nj[n], 1.0)
+        state.is_hard_n[n] = rng.random() < prior.hard
+        state.q_nj[n, state.truth_n[n]] = 1.0
+    for k in range(n_annotators):
+        for option in range(n_options):
+            for j in range(n_classes):
+                state.alpha_klj[k, option, j] = draw_exponential(rng, prior.mean_jl[j, option])
+    count(table, state)
+
+
+@compiled
+def count(table: Any, state: Any) -> None:
+    """Count labels and items by the drawn truths, labels of hard items only, and add up the alphas."""
+    state.counts_klj[:] = 0.0
+    state.counts_kj[:] = 0.0
+    state.items_j[:] = 0.0
+    state.easy_j[:] = 0.0
+    for n in table.teaching:
+        j, first, last = state.truth_n[n], table.item_start[n], table.item_start[n + 1]
+        state.items_j[j] += 1.0
+        if state.is_hard_n[n]:
+            count_labels(first, last, table.annotator, table.label, j, 1.0, state.counts_klj, state.counts_kj)
+        else:
+            state.easy_j[j] += 1.0
+    for k in range(state.alpha_kj.shape[0]):
+        for j in range(state.alpha_kj.shape[1]):
+            state.alpha_kj[k, j] = state.alpha_klj[k, :, j].sum()
+
+
+@inlined
+def count_labels(first: int, last: int, annotator: Any, label: Any, j: int, by: float, counts: Any, total: Any) -> None:
+    """Add the labels of an item of class j to the counts `by` times; -1 takes them away."""
+    for row in range(first, last):
+        counts[annotator[row], label[row], j] += by
+        total[annotator[row], j] += by
+
+
+# -- truths ----------------------------------------------------------------------------------------------------
+
+
+@compiled
+def draw_truths(rng: Any, table: Any, prior: Any, state: Any) -> None:
+    """Draw (t, s) of every teaching item given all others; where both are known there is nothing to draw."""
+    # Over plain arrays this is six times as fast as with compiled functions that are handed the tuples.
+    item_start, annotator, label, known_n, teaching, repeated_n = table
+    smoothing_j, _, easy_jl, hard = prior
+    truth_n, is_hard_n, alpha_klj, alpha_kj, counts_klj, counts_kj, items_j, easy_j, q_nj, hard_n = state
+    n_classes = q_nj.shape[1]
+    weight = np.empty(2 * n_classes)  # of (j, hard), then of (j, easy)
+    for n in teaching:
+        known, first, last = known_n[n], item_start[n], item_start[n + 1]
+        if known >= 0 and hard == 1.0:
+            continue
+        items_j[truth_n[n]] -= 1.0
+        if is_hard_n[n]:
+            count_labels(first, last, annotator, label, truth_n[n], -1.0, counts_klj, counts_kj)
+        else:
+            easy_j[truth_n[n]] -= 1.0
+
+        for j in range(n_classes):
+            share = smoothing_j[j] + items_j[j] if known < 0 or known == j else 0.0
+            weight[j] = share * hard
+            weight[n_classes + j] = share * (1.0 - hard)
+        for row in range(first, last):
+            k, option = annotator[row], label[row]
+            alpha, alpha_sum = alpha_klj[k, option], alpha_kj[k]
+            counts, counts_sum = counts_klj[k, option], counts_kj[k]
+            for j in range(n_classes):
+                weight[j] *= max((alpha[j] + counts[j]) / (alpha_sum[j] + counts_sum[j]), SMALLEST)
+            if hard < 1.0:
+                for j in range(n_classes):
+                    weight[n_classes + j] *= easy_jl[j, option]
+            if repeated_n[n]:  # each answer of the pool makes the next alike more probable
+                for j in range(n_classes):
+                    counts[j] += 1.0
+                    counts_sum[j] += 1.0
+            if (row - first) % 16 == 15:
+                divide_by_largest(weight)
+        if repeated_n[n]:
+            for j in range(n_classes):
+                count_labels(first, last, annotator, label, j, -1.0, counts_klj, counts_kj)
+
+        total, total_hard = 0.0, 0.0
+        for j in range(n_classes):
+            total += weight[j] + weight[n_classes + j]
+            total_hard += weight[j]
+        for j in range(n_classes):
+            q_nj[n, j] = (weight[j] + weight[n_classes + j]) / total
+        hard_n[n] = total_hard / total
+        drawn = draw_index(rng, weight, total)
+        truth_n[n], is_hard_n[n] = drawn % n_classes, drawn < n_classes
+        items_j[truth_n[n]] += 1.0
+        if is_hard_n[n]:
+            count_labels(first, last, annotator, label, truth_n[n], 1.0, counts_klj, counts_kj)
+        else:
+            easy_j[truth_n[n]] += 1.0
+
+
+@inlined
+def divide_by_largest(weight: Any) -> None:
+    """Keep products of many chances from underflowing."""
+    top = 0.0
+    for index in range(weight.shape[0]):
+        top = max(top, weight[index])
+    for index in range(weight.shape[0]):
+        weight[index] /= top
+
+
+@inlined
+def draw_index(rng: Any, weight: Any, total: float) -> int:
+    """An index drawn in proportion to weights, which sum to `total`; never one of weight 0."""
+    left = rng.random() * total
+    last = 0
+    for index in range(weight.shape[0]):
+        if weight[index] > 0.0:
+            left -= weight[index]
+            last = index
+            if left < 0.0:
+                break
+    return last
+
+
+# -- alpha -----------------------------------------------------------------------------------------------------
+
+
+@compiled
+def draw_alphas(rng: Any, prior: Any, state: Any) -> None:
+    """One pass over the alphas of all rows, given the counts."""
+    for k in range(state.alpha_kj.shape[0]):
+        for j in range(state.alpha_kj.shape[1]):
+            alpha = state.alpha_klj[k, :, j]
+            draw_row(rng, state.counts_klj[k, :, j], state.counts_kj[k, j], prior.mean_jl[j], alpha)
+            state.alpha_kj[k, j] = alpha.sum()
+
+
+@compiled
+def draw_row(rng: Any, counts: Any, total: float, mean: Any, alpha: Any) -> None:
+    """One pass over the alphas of a row; without counts a draw from the prior."""
+    for option in range(alpha.shape[0]):
+        if total == 0.0:
+            alpha[option] = draw_exponential(rng, mean[option])
+        else:
+            rest = alpha.sum() - alpha[option]
+            u = slice_log_alpha(rng, np.log(alpha[option]), rest, counts[option], total, mean[option])
+            alpha[option] = np.exp(u)
+
+
+@compiled
+def draw_exponential(rng: Any, mean: float) -> float:
+    """A draw from the prior of an alpha, within reach of `slice_log_alpha`."""
+    return float(mean * min(max(rng.standard_exponential(), np.exp(LOWEST)), np.exp(HIGHEST)))
+
+
+@compiled
+def log_alpha_density(u: float, rest: float, count: float, total: float, mean: float) -> float:
+    """Log conditional density of u = log alpha given the counts, up to a constant.
+
+    Dirichlet-multinomial x exponential x du: G(A) / G(A + C) G(alpha + c) / G(alpha) exp(-alpha / mean) alpha, with
+    A = alpha + rest and C = total.
+    """
+    alpha = np.exp(u)
+    return float(log_rising(alpha, count) - log_rising(alpha + rest, total) - alpha / mean + u)
+
+
+@compiled
+def log_rising(start: float, steps: float) -> float:
+    """Log of start (start + 1) ... (start + steps - 1) = G(start + steps) / G(start), `steps` a whole number."""
+    if steps > 20.0:
+        return math.lgamma(start + steps) - math.lgamma(start)
+    product = 1.0
+    for step in range(int(steps)):
+        product *= start + step
+    return math.log(product)
+
+
+@compiled
+def slice_log_alpha(rng: Any, u: float, rest: float, count: float, total: float, mean: float) -> float:
+    """One slice-sampling step (Neal 2003): shrink the interval of all that has a chance until a draw is in the slice.
+
+    That takes six evaluations on average, as stepping out from u would, and never many, however improbable u is.
+    """
+    level = log_alpha_density(u, rest, count, total, mean) - rng.standard_exponential()
+    low, high = math.log(mean) + LOWEST, math.log(mean) + HIGHEST
+    while True:
+        proposed = low + (high - low) * rng.random()
+        if log_alpha_density(proposed, rest, count, total, mean) > level:
+            return float(proposed)
+        if proposed < u:
+            low = proposed
+        else:
+            high = proposed
+
+
+# -- what is kept ----------------------------------------------------------------------------------------------
+
+
+@compiled
+def log_joint(table: Any, prior: Any, state: Any) -> float:
+    """Log p(labels, t, s | alpha), pi and p summed out."""
+    n_annotators, n_options, n_classes = state.alpha_klj.shape
+    value = -log_rising(prior.smoothing_j.sum(), state.items_j.sum())
+    for j in range(n_classes):
+        value += log_rising(prior.smoothing_j[j], state.items_j[j])
+    for k in range(n_annotators):
+        for j in range(n_classes):
+            value -= log_rising(state.alpha_kj[k, j], state.counts_kj[k, j])
+            for option in range(n_options):
+                value += log_rising(state.alpha_klj[k, option, j], state.counts_klj[k, option, j])
+    if prior.hard < 1.0:
+        value += table.teaching.shape[0] * np.log(prior.hard)
+        for n in table.teaching:
+            if not state.is_hard_n[n]:
+                value += np.log1p(-prior.hard) - np.log(prior.hard)
+                for row in range(table.item_start[n], table.item_start[n + 1]):
+                    value += np.log(prior.easy_jl[state.truth_n[n], table.label[row]])
+    return float(value)
+
+
+@compiled
+def keep_items(table: Any, state: Any, sums: Any, kept: int) -> None:
+    """Add the conditional probabilities, and keep the mean difficulty."""
+    hard = 0.0
+    for n in table.teaching:
+        hard += state.hard_n[n]
+        sums.hard_n[n] += state.hard_n[n]
+        for j in range(sums.q_nj.shape[1]):
+            sums.q_nj[n, j] += state.q_nj[n, j]
+    sums.mean_hard_s[kept] = hard / max(1, table.teaching.shape[0])
+
+
+@compiled
+def keep_people(prior: Any, state: Any, weight_ak: Any, sums: Any, kept: int) -> None:
+    """Add E x and E x^2 given alpha and counts, where x = easy E + (1 - easy) pi is what people do on all items.
+
+    `easy` is the share of easy items in the class, with one item of the prior. Keep shares and monitored accuracies.
+    """
+    n_annotators, n_options, n_classes = state.alpha_klj.shape
+    sums.accuracy_as[:, kept] = 0.0
+    for j in range(n_classes):
+        share = (prior.smoothing_j[j] + state.items_j[j]) / (prior.smoothing_j.sum() + state.items_j.sum())
+        easy = (state.easy_j[j] + 1.0 - prior.hard) / (state.items_j[j] + 1.0)
+        sums.share_js[j, kept] = share
+        for k in range(n_annotators):
+            total = state.alpha_kj[k, j] + state.counts_kj[k, j]
+            for option in range(n_options):
+                mean = (state.alpha_klj[k, option, j] + state.counts_klj[k, option, j]) / total
+                variance = (1.0 - easy) ** 2 * mean * (1.0 - mean) / (total + 1.0)
+                mixed = easy * prior.easy_jl[j, option] + (1.0 - easy) * mean
+                sums.mean_kjl[k, j, option] += mixed
+                sums.square_kjl[k, j, option] += variance + mixed**2
+                if option == j:
+                    for a in range(weight_ak.shape[0]):
+                        sums.accuracy_as[a, kept] += share * weight_ak[a, k] * mixed

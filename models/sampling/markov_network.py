@@ -1,0 +1,208 @@
+"""The Markov network between annotators (Kim & Ghahramani 2012, eq. 21): answers that depend on each other.
+
+S annotators with L options each answer an item of class j with
+
+    p(c | j) = exp( sum_i V[j, i, c_i] + sum_{a<b} W[a, b] [c_a = c_b] ) / Z_j
+
+W > 0: the two give the same answer more often than the class alone explains (they copy, or make the same mistakes).
+Z_j is exact: p(. | j) is a table of all L^S answers, grown annotator by annotator,
+
+    table[l L^i + rest] = table[rest] exp(V[j, i, l]) prod_{a < i, W[a, i] there} exp(W[a, i] [rest_a = l])
+
+and scaled to sum to 1 after each, so that neither strong couplings nor many annotators overflow. Annotator i is digit i
+(base L) of the column. A table of *counts* of answers has the same shape, and the same sums of it,
+
+    said[i, l] = sum of the columns whose digit i is l        agreed[a, b] = sum of those whose digits a and b are equal
+
+are what the labels tell of V and W: with N_j items of class j and expectations E under the table, and Gaussian priors
+V ~ N(mean, sd_v^2), W ~ N(0, sd_w^2),
+
+    log p(V, W | answers) = sum V said + sum W agreed - sum_j N_j log Z_j + log p(V, W)
+    d/dV = said - N_j E[said] - (V - mean) / sd_v^2       d/dW = agreed - sum_j N_j E[agreed] - W / sd_w^2
+
+which is concave; minus its second derivative is N_j Cov[said, agreed] + 1 / sd^2.
+
+Axes: d = i L + l runs over the answers of a network's annotators (S L of them), p over its couplings, ordered by their
+second annotator, t over the L^S columns of its tables, x over all parameters: V by class, then W. Answers, means and
+precisions (1 / sd^2) of the priors stand in the same order: answers_x holds `said` of each class, then `agreed`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hitl.models.numerics.compiled import compiled
+
+
+class Graph(NamedTuple):
+    """L, and the positions of the annotators that each coupling joins: (P,) first < second, by second."""
+
+    n_options: int
+    first_p: Any
+    second_p: Any
+
+
+@compiled
+def fill(graph: Any, v_d: Any, w_p: Any, table: Any) -> float:
+    """Write p(c | j) of all answers into `table` (L^S); the log of the partition function."""
+    n_options, first_p, second_p = graph
+    log_z = 0.0
+    table[0] = 1.0
+    stride = 1
+    p = 0
+    for member in range(v_d.shape[0] // n_options):
+        top = -np.inf
+        for option in range(n_options):
+            top = max(top, v_d[member * n_options + option])
+        for option in range(n_options - 1, -1, -1):  # the block of option 0 holds `rest` and is written last
+            factor = np.exp(v_d[member * n_options + option] - top)
+            for rest in range(stride):
+                table[option * stride + rest] = table[rest] * factor
+        while p < second_p.shape[0] and second_p[p] == member:
+            scale_agreement(table, n_options ** first_p[p], stride, n_options, np.exp(w_p[p]))
+            p += 1
+        stride *= n_options
+        total = 0.0
+        for answer in range(stride):
+            total += table[answer]
+        scale = 1.0 / max(total, 1e-300)
+        for answer in range(stride):
+            table[answer] *= scale
+        log_z += top + np.log(total)
+    return log_z
+
+
+@compiled
+def scale_agreement(table: Any, first: int, second: int, n_options: int, factor: float) -> None:
+    """Multiply the answers in which two annotators agree; `first` < `second` are their strides, `second` the last."""
+    for option in range(n_options):
+        start = option * second + option * first
+        for block in range(start, start + second, first * n_options):
+            for answer in range(block, block + first):
+                table[answer] *= factor
+
+
+@compiled
+def sum_agreement(table: Any, first: int, second: int, n_options: int) -> float:
+    """Sum of the answers in which two annotators agree; strides as in `scale_agreement`."""
+    total = 0.0
+    for option in range(n_options):
+        start = option * second + option * first
+        for block in range(start, start + second, first * n_options):
+            for answer in range(block, block + first):
+                total += table[answer]
+    return total
+
+
+@compiled
+def statistics(graph: Any, table: Any, rest: Any, said_d: Any, agreed_p: Any) -> None:
+    """Write said (S L) and agreed (P) of a table of probabilities or counts; `rest` is room for a copy of it.
+
+    The annotators are summed out one by one, last first, so that each pair is seen in the smallest table that has it.
+    """
+    n_options, first_p, second_p = graph
+    size = table.shape[0]
+    for answer in range(size):
+        rest[answer] = table[answer]
+    p = second_p.shape[0] - 1
+    for member in range(said_d.shape[0] // n_options - 1, -1, -1):
+        stride = size // n_options
+        for option in range(n_options):
+            total = 0.0
+            for answer in range(option * stride, (option + 1) * stride):
+                total += rest[answer]
+            said_d[member * n_options + option] = total
+        while p >= 0 and second_p[p] == member:
+            agreed_p[p] = sum_agreement(rest, n_options ** first_p[p], stride, n_options)
+            p -= 1
+        for option in range(1, n_options):
+            for answer in range(stride):
+                rest[answer] += rest[option * stride + answer]
+        size = stride
+
+
+@compiled
+def log_density(
+    graph: Any, answers_x: Any, total_j: Any, mean_x: Any, precision_x: Any, theta_x: Any, table_jt: Any, slope_x: Any
+) -> float:
+    """log p(V, W | answers) up to a constant; writes its slopes, and the tables (J, L^S) of p(c | j)."""
+    n_classes, n_pairs = table_jt.shape[0], graph.first_p.shape[0]
+    width = (theta_x.shape[0] - n_pairs) // n_classes
+    w_p = theta_x[n_classes * width :]
+    expected_d, expected_p, rest = np.empty(width), np.empty(n_pairs), np.empty(table_jt.shape[1])
+    value = 0.0
+    for x in range(theta_x.shape[0]):
+        away = theta_x[x] - mean_x[x]
+        value += theta_x[x] * answers_x[x] - 0.5 * precision_x[x] * away * away
+        slope_x[x] = answers_x[x] - precision_x[x] * away
+    for j in range(n_classes):
+        start = j * width
+        value -= total_j[j] * fill(graph, theta_x[start : start + width], w_p, table_jt[j])
+        statistics(graph, table_jt[j], rest, expected_d, expected_p)
+        for d in range(width):
+            slope_x[start + d] -= total_j[j] * expected_d[d]
+        for p in range(n_pairs):
+            slope_x[n_classes * width + p] -= total_j[j] * expected_p[p]
+    return value
+
+
+@compiled
+def curvature(
+    graph: Any, total_j: Any, precision_x: Any, table_jt: Any, block_jdd: Any, cross_jdp: Any, square_pp: Any
+) -> None:
+    """Write minus the second derivatives of `log_density`: V with V of each class, V with W, W with W.
+
+    V of different classes have none. Costs (S + agreeing pairs)^2 an answer.
+    """
+    n_classes, width, n_pairs = cross_jdp.shape
+    active = np.empty(width // graph.n_options + n_pairs, np.int64)
+    mean = np.empty(width + n_pairs)
+    second = np.empty((width + n_pairs, width + n_pairs))  # moments of one class
+    for p in range(n_pairs):
+        for q in range(n_pairs):
+            square_pp[p, q] = precision_x[n_classes * width + p] if p == q else 0.0
+    for j in range(n_classes):
+        moments(graph, table_jt[j], active, mean, second)
+        for a in range(width + n_pairs):
+            for b in range(width + n_pairs):
+                value = total_j[j] * (second[a, b] - mean[a] * mean[b])
+                if a < width and b < width:
+                    block_jdd[j, a, b] = value + (precision_x[j * width + a] if a == b else 0.0)
+                elif a < width:
+                    cross_jdp[j, a, b - width] = value
+                elif b >= width:
+                    square_pp[a - width, b - width] += value
+
+
+@compiled
+def moments(graph: Any, table: Any, active: Any, mean: Any, second: Any) -> None:
+    """Write the means of said and agreed (S L + P of them) and of their products under one table."""
+    for a in range(mean.shape[0]):
+        mean[a] = 0.0
+        for b in range(mean.shape[0]):
+            second[a, b] = 0.0
+    n_members = active.shape[0] - graph.first_p.shape[0]
+    for answer in range(table.shape[0]):
+        count = active_terms(graph, answer, n_members, active)
+        for one in range(count):
+            mean[active[one]] += table[answer]
+            for other in range(count):
+                second[active[one], active[other]] += table[answer]
+
+
+@compiled
+def active_terms(graph: Any, answer: int, n_members: int, active: Any) -> int:
+    """Write which of said (0 to S L - 1) and agreed (S L on) an answer adds 1 to; how many they are."""
+    n_options, first_p, second_p = graph
+    left = answer
+    for member in range(n_members):
+        active[member] = member * n_options + left % n_options
+        left //= n_options
+    count = n_members
+    for p in range(first_p.shape[0]):
+        if active[first_p[p]] % n_options == active[second_p[p]] % n_options:
+            active[count] = n_members * n_options + p
+            count += 1
+    return count

@@ -1,0 +1,215 @@
+"""What several chains over networks of annotators say together; shared by DBCC and EDBCC.
+
+Averages over draws of the conditional p(t_n, s_n | V, W, U, p, labels), which has less noise than counting the drawn
+truths, of the confusion matrices that the networks imply, and of the correlations of right answers (see
+`network_draws`). A row of an annotator's matrix is reported as the Dirichlet with the same means and the same sum of
+variances.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import Consensus
+from hitl.evidence import Evidence
+from hitl.models.inference import warm_start
+from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.clamping import clamp
+from hitl.models.sampling import chains, network_chain, network_groups, network_layout, posterior
+from hitl.models.sampling.chains import Chains
+from hitl.models.sampling.network_chain import Prior
+from hitl.models.sampling.network_draws import Sums, blank_sums
+from hitl.models.sampling.network_layout import Codes, Layout, Networks
+from hitl.models.sampling.posterior import Posterior, matched, total
+
+MONITORED = 20
+"""Couplings that are monitored one by one: those of the largest size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkChains(Chains):
+    """Settings that DBCC and EDBCC share; those of the chains as in `Chains`.
+
+    Attributes:
+        accuracy: expected chance of a right answer of somebody who depends on nobody, in (0, 1).
+        answer_sd, coupling_sd: prior standard deviations of V and W, > 0 (3 in the paper).
+        share_smoothing: pseudo-items of each class, > 0.
+        exact_states: answers (L to the number of annotators) up to which all who share items are one network.
+        group_states: answers of a group where that is too many.
+    """
+
+    accuracy: float = 0.75
+    answer_sd: float = 1.0
+    coupling_sd: float = 0.5
+    share_smoothing: float = 1.0
+    exact_states: int = 8192
+    group_states: int = 256
+    burn_in: int = 300
+    draws: int = 500
+    thin: int = 3
+
+    def __post_init__(self) -> None:
+        Chains.__post_init__(self)
+        require_between("accuracy", self.accuracy, 0, 1)
+        for setting in ("answer_sd", "coupling_sd", "share_smoothing"):
+            require_between(setting, getattr(self, setting), 0)
+        for setting in ("exact_states", "group_states"):
+            require_whole(setting, getattr(self, setting), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What is expected of people before they answer.
+
+    Attributes:
+        accuracy: chance of a right answer where V is at its mean and nobody depends on anybody.
+        answer_sd, coupling_sd: standard deviations of V and W.
+        hard: probability that an item is hard; 1: there are no easy ones.
+        easy_accuracy, easy_sd: the same of U.
+    """
+
+    accuracy: float
+    answer_sd: float
+    coupling_sd: float
+    hard: float = 1.0
+    easy_accuracy: float = 0.99
+    easy_sd: float = 1.0
+
+
+def sampled(
+    evidence: Evidence,
+    expected: Expected,
+    start: Consensus | None,
+    settings: NetworkChains,
+) -> Posterior:
+    """Run the chains and average over their kept draws."""
+    annotations = evidence.annotations
+    burn_in, draws, thin = settings.thrown_away(start, annotations), settings.draws, settings.thin
+    groups, shared_kk = network_groups.groups(evidence, settings.exact_states, settings.group_states)
+    layout = network_layout.layout(evidence, groups, shared_kk, easy=expected.hard < 1)
+    prior = prior_of(layout.networks, expected, settings.share_smoothing)
+    weight_am = np.ascontiguousarray(posterior.accuracy_weights(annotations)[:, layout.member])
+    stranger_jl = np.exp(_mean_logits(layout.networks, expected.accuracy))
+    there = np.flatnonzero(layout.distinct_n >= 0)
+    first = there[np.unique(layout.distinct_n[there], return_index=True)[1]]
+    start_ij = warm_start.first_beliefs(evidence, start, stranger_jl)[first]
+
+    def run(rng: np.random.Generator) -> Sums:
+        sums = blank_sums(layout, len(weight_am), draws, burn_in + draws * thin)
+        state, tuning = network_chain.blank_state(layout, prior), network_chain.blank_tuning(layout.networks)
+        network_chain.run_chain(
+            rng,
+            layout.networks,
+            layout.patterns,
+            layout.items,
+            prior,
+            start_ij,
+            weight_am,
+            burn_in,
+            thin,
+            state,
+            tuning,
+            sums,
+        )
+        return sums
+
+    return averaged(evidence, layout, prior, settings.run(run))
+
+
+def prior_of(networks: Networks, expected: Expected, share_smoothing: float) -> Prior:
+    """Means and precisions of all parameters, in the order of the networks."""
+    means, precisions = [], []
+    for g in range(networks.member_start.size - 1):
+        of_people = g < networks.n_groups
+        accuracy, sd = (
+            (expected.accuracy, expected.answer_sd) if of_people else (expected.easy_accuracy, expected.easy_sd)
+        )
+        members, pairs = np.diff(networks.member_start)[g], np.diff(networks.pair_start)[g]
+        mean_jd = np.tile(_mean_logits(networks, accuracy), (1, members))
+        means += [mean_jd.ravel(), np.zeros(pairs)]
+        precisions += [np.full(mean_jd.size, sd**-2.0), np.full(pairs, expected.coupling_sd**-2.0)]
+    return Prior(np.concatenate(means), np.concatenate(precisions), float(expected.hard), float(share_smoothing))
+
+
+def _mean_logits(networks: Networks, accuracy: float) -> Floats:
+    """(J, L) the diagonal that gives this accuracy to an annotator who depends on nobody; 0 elsewhere."""
+    logits = np.zeros((networks.n_classes, networks.n_options))
+    np.fill_diagonal(logits, np.log(accuracy * (networks.n_options - 1) / (1 - accuracy)))
+    return logits
+
+
+def averaged(evidence: Evidence, layout: Layout, prior: Prior, runs: list[Sums]) -> Posterior:
+    """The averages over the kept draws of all chains, by item and annotator as the evidence has them."""
+    annotations = evidence.annotations
+    j = annotations.n_classes
+    count = sum(sums.hard_d.size for sums in runs)
+    share_j = np.mean([sums.share_jd.mean(axis=1) for sums in runs], axis=0)
+    share_j /= share_j.sum()
+    weight_ic = total([sums.weight_ic for sums in runs])
+    weight_ic /= weight_ic.sum(axis=1, keepdims=True)
+    # An item of which nothing is known has the class shares, and the prior's chance to be hard.
+    q_nj = np.tile(share_j, (annotations.n_items, 1))
+    hard_n = np.full(annotations.n_items, prior.hard)
+    there = layout.distinct_n >= 0
+    q_nj[there] = (weight_ic[:, :j] + weight_ic[:, j:])[layout.distinct_n[there]]
+    hard_n[there] = weight_ic[:, :j].sum(axis=1)[layout.distinct_n[there]]
+    place_k = np.argsort(layout.member)
+    mean_kjl, square_kjl = total([sums.moment_rmjl for sums in runs])[:, place_k] / count
+    return Posterior(
+        clamp(q_nj / q_nj.sum(axis=1, keepdims=True), evidence),
+        np.clip(hard_n, 0.0, 1.0),
+        matched(mean_kjl, square_kjl),
+        share_j,
+        chains.mixing(_monitored(annotations, layout, prior, runs)),
+        np.mean([sums.log_likelihood_r for sums in runs], axis=0),
+        dependence(layout, runs)[np.ix_(place_k, place_k)],
+    )
+
+
+def dependence(layout: Layout, runs: list[Sums]) -> Floats:
+    """(K, K) correlation of right answers given the class, annotators in the order of the layout."""
+    covariance_mm = total([np.einsum("djm,djn->mn", sums.spread_djm, sums.spread_djm) for sums in runs])
+    start = layout.networks.member_start
+    first = [start[g] + a for g in range(layout.networks.n_groups) for b in range(_size(start, g)) for a in range(b)]
+    second = [start[g] + b for g in range(layout.networks.n_groups) for b in range(_size(start, g)) for a in range(b)]
+    within_y = total([sums.covariance_y for sums in runs])
+    covariance_mm[first, second] = within_y
+    covariance_mm[second, first] = within_y
+    variance_m = total([sums.variance_m for sums in runs])
+    correlation_mm: Floats = np.clip(covariance_mm / np.sqrt(np.outer(variance_m, variance_m)), -1.0, 1.0)
+    np.fill_diagonal(correlation_mm, 1.0)
+    return correlation_mm
+
+
+def _size(start: Codes, g: int) -> int:
+    return int(start[g + 1] - start[g])
+
+
+def _monitored(
+    annotations: Annotations, layout: Layout, prior: Prior, runs: list[Sums]
+) -> dict[str, npt.NDArray[np.float64]]:
+    names = annotations.annotators
+    draws = runs[0].hard_d.size
+    found = {"log likelihood": np.stack([sums.log_likelihood_r[-draws:] for sums in runs])}
+    if prior.hard < 1:
+        found["hard items"] = np.stack([sums.hard_d for sums in runs])
+    for j, name in enumerate(annotations.classes):
+        found[f"share of {name}"] = np.stack([sums.share_jd[j] for sums in runs])
+    for a, whose in enumerate(["", *(f" of {names[k]}" for k in posterior.busiest(annotations))]):
+        found[f"accuracy{whose}"] = np.stack([sums.accuracy_ad[a] for sums in runs])
+    coupling_cpd = np.stack([sums.coupling_pd for sums in runs])
+    first, second = _coupled(layout)
+    for p in np.argsort(-np.abs(coupling_cpd.mean(axis=(0, 2))), kind="stable")[:MONITORED]:
+        found[f"coupling of {names[first[p]]} and {names[second[p]]}"] = coupling_cpd[:, p]
+    return found
+
+
+def _coupled(layout: Layout) -> tuple[Codes, Codes]:
+    """(P,) codes of the annotators whom each coupling joins."""
+    networks = layout.networks
+    start_p = np.repeat(networks.member_start[:-1], np.diff(networks.pair_start))
+    return layout.member[start_p + networks.first_p], layout.member[start_p + networks.second_p]

@@ -1,0 +1,109 @@
+"""What the crew is worth asking: by enumeration, and draws that are those of the posterior."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import softmax
+
+from hitl.active.acquisition.utility import NEWCOMER, CrewValue, beliefs_for_gain, bonus, drawn_confusion
+from hitl.active.acquisition.value_of_information import average_confusion, crew_confusion, err_evenly
+from hitl.active.stopping import rules
+from hitl.consensus import Correction
+from hitl.crew import Crew
+from hitl.evidence import Evidence
+from hitl.models import PLEM, DefaultCombiner
+from hitl.models.dependence import shared_errors
+from tests.active.test_policy import judged, one_answer
+from tests.models.inference.test_unsupervised_pool import simulated
+
+
+@given(st.integers(0, 10_000), st.floats(0, 2))
+def test_values_are_gains_of_the_open_questions_times_the_bonus(seed: int, information: float) -> None:
+    rng = np.random.default_rng(seed)
+    questions = [judged(rng, 6, 4, 3), judged(rng, 6, 4, 2)]
+    crew = Crew((0, 3, "new"))
+    states = rng.choice([rules.OPEN, rules.CONFIDENT], (2, 6)).astype(np.int8)
+    matrices = [crew_confusion(consensus, crew) for _, consensus in questions]
+    value = CrewValue.of(questions, states, matrices, information).times(bonus(questions, crew, 0.7))
+    rows = np.array([5, 0, 2])
+    found = value.values(rows)
+    for r, n in enumerate(rows.tolist()):
+        for k, name in enumerate(crew.names):
+            parts = [
+                one_answer(consensus.probabilities[n], pi[k], information)
+                for (_, consensus), pi, state in zip(questions, matrices, states, strict=True)
+                if state[n] == rules.OPEN
+            ]
+            labels = np.mean([0 if name == "new" else c.annotators.labels[name] for _, c in questions])  # type: ignore[call-overload]
+            assert np.isclose(found[r, k], sum(parts) * (1 + 0.7 / np.sqrt(1 + labels)))
+    assert (found.max(axis=1) <= value.bound(rows) + 1e-12).all()
+
+
+def test_what_a_unit_of_cost_buys_is_value_over_cost() -> None:
+    question = judged(np.random.default_rng(0))
+    crew = Crew((0, 1, 2))
+    cost = np.array([1.0, 2.0, 6.0])
+    value = CrewValue.of([question], np.zeros((1, 12), np.int8), [crew_confusion(question[1], crew)], 0.1)
+    rows = np.arange(12)
+    assert np.allclose(value.per_cost(cost).values(rows), value.values(rows) / cost * 3)
+    assert (value.per_cost(np.ones(3)).values(rows) == value.values(rows)).all()
+
+
+def test_draws_have_the_mean_and_the_variance_of_the_posterior() -> None:
+    _, consensus = judged(np.random.default_rng(1), people=2)
+    crew = Crew((1, "new"))
+    mean = crew_confusion(consensus, crew)
+    strength = np.stack([consensus.annotators.concentration[1].sum(axis=1), np.full(3, NEWCOMER)])
+    for spread in (1.0, 0.25):
+        rng = np.random.default_rng(2)
+        draws = np.stack([drawn_confusion(consensus, crew, mean, spread, rng) for _ in range(20_000)])
+        variance = mean * (1 - mean) / (strength[:, :, None] / spread + 1)
+        assert np.allclose(draws.sum(axis=3), 1)
+        assert np.allclose(draws.mean(axis=0), mean, atol=0.01)
+        assert np.allclose(draws.var(axis=0), variance, rtol=0.06)
+    assert (drawn_confusion(consensus, crew, mean, 0.0, rng) == mean).all()
+    assert np.allclose(mean[1], average_confusion(consensus))
+
+
+def test_beside_models_gains_are_by_beliefs_that_take_answers_at_their_word() -> None:
+    evidence, consensus = judged(np.random.default_rng(3))
+    assert beliefs_for_gain(evidence, consensus) is consensus.probabilities
+    beside = Evidence(evidence.annotations, {"model": consensus.probabilities})
+    bare = consensus.probabilities
+    tempered = shared_errors.tempered(beside, np.log(bare), 0.5, 1.0)
+    corrected = replace(
+        consensus, probabilities=tempered, temperatures={"model": 1.0}, correction=Correction(0.5, np.zeros(3))
+    )
+    assert not np.allclose(tempered, bare)
+    assert np.allclose(beliefs_for_gain(beside, corrected), bare)
+
+
+def test_beside_models_gains_are_by_models_that_are_as_sure_as_they_are_alone() -> None:
+    """What nobody was asked about would be hidden by models that are held against people who err with them."""
+    evidence, _ = simulated(22, 60, models=3, right=0.85)
+    few = evidence.annotations.select(evidence.annotations.item < 40)
+    beside = Evidence(few, evidence.probabilities)
+    plain, corrected = PLEM(accuracy=0.8).fit(beside), DefaultCombiner(0.8).fit(beside)
+    caution = shared_errors.caution_of(plain)
+    assert caution > 1.1
+    alone = plain.probabilities ** (1 / caution)
+    alone /= alone.sum(axis=1, keepdims=True)
+    found = beliefs_for_gain(beside, plain)
+    assert np.allclose(found[40:], alone[40:])
+    voice_nj = np.zeros((60, 5))
+    voice_nj[few.item] += np.log(plain.annotators.confusion[0].T[few.label])
+    models_nj = np.log(plain.probabilities) - voice_nj
+    assert np.allclose(found, softmax(models_nj / caution + voice_nj, axis=1))
+    assert np.allclose(found, beliefs_for_gain(beside, corrected))
+
+
+def test_who_errs_evenly_is_as_often_right_and_as_often_says_what_is_no_class() -> None:
+    pi_jl = np.array([[0.9, 0.04, 0.01, 0.05], [0.3, 0.6, 0.0, 0.1], [0.1, 0.1, 0.8, 0.0]])
+    right, unsure = (0.9 + 0.6 + 0.8) / 3, 0.05
+    wrong = (1 - right - unsure) / 2
+    expected = [[right, wrong, wrong, unsure], [wrong, right, wrong, unsure], [wrong, wrong, right, unsure]]
+    assert np.allclose(err_evenly(pi_jl), expected)

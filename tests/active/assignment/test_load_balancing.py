@@ -1,0 +1,320 @@
+"""Nobody gets all the questions because they are best: even shares, whom they bind, and what is beyond them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hitl.active.acquisition.utility import CrewValue
+from hitl.active.assignment import assign as assigning
+from hitl.active.assignment import load_balancing
+from hitl.active.assignment.assign import BEYOND, assign
+from hitl.active.assignment.batch import ByName
+from hitl.active.assignment.eligibility import Availability
+from hitl.active.assignment.load_balancing import HANDFUL, even_share, shares
+from hitl.active.policy import ExpectedGain
+from hitl.active.replay.simulated_annotators import SimulatedAnswers, SimulatedCrew, confusion_matrix
+from hitl.active.stopping.rules import Judged
+from hitl.annotations import ANONYMOUS, Annotations, Floats
+from hitl.consensus import AnnotatorReport, Consensus
+from hitl.crew import UNLIMITED, Budget, Crew
+from hitl.evidence import Evidence
+from hitl.models.vb_ibcc import VBIBCC
+from tests.active.assignment.test_assign import TOLERANCE, best_by_program
+
+NAMES = ("ann", "bob", "cyd", "dee", "eve")
+LOTS = Budget(labels=200, target_confidence=1.0, min_labels=0, max_labels=99)
+
+
+def team(accuracy: dict[str, float], items: int = 400, q: Floats | None = None) -> Judged:
+    """A team of whom it is known how good they are, and items of which nothing is known."""
+    names, n = tuple(accuracy), len(accuracy)
+    none = np.zeros(0, np.int32)
+    annotations = Annotations(none, none, none, tuple(range(items)), names, ("a", "b"), ("a", "b"))
+    pi = np.stack([confusion_matrix("good", right, 2, 0) for right in accuracy.values()])
+    known = AnnotatorReport(names, ("a", "b"), ("a", "b"), 100 * pi, pi, np.full(n, 100), np.full(2, 0.5))
+    beliefs = np.full((items, 2), 0.5) if q is None else q
+    return Evidence(annotations), Consensus(annotations.items, ("a", "b"), beliefs, known, np.full(2, 0.5))
+
+
+def asked(question: Judged, crew: Crew | None = None, budget: Budget = LOTS, **options: Any) -> Counter[Any]:
+    """How many questions each gets."""
+    plan = ExpectedGain(**options).plan(*question, crew or Crew(question[1].annotators.names), budget)
+    return Counter(ask.annotator for ask in plan.asks)
+
+
+# -- what is said in the guide --------------------------------------------------------------------------------
+
+
+def test_a_plan_of_200_for_a_team_of_five_does_not_go_to_one_person() -> None:
+    question = team({"ann": 0.95, "bob": 0.93, "cyd": 0.92, "dee": 0.9, "eve": 0.88})
+    assert asked(question, even_shares=math.inf) == {"ann": 200}
+    found = asked(question)
+    assert found.total() == 200
+    assert found == {"ann": 60, "bob": 60, "cyd": 60, "dee": 20}
+    assert asked(question, even_shares=2) == {"ann": 80, "bob": 80, "cyd": 40}
+    assert set(asked(question, even_shares=1).values()) == {40}
+
+
+def test_a_spammer_gets_nothing_for_being_idle() -> None:
+    """Nobody else is half as good: what is beyond a share goes to those who can."""
+    question = team({"ann": 0.95, "bob": 0.9, "cyd": 0.5, "dee": 0.52, "eve": 0.45})
+    found = asked(question)
+    assert found == {"ann": 140, "bob": 60}  # beyond their shares both count half, and ann is better
+    assert asked(team({"ann": 0.9, "bob": 0.5, "cyd": 0.5, "dee": 0.5, "eve": 0.5})) == {"ann": 200}
+
+
+def test_what_waits_counts_and_who_can_do_little_leaves_the_rest_to_others() -> None:
+    question = team({"ann": 0.95, "bob": 0.93, "cyd": 0.92, "dee": 0.9, "eve": 0.88})
+    waits = tuple(("ann", item) for item in range(60))
+    crew = Crew(NAMES, asked=waits)
+    assert asked(question, crew, Budget(labels=140, target_confidence=1.0)) == {"bob": 60, "cyd": 60, "dee": 20}
+    full = Crew(NAMES, {"ann": 60}, asked=waits)  # has what she can take: the others' share is no larger for it
+    assert asked(question, full, Budget(labels=140, target_confidence=1.0)) == {"bob": 60, "cyd": 60, "dee": 20}
+    busy = Crew(NAMES, {"cyd": 20, "dee": 20, "eve": 0})  # leaves 160 to two: even shares of 80
+    assert asked(question, busy) == {"ann": 120, "bob": 80}
+    few = Crew(NAMES, only={"bob": frozenset(range(3)), "dee": frozenset({5})})
+    found = asked(question, few)  # 196 in three even shares
+    assert found["ann"] == 98
+    assert found["bob"] <= 3
+    assert found["dee"] <= 1
+
+
+def test_a_handful_is_nobodys_load_and_who_is_asked_without_names_has_no_share() -> None:
+    question = team({"ann": 0.95, "bob": 0.93, "cyd": 0.92, "dee": 0.9, "eve": 0.88})
+    assert asked(question, budget=Budget(labels=HANDFUL, target_confidence=1.0)) == {"ann": HANDFUL}
+    assert asked(question, Crew()) == {None: 200}
+    nobody = Availability.of(Crew((*NAMES, ANONYMOUS)), [question[0].annotations])
+    assert shares(nobody, np.arange(400), 200, 2.0).tolist() == [80] * 5 + [UNLIMITED]
+
+
+def test_a_share_is_of_what_can_be_asked() -> None:
+    """A hundred items are left, or money for a hundred: an even share is twenty, though 200 questions are allowed."""
+    good = {"ann": 0.95, "bob": 0.93, "cyd": 0.92, "dee": 0.9, "eve": 0.88}
+    assert asked(team(good, 100), even_shares=2) == {"ann": 40, "bob": 40, "cyd": 20}
+    paid = asked(team(good), Crew(NAMES, cost={"dee": 2.0, "eve": 2.0}), Budget(cost=100.0, target_confidence=1.0))
+    assert paid == {"ann": 40, "bob": 30, "cyd": 30}  # for the money ann brings more at half than dee in full
+
+
+def test_the_most_contested_items_are_not_all_one_persons() -> None:
+    """200 questions of which 120 are about items that hang in the balance, the others all but decided."""
+    q = np.tile([0.97, 0.03], (400, 1))
+    q[:120] = 0.5
+    question = team({"ann": 0.95, "bob": 0.93, "cyd": 0.92, "dee": 0.9, "eve": 0.88}, q=q)
+    plan = ExpectedGain().plan(*question, Crew(NAMES), LOTS)
+    contested = Counter(ask.annotator for ask in plan.asks if ask.item in range(120))
+    assert contested.total() == 120
+    assert max(contested.values()) <= 60
+    assert len(contested) > 1
+    first = plan.asks[:40]
+    assert {ask.item for ask in first} <= set(range(120))  # what is beyond a share is not served last
+
+
+def test_an_item_that_needs_many_answers_gets_them_from_many_people() -> None:
+    """Simulated: twenty items that half of the people see one way and half the other, until all have answered."""
+    people = SimulatedCrew(NAMES, np.tile([[0.5, 0.5], [0.1, 0.9]], (5, 1, 1)))
+    answers = SimulatedAnswers(people, np.arange(60, dtype=np.int32) // 20 % 2, tuple(range(60)), ("a", "b"), seed=1)
+    given: list[tuple[Any, Any]] = []
+    budget = Budget(labels=30, target_confidence=0.98, min_labels=2, max_labels=5)
+    for _ in range(30):
+        evidence = Evidence(answers.revealed())
+        plan = ExpectedGain().plan(evidence, VBIBCC().fit(evidence), Crew(NAMES), budget)
+        given += [(ask.item, ask.annotator) for ask in plan.asks]
+        answers.reveal(given)
+    assert len(set(given)) == len(given) == answers.spent  # nobody the same item twice
+    of_item = Counter(item for item, _ in given)
+    contested = {item for item, number in of_item.items() if number >= 4}
+    assert len(contested) > 5
+    by_person = Counter(who for item, who in given if item in contested)
+    assert max(by_person.values()) <= len(contested)
+    assert len(by_person) == 5
+
+
+# -- even shares ----------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=8), st.integers(0, 100))
+def test_an_even_share_is_the_level_at_which_all_have_what_is_asked(able: list[int], total: int) -> None:
+    share = even_share(np.array(able), total)
+    if total > sum(able):
+        assert share == math.inf
+    else:
+        assert math.isclose(sum(min(each, share) for each in able), total, abs_tol=1e-9)
+
+
+def test_whom_a_large_pool_can_ask_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    none = np.zeros(0, np.int32)
+    given_nothing = Annotations(none, none, none, tuple(range(1000)), (), ("a", "b"), ("a", "b"))
+    free = Availability.of(Crew(NAMES, only={"eve": frozenset(range(0, 1000, 50))}), [given_nothing])
+    exact = shares(free, np.arange(1000), 400, 2.0)
+    assert exact.tolist() == [190] * 5  # eve can have 20 of them, the other four 95 each
+    monkeypatch.setattr(load_balancing, "LOOKS", 1000)
+    assert np.abs(shares(free, np.arange(1000), 400, 2.0) - exact).max() <= 4
+
+
+# -- beyond a share, in the choice of pairs -------------------------------------------------------------------
+
+
+def crowd(seed: int, n: int, k: int) -> tuple[Availability, Floats, Any]:
+    """People who may not have everything, values, and shares."""
+    rng = np.random.default_rng(seed)
+    none = np.zeros(0, np.int32)
+    nothing = Annotations(none, none, none, tuple(range(n)), (), ("a", "b"), ("a", "b"))
+    crew = Crew(
+        tuple(range(k)),
+        {0: int(rng.integers(0, 5)), 1: 3},
+        never=frozenset(zip(rng.integers(0, k, n).tolist(), rng.integers(0, n, n).tolist(), strict=True)),
+        cost=dict(enumerate(rng.choice([1.0, 2.0], k).tolist())),
+    )
+    quality = rng.random(k) ** 2
+    return Availability.of(crew, [nothing]), rng.random((n, 1)) * quality + 0.1 * rng.random((n, k)), rng
+
+
+def doubled(free: Availability, value: Floats, share: Any) -> tuple[Floats, Any, list[int]]:
+    """The same as a plain choice of pairs: everybody twice, once for their share and once for what is beyond."""
+    allowed, n = free.mask_rows(np.arange(len(value))), len(value)
+    most = np.minimum(free.capacity, n)
+    within = np.minimum(share, most)
+    twice = np.concatenate([value, BEYOND * value], axis=1)
+    return twice, np.concatenate([allowed, allowed], axis=1), [*within.tolist(), *(most - within).tolist()]
+
+
+@given(st.integers(0, 100_000), st.integers(1, 14))
+def test_shares_are_kept_as_an_exact_solver_keeps_them(seed: int, limit: int) -> None:
+    free, value, rng = crowd(seed, 12, 5)
+    share = rng.integers(0, 4, 5)
+    found = assign(np.arange(12), value.max(axis=1) * 1.2, lambda rows: value[rows], free, limit, share=share)
+    best = best_by_program(*doubled(free, value, share), limit)
+    assert best * (1 - TOLERANCE) - 1e-9 <= found.value <= best * (1 + 1e-9) + 1e-12
+    assert best <= found.most * (1 + 1e-9) + 1e-12
+    total = Counter(pair.person for pair in found)
+    for person in range(5):
+        beyond = [pair for pair in found if pair.person == person and pair.counts < 1]
+        assert len(beyond) == max(total[person] - share[person], 0)
+        assert all(pair.counts in (1, BEYOND) for pair in found)
+        assert max((pair.value for pair in beyond), default=0) <= min(
+            (pair.value for pair in found if pair.person == person and pair.counts == 1), default=math.inf
+        )  # the least of theirs
+    assert [pair.value for pair in found] == sorted((value[p.item, p.person] for p in found), reverse=True)
+
+
+@given(st.integers(0, 100_000))
+def test_beyond_a_share_nobody_half_as_good_is_passed_over(seed: int) -> None:
+    free, value, rng = crowd(seed, 40, 6)
+    share = rng.integers(0, 6, 6)
+    found = assign(np.arange(40), value.max(axis=1), lambda rows: value[rows], free, 30, share=share)
+    has = Counter(pair.person for pair in found)
+    allowed = free.mask_rows(np.arange(40))
+    for pair in found:
+        for other in range(6):
+            room = has[other] < min(share[other], free.capacity[other]) and allowed[pair.item, other]
+            if pair.counts < 1 and room:
+                assert value[pair.item, other] <= BEYOND * pair.value + TOLERANCE * found.most
+
+
+@given(st.integers(0, 5000), st.integers(1, 20))
+def test_shares_hold_within_a_limit_on_cost(seed: int, cost: int) -> None:
+    free, value, rng = crowd(seed, 15, 5)
+    share = rng.integers(0, 4, 5)
+    found = assign(np.arange(15), value.max(axis=1), lambda rows: value[rows], free, 12, cost=float(cost), share=share)
+    price = np.array([free.crew.cost_of(name) for name in free.crew.names])
+    assert sum(price[pair.person] for pair in found) <= cost + 1e-9
+    has = Counter(pair.person for pair in found)
+    assert all(has[k] <= free.capacity[k] for k in range(5))
+    for person in range(5):  # what is beyond is counted as such, in the money's purchases too
+        beyond = sum(pair.counts < 1 for pair in found if pair.person == person)
+        assert beyond == max(has[person] - share[person], 0)
+    assert found.value <= found.most * (1 + 1e-9) + 1e-12
+
+
+def test_many_over_their_share_are_found_in_few_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    free, value, _ = crowd(7, 300, 60)
+    attempts = []
+    plainly = assigning.best_pairs
+    monkeypatch.setattr(assigning, "best_pairs", lambda *given: attempts.append(1) or plainly(*given))
+    share = np.full(60, 5)
+    found = assign(np.arange(300), value.max(axis=1), lambda rows: value[rows], free, 250, share=share)
+    best = best_by_program(*doubled(free, value, share), 250)
+    assert best * (1 - TOLERANCE) <= found.value <= best * (1 + 1e-9)
+    assert len(attempts) < 6
+    monkeypatch.setattr(assigning, "NUMBERS", 1000)  # as where there are many values: who is over is found coarsely
+    again = assign(np.arange(300), value.max(axis=1), lambda rows: value[rows], free, 250, share=share)
+    assert best * (1 - TOLERANCE) <= again.value <= best * (1 + 1e-9)
+    assert again.gap <= TOLERANCE
+
+
+def test_answers_worth_nothing_are_asked_of_whoever_has_a_share_left() -> None:
+    free, value, _ = crowd(3, 20, 5)
+    share = np.array([0, 2, 9, 0, 9])
+    found = assign(np.arange(20), np.zeros(20), lambda rows: 0 * value[rows], free, 15, share=share)
+    has = Counter(pair.person for pair in found)
+    for person in range(5):
+        beyond = [pair for pair in found if pair.person == person and pair.counts < 1]
+        assert len(beyond) == max(has[person] - share[person], 0)
+
+
+def test_items_that_cannot_matter_are_not_looked_at_beyond_shares_either() -> None:
+    free, _, _ = crowd(5, 3000, 4)
+    value = np.linspace(1, 0, 3000)[:, None] ** 8 * np.array([1.0, 0.9, 0.3, 0.2])
+    share = np.full(4, 10)
+    found = assign(np.arange(3000), value.max(axis=1), lambda rows: value[rows], free, 60, share=share)
+    assert found.gap <= TOLERANCE
+    assert found.looked_at < 600
+
+
+LIMITS = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 10_000),
+        "times": st.sampled_from([1.0, 1.5, 2.0, 4.0]),
+        "labels": st.integers(1, 120),
+        "waits": st.integers(0, 30),
+        "cost": st.sampled_from([math.inf, 20.0, 60.0]),
+    }
+)
+
+
+@given(LIMITS)
+def test_the_share_of_a_plan_is_kept_or_nobody_half_as_good_had_time(at: dict[str, Any]) -> None:
+    """The property, of whole plans: all values are the policy's own, and what waits counts."""
+    rng = np.random.default_rng(at["seed"])
+    accuracy = {f"p{k}": float(rng.uniform(0.45, 0.98)) for k in range(5)}
+    q = rng.dirichlet([0.7, 0.7], 150)
+    question = team(accuracy, 150, q)
+    names = tuple(accuracy)
+    waits = tuple((names[int(rng.integers(2))], item) for item in range(at["waits"]))
+    crew = Crew(names, {"p4": 3}, asked=waits)
+    budget = Budget(labels=at["labels"], target_confidence=1.0, max_labels=9, cost=at["cost"])
+    plan = ExpectedGain(even_shares=at["times"], explore=0.0).plan(*question, crew, budget)
+    gets, load = Counter(ask.annotator for ask in plan.asks), Counter(who for who, _ in waits)
+    total = gets + load
+    level = even_share(np.array([150, 150, 150, 150, 3]), total.total())
+    most = max(math.ceil(at["times"] * level - 1e-9), HANDFUL)
+    assert gets["p4"] <= 3
+    value = CrewValue.of([question], np.zeros((1, 150), np.int8), [question[1].annotators.confusion], 0.5)
+    worth = value.values(np.arange(150))
+    slack = TOLERANCE * float(worth.max(axis=1).sum())
+    for who in names:
+        mine = sorted((worth[ask.item, names.index(who)], ask.item) for ask in plan.asks if ask.annotator == who)  # type: ignore[call-overload]
+        for own, item in mine[: max(total[who] - most, 0)]:  # the least of theirs are those beyond the share
+            for k, other in enumerate(names):
+                if total[other] < min(most, crew.capacity_of(other)):
+                    assert worth[item, k] <= BEYOND * own + slack
+
+
+def test_without_even_shares_nothing_changes() -> None:
+    question = team({"ann": 0.95, "bob": 0.9})
+    value = CrewValue.of([question], np.zeros((1, 400), np.int8), [question[1].annotators.confusion], 0.5)
+    free = Availability.of(Crew(("ann", "bob")), [question[0].annotations])
+    rows = np.arange(400)
+    plainly = assign(rows, value.bound(rows), value.values, free, 50, alike=value.alike)
+    assert tuple(ByName(value, free).best(rows, 50)) == plainly.pairs
+    shared = ByName(value, free, even_shares=1.0)
+    assert Counter(pair.person for pair in shared.freely().best(rows, 50)) == {
+        0: 50
+    }  # candidates are the best there are

@@ -1,0 +1,106 @@
+"""Why nothing is asked: each reason by its own setting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hitl.active.pending.blockers import waits_for_away, why_nothing_is_asked
+from hitl.active.pending.outstanding import next_plan
+from hitl.active.policy import ExpectedGain
+from hitl.annotations import Annotations
+from hitl.consensus import Consensus
+from hitl.crew import Budget, Crew
+from hitl.evidence import Evidence
+from hitl.metrics import metrics_of, outlook
+from hitl.models import DefaultCombiner
+from hitl.plan import Plan, Presence
+
+NAMES = (0, 1)
+"""What a matrix calls its annotators."""
+OPEN = Budget(labels=5, target_confidence=0.999)
+
+
+def question() -> tuple[Evidence, Consensus]:
+    matrix = np.array([[0, -1], [1, -1], [0, -1], [-1, -1]])
+    annotations = Annotations.from_matrix(matrix, classes=("cat", "dog"))
+    evidence = Evidence(annotations)
+    return evidence, DefaultCombiner().fit(evidence)
+
+
+ALL = frozenset((name, item) for name in NAMES for item in range(4))
+
+
+@pytest.mark.parametrize(
+    ("crew", "budget", "said"),
+    [
+        (Crew(NAMES), replace(OPEN, labels=0), "budget.labels is 0"),
+        (Crew(NAMES, default_cost=2.0), replace(OPEN, cost=1.5), "budget.cost is 1.5, and a label costs 2 at least"),
+        (Crew(NAMES, default_capacity=0), OPEN, "capacity"),
+    ],
+)
+def test_the_reason_is_the_setting_that_keeps_questions_from_being_asked(crew: Crew, budget: Budget, said: str) -> None:
+    known = question()
+    plan = ExpectedGain().plan(*known, crew, budget)
+    assert not plan.asks
+    told = why_nothing_is_asked(plan, crew, budget)
+    assert told is not None
+    assert said in told
+
+
+def test_where_nobody_may_answer_the_plan_itself_says_so() -> None:
+    """Where they have skipped everything; a skill that nobody has is another matter (tests/test_skills.py)."""
+    crew = Crew(NAMES, never=ALL)
+    plan = next_plan(ExpectedGain().plan_questions, [question()], crew, OPEN)
+    assert plan.stop is not None
+    assert plan.stop.startswith("nobody of the crew can answer any of the 4 items")
+    assert why_nothing_is_asked(plan, crew, OPEN) is None
+
+
+def test_there_is_nothing_to_say_while_questions_are_asked_or_all_is_done() -> None:
+    known = question()
+    crew = Crew(NAMES)
+    plan = ExpectedGain().plan(*known, crew, OPEN)
+    assert plan.asks
+    assert why_nothing_is_asked(plan, crew, OPEN) is None
+    done = replace(plan, asks=(), stop="every item is done")
+    assert why_nothing_is_asked(done, crew, OPEN) is None
+    assert str(replace(plan, asks=())).startswith("no questions; ")
+
+
+# -- for whom the project waits -------------------------------------------------------------------------------
+
+
+def waiting_for(crew: Crew, away: tuple[object, ...], budget: Budget = OPEN) -> str | None:
+    """What the figures of a cycle say after a plan that knows who is away; of four items 0 has answered three."""
+    evidence, consensus = known = question()
+    before = Plan(people=tuple(Presence(name, 9, 1.0, away=True) for name in away))  # type: ignore[arg-type]
+    plan = next_plan(ExpectedGain().plan_questions, [known], crew, budget, before, 2.0)
+    assert {person.annotator for person in plan.people if person.away} == set(away)
+    said = waits_for_away([known], plan, crew, budget)
+    metrics = metrics_of({"label": evidence}, {"label": consensus}, plan, crew, budget)
+    assert metrics["waits"] == said
+    assert (f"waiting: {said}" in outlook(metrics)) == (said is not None)
+    return said
+
+
+def test_items_that_only_people_who_are_away_can_answer_are_told_with_whom() -> None:
+    said = "4 open items wait for 1, who seems to be away: nobody else of the crew can answer"
+    assert waiting_for(Crew(NAMES, never=frozenset({(0, 3)})), (1,)) == said
+    assert waiting_for(Crew((*NAMES, 2), never=frozenset({(0, 3)}), only={2: frozenset()}), (1,)) == said
+    assert waiting_for(Crew((*NAMES, 2), {2: 0}, never=frozenset({(0, 3)})), (1,)) == said
+    one = Crew((*NAMES, 2, 3), only={2: frozenset({0, 1, 2}), 0: frozenset(), 3: frozenset()})
+    told = waiting_for(one, (1, 3))
+    assert told == "1 open item waits for 1, who seems to be away: nobody else of the crew can answer"
+    both = waiting_for(Crew(NAMES), (0, 1))
+    assert both == "4 open items wait for 0, 1, who seem to be away: nobody else of the crew can answer"
+
+
+def test_nobody_is_waited_for_who_is_there_or_not_needed() -> None:
+    assert waiting_for(Crew(NAMES), ()) is None
+    assert waiting_for(Crew((*NAMES, 2)), (1,)) is None  # 2 can answer all
+    assert waiting_for(Crew((*NAMES, 2), {2: 1}), (1,)) is None  # 2 is busy, and will
+    assert waiting_for(Crew(NAMES, {1: 0}, never=frozenset({(0, 3)})), (1,)) is None  # has no capacity: a setting
+    assert waiting_for(Crew(NAMES, never=frozenset({(0, 3)})), (1,), replace(OPEN, labels=1)) is None  # enough to ask

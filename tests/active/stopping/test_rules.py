@@ -1,0 +1,266 @@
+"""When a project is done: the interval of the accuracy against enumeration, and that stopping there is right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from hitl.active.acquisition import value_of_information
+from hitl.active.pending.outstanding import next_plan
+from hitl.active.policy import ExpectedGain
+from hitl.active.stopping import rules
+from hitl.active.stopping.rules import Expected
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import AnnotatorReport, Consensus, Fit
+from hitl.crew import Budget, Crew
+from hitl.evidence import Evidence
+from hitl.models.coins import OneCoin
+from hitl.models.dawid_skene import DawidSkene
+
+
+def believed(
+    q_nj: Floats, matrix: list[list[int]] | None = None, confusion: Floats | None = None, truth: list[int] | None = None
+) -> tuple[Evidence, Consensus]:
+    """A consensus that believes just this, of people with these confusion matrices."""
+    n_items, n_classes = q_nj.shape
+    annotations = Annotations.from_matrix(
+        matrix if matrix is not None else np.zeros((n_items, 1), int), classes=tuple(range(n_classes))
+    )
+    k = annotations.n_annotators
+    pi = np.repeat(np.eye(n_classes)[None], k, axis=0) * 0.6 + 0.4 / n_classes if confusion is None else confusion
+    shares = np.full(n_classes, 1 / n_classes)
+    people = AnnotatorReport(
+        annotations.annotators,
+        annotations.classes,
+        annotations.options,
+        20 * pi,
+        pi,
+        annotations.labels_per_annotator,
+        shares,
+    )
+    known = None if truth is None else np.array(truth)
+    return Evidence(annotations, truth=known), Consensus(annotations.items, annotations.classes, q_nj, people, shares)
+
+
+def two(confidence: Floats) -> Floats:
+    return np.stack([confidence, 1 - confidence], axis=1)
+
+
+def number_wrong(error_n: Floats) -> Floats:
+    """(N + 1,) chance of each number of wrong labels: the Poisson-binomial, item by item."""
+    chance = np.ones(1)
+    for e in error_n:
+        chance = np.append(chance, 0) * (1 - e) + np.append(0, chance) * e
+    return chance
+
+
+def test_the_mean_is_that_of_the_confidence() -> None:
+    mean, low, high = rules.accuracy_interval(np.array([0.1, 0.3, 0.02]))
+    assert np.isclose(mean, 1 - 0.42 / 3)
+    assert low < mean < high
+
+
+@pytest.mark.parametrize(("size", "typical"), [(100, 0.05), (1000, 0.05), (1000, 0.3), (300, 0.01), (20, 0.4)])
+def test_the_interval_holds_what_the_poisson_binomial_does(size: int, typical: float) -> None:
+    error = np.random.default_rng(size).beta(1, 1 / typical - 1, size=size)
+    _, low, high = rules.accuracy_interval(error)
+    chance = number_wrong(error)
+    accuracy = 1 - np.arange(size + 1) / size
+    assert chance[accuracy < low - 1e-12].sum() == pytest.approx(0.025, abs=0.016)
+    assert chance[accuracy > high + 1e-12].sum() == pytest.approx(0.025, abs=0.022)
+
+
+def test_certain_labels_have_no_interval() -> None:
+    assert rules.accuracy_interval(np.zeros(5)) == (1.0, 1.0, 1.0)
+    assert rules.accuracy_interval(np.ones(5)) == (0.0, 0.0, 0.0)
+
+
+def test_doubt_in_the_confidence_widens_and_shifts_the_interval() -> None:
+    error = np.full(500, 0.1)
+    sure, doubtful = rules.accuracy_interval(error), rules.accuracy_interval(error, 1.0, 0.04)
+    assert sure[0] == doubtful[0]
+    assert doubtful[1] < sure[1] - 0.01
+    assert rules.accuracy_interval(error, 1.5)[0] == pytest.approx(0.85)
+    rng = np.random.default_rng(0)
+    r = rng.gamma(25, 1 / 25, size=20_000)  # the same by drawing ratio, then errors
+    drawn = 1 - rng.binomial(500, np.minimum(0.1 * r, 1)) / 500
+    assert doubtful[1] == pytest.approx(np.quantile(drawn, 0.025), abs=0.005)
+    assert doubtful[2] == pytest.approx(np.quantile(drawn, 0.975), abs=0.005)
+
+
+def test_known_items_are_right_and_questions_are_averaged() -> None:
+    one = believed(two(np.array([0.9, 0.8, 0.5])), truth=[-1, -1, 0])
+    assert rules.expected_accuracy([one]).accuracy == pytest.approx((0.9 + 0.8 + 1) / 3)
+    found = rules.expected_accuracy([one])
+    alone = rules.accuracy_interval(np.array([0.1, 0.2, 0.0]))
+    assert np.allclose((found.accuracy, found.low, found.high), alone)
+    other = believed(two(np.array([0.7, 0.6, 0.5])), truth=[-1, -1, 0])
+    both = rules.expected_accuracy([one, other])
+    assert both.accuracy == pytest.approx((0.8 + 0.7 + 1) / 3)
+    assert rules.expected_accuracy([one, one]) == rules.expected_accuracy([one])  # they are taken to err together
+
+
+def gold(rng: np.random.Generator, truth_is_told: bool, wrong_gold: float = 0.0) -> tuple[Evidence, Consensus]:
+    truth = rng.integers(2, size=300)
+    said = np.where(rng.random((300, 5)) < 0.7, truth[:, None], 1 - truth[:, None])
+    told = np.where(rng.random(300) < wrong_gold, 1 - truth, truth)
+    known = np.where(np.arange(300) < 100, told, -1) if truth_is_told else None
+    evidence = Evidence(Annotations.from_matrix(said), truth=known)
+    return evidence, DawidSkene().fit(evidence)
+
+
+def test_known_items_say_what_the_confidence_is_worth() -> None:
+    rng = np.random.default_rng(0)
+    unchecked = rules.expected_accuracy([gold(np.random.default_rng(0), False)])
+    assert (unchecked.checked, unchecked.ratio, unchecked.overconfident) == (0, 1.0, False)
+    holds = rules.expected_accuracy([gold(rng, True)])
+    assert holds.checked == 100
+    assert holds.wrong == pytest.approx(holds.foreseen, abs=8)
+    assert not holds.overconfident
+    spoilt = rules.expected_accuracy([gold(rng, True, wrong_gold=0.3)])
+    assert spoilt.overconfident
+    assert spoilt.ratio == pytest.approx((20 + spoilt.wrong) / (20 + spoilt.foreseen))
+    assert spoilt.ratio > 1.2
+
+
+def test_every_item_done_ends_the_project() -> None:
+    question = believed(two(np.array([0.99, 0.97])))
+    assert rules.project_stop([question], Crew(), Budget()) == "every item is done"
+    assert rules.done_items([question], Budget()) == {0, 1}
+    assert rules.project_stop([question], Crew(), Budget(target_confidence=0.98)) is None
+    assert rules.done_items([question], Budget(target_confidence=0.98)) == {0}
+
+
+def test_an_item_with_one_open_question_is_open() -> None:
+    sure, unsure = believed(two(np.array([0.99, 0.99]))), believed(two(np.array([0.99, 0.6])))
+    assert rules.open_rows([sure, unsure], Budget()).tolist() == [1]
+
+
+def test_the_lower_end_has_to_reach_the_target() -> None:
+    question = believed(two(np.full(400, 0.94)))
+    now = rules.expected_accuracy([question])
+    for target, ends in ((now.low - 1e-6, True), (now.low + 1e-6, False), (now.accuracy - 1e-6, False)):
+        why = rules.project_stop([question], Crew(), Budget(target_accuracy=target))
+        assert (why is not None) is ends
+        if why is not None:
+            assert "94.0%" in why
+            assert f"{target:.1%}" in why
+
+
+def test_stopping_at_the_lower_end_is_right_in_nineteen_of_twenty_runs() -> None:
+    """Calibrated beliefs, looked at after every twenty answers, until the lower end is there; 200 whole runs."""
+    rng = np.random.default_rng(7)
+    n_items, accuracy, target, runs = 250, 0.8, 0.93, 200
+    truth = rng.integers(2, size=(runs, n_items))
+    odds = np.zeros((runs, n_items))
+    step = np.log(accuracy / (1 - accuracy))
+    met = np.zeros(runs)
+    by_mean = np.full(runs, np.nan)
+    running = np.ones(runs, dtype=bool)
+    for _ in range(200):
+        confidence = 1 / (1 + np.exp(-np.abs(odds)))
+        right = np.where(odds == 0, 0.5, (odds > 0) == truth).mean(axis=1)
+        for run in np.flatnonzero(running):
+            mean, low, _ = rules.accuracy_interval(1 - confidence[run])
+            if mean >= target and np.isnan(by_mean[run]):
+                by_mean[run] = right[run] >= target
+            if low >= target:
+                met[run], running[run] = right[run] >= target, False
+        if not running.any():
+            break
+        ask = np.argsort(confidence + 1e-9 * rng.random(confidence.shape), axis=1)[:, :20]
+        rows = np.arange(runs)[:, None]
+        correct = rng.random(ask.shape) < accuracy
+        said = np.where(correct, truth[rows, ask], 1 - truth[rows, ask])
+        odds[rows, ask] += np.where(said == 1, step, -step) * running[:, None]
+    assert not running.any()
+    assert met.mean() >= 0.95
+    assert by_mean.mean() < 0.75  # the mean would not do
+
+
+def test_it_is_right_too_with_people_one_has_to_learn_about() -> None:
+    """One-coin with fifty items of known truth; whole runs of the loop."""
+    ended, right = 0, 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        truth, skill = rng.integers(2, size=300), rng.uniform(0.6, 0.95, size=10)
+        would = np.where(rng.random((300, 10)) < skill, truth[:, None], 1 - truth[:, None])
+        said = np.where(np.arange(300)[:, None] < 50, would, -1)
+        known = np.where(np.arange(300) < 50, truth, -1)
+        budget = Budget(labels=60, target_confidence=0.995, target_accuracy=0.93)
+        plan = None
+        while plan is None or plan.asks:
+            evidence = Evidence(Annotations.from_matrix(said, classes=(0, 1)), truth=known)
+            question = (evidence, OneCoin().fit(evidence))
+            crew = Crew(tuple(range(10)), default_capacity=12)
+            plan = next_plan(ExpectedGain().plan_questions, [question], crew, budget)
+            for ask in plan.asks:
+                said[ask.item, ask.annotator] = would[ask.item, ask.annotator]
+        if "accuracy" in str(plan.stop):
+            ended += 1
+            right += bool((question[1].labels == truth).mean() >= 0.93)
+    assert ended >= 8
+    assert right >= 0.9 * ended
+
+
+# -- what answers are worth ----------------------------------------------------------------------------------
+
+
+def plainly(q: Floats, pi: Floats, answers: int) -> float:
+    """G_m, sequence by sequence."""
+    total = 0.0
+    for said in product(range(pi.shape[1]), repeat=answers):
+        total += max(q[j] * np.prod([pi[j, a] for a in said]) for j in range(len(q)))
+    return float(total - q.max())
+
+
+def test_the_gain_in_accuracy_is_the_enumerated_one() -> None:
+    rng = np.random.default_rng(3)
+    q, pi = rng.dirichlet(np.ones(3), size=6), rng.dirichlet(np.ones(4), size=3)
+    for answers in (1, 2, 3):
+        found = value_of_information.accuracy_gain(q, pi, answers)
+        assert np.allclose(found, [plainly(row, pi, answers) for row in q])
+    best = value_of_information.best_gain_per_label(q, pi, 3)
+    assert np.allclose(best, np.max([value_of_information.accuracy_gain(q, pi, m) / m for m in (1, 2, 3)], axis=0))
+
+
+def test_answers_that_only_help_together_count() -> None:
+    q, pi = np.array([[0.9, 0.1]]), np.array([[0.8, 0.2], [0.2, 0.8]])
+    assert np.isclose(value_of_information.accuracy_gain(q, pi, 1)[0], 0)
+    assert value_of_information.best_gain_per_label(q, pi, 10)[0] > 0.01
+    assert np.isclose(value_of_information.best_gain_per_label(q, pi, 1)[0], 0)
+
+
+def test_the_project_ends_when_the_best_answer_is_not_worth_its_cost() -> None:
+    question = believed(two(np.array([0.7, 0.9])), confusion=np.array([[[0.9, 0.1], [0.1, 0.9]]]))
+    gain = value_of_information.best_gain_per_label(np.array([[0.7, 0.3]]), np.array([[0.9, 0.1], [0.1, 0.9]]), 10)[0]
+    crew = Crew((0,), cost={0: 2.0})
+    for value, ends in ((1.99 / gain, True), (2.01 / gain, False)):
+        why = rules.project_stop([question], crew, Budget(worth=value))
+        assert (why is not None) is ends
+        assert why is None or "costs 2" in why
+
+
+def test_a_cheaper_or_better_annotator_keeps_the_project_going() -> None:
+    good, poor = [[0.9, 0.1], [0.1, 0.9]], [[0.6, 0.4], [0.4, 0.6]]
+    question = believed(two(np.array([0.6])), [[0, 0]], np.array([good, poor]))
+    rows = np.array([0])
+    alone = value_of_information.best_next([question], rows, Crew((1,)), Budget())
+    both = value_of_information.best_next([question], rows, Crew((1, 0)), Budget())
+    dear = value_of_information.best_next([question], rows, Crew((1, 0), cost={0: 100.0}), Budget())
+    assert both[0] > alone[0] > 0
+    assert both == (pytest.approx(0.3), 1.0)
+    assert dear == alone
+
+
+def test_expected_reads_well() -> None:
+    assert str(Expected(0.97123, 0.9544, 0.98)) == "97.1% (95 % interval 95.4% to 98.0%)"
+
+
+def test_a_method_without_a_name_is_not_checked() -> None:
+    evidence, consensus = gold(np.random.default_rng(0), True)
+    stranger = replace(consensus, fit=Fit("somebody's own"))
+    assert rules.expected_accuracy([(evidence, stranger)]).checked == 0

@@ -1,0 +1,431 @@
+"""What the policy asks, whom, and what it calls done: against enumeration, and within all limits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
+from scipy.special import xlogy
+
+from hitl.active.acquisition.value_of_information import average_confusion, best_gain_per_label
+from hitl.active.assignment.gold_questions import CHECK, checks_due
+from hitl.active.by_others import confusion_by_others
+from hitl.active.policy import ExpectedGain
+from hitl.active.replay.baselines import Randomly
+from hitl.active.replay.experiments import Simulation, run_trials, spent_to_reach
+from hitl.active.replay.replay import Replay
+from hitl.active.replay.simulated_annotators import Group
+from hitl.active.stopping import rules
+from hitl.annotations import ANONYMOUS, Annotations, Floats
+from hitl.consensus import AnnotatorReport, Consensus
+from hitl.crew import Budget, Crew
+from hitl.errors import BadInput, BadSettings
+from hitl.evidence import Evidence
+from hitl.models.dawid_skene import DawidSkene
+from hitl.models.vb_ibcc import VBIBCC
+
+
+def judged(
+    rng: np.random.Generator, items: int = 12, people: int = 5, classes: int = 3, seen: float = 0.3
+) -> tuple[Evidence, Consensus]:
+    """Random annotations and a consensus with random beliefs and confusion matrices."""
+    matrix = np.where(rng.random((items, people)) < seen, rng.integers(0, classes, (items, people)), -1)
+    names = tuple(f"class-{j}" for j in range(classes))
+    annotations = Annotations.from_matrix(matrix, classes=names)
+    q = rng.dirichlet(np.full(classes, 0.5), size=items)
+    concentration = rng.gamma(2.0, size=(people, classes, classes)) + 3 * np.eye(classes)
+    confusion = concentration / concentration.sum(axis=2, keepdims=True)
+    shares = np.full(classes, 1 / classes)
+    learned = AnnotatorReport(
+        annotations.annotators, names, names, concentration, confusion, annotations.labels_per_annotator, shares
+    )
+    return Evidence(annotations), Consensus(annotations.items, names, q, learned, shares)
+
+
+def one_answer(q_j: Floats, pi_jl: Floats, information: float = ExpectedGain().information) -> float:
+    """What an answer brings, answer by answer: right labels, and nats."""
+    right, nats = -q_j.max(), -xlogy(q_j, q_j).sum()
+    for option in range(pi_jl.shape[1]):
+        joint = q_j * pi_jl[:, option]
+        right += joint.max()
+        nats += xlogy(joint, joint / joint.sum()).sum()
+    return float(right + information * nats)
+
+
+def open_budget(labels: int = 100) -> Budget:
+    """Nothing is done before anything was asked."""
+    return Budget(labels=labels, target_confidence=1.0, min_labels=0, max_labels=99)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 4), st.floats(0, 2))
+def test_the_questions_are_those_worth_most_together(seed: int, labels: int, capacity: int, explore: float) -> None:
+    """Against the best assignment there is: everybody as often as they have capacity, nobody twice about an item."""
+    evidence, consensus = judged(np.random.default_rng(seed))
+    learned, annotations = consensus.annotators, evidence.annotations
+    plan = ExpectedGain(explore=explore).plan(
+        evidence, consensus, Crew(learned.names, default_capacity=capacity), open_budget(labels)
+    )
+    bonus = 1 + explore / np.sqrt(1 + learned.labels)
+    value = np.array([[one_answer(q, pi) for pi in learned.confusion] for q in consensus.probabilities]) * bonus
+    allowed = value.copy()
+    allowed[annotations.item, annotations.annotator] = -100.0
+    slots = np.repeat(allowed, capacity, axis=1)
+    if slots.shape[1] > labels:  # a dummy item takes each place that may not be filled
+        slots = np.vstack([slots, np.zeros((slots.shape[1] - labels, slots.shape[1]))])
+        slots[12:] = 1000.0
+    row, column = linear_sum_assignment(slots, maximize=True)
+    real = (row < 12) & (slots[row, column] > 0)
+    best = slots[row[real], column[real]].sum()
+    found = [value[ask.item, ask.annotator] for ask in plan.asks]  # type: ignore[index]
+    assert sum(found) >= 0.99 * best
+    assert len(plan.asks) <= labels
+    for ask in plan.asks:
+        pi, q = learned.confusion[ask.annotator], consensus.probabilities[ask.item]  # type: ignore[index,call-overload]
+        assert np.isclose(ask.gain, one_answer(q, pi))
+        assert np.isclose(ask.right, q @ np.diag(pi))  # Rodrigues 2014, eq. 12
+
+
+def test_whoever_comes_is_asked_about_the_items_worth_most() -> None:
+    evidence, consensus = judged(np.random.default_rng(0))
+    average = average_confusion(consensus)
+    gain = np.array([one_answer(q, average) for q in consensus.probabilities])
+    plan = ExpectedGain().plan(evidence, consensus, Crew(), open_budget(7))
+    assert [ask.item for ask in plan.asks] == np.argsort(-gain, kind="stable")[:7].tolist()
+    assert np.allclose([ask.gain for ask in plan.asks], np.sort(gain)[::-1][:7])
+    assert {ask.annotator for ask in plan.asks} == {None}
+
+
+def test_beside_models_whoever_comes_errs_evenly() -> None:
+    """The pattern of a pool is that of the items it was asked about: there the models hesitate between two classes."""
+    evidence, bare = judged(np.random.default_rng(5))
+    consensus = replace(bare, temperatures={"model": 1.0})
+    beside = replace(evidence, probabilities={"model": bare.probabilities})
+    right = float(np.trace(average_confusion(bare))) / 3
+    even = np.full((3, 3), (1 - right) / 2) + (right - (1 - right) / 2) * np.eye(3)
+    gain = np.array([one_answer(q, even) for q in bare.probabilities])
+    plan = ExpectedGain().plan(beside, consensus, Crew(), open_budget(7))
+    assert [ask.item for ask in plan.asks] == np.argsort(-gain, kind="stable")[:7].tolist()
+    assert np.allclose([ask.gain for ask in plan.asks], np.sort(gain)[::-1][:7])
+    assert np.allclose([ask.right for ask in plan.asks], right)
+    alone = ExpectedGain().plan(evidence, bare, Crew(), open_budget(7))
+    assert not np.allclose([ask.gain for ask in alone.asks], np.sort(gain)[::-1][:7])
+    named = [
+        ExpectedGain().plan(e, c, Crew((0, 1)), open_budget(7)) for e, c in ((evidence, bare), (beside, consensus))
+    ]
+    assert named[0].asks == named[1].asks  # people have patterns of their own
+
+
+def test_of_equal_items_the_one_with_fewest_labels_is_asked() -> None:
+    matrix = np.array([[0, 1, -1], [0, -1, -1], [-1, -1, -1], [0, 1, 0]])
+    annotations = Annotations.from_matrix(matrix)
+    _, some = judged(np.random.default_rng(1), 4, 3, 2)
+    even = Consensus(annotations.items, (0, 1), np.full((4, 2), 0.5), some.annotators, np.full(2, 0.5))
+    for crew in (Crew(), Crew(("new",))):
+        plan = ExpectedGain().plan(Evidence(annotations), even, crew, open_budget())
+        assert [ask.item for ask in plan.asks] == [2, 1, 0, 3]
+
+
+def test_a_pool_without_names_that_has_no_more_answers_is_not_asked_for_them() -> None:
+    evidence, consensus = judged(np.random.default_rng(2))
+    order = [ask.item for ask in ExpectedGain().plan(evidence, consensus, Crew(), open_budget()).asks]
+    never = frozenset({(ANONYMOUS, order[0]), ("ann", order[1])})  # ann is one of many
+    plan = ExpectedGain().plan(evidence, consensus, Crew(never=never, asked=((ANONYMOUS, order[2]),)), open_budget())
+    assert [ask.item for ask in plan.asks] == [order[1], *order[3:]]
+    by_name = ExpectedGain().plan(evidence, consensus, Crew(("bob",), never=never), open_budget())
+    assert {ask.item for ask in by_name.asks} == set(order)
+
+
+def test_whoever_comes_is_paid_from_the_budget() -> None:
+    evidence, consensus = judged(np.random.default_rng(2))
+    for cost, many in ((7.0, 3), (7.5, 3), (1.9, 0), (0.0, 0), (100.0, 9)):
+        budget = replace(open_budget(9), cost=cost)
+        assert len(ExpectedGain().plan(evidence, consensus, Crew(default_cost=2.0), budget).asks) == many
+
+
+def test_newcomers_are_tried_before_equally_good_people_who_are_known() -> None:
+    evidence, consensus = judged(np.random.default_rng(3), people=3, seen=0.0)
+    learned = consensus.annotators
+    same = replace(learned, confusion=np.tile(average_confusion(consensus), (3, 1, 1)), labels=np.array([50, 50, 50]))
+    consensus = replace(consensus, annotators=same)
+    crew = Crew((0, 1, 2, "new"), default_capacity=4)
+    for ask in ExpectedGain().plan(evidence, consensus, crew, open_budget(4)).asks:
+        assert ask.annotator == "new"
+    spread = ExpectedGain(explore=0.0).plan(evidence, consensus, crew, open_budget(4)).annotators
+    assert len(spread) == 4  # all the same: each a little
+
+
+def test_thompson_draws_are_the_same_for_the_same_seed_and_evidence() -> None:
+    evidence, consensus = judged(np.random.default_rng(4))
+    crew, budget = Crew((*consensus.annotators.names, "new"), default_capacity=2), open_budget(6)
+
+    def asked(seed: int, spread: float = 1.0) -> list[tuple[object, object]]:
+        policy = ExpectedGain(exploration="thompson", seed=seed, explore=spread)
+        return [(ask.item, ask.annotator) for ask in policy.plan(evidence, consensus, crew, budget).asks]
+
+    assert asked(1) == asked(1)
+    assert len({tuple(asked(seed)) for seed in range(8)}) > 4
+    bare = [(a.item, a.annotator) for a in ExpectedGain(explore=0.0).plan(evidence, consensus, crew, budget).asks]
+    assert asked(1, 0.0) == asked(2, 0.0) == bare
+    more = Evidence(evidence.annotations.select(np.arange(len(evidence.annotations) - 1)))
+    fewer = ExpectedGain(exploration="thompson", seed=1).plan(more, consensus, crew, budget)
+    assert [(ask.item, ask.annotator) for ask in fewer.asks] != asked(1)  # other evidence, another draw
+
+
+def test_judged_by_others_is_who_is_asked_and_what_is_said() -> None:
+    evidence, _ = judged(np.random.default_rng(5), items=40, seen=0.5)
+    consensus = DawidSkene().fit(evidence)
+    crew = Crew(consensus.annotators.names)
+    plan = ExpectedGain(judged_by="others", explore=0.0).plan(evidence, consensus, crew, open_budget(10))
+    matrices = confusion_by_others(evidence, consensus, crew)
+    for ask in plan.asks:
+        q, pi = consensus.probabilities[ask.item], matrices[ask.annotator]  # type: ignore[index,call-overload]
+        assert np.isclose(ask.right, q @ np.diag(pi))
+        assert np.isclose(ask.gain, one_answer(q, pi))
+    other = ExpectedGain(explore=0.0).plan(evidence, consensus, crew, open_budget(10))
+    assert [a.right for a in plan.asks] != [a.right for a in other.asks]
+
+
+def test_items_that_are_not_alike_where_there_are_features() -> None:
+    evidence, consensus = judged(np.random.default_rng(6), items=60)
+    group = np.arange(60) % 3
+    features = 50.0 * np.eye(3)[group] + np.random.default_rng(7).standard_normal((60, 3))
+    seen = Evidence(evidence.annotations, features=features)
+    for crew in (Crew(), Crew(consensus.annotators.names, default_capacity=1)):
+        plan = ExpectedGain(diverse=10.0).plan(seen, consensus, crew, open_budget(3))
+        assert sorted(group[[ask.item for ask in plan.asks]].tolist()) == [0, 1, 2]
+        plain = ExpectedGain().plan(seen, consensus, crew, open_budget(3))
+        without = ExpectedGain(diverse=10.0).plan(evidence, consensus, crew, open_budget(3))
+        assert plain.asks == without.asks
+    far = int(np.flatnonzero(group == 2)[0])
+    waiting = Crew(consensus.annotators.names, asked=((0, far),))
+    plan = ExpectedGain(diverse=10.0).plan(seen, consensus, waiting, open_budget(2))
+    assert sorted(group[[ask.item for ask in plan.asks]].tolist()) == [0, 1]  # group 2 is being asked about
+
+
+def test_what_does_not_pay_is_not_asked_and_the_plan_says_so() -> None:
+    evidence, consensus = judged(np.random.default_rng(8), items=30)
+    crew = Crew(consensus.annotators.names, cost={0: 3.0})
+    everything = ExpectedGain().plan(evidence, consensus, crew, open_budget())
+    assert everything.stop is None
+    for price in (5.0, 10.0, 40.0):
+        budget = replace(open_budget(), worth=price)
+        plan = ExpectedGain().plan(evidence, consensus, crew, budget)
+        for ask in plan.asks:
+            q, pi = consensus.probabilities[[ask.item]], consensus.annotators.confusion[ask.annotator]  # type: ignore[call-overload]
+            assert price * best_gain_per_label(q, pi, 99)[0] >= crew.cost_of(ask.annotator)  # type: ignore[arg-type]
+        assert 0 < len(plan.asks) <= len(everything.asks)
+        assert plan.stop is None
+    for someone in (crew, Crew(default_cost=2.0)):
+        nothing = ExpectedGain(calibrate=0.9).plan(evidence, consensus, someone, replace(open_budget(), worth=0.01))
+        assert nothing.asks == ()
+        assert nothing.stop is not None
+        assert "worth its cost" in nothing.stop
+    waiting = replace(crew, asked=((1, 0),))
+    assert ExpectedGain().plan(evidence, consensus, waiting, replace(open_budget(), worth=0.01)).stop is None
+    busy = replace(crew, default_capacity=0)
+    assert ExpectedGain().plan(evidence, consensus, busy, replace(open_budget(), worth=0.01)).stop is None
+
+
+LIMITS = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 10_000),
+        "labels": st.integers(0, 20),
+        "capacity": st.integers(0, 3),
+        "cost": st.sampled_from([math.inf, 0.0, 3.0, 7.5]),
+        "worth": st.sampled_from([None, 0.5, 5.0, 50.0]),
+        "questions": st.integers(1, 2),
+        "known": st.integers(0, 4),
+        "never": st.lists(st.tuples(st.integers(0, 4), st.integers(0, 11)), max_size=20),
+        "asked": st.lists(st.tuples(st.integers(0, 5), st.integers(0, 11)), max_size=5, unique_by=lambda pair: pair[1]),
+        "exploration": st.sampled_from(["bonus", "thompson"]),
+        "judged_by": st.sampled_from(["all", "others"]),
+        "calibrate": st.sampled_from([0.0, 0.3, 0.9]),
+        "diverse": st.sampled_from([1.0, 2.5]),
+        "even_shares": st.sampled_from([1.0, 1.5, math.inf]),
+    }
+)
+
+
+@given(LIMITS)
+def test_limits_are_never_violated(at: dict[str, Any]) -> None:
+    rng = np.random.default_rng(at["seed"])
+    truth = np.where(np.arange(12) < at["known"], 0, -1)
+    made = [judged(rng) for _ in range(at["questions"])]
+    made = [(Evidence(e.annotations, features=rng.standard_normal((12, 2)), truth=truth), c) for e, c in made]
+    crew = Crew(
+        (*range(5), "new"),
+        {0: 1},
+        at["capacity"],
+        never=frozenset(at["never"]),
+        only={2: frozenset({1, 2, 3})},
+        cost={1: 2.0, 3: 0.5},
+        skills={0: frozenset({"de"}), 1: frozenset({"de", "fr"}), "new": frozenset({"fr"})},
+        needs={5: frozenset({"de"}), 6: frozenset({"de", "fr"}), 7: frozenset({"it"})},
+        asked=tuple(at["asked"]),
+    )
+    budget = Budget(at["labels"], 0.9, 1, 3, cost=at["cost"], worth=at["worth"])
+    settings = {name: at[name] for name in ("exploration", "judged_by", "calibrate", "diverse", "even_shares")}
+    plan = ExpectedGain(**settings).plan_questions(made, crew, budget)
+    answered = {
+        (who, item)
+        for evidence, _ in made
+        for who, item in zip(evidence.annotations.annotator.tolist(), evidence.annotations.item.tolist(), strict=True)
+    }
+    waiting = {item for _, item in crew.asked}
+    expected = [who for who, item in crew.asked if (who, item) not in answered | crew.never]
+    done = {entry.item for entry in plan.done}
+    assert len(plan.asks) <= at["labels"]
+    assert sum(crew.cost_of(ask.annotator) for ask in plan.asks) <= at["cost"] + 1e-9  # type: ignore[arg-type]
+    for name in crew.names:
+        assert len(plan.asks_of(name)) <= max(crew.capacity_of(name) - expected.count(name), 0)
+    for ask in plan.asks:
+        assert (ask.annotator, ask.item) not in answered
+        assert crew.may_answer(ask.annotator, ask.item)  # type: ignore[arg-type]
+        assert ask.item not in waiting
+        assert ask.check == (ask.why == CHECK) == (truth[ask.item] >= 0)  # type: ignore[index]
+        assert (ask.item in done) == ask.check
+        assert (ask.gain == 0) or not ask.check
+    assert len({ask.item for ask in plan.asks}) == len(plan.asks)
+    checked = sum(ask.check for ask in plan.asks)
+    given_so_far = max(len(evidence.annotations) for evidence, _ in made) + len(crew.asked)
+    assert checked <= checks_due(at["calibrate"], given_so_far, at["labels"])
+    assert plan.open_items + len(plan.done) == 12
+    assert plan.stop is None or not plan.asks
+    assert plan == ExpectedGain(**settings).plan_questions(made, crew, budget)
+
+
+def test_a_crew_with_spammers_and_newcomers_needs_far_fewer_labels_than_random() -> None:
+    """A small version of bench_replay_crew: 3 of 10 answer without looking, 2 come later."""
+    groups = (Group("good", 5, (0.7, 0.9)), Group("random", 3), Group("good", 2, (0.7, 0.9), joins=6))
+    truth = (np.arange(150) % 2).astype(np.int32)
+    nothing = Annotations.from_matrix(np.full((150, 0), -1), classes=(0, 1))
+    budget = Budget(labels=20, target_confidence=1.0, min_labels=0, max_labels=99)
+    policies = {"gain": ExpectedGain(), "random": Randomly()}
+    replays = {
+        name: Replay(VBIBCC(), policy, budget, most_labels=1100, crew=Crew(default_capacity=4))
+        for name, policy in policies.items()
+    }
+    tracks = run_trials(Simulation(Evidence(nothing, truth=truth), groups), replays, seeds=2)
+    needed = {name: spent_to_reach(found, 0.93).labels[0] for name, found in tracks.items()}
+    assert needed["gain"] * 1.5 < needed["random"], needed
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key"),
+    [
+        ({"information": -1.0}, "information"),
+        ({"explore": float("nan")}, "explore"),
+        ({"explore": "much"}, "explore"),
+        ({"diverse": 0.5}, "diverse"),
+        ({"even_shares": 0.5}, "even_shares"),
+        ({"even_shares": float("nan")}, "even_shares"),
+        ({"even_shares": None}, "even_shares"),
+        ({"calibrate": 1.0}, "calibrate"),
+        ({"calibrate": True}, "calibrate"),
+        ({"exploration": "ucb"}, "exploration"),
+        ({"judged_by": "me"}, "judged_by"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 1.5}, "seed"),
+    ],
+)
+def test_an_impossible_setting_names_its_key(wrong: dict[str, Any], key: str) -> None:
+    with pytest.raises(BadSettings, match=rf"policy\.options\.{key} is .*expected"):
+        ExpectedGain(**wrong)
+
+
+def test_an_item_is_done_by_confidence_limit_or_truth_and_says_so() -> None:
+    matrix = np.array([[0, 0, -1], [0, -1, -1], [0, 1, 0], [-1, -1, -1], [1, -1, -1]])
+    annotations = Annotations.from_matrix(matrix)
+    evidence = Evidence(annotations, truth=np.array([-1, -1, -1, -1, 1]))
+    q = np.array([[0.97, 0.03], [0.99, 0.01], [0.6, 0.4], [0.99, 0.01], [0.0, 1.0]])
+    consensus = DawidSkene().fit(evidence)
+    consensus = Consensus(consensus.items, consensus.classes, q, consensus.annotators, consensus.class_shares)
+    budget = Budget(target_confidence=0.95, min_labels=2, max_labels=3)
+    states = rules.item_states(evidence, consensus, budget)
+    assert states.tolist() == [rules.CONFIDENT, rules.OPEN, rules.LIMIT, rules.OPEN, rules.KNOWN]
+    plan = ExpectedGain().plan(evidence, consensus, Crew(), budget)
+    assert [(d.item, d.labels, d.why) for d in plan.done] == [
+        (0, (0,), "confidence reached the target"),
+        (2, (0,), "label limit reached"),
+        (4, (1,), "its truth is known"),
+    ]
+    assert {ask.item for ask in plan.asks} == {1, 3}
+    assert all(ask.annotator is None for ask in plan.asks)
+
+
+def test_a_newcomer_is_judged_like_the_average() -> None:
+    evidence, consensus = judged(np.random.default_rng(5), seen=0.5)
+    plan = ExpectedGain().plan(
+        evidence, consensus, Crew(("somebody new",)), Budget(target_confidence=1.0, max_labels=99)
+    )
+    weight = consensus.annotators.labels + 1.0
+    mean = np.einsum("k,kjl->jl", weight / weight.sum(), consensus.annotators.confusion)
+    for ask in plan.asks:
+        assert ask.annotator == "somebody new"
+        assert np.isclose(ask.right, consensus.probabilities[ask.item] @ np.diag(mean))
+
+
+def test_several_questions_add_their_gains_and_are_done_together() -> None:
+    rng = np.random.default_rng(6)
+    evidence, first = judged(rng, items=4, people=2, classes=2, seen=1.0)
+    sure = np.array([[0.99, 0.01], [0.99, 0.01], [0.5, 0.5], [0.6, 0.4]])
+    unsure = np.array([[0.99, 0.01], [0.5, 0.5], [0.5, 0.5], [0.99, 0.01]])
+    made = [
+        (evidence, Consensus(first.items, first.classes, q, first.annotators, first.class_shares))
+        for q in (sure, unsure)
+    ]
+    plan = ExpectedGain().plan_questions(made, Crew(("new",)), Budget(target_confidence=0.95, min_labels=0))
+    assert [d.item for d in plan.done] == [0]
+    assert plan.done[0].labels == ("class-0", "class-0")
+    assert plan.done[0].confidence == 0.99
+    assert [ask.item for ask in plan.asks] == [2, 1, 3]
+
+
+def test_of_several_questions_the_least_sure_and_the_most_answered_count() -> None:
+    first, second = judged(np.random.default_rng(9), 3, 2, 2, 0.0), judged(np.random.default_rng(9), 3, 2, 2, 1.0)
+    for (_, consensus), p in ((first, 0.96), (second, 0.99)):
+        consensus.probabilities[:2] = [[p, 1 - p], [0.5 + p / 5, 0.5 - p / 5]]
+    plan = ExpectedGain().plan_questions([first, second], Crew(("new",)), Budget(target_confidence=0.95, min_labels=0))
+    assert plan.done[0].confidence == 0.96
+    [ask] = [ask for ask in plan.asks if ask.item == 1]
+    assert ask.why == "least sure of its questions 69% after 2 labels"
+    average = [average_confusion(consensus) for _, consensus in (first, second)]
+    chances = [c.probabilities[1] @ np.diag(pi) for (_, c), pi in zip((first, second), average, strict=True)]
+    assert np.isclose(ask.right, np.mean(chances))
+
+
+def test_evidence_and_consensus_must_be_about_the_same_items() -> None:
+    evidence, _ = judged(np.random.default_rng(0), items=3)
+    _, consensus = judged(np.random.default_rng(0), items=4)
+    with pytest.raises(BadInput, match="different items"):
+        ExpectedGain().plan(evidence, consensus, Crew(), Budget())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key"),
+    [
+        ({"labels": -1}, "budget.labels"),
+        ({"target_confidence": 0.0}, "budget.target_confidence"),
+        ({"target_confidence": float("nan")}, "budget.target_confidence"),
+        ({"min_labels": 5, "max_labels": 4}, "budget.min_labels"),
+    ],
+)
+def test_an_impossible_budget_names_its_key(wrong: dict[str, float], key: str) -> None:
+    with pytest.raises(BadSettings, match=key):
+        Budget(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_negative_capacity_is_refused() -> None:
+    with pytest.raises(BadSettings, match=r"crew.capacity of 'ann' is -1"):
+        Crew(("ann",), {"ann": -1})
+
+
+def test_a_name_twice_in_a_crew_is_refused() -> None:
+    with pytest.raises(BadSettings, match="names 'ann' twice"):
+        Crew(("ann", "bob", "ann"))

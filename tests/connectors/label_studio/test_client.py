@@ -1,0 +1,262 @@
+"""Errors and what to do about them, the doctor, and Enterprise's requests (against a fake: it cannot run here)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+import stamina
+
+from hitl.connectors.label_studio import LabelStudio
+from hitl.connectors.label_studio.client import Client
+from hitl.connectors.label_studio.server import LocalServer
+from hitl.errors import BadSettings, MissingExtra, Refused, Unreachable
+from hitl.exchange import Operation
+from tests.connectors.label_studio.conftest import SENTIMENT, Project, choice
+
+URL = "http://label-studio.example"
+TOKEN = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def quick() -> Iterator[None]:
+    """Retries without waiting."""
+    stamina.set_testing(True, attempts=4)
+    yield
+    stamina.set_testing(False)
+
+
+def fake(answer: Callable[[httpx.Request], httpx.Response]) -> Client:
+    return Client(URL, TOKEN, transport=httpx.MockTransport(answer))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "advice"),
+    [
+        (401, {"detail": "Invalid token."}, "Check the token"),
+        (
+            401,
+            {"detail": "Authentication token no longer valid: legacy token authentication has been disabled"},
+            "Perso",
+        ),
+        (403, {"detail": "no"}, "invite the user"),
+        (404, {"detail": "Not found."}, "project number"),
+        (400, {"detail": "Validation error", "validation_errors": {"title": ["too short"]}}, "too short"),
+    ],
+)
+def test_refusals_say_what_to_do(status: int, body: dict[str, Any], advice: str) -> None:
+    client = fake(lambda _: httpx.Response(status, json={**body, "echo": TOKEN}))
+    with pytest.raises(Refused) as caught:
+        client.get("/api/projects/3/")
+    assert advice in str(caught.value)
+    assert f"said {status} for GET /api/projects/3/" in str(caught.value)
+    assert TOKEN not in str(caught.value)
+
+
+def test_tokens_never_show() -> None:
+    client = fake(lambda _: httpx.Response(400, text=f"bad header: Token {TOKEN}"))
+    with pytest.raises(Refused) as caught:
+        client.get("/api/version/")
+    assert TOKEN not in str(caught.value)
+    client = fake(lambda _: httpx.Response(400, json=[f"Token {TOKEN}"]))
+    with pytest.raises(Refused, match=r"\*\*\*"):
+        client.get("/api/version/")
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("method", ["get", "patch", "delete", "post"])
+def test_only_what_may_be_repeated_is(method: str) -> None:
+    calls = 0
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        nonlocal calls
+        calls += 1
+        return httpx.Response(503, headers={"retry-after": "0"})
+
+    client = fake(answer)
+    arguments = ("/x", {}) if method in ("post", "patch") else ("/x",)
+    with pytest.raises(Unreachable) as caught:
+        getattr(client, method)(*arguments)
+    assert caught.value.retry_after == 0
+    assert calls == (1 if method == "post" else 4)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_server_that_comes_back_is_waited_for() -> None:
+    answers = iter([httpx.Response(502), httpx.Response(429), httpx.Response(200, json={"edition": "Community"})])
+    assert fake(lambda _: next(answers)).community
+
+
+@pytest.mark.usefixtures("quick")
+def test_nobody_listens() -> None:
+    with pytest.raises(Unreachable, match="did not answer GET"):
+        Client("http://127.0.0.1:9", TOKEN).get("/api/version/")
+
+
+def test_another_web_server_is_not_a_label_studio() -> None:
+    with pytest.raises(Refused, match="is it a Label Studio"):
+        fake(lambda _: httpx.Response(200, text="<html>")).get("/api/version/")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"url": "localhost:8080"}, {"token": ""}, {"page_size": 0}], ids=["url", "token", "page size"]
+)
+def test_bad_settings(settings: dict[str, Any]) -> None:
+    with pytest.raises(BadSettings):
+        LabelStudio(**{"url": URL, "token": TOKEN, "project": 1, **settings})
+
+
+def test_the_sdk_is_loaded_late() -> None:
+    code = (
+        "import sys, hitl.connectors.label_studio as c; c.LabelStudio('http://x', 't', 1);"
+        "assert not {'label_studio_sdk', 'httpx', 'stamina'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_missing_sdk_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "label_studio_sdk", None)
+    with pytest.raises(MissingExtra, match=r'pip install "hitl-toolkit\[label-studio\]"'):
+        Client(URL, TOKEN).get("/api/version/")
+
+
+@pytest.mark.server
+def test_a_wrong_token_is_refused(server: LocalServer) -> None:
+    with pytest.raises(Refused, match="HITL_LABEL_STUDIO_TOKEN"):
+        LabelStudio(server.url, TOKEN, 1).questions()
+
+
+@contextmanager
+def administrator(server: LocalServer) -> Iterator[httpx.Client]:
+    """A browser in which the administrator is logged in."""
+    with httpx.Client(base_url=server.url) as browser:
+        csrf = browser.get("/user/login/").text.split('name="csrfmiddlewaretoken" value="')[1].split('"')[0]
+        form = {"email": server.admin_email, "password": server.admin_password, "csrfmiddlewaretoken": csrf}
+        browser.post("/user/login/", data=form)
+        browser.headers["X-CSRFToken"] = browser.cookies["csrftoken"]
+        yield browser
+
+
+@pytest.mark.server
+@pytest.mark.filterwarnings("ignore:The `parse_obj` method:DeprecationWarning")  # in the SDK, when it renews
+def test_a_personal_access_token_works(server: LocalServer, project: Project) -> None:
+    with administrator(server) as browser:
+        personal = browser.post("/api/token/", json={}).json()["token"]
+    assert LabelStudio(server.url, personal, project.number).questions()[0].name == "sentiment"
+    with pytest.raises(Refused) as caught:
+        LabelStudio(server.url, personal[:-4] + "AAAA", project.number).questions()
+    assert personal[:-4] not in str(caught.value)
+
+
+@pytest.mark.server
+def test_disabled_legacy_tokens_are_explained(server: LocalServer, project: Project) -> None:
+    with administrator(server) as browser:
+
+        def legacy(enabled: bool) -> None:
+            body = {"legacy_api_tokens_enabled": enabled, "api_tokens_enabled": True}
+            assert browser.post("/api/jwt/settings", json=body).status_code < 300
+
+        legacy(False)
+        try:
+            with pytest.raises(Refused, match="Personal Access Token"):
+                project.connect().questions()
+        finally:
+            legacy(True)
+
+
+@pytest.mark.server
+def test_the_doctor_finds_nothing_wrong(project: Project) -> None:
+    tasks = project.add(2)
+    project.answer(0, tasks[0], "good")
+    found = {check.name: check for check in project.connector.check()}
+    assert all(check.ok for check in found.values())
+    assert "hitl sets 'Uncertainty sampling'" in found["serving"].detail
+    list(project.connector.push([Operation("order", "", {"items": [str(number) for number in tasks]})]))
+    found = {check.name: check for check in project.connector.check()}
+    assert found["serving"].detail == "tasks are served by score"
+    assert found["order"].detail == "served as planned"
+
+
+@pytest.mark.server
+def test_the_doctor_finds_what_is_wrong(server: LocalServer, project: Project) -> None:
+    tasks = project.add(2, lambda _: [{"result": choice("good")}])  # without the ground_truth key
+    list(project.connector.push([Operation("order", "", {"items": [str(number) for number in tasks]})]))
+    project.admin.patch(f"{project.path}/", {"model_version": ""})
+    found = {check.name: check for check in project.connect(control="mood").check()}
+    assert [name for name, check in found.items() if not check.ok] == [
+        "labeling configuration",
+        "order",
+        "ground truth",
+    ]
+    assert all(check.mend for check in found.values() if not check.ok)
+    assert [check.name for check in LabelStudio(server.url, TOKEN, 1).check() if not check.ok] == ["token"]
+    (*_, last) = LabelStudio(server.url, server.token, 999_999).check()
+    assert (last.name, last.ok) == ("project", False)
+
+
+class Enterprise:
+    """Just enough of Enterprise to see our requests; the shapes are those of label-studio-sdk's source."""
+
+    def __init__(self) -> None:
+        self.assigned: dict[int, set[int]] = {number: set() for number in range(1, 8)}
+        self.writes: list[tuple[str, str, Any]] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        path, method = request.url.path, request.method
+        if method != "GET":
+            body = json.loads(request.content) if request.content else dict(request.url.params)
+            self.writes.append((method, path, body))
+        if path == "/api/version/":
+            return httpx.Response(200, json={"edition": "Enterprise"})
+        if path == "/api/users/":
+            return httpx.Response(200, json=[{"id": 7, "email": "seven@example.com"}])
+        if path == "/api/projects/1/":
+            return httpx.Response(200, json={"label_config": SENTIMENT, "title": "x"})
+        if path == "/api/tasks":
+            return httpx.Response(200, json=self.tasks(json.loads(request.url.params["query"])))
+        if path == "/api/projects/1/tasks/assignees" and method == "POST":
+            for number in body["selectedItems"]["included"]:
+                self.assigned[number] |= set(body["users"])
+            return httpx.Response(200, json={"async": False, "status": "ok"})
+        if path.endswith("/assignees") and method == "DELETE":
+            self.assigned[int(path.split("/")[5])].discard(int(body["users"]))
+            return httpx.Response(204)
+        return httpx.Response(404, text="<html>")
+
+    def tasks(self, query: dict[str, Any]) -> dict[str, Any]:
+        numbers = list(self.assigned)
+        for one in query["filters"]["items"]:
+            value = one["value"]
+            if one["operator"] == "greater":
+                numbers = [number for number in numbers if number > value]
+            elif one["operator"] == "in_list":
+                numbers = [number for number in numbers if number in value]
+            else:
+                numbers = [number for number in numbers if value in self.assigned[number]]
+        return {"tasks": [{"id": number, "annotations": []} for number in numbers], "total": len(numbers)}
+
+
+def test_enterprise_has_assignments() -> None:
+    platform = Enterprise()
+
+    def push(*items: str) -> int:
+        connector = LabelStudio(URL, TOKEN, 1, transport=httpx.MockTransport(platform))
+        (receipt,) = connector.push([Operation("assign", "7", {"items": list(items)})])
+        return receipt.changed
+
+    assert push("5", "2", "99") == 2  # 99 does not exist
+    body = {"selectedItems": {"all": False, "included": [5, 2]}, "type": "AN", "users": [7]}
+    assert platform.writes == [("POST", "/api/projects/1/tasks/assignees", body)]
+    assert push("5", "2") == 0
+    assert len(platform.writes) == 1
+    assert push("5", "3") == 2
+    assert {number for number, people in platform.assigned.items() if people} == {3, 5}
+    assert platform.writes[-1] == ("DELETE", "/api/projects/1/tasks/2/assignees", {"type": "AN", "users": "7"})
+    assert push() == 2
+    assert not any(platform.assigned.values())

@@ -1,0 +1,245 @@
+"""Whole cycles against a real Label Studio: the plan is what is served, twice is once, a kill changes nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hitl import cycle
+from hitl.crew import Crew
+from hitl.settings import BudgetSettings, CrewSettings, Settings, SourceSettings
+from hitl.store import Store
+from tests.connectors.label_studio.conftest import TOPICS, Project, choice
+
+pytestmark = pytest.mark.server
+
+KILLED = """
+import os, signal, sys
+from hitl import cycle
+from hitl.connectors.label_studio import LabelStudio
+from hitl.store import Store
+from tests.connectors.label_studio.test_cycle import settings_for
+
+url, token, number, database, fatal, *crew = sys.argv[1:]
+events = 0
+
+def kill_at(what, done, total):
+    global events
+    events += 1
+    if events == int(fatal):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with Store(database) as store:
+    connector = LabelStudio(url, token, int(number), abstain=("Unsure",), page_size=4)
+    cycle.run(settings_for(int(number), crew), store, connector, kill_at)
+print(events)
+"""
+
+
+def settings_for(number: int, crew: list[str] | tuple[str, ...] = (), **budget: Any) -> Settings:
+    return Settings(
+        name="p",
+        source=SourceSettings(kind="label-studio", project=number, abstain=("Unsure",)),
+        crew=CrewSettings(annotators=tuple(crew), capacity=3),
+        budget=BudgetSettings(**{"labels": 9, "target_confidence": 0.97, **budget}),
+    )
+
+
+def labeled_project(make_project: Callable[..., Project]) -> tuple[Project, list[int]]:
+    """Nine tasks; two annotators agree on some and not on others, one is skipped, two nobody has seen."""
+    project = make_project()
+    ids = [int(person.id) for person in project.people]
+
+    def annotated(n: int) -> list[dict[str, Any]]:
+        if n == 6:
+            return [{"completed_by": ids[2], "result": [], "was_cancelled": True, "ground_truth": False}]
+        labels = ("good" if n % 2 else "bad", "good" if n % 3 else "bad")
+        answers = [{"result": choice(label), "ground_truth": False} for label in labels] if n < 6 else []
+        return [{"completed_by": ids[k], **answer} for k, answer in enumerate(answers)]
+
+    return project, project.add(9, annotated)
+
+
+def connect(project: Project) -> Any:
+    return project.connect(abstain=("Unsure",))
+
+
+def shown(project: Project, tasks: list[int]) -> dict[str, Any]:
+    """What the platform shows, with tasks by their place: equal projects show the same."""
+    place = {task: n for n, task in enumerate(tasks)}
+    rows = [project.task(task) for task in tasks]
+    versions = project.settings()["model_version"]
+    predictions = [
+        sorted(
+            (prediction["model_version"].split("-")[1], round(prediction["score"] or 0, 6), str(prediction["result"]))
+            for prediction in row["predictions"]
+        )
+        for row in rows
+    ]
+    tabs = {}
+    for view in project.admin.get("/api/dm/views/", project=project.number):
+        listed = project.admin.get("/api/tasks", view=view["id"], project=project.number)["tasks"]
+        tabs[view["data"]["title"]] = [place[task["id"]] for task in listed]
+    return {
+        "order": versions.split("-")[1],
+        "predictions": predictions,
+        "state": [(row["overlap"], row["is_labeled"]) for row in rows],
+        "tabs": tabs,
+        "versions": len(project.versions()),
+        "annotations": [len(row["annotations"]) for row in rows],
+    }
+
+
+def test_after_a_run_three_annotators_are_served_exactly_the_plan(
+    make_project: Callable[..., Project], tmp_path: Path
+) -> None:
+    project, _ = labeled_project(make_project)
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        plan = cycle.run(settings_for(project.number), store, connect(project)).judgement.plan
+    planned = [int(str(ask.item)) for ask in plan.asks]
+    assert len(planned) >= 6
+    seen_by = {t: {row["completed_by"]["id"] for row in project.task(t)["annotations"]} for t in planned}
+    left = list(planned)
+    for turn in range(4 * len(planned)):
+        k = turn % 3 + 1
+        mine = [task for task in left if int(project.people[k].id) not in seen_by[task]]  # answered or skipped
+        if mine:
+            assert project.next(k) == mine[0]
+            project.answer(k, mine[0], "good")
+            left.remove(mine[0])
+    assert left == []
+
+
+def test_after_a_run_everybody_finds_their_plan_in_their_tab(
+    make_project: Callable[..., Project], tmp_path: Path
+) -> None:
+    project = make_project()
+    for task in project.add(9)[:4]:
+        project.answer(0, task, "good")
+    crew = [project.people[k].email for k in (1, 2, 3)]
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        plan = cycle.run(settings_for(project.number, crew), store, connect(project)).judgement.plan
+    views = {view["data"]["title"]: view["id"] for view in project.admin.get("/api/dm/views/", project=project.number)}
+    assert len(plan.annotators) == 3
+    for k in (1, 2, 3):
+        planned = [int(str(ask.item)) for ask in plan.asks_of(project.people[k].email)]
+        served = []
+        while (task := project.next(k, views[f"hitl: {project.people[k].email}"])) is not None:
+            project.answer(k, task, "bad")
+            served.append(task)
+        assert served == planned
+        assert planned
+
+
+def test_the_same_run_twice_changes_nothing_the_second_time(
+    make_project: Callable[..., Project], tmp_path: Path
+) -> None:
+    project, tasks = labeled_project(make_project)
+    crew = [project.people[k].email for k in (1, 2)]
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        first = cycle.run(settings_for(project.number, crew), store, connect(project))
+        assert first.changed > 0
+        before = shown(project, tasks)
+        project.recorder.requests.clear()
+        second = cycle.run(settings_for(project.number, crew), store, connect(project))
+    assert (second.changed, second.receipts, second.pulled.deleted) == (0, (), 0)
+    assert project.recorder.writes == []
+    assert shown(project, tasks) == before
+
+
+def run_until(project: Project, folder: Path, event: int, crew: list[str]) -> subprocess.CompletedProcess[str]:
+    server = project.server
+    place = [server.url, server.token, str(project.number), f"sqlite:///{folder}/hitl.db", str(event)]
+    command = [sys.executable, "-c", KILLED, *place, *crew]
+    return subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False)
+
+
+def test_a_kill_between_any_two_steps_then_run_ends_in_the_same_state(
+    make_project: Callable[..., Project], tmp_path: Path
+) -> None:
+    project, tasks = labeled_project(make_project)
+    crew = [project.people[k].email for k in (2, 3)]
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    finished = run_until(project, whole, 0, crew)
+    assert finished.returncode == 0, finished.stderr
+    expected = shown(project, tasks)
+    for event in range(1, int(finished.stdout) + 1):
+        folder = tmp_path / str(event)
+        folder.mkdir()
+        project, tasks = labeled_project(make_project)
+        assert run_until(project, folder, event, crew).returncode == -signal.SIGKILL
+        with Store(f"sqlite:///{folder}/hitl.db") as store:
+            cycle.run(settings_for(project.number, crew), store, connect(project))
+        assert shown(project, tasks) == expected, f"killed at event {event}"
+
+
+def test_a_skill_that_nobody_has_closes_no_task_and_mended_all_is_as_before(
+    make_project: Callable[..., Project], tmp_path: Path
+) -> None:
+    project, tasks = labeled_project(make_project)
+    emails = [person.email for person in project.people[1:3]]
+
+    def needing(*skills: str) -> Settings:
+        crew = CrewSettings(annotators=tuple(emails), capacity=3, needs="text", skills={emails[0]: skills})
+        return settings_for(project.number).model_copy(update={"crew": crew})
+
+    right = needing(*(f"text {n}" for n in range(9)))
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        assert cycle.run(right, store, connect(project)).judgement.plan.asks
+        before = shown(project, tasks)
+        judgement = cycle.run(needing("txet"), store, connect(project)).judgement
+        assert (judgement.plan.asks, judgement.plan.stop) == ((), None)
+        assert "nobody of the crew has what" in judgement.metrics["idle"]
+        meanwhile = shown(project, tasks)
+        assert meanwhile["state"] == before["state"]
+        assert not all(closed for _, closed in meanwhile["state"])
+        assert not meanwhile["tabs"][f"hitl: {emails[0]}"]
+        cycle.run(right, store, connect(project))
+        assert shown(project, tasks) == before
+
+
+def test_several_cycles_with_edits_deletions_and_skips(make_project: Callable[..., Project], tmp_path: Path) -> None:
+    project, tasks = labeled_project(make_project)
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        cycle.run(settings_for(project.number), store, connect(project))
+        edited = project.task(tasks[0])["annotations"][0]
+        project.admin.patch(f"/api/annotations/{edited['id']}/", {"result": choice("Unsure")})
+        project.admin.delete(f"/api/annotations/{project.task(tasks[1])['annotations'][0]['id']}/")
+        project.admin.delete(f"/api/tasks/{tasks[8]}/")
+        project.answer(3, tasks[7], "good", ground_truth=True)
+        report = cycle.run(settings_for(project.number), store, connect(project))
+    judgement = report.judgement
+    (evidence,) = judgement.evidence.values()
+    said = {(row["item"], row["annotator"]): row["label"] for row in evidence.annotations.table().to_pylist()}
+    people = [person.email for person in project.people]
+    assert evidence.annotations.items == tuple(str(task) for task in tasks[:8])
+    assert len(said) == 11
+    assert said[str(tasks[0]), people[0]] == "Unsure" or said[str(tasks[0]), people[1]] == "Unsure"
+    assert evidence.annotations.options == ("bad", "good", "Unsure") or evidence.annotations.options[2] == "Unsure"
+    assert evidence.known.tolist() == [False] * 7 + [True]
+    crew = cycle.crew_of(settings_for(project.number), store := Store(f"sqlite:///{tmp_path}/hitl.db"))
+    store.close()
+    assert isinstance(crew, Crew)
+    assert (people[2], str(tasks[6])) in crew.never
+
+
+def test_a_multi_label_project_runs_as_yes_no_questions(make_project: Callable[..., Project], tmp_path: Path) -> None:
+    project = make_project(TOPICS)
+    tasks = project.add(5)
+    for n, task in enumerate(tasks[:4]):
+        for k in range(3):
+            body = {"result": choice(*(["art", "law"] if n % 2 else ["war"]), control="topics")}
+            project.person(k).post(f"/api/tasks/{task}/annotations/", body)
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        report = cycle.run(settings_for(project.number, target_confidence=0.9), store, project.connect())
+    assert sorted(report.judgement.results) == ["topics=art", "topics=law", "topics=war"]
+    assert str(report.judgement.plan.asks[0].item) == str(tasks[4])
+    predictions = [row for row in project.task(tasks[1])["predictions"] if "consensus" in row["model_version"]]
+    assert predictions[0]["result"][0]["value"]["choices"] == ["art", "law"]

@@ -1,0 +1,93 @@
+"""What a person sees in Label Studio's own pages after a cycle, in a headless browser."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hitl import cycle
+from hitl.store import Store
+from tests.connectors.label_studio.conftest import Project
+from tests.connectors.label_studio.test_cycle import connect, labeled_project, settings_for
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        not (shutil.which("chromium") and shutil.which("chromedriver")),
+        reason="needs chromium and chromedriver (Debian: apt-get install chromium chromium-driver)",
+    ),
+]
+
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --window-size=1700,1000"
+)
+PATIENCE = 40.0
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.options import Options
+    from selenium.webdriver.chrome.service import Service
+
+    with tempfile.TemporaryDirectory() as profile:
+        options = Options()
+        options.binary_location = str(shutil.which("chromium"))
+        for flag in [*FLAGS.split(), f"--user-data-dir={profile}"]:
+            options.add_argument(flag)
+        driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+        try:
+            yield driver
+        finally:
+            driver.quit()
+
+
+def log_in(browser: Any, url: str, email: str, password: str) -> None:
+    browser.get(f"{url}/user/login/")
+    browser.find_element("name", "email").send_keys(email)
+    browser.find_element("name", "password").send_keys(password)
+    browser.find_element("css selector", "form button, form [type=submit]").click()
+    wait(lambda: "/user/login" not in browser.current_url)
+
+
+def wait(condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + PATIENCE
+    while not (found := condition()) and time.monotonic() < deadline:
+        time.sleep(0.3)
+    return found
+
+
+def text(browser: Any) -> str:
+    return str(browser.find_element("tag name", "body").text)
+
+
+def test_tabs_order_and_predictions_are_there_to_see(
+    make_project: Callable[..., Project], tmp_path: Path, browser: Any
+) -> None:
+    project, tasks = labeled_project(make_project)
+    crew = [project.people[k].email for k in (2, 3)]
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        plan = cycle.run(settings_for(project.number, crew), store, connect(project)).judgement.plan
+    views = {view["data"]["title"]: view["id"] for view in project.admin.get("/api/dm/views/", project=project.number)}
+    page = f"{project.server.url}/projects/{project.number}/data"
+    log_in(browser, project.server.url, crew[0], "a-long-password")
+    planned = [str(ask.item) for ask in plan.asks_of(crew[0])]
+    assert len(planned) == 3
+
+    def rows() -> list[str]:
+        numbers = [line for line in text(browser).splitlines() if line in {str(task) for task in tasks}]
+        return numbers[-len(planned) :]  # the toolbar's count of filters stands before them
+
+    browser.get(f"{page}?tab={views[f'hitl: {crew[0]}']}")
+    assert wait(lambda: rows() == planned), rows()
+    assert f"Tasks: 3 / {len(tasks)}" in text(browser)
+    assert all(f"text {tasks.index(int(item))}" in text(browser) for item in planned)
+    browser.get(f"{page}?task={tasks[0]}")
+    assert wait(lambda: "hitl-con" in text(browser)), "the consensus is not among the task's predictions"

@@ -1,0 +1,398 @@
+"""Pulling from a real Label Studio: everything, then what changed, compared with the server's own state."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from hitl.connectors.label_studio import LabelStudio
+from hitl.connectors.label_studio.server import LocalServer
+from hitl.errors import BadSettings, Unreachable
+from hitl.exchange import AnnotationRow, Cursor, ItemRow, Operation, Page
+from tests.connectors.label_studio.conftest import SENTIMENT, TOPICS, Project, choice
+
+pytestmark = pytest.mark.server
+
+
+class Shelf:
+    """A store in miniature: what a reader of pages knows, by the rules of hitl.exchange."""
+
+    def __init__(self) -> None:
+        self.cursor: Cursor | None = None
+        self.items: dict[str, ItemRow] = {}
+        self.answers: dict[str, list[AnnotationRow]] = {}
+        self.people: dict[str, str] = {}
+        self.predictions: dict[tuple[str, str, str], dict[str, float]] = {}
+        self.problems: list[str] = []
+
+    def take(self, pages: Iterable[Page]) -> int:
+        """Save the pages; returns how many items they brought."""
+        count = 0
+        for page in pages:
+            assert json.loads(json.dumps(page.cursor)) == page.cursor
+            for item in page.items:
+                self.items[item.key] = item
+                self.answers[item.key] = [row for row in page.annotations if row.item == item.key]
+                for key in [key for key in self.predictions if key[0] == item.key]:
+                    del self.predictions[key]
+            for row in page.predictions:
+                self.predictions[row.item, row.question, row.model] = dict(row.probabilities)
+            self.people |= {person.key: person.name for person in page.annotators}
+            self.problems += page.problems
+            if page.live is not None:
+                for key in self.items.keys() - page.live:
+                    del self.items[key], self.answers[key]
+            self.cursor = page.cursor
+            count += len(page.items)
+        return count
+
+    def pull(self, connector: LabelStudio) -> int:
+        return self.take(connector.pull(self.cursor))
+
+    def state(self) -> dict[str, list[tuple[str | None, str | None, str]]]:
+        return {
+            item: sorted((row.annotator, row.label, row.kind) for row in rows) for item, rows in self.answers.items()
+        }
+
+
+def truth(project: Project) -> dict[str, list[tuple[str | None, str | None, str]]]:
+    """The project's state by Label Studio's own export."""
+    state = {}
+    for task in project.admin.get(f"{project.path}/export", exportType="JSON", download_all_tasks="true"):
+        rows: list[tuple[str | None, str | None, str]] = []
+        for annotation in task["annotations"]:
+            key = str(annotation["completed_by"])
+            if annotation["was_cancelled"]:
+                rows.append((key, None, "skip"))
+            else:
+                label = annotation["result"][0]["value"]["choices"][0]
+                rows.append((key, label, "gold" if annotation["ground_truth"] else "answer"))
+        state[str(task["id"])] = sorted(rows)
+    return state
+
+
+def test_everything_is_pulled(project: Project) -> None:
+    tasks = project.add(23)
+    project.answer(0, tasks[0], "good")
+    project.answer(1, tasks[0], "bad")
+    project.skip(2, tasks[0])
+    project.answer(0, tasks[1], "good", ground_truth=True)
+    pages = list(project.connect(page_size=10).pull(None))
+    assert [len(page.items) for page in pages] == [0, 10, 10, 3]
+    assert {page.total for page in pages[1:]} == {23}
+    assert pages[-1].live == {str(number) for number in tasks}
+    shelf = Shelf()
+    shelf.take(pages)
+    assert shelf.state() == truth(project)
+    first = shelf.answers[str(tasks[0])]
+    assert {row.duration for row in first} == {1.5, None}
+    assert all(row.question == "sentiment" and row.version >= row.created for row in first)
+    assert shelf.people[project.people[0].id] == "annotator0@example.com"
+    item = shelf.items[str(tasks[1])]
+    # The ground truth has closed the task (overlap 1), but nobody was asked.
+    assert (item.data, item.labels_wanted, item.closed) == ({"text": "text 1"}, 1, True)
+
+
+def test_a_server_may_cap_the_page_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASK_API_PAGE_SIZE_MAX", "7")
+    with LocalServer() as capped:
+        number = LabelStudio.create_project(capped.url, capped.token, "capped", SENTIMENT)
+        project = Project(capped, [], number)
+        tasks = project.add(20)
+        pages = list(project.connector.pull(None))
+        assert [len(page.items) for page in pages] == [0, 7, 7, 6]
+        assert pages[-1].live == {str(number) for number in tasks}
+
+
+def test_changes_are_pulled(project: Project) -> None:
+    tasks = project.add(12)
+    annotations = {number: project.answer(0, number, "good") for number in tasks[:6]}
+    shelf = Shelf()
+    shelf.pull(project.connector)
+    project.admin.patch(f"/api/annotations/{annotations[tasks[0]]['id']}/", {"result": choice("bad")})
+    project.admin.delete(f"/api/annotations/{annotations[tasks[1]]['id']}/")
+    project.admin.patch(f"/api/annotations/{annotations[tasks[2]]['id']}/", {"ground_truth": True})
+    project.skip(1, tasks[3])
+    project.answer(1, tasks[7], "good")
+    project.admin.delete(f"/api/tasks/{tasks[8]}/")
+    (new,) = project.add(1)
+    shelf.pull(project.connector)
+    assert shelf.state() == truth(project)
+    assert str(tasks[8]) not in shelf.items
+    assert str(new) in shelf.items
+
+
+def settle(shelf: Shelf) -> None:
+    """Move the cursor as if the last pass were long past the window in which writes may be in flight."""
+    assert shelf.cursor is not None
+    shelf.cursor = {**shelf.cursor, "since": "2999-01-01T00:00:00.000000Z"}
+
+
+def test_a_pull_without_changes_is_a_few_small_requests(project: Project) -> None:
+    project.add(30, lambda _: [{"completed_by": 1, "ground_truth": False, "result": choice("good")}])
+    shelf = Shelf()
+    shelf.pull(project.connector)
+    settle(shelf)
+    project.recorder.requests.clear()
+    assert shelf.pull(project.connector) == 0
+    assert len(project.recorder.requests) <= 6
+    assert len(shelf.items) == 30
+
+
+@pytest.mark.parametrize("how", ["one", "one and a new one", "all"])
+def test_deleted_tasks_are_noticed_by_their_number(project: Project, how: str) -> None:
+    tasks = project.add(9)
+    shelf = Shelf()
+    shelf.pull(project.connector)
+    settle(shelf)
+    for number in tasks if how == "all" else tasks[4:5]:
+        project.admin.delete(f"/api/tasks/{number}/")
+    shelf.pull(project.connector)
+    if how == "one and a new one":
+        (new,) = project.add(1)
+        shelf.pull(project.connector)
+        assert str(new) in shelf.items
+    assert shelf.state() == truth(project)
+    settle(shelf)
+    project.recorder.requests.clear()
+    shelf.pull(project.connector)
+    sweeps = [path for path in project.recorder.requests if path == ("GET", "/api/tasks")]
+    assert len(sweeps) == 2  # the changes and the number of tasks: no sweep when nothing is gone
+
+
+def test_a_new_task_does_not_hide_a_deleted_one(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = project.add(5)
+    shelf = Shelf()
+    shelf.pull(project.connector)
+    # As if the first tasks were older than the window: then only their number tells.
+    monkeypatch.setattr("hitl.connectors.label_studio.pull.OVERLAP", timedelta(0))
+    shelf.cursor = {**(shelf.cursor or {}), "since": shelf.items[str(tasks[-1])].version}
+    project.admin.delete(f"/api/tasks/{tasks[2]}/")
+    project.add(1)  # the number of tasks is what it was
+    shelf.pull(project.connector)
+    assert shelf.state() == truth(project)
+
+
+def test_a_task_committed_late_does_not_hide_a_deleted_one(project: Project) -> None:
+    tasks = project.add(5)
+    shelf = Shelf()
+    shelf.pull(project.connector)
+    assert shelf.cursor is not None
+    # As if the third task had not been visible yet, though later ones were.
+    del shelf.items[str(tasks[2])], shelf.answers[str(tasks[2])]
+    shelf.cursor = {**shelf.cursor, "tasks": 4}
+    project.admin.delete(f"/api/tasks/{tasks[0]}/")
+    shelf.pull(project.connector)
+    assert shelf.state() == truth(project)
+
+
+def test_what_was_being_written_when_the_last_pass_began_is_read(project: Project) -> None:
+    tasks = project.add(2)
+    shelf = Shelf()
+    shelf.pull(project.connector)
+    assert shelf.cursor is not None
+    project.answer(0, tasks[0], "good")
+    late = datetime.fromisoformat(str(shelf.cursor["since"])) + timedelta(seconds=20)
+    shelf.cursor = {**shelf.cursor, "since": late.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+    shelf.pull(project.connector)
+    assert shelf.state() == truth(project)
+
+
+def test_an_interrupted_pull_goes_on_where_it_stopped(project: Project) -> None:
+    tasks = project.add(25)
+    shelf = Shelf()
+    pages = project.connect(page_size=10).pull(None)
+    shelf.take(next(pages) for _ in range(2))
+    pages.close()  # type: ignore[attr-defined]
+    project.admin.delete(f"/api/tasks/{tasks[3]}/")  # read already
+    assert shelf.pull(project.connect(page_size=10)) == 15
+    assert shelf.state() == truth(project)
+    for number in tasks[10:]:
+        project.answer(0, number, "bad")
+    changes = project.connect(page_size=10).pull(shelf.cursor)
+    shelf.take(next(changes) for _ in range(2))
+    changes.close()  # type: ignore[attr-defined]
+    shelf.pull(project.connect(page_size=10))
+    assert shelf.state() == truth(project)
+
+
+def test_nothing_is_lost_while_people_annotate(project: Project) -> None:
+    tasks = project.add(60)
+    gone = tasks[5:50:9]
+    kept = [number for number in tasks if number not in gone]
+    failures: list[Exception] = []
+
+    def work(k: int) -> None:
+        try:
+            if k == 3:
+                for number in gone:
+                    project.admin.delete(f"/api/tasks/{number}/")
+            for number in kept[k::2]:
+                project.answer(k, number, "good" if k % 2 else "bad")
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    shelf = Shelf()
+    passes = 0
+    while any(thread.is_alive() for thread in threads) and passes < 500:
+        shelf.pull(project.connect(page_size=10))
+        passes += 1
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    shelf.pull(project.connect(page_size=10))
+    assert passes > 1
+    assert shelf.state() == truth(project)
+    rows = [row.key for rows in shelf.answers.values() for row in rows]
+    assert len(rows) == len(set(rows)) == sum(len(kept[k::2]) for k in range(4))
+
+
+def test_the_same_person_twice_is_two_rows(project: Project) -> None:
+    (number,) = project.add(1)
+    project.answer(0, number, "good")
+    project.answer(0, number, "bad")
+    shelf = Shelf()
+    shelf.pull(project.connector)
+    rows = sorted(shelf.answers[str(number)], key=lambda row: row.created)
+    assert [(row.annotator, row.label) for row in rows] == [
+        (project.people[0].id, "good"),
+        (project.people[0].id, "bad"),
+    ]
+
+
+def test_what_is_not_understood_is_said(project: Project) -> None:
+    tasks = project.add(4)
+    project.answer(0, tasks[0], "terrible")
+    project.person(0).post(f"/api/tasks/{tasks[1]}/annotations/", {"result": choice("good", "bad")})
+    project.person(0).post(f"/api/tasks/{tasks[2]}/annotations/", {"result": choice("good", control="other")})
+    project.answer(1, tasks[3], "Unsure")
+    shelf = Shelf()
+    shelf.pull(project.connect(abstain=("Unsure",)))
+    assert shelf.state() == {
+        str(tasks[0]): [],
+        str(tasks[1]): [],
+        str(tasks[2]): [(project.people[0].id, None, "skip")],
+        str(tasks[3]): [(project.people[1].id, "Unsure", "answer")],
+    }
+    assert len(shelf.problems) == 2
+    assert shelf.problems[0].startswith(f"task {tasks[0]}, annotation ")
+    assert "'terrible' is not among the choices" in shelf.problems[0]
+    assert "2 answers on the single-choice control" in shelf.problems[1]
+
+
+def test_multiple_choices_answer_every_question(make_project: Callable[..., Project]) -> None:
+    project = make_project(TOPICS)
+    (number,) = project.add(1)
+    project.person(0).post(f"/api/tasks/{number}/annotations/", {"result": choice("art", "war", control="topics")})
+    project.person(1).post(f"/api/tasks/{number}/annotations/", {"result": []})
+    shelf = Shelf()
+    shelf.pull(project.connector)
+    said = {(row.annotator, row.question): row.label for row in shelf.answers[str(number)]}
+    a, b = project.people[0].id, project.people[1].id
+    assert said == {
+        (a, "topics=art"): "yes",
+        (a, "topics=law"): "no",
+        (a, "topics=war"): "yes",
+        (b, "topics=art"): "no",
+        (b, "topics=law"): "no",
+        (b, "topics=war"): "no",
+    }
+
+
+def predict(project: Project, rows: list[dict[str, Any]]) -> None:
+    answer = project.admin.post(f"{project.path}/import/predictions", rows)
+    assert answer["created"] == len(rows)
+
+
+def test_predictions_of_other_models_are_pulled(project: Project) -> None:
+    tasks = project.add(4)
+    shares = {"good": 0.6, "bad": 0.3, "Unsure": 0.1}
+    stated = [{**choice("good")[0], "meta": {"hitl": {"distribution": shares}}}]
+    predict(
+        project,
+        [
+            {"task": tasks[0], "result": stated, "score": 0.99, "model_version": "resnet"},
+            {"task": tasks[1], "result": choice("bad"), "score": 0.8, "model_version": "resnet"},
+            {"task": tasks[2], "result": choice("bad"), "model_version": "resnet"},
+            {"task": tasks[3], "result": [], "score": 0.4, "model_version": "resnet"},
+        ],
+    )
+    list(project.connector.push([Operation("order", "", {"items": [str(number) for number in tasks]})]))
+    shelf = Shelf()
+    shelf.pull(project.connector)
+    assert shelf.predictions == {
+        (str(tasks[0]), "sentiment", "resnet"): pytest.approx(shares),
+        (str(tasks[1]), "sentiment", "resnet"): pytest.approx({"good": 0.1, "bad": 0.8, "Unsure": 0.1}),
+    }
+    assert shelf.problems == []
+
+
+def test_predictions_imported_later_are_pulled(project: Project) -> None:
+    tasks = project.add(8)
+    predict(project, [{"task": n, "result": choice("bad"), "score": 0.8, "model_version": "one"} for n in tasks[:4]])
+    shelf = Shelf()
+    shelf.pull(project.connector)
+    settle(shelf)
+    predict(project, [{"task": n, "result": choice("good"), "score": 0.7, "model_version": "two"} for n in tasks[2:]])
+    assert shelf.pull(project.connect(page_size=3)) == 6  # an import leaves updated_at as it was
+    assert {key[0] for key in shelf.predictions if key[2] == "two"} == {str(number) for number in tasks[2:]}
+    settle(shelf)
+    project.admin.delete(f"{project.path}/model-versions/", {"model_version": "one"})
+    shelf.pull(project.connect(page_size=3))
+    assert {key[2] for key in shelf.predictions} == {"two"}
+    assert len(shelf.predictions) == 6
+
+
+def test_our_own_predictions_bring_no_changes(project: Project) -> None:
+    tasks = project.add(5)
+    shelf = Shelf()
+    shelf.pull(project.connector)
+    settle(shelf)
+    list(project.connector.push([Operation("order", "", {"items": [str(number) for number in tasks]})]))
+    assert shelf.pull(project.connector) == 0
+
+
+def test_predictions_that_do_not_fit_are_said(project: Project) -> None:
+    (number,) = project.add(1)
+    stated = [{**choice("good")[0], "meta": {"hitl": {"distribution": {"good": 0.6, "bad": 0.3}}}}]
+    predict(project, [{"task": number, "result": stated, "score": 0.9, "model_version": "resnet"}])
+    shelf = Shelf()
+    shelf.pull(project.connector)
+    assert shelf.predictions == {}
+    assert "distribution sums to 0.9" in shelf.problems[0]
+
+
+def test_a_cursor_of_another_kind_is_refused(project: Project) -> None:
+    for cursor in ({"row": 3}, {"version": 2, "phase": "bulk"}):
+        with pytest.raises(BadSettings, match="pull from the start"):
+            list(project.connector.pull(cursor))
+
+
+def test_a_failed_page_leaves_the_pages_before(project: Project) -> None:
+    project.add(25)
+    reads = 0
+
+    def fail(request: httpx.Request) -> None:
+        nonlocal reads
+        if request.url.path == "/api/tasks":
+            reads += 1
+            if reads >= 2:
+                raise httpx.ConnectError("unplugged")
+
+    project.recorder.fail = fail
+    shelf = Shelf()
+    with pytest.raises(Unreachable):
+        shelf.pull(project.connect(page_size=10))
+    assert len(shelf.items) == 10
+    project.recorder.fail = None
+    shelf.pull(project.connect(page_size=10))
+    assert shelf.state() == truth(project)

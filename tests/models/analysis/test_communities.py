@@ -1,0 +1,397 @@
+"""Communities: the factorisation climbs to a stationary point, and five kinds of people are found as five."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+from scipy.special import gammaln
+
+from hitl.annotations import Annotations
+from hitl.consensus import AnnotatorReport
+from hitl.errors import BadSettings
+from hitl.evidence import Evidence
+from hitl.models import VBIBCC, DawidSkene, DefaultCombiner
+from hitl.models.analysis import communities as groups
+from hitl.models.analysis.communities import Communities, CommunityModel
+
+Array = np.ndarray
+
+# Two classes, three answers, after figure 3 of Simpson 2011: clear of the first class only; extremists; always the
+# first answer; never the first answer; non-committal.
+SUPERNOVAE = np.array(
+    [
+        [[0.85, 0.10, 0.05], [0.30, 0.35, 0.35]],
+        [[0.90, 0.02, 0.08], [0.08, 0.02, 0.90]],
+        [[0.94, 0.03, 0.03], [0.90, 0.06, 0.04]],
+        [[0.06, 0.60, 0.34], [0.04, 0.40, 0.56]],
+        [[0.50, 0.48, 0.02], [0.15, 0.80, 0.05]],
+    ]
+)
+
+
+def grades(j: int) -> Array:
+    """(5, J, J): good, random, always the first class, one grade too low, one grade too high."""
+    good = np.full((j, j), 0.1 / (j - 1)) + np.eye(j) * (0.9 - 0.1 / (j - 1))
+    always = np.full((j, j), 0.05 / (j - 1))
+    always[:, 0] = 0.95
+    low, high = np.full((j, j), 0.1 / j), np.full((j, j), 0.1 / j)
+    for true in range(j):
+        low[true, [true, max(true - 1, 0)]] += 0.9 if true == 0 else 0.45
+        high[true, [true, min(true + 1, j - 1)]] += 0.9 if true == j - 1 else 0.45
+    shifted = np.array([good, np.full((j, j), 1 / j), always, low, high])
+    return shifted / shifted.sum(axis=2, keepdims=True)
+
+
+def people_of(
+    rng: np.random.Generator, prototypes: Array, per: int, mixed: list[tuple[int, int]] | None = None
+) -> tuple[Array, Array]:
+    """(K, J, L) matrices scattered around the prototypes, mixtures of two last, and (K, G) true shares."""
+    kinds = len(prototypes)
+    near = [[rng.dirichlet(200 * row + 1e-3) for row in matrix] for matrix in prototypes for _ in range(per)]
+    share = [np.eye(kinds)[kind] for kind in range(kinds) for _ in range(per)]
+    for one, other in mixed or []:
+        near.append(list((prototypes[one] + prototypes[other]) / 2))
+        share.append((np.eye(kinds)[one] + np.eye(kinds)[other]) / 2)
+    return np.array(near), np.array(share)
+
+
+def labels_of(rng: np.random.Generator, pi_kjl: Array, n: int, each: int) -> tuple[Evidence, Array]:
+    """`each` random people label each of n items of random classes."""
+    k, j, options = pi_kjl.shape
+    truth = rng.integers(j, size=n)
+    item = np.repeat(np.arange(n), each)
+    annotator = np.concatenate([rng.choice(k, each, replace=False) for _ in range(n)])
+    row = pi_kjl[annotator, truth[item]]
+    label = (row.cumsum(axis=1) < rng.random((len(item), 1))).sum(axis=1)
+    names = tuple(f"o{option}" for option in range(options))
+    codes = (item.astype(np.int32), annotator.astype(np.int32), np.minimum(label, options - 1).astype(np.int32))
+    return Evidence(Annotations(*codes, tuple(range(n)), tuple(range(k)), names[:j], names)), truth
+
+
+def report(counts_kjl: Array, prior: float = 0.5) -> AnnotatorReport:
+    k, j, options = counts_kjl.shape
+    names = tuple(f"o{option}" for option in range(options))
+    a = counts_kjl + prior
+    mean = a / a.sum(axis=2, keepdims=True)
+    labels = counts_kjl.sum(axis=(1, 2)).astype(np.int64)
+    return AnnotatorReport(tuple(range(k)), names[:j], names, a, mean, labels, np.full(j, 1 / j))
+
+
+def counted(rng: np.random.Generator, pi_kjl: Array, labels: Array) -> AnnotatorReport:
+    """A fit that knows the truth: each annotator's labels, spread over the classes at random."""
+    counts = np.zeros(pi_kjl.shape)
+    for k, matrix in enumerate(pi_kjl):
+        for j, many in enumerate(rng.multinomial(labels[k], np.full(len(matrix), 1 / len(matrix)))):
+            counts[k, j] = rng.multinomial(many, matrix[j])
+    return report(counts)
+
+
+def matched(found: Communities, share_kg: Array) -> Array:
+    """Which community found stands for each true one, by the members they have in common."""
+    _, match = linear_sum_assignment(-share_kg.T @ np.nan_to_num(found.membership[: len(share_kg)]))
+    return np.asarray(match)
+
+
+# -- the factorisation -----------------------------------------------------------------------------------------
+
+
+def similarities(seed: int = 0, n: int = 14) -> Array:
+    rng = np.random.default_rng(seed)
+    x = np.concatenate([rng.normal(0, 0.4, (n // 2, 2)), rng.normal(3, 0.4, (n - n // 2, 2))])
+    return np.exp(-np.linalg.norm(x[:, None] - x[None], axis=2))
+
+
+def plain_objective(model: CommunityModel, v: Array, w: Array, h: Array, beta: Array) -> float:
+    """Log posterior, term by term, normalisers and all; Poisson without the factorial of V."""
+    total = 0.0
+    for k in range(len(v)):
+        for m in range(len(v)):
+            mean = sum(w[k, g] * h[g, m] for g in range(len(beta)))
+            total += v[k, m] * np.log(mean) - mean
+    for g, precision in enumerate(beta):
+        for weight in (*w[:, g], *h[g]):
+            total += 0.5 * np.log(2 * precision / np.pi) - 0.5 * precision * weight**2
+        a, b = model.shape, model.rate
+        total += a * np.log(b) - gammaln(a) + (a - 1) * np.log(precision) - b * precision
+    return float(total)
+
+
+def test_the_objective_is_the_log_posterior_and_never_falls() -> None:
+    model, v, rng = CommunityModel(), similarities(), np.random.default_rng(1)
+    w, h = groups._start(v, 5, rng)
+    beta = model.precisions(w, h)
+    constant = model.objective(v, w, h, beta) - plain_objective(model, v, w, h, beta)
+    last = model.objective(v, w, h, beta)
+    for _ in range(40):
+        for step in ("h", "w", "beta"):
+            if step == "h":
+                h = groups.ascend(v, w, h, beta)
+            elif step == "w":
+                w = groups.ascend(v.T, h.T, w.T, beta).T
+            else:
+                beta = model.precisions(w, h)
+            now = model.objective(v, w, h, beta)
+            assert now >= last - 1e-9
+            assert now - plain_objective(model, v, w, h, beta) == pytest.approx(constant, abs=1e-8)
+            last = now
+
+
+def test_each_step_is_the_plain_one_and_the_maximum_of_its_bound() -> None:
+    """H of the update against a loop, and against a grid: Lee and Seung's bound is highest there."""
+    v, rng = similarities(2, 6), np.random.default_rng(0)
+    w, h = groups._start(v, 3, rng)
+    beta = np.array([0.5, 2.0, 8.0])
+    following = groups.ascend(v, w, h, beta)
+    for g in range(3):
+        for m in range(6):
+            c = h[g, m] * sum(w[k, g] * v[k, m] / (w[k] @ h[:, m]) for k in range(6))
+            s = w[:, g].sum()
+            grid = np.linspace(1e-4, 3, 30_001)
+            bound = c * np.log(grid) - s * grid - beta[g] * grid**2 / 2
+            assert following[g, m] == pytest.approx(grid[bound.argmax()], abs=2e-4)
+            assert beta[g] * following[g, m] ** 2 + s * following[g, m] == pytest.approx(c)
+
+
+def test_it_ends_where_no_nearby_factors_are_better() -> None:
+    model = CommunityModel(tolerance=1e-13, max_iterations=20_000, most=4, starts=2)
+    v = similarities(3)
+    found = model.factorise(v)
+    assert found.converged
+    assert list(found.objective) == sorted(found.objective)
+    w, h, beta = found.weight_kg, found.other_gk, found.precision_g
+    best = model.objective(v, w, h, beta)
+    # the gradient with respect to each log weight and log precision
+    ratio = v / (w @ h) - 1
+    assert np.abs(w * (ratio @ h.T - beta * w)).max() < 1e-3
+    assert np.abs(h * (w.T @ ratio - beta[:, None] * h)).max() < 1e-3
+    rng = np.random.default_rng(0)
+    for size in (1e-1, 1e-2, 1e-3):
+        for _ in range(30):
+            moved = [part * np.exp(size * rng.normal(size=part.shape)) for part in (w, h, beta)]
+            assert model.objective(v, *moved) <= best + 1e-6
+
+
+def test_shrinkage_leaves_as_many_columns_as_there_are_blocks() -> None:
+    for blocks in (1, 2, 4):
+        block = np.repeat(np.arange(blocks), 12)
+        v = np.where(block[:, None] == block, 0.8, 0.02)
+        weight = CommunityModel().factorise(v).weight_kg
+        assert len(set(weight.argmax(axis=1))) == blocks
+        assert ((weight**2).sum(axis=0) > 1e-2).sum() == blocks
+
+
+# -- similarity ------------------------------------------------------------------------------------------------
+
+
+def test_similarity_in_plain_loops() -> None:
+    rng = np.random.default_rng(4)
+    a = rng.gamma(1.0, 3.0, (4, 2, 3))
+    model = CommunityModel(resolution=0.3, sharpness=1.7)
+    rows = groups._Rows.of(a)
+    found = model.similarity(rows, rows)
+    a = a + 1 / 3
+    for k in range(4):
+        for m in range(4):
+            square = 0.0
+            for j in range(2):
+                one, other = a[k, j] / a[k, j].sum(), a[m, j] / a[m, j].sum()
+                hellinger = 0.5 * np.sum((np.sqrt(one) - np.sqrt(other)) ** 2)
+                noise = [1 - _mean_root(a[x, j]) @ _mean_root(a[x, j]) for x in (k, m)]
+                square += hellinger / (0.3**2 + np.mean(noise)) / 2
+            assert found[k, m] == pytest.approx(np.exp(-1.7 * np.sqrt(square)))
+    assert np.diag(found) == pytest.approx(1)
+
+
+def _mean_root(a: Array) -> Array:
+    """E sqrt(pi_l) under a Dirichlet, by its Beta margins."""
+    total = a.sum()
+    return np.array([_mean_of_root(p, total - p) for p in a])
+
+
+def _mean_of_root(a: float, b: float) -> float:
+    """By quadrature; with x = y^(1 / a) there is no pole at 0."""
+    from scipy.integrate import quad
+    from scipy.special import beta
+
+    value, _ = quad(lambda y: y ** (0.5 / a) * (1 - y ** (1 / a)) ** (b - 1) / a / beta(a, b), 0, 1)
+    return float(value)
+
+
+def test_noise_is_what_sampling_adds_to_a_distance() -> None:
+    """Two people who answer alike: the expected squared distance is the mean of their noises (many labels)."""
+    rng = np.random.default_rng(0)
+    p = np.array([0.6, 0.3, 0.1])
+    one, other = rng.multinomial(200, p, 4000), rng.multinomial(80, p, 4000)
+    apart = 1 - np.sum(np.sqrt((one / 200) * (other / 80)), axis=1)
+    noise = [groups._Rows.of(many * p[None, None]).noise_kj[0, 0] for many in (200, 80)]
+    assert apart.mean() == pytest.approx(np.mean(noise), rel=0.1)
+
+
+# -- people ----------------------------------------------------------------------------------------------------
+
+CROWDS = [
+    pytest.param(SUPERNOVAE, DawidSkene(), 800, 0.02, id="supernovae, Dawid-Skene"),
+    pytest.param(SUPERNOVAE, VBIBCC(), 800, 0.02, id="supernovae, VB-IBCC"),
+    pytest.param(SUPERNOVAE, DefaultCombiner(), 800, 0.04, id="supernovae, default"),
+    pytest.param(grades(3), VBIBCC(), 800, 0.02, id="three grades, VB-IBCC"),
+    pytest.param(grades(3), DefaultCombiner(), 1600, 0.055, id="three grades, default"),
+    pytest.param(grades(5), VBIBCC(), 800, 0.02, id="five grades, VB-IBCC"),
+]
+"""Ten labels an item by sixty people: 133 labels each at 800 items. The default combiner leans on the votes, so that
+its matrices are blurred where four people of five do poor work: it needs twice as many labels to tell all grades."""
+
+
+@pytest.mark.parametrize(("prototypes", "combiner", "n", "error"), CROWDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_five_kinds_of_people_are_found_and_recovered(
+    prototypes: Array, combiner: Any, n: int, error: float, seed: int
+) -> None:
+    """Their matrices are a combiner's, which knows no truth."""
+    rng = np.random.default_rng(seed)
+    pi_kjl, share_kg = people_of(rng, prototypes, per=12)
+    evidence, _ = labels_of(rng, pi_kjl, n=n, each=10)
+    found = CommunityModel().fit(combiner.fit(evidence).annotators)
+    assert len(found) == 5
+    match = matched(found, share_kg)
+    assert (match[share_kg.argmax(axis=1)] == found.main).mean() >= 0.97
+    assert found.membership[np.arange(60), match[share_kg.argmax(axis=1)]].mean() > 0.85
+    assert np.abs(found.prototype[match] - prototypes).mean() < error
+    assert np.abs(found.prototype[match] - prototypes).max() < 6 * error
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_people_between_two_kinds_have_shares_in_both(seed: int) -> None:
+    """Half of their answers are of one kind, half of another, and no third kind lies nearer than these two."""
+    rng = np.random.default_rng(seed)
+    mixed = [(0, 1), (0, 2), (0, 4), (3, 4)]
+    roots = np.sqrt(SUPERNOVAE)
+    for pair in mixed:
+        between = np.sqrt(SUPERNOVAE[list(pair)].mean(axis=0))
+        assert set(np.argsort(-np.einsum("jl,gjl->g", between, roots))[:2]) == set(pair)
+    pi_kjl, share_kg = people_of(rng, SUPERNOVAE, per=12, mixed=mixed)
+    evidence, _ = labels_of(rng, pi_kjl, n=800, each=10)
+    found = CommunityModel().fit(DawidSkene().fit(evidence).annotators)
+    assert len(found) == 5
+    match = matched(found, share_kg[:60])
+    pure = found.membership[np.arange(60), match[share_kg[:60].argmax(axis=1)]]
+    assert pure.mean() > 0.9
+    for person, pair in enumerate(mixed, start=60):
+        row = found.membership[person, match[list(pair)]]
+        assert row.sum() > 0.65
+        assert row.min() > 0.07
+        assert {g for g, _ in found.of(person)} <= set(match[list(pair)])
+    assert np.mean([len(found.of(person)) for person in range(60, 64)]) >= 1.5
+    assert np.mean([len(found.of(person)) for person in range(60)]) < 1.15
+
+
+@pytest.mark.parametrize(("prior", "told"), [(0.01, False), (0.5, False), (3.0, True)])
+@pytest.mark.parametrize("prototype", [grades(2)[0], grades(3)[0], grades(3)[1], grades(5)[3]])
+def test_people_of_one_kind_are_one_community_however_many_labels_they_have(
+    prototype: Array, prior: float, told: bool
+) -> None:
+    """A strong prior that all share draws those with few labels together, unless the fit tells of it."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        pi_kjl = np.array([[rng.dirichlet(60 * row + 1e-3) for row in prototype] for _ in range(60)])
+        labels = np.exp(rng.uniform(np.log(5), np.log(1000), 60)).astype(int)
+        people = counted(rng, pi_kjl, labels)
+        shared = np.full(prototype.shape, prior) if told else None
+        people = replace(people, concentration=people.concentration - 0.5 + prior, prior=shared)
+        found = CommunityModel().fit(people)
+        assert len(found) == 1
+        assert (found.main >= 0).sum() == (labels >= 10 * len(prototype)).sum()
+
+
+def test_people_with_few_labels_and_strangers_are_not_placed() -> None:
+    rng = np.random.default_rng(0)
+    pi_kjl, _ = people_of(rng, SUPERNOVAE, per=6)
+    labels = np.where(np.arange(30) % 3 == 0, 19, 200)
+    people = counted(rng, pi_kjl, labels)
+    out = np.arange(30) == 1
+    found = CommunityModel().fit(people, leave_out=out)
+    unplaced = (labels < 20) | out
+    assert np.isnan(found.membership[unplaced]).all()
+    assert (found.main[unplaced] == -1).all()
+    assert found.of(0) == []
+    assert found.membership[~unplaced].sum(axis=1) == pytest.approx(1)
+    assert found.sizes.sum() == (~unplaced).sum()
+    assert list(found.sizes) == sorted(found.sizes, reverse=True)
+
+
+@pytest.mark.parametrize("people", [0, 1, 2, 3])
+def test_hardly_anybody(people: int) -> None:
+    rng = np.random.default_rng(0)
+    found = CommunityModel().fit(counted(rng, np.full((people, 2, 2), 0.5), np.full(people, 500)))
+    assert len(found) == (people > 0)
+    assert (found.main == 0).sum() == people
+
+
+def test_those_who_join_are_placed_like_those_learned_from() -> None:
+    rng = np.random.default_rng(1)
+    pi_kjl, share_kg = people_of(rng, grades(3), per=40)
+    labels = rng.integers(100, 400, 200)
+    people = counted(rng, pi_kjl, labels)
+    some, everybody = CommunityModel(most_people=80).fit(people), CommunityModel().fit(people)
+    assert len(some.learned) == 80
+    assert set(some.learned) == set(np.argsort(-labels, kind="stable")[:80])
+    kind = share_kg.argmax(axis=1)
+    assert len(some) == len(everybody) == 5
+    for found in (some, everybody):
+        assert (matched(found, share_kg)[kind] == found.main).mean() > 0.97
+    assert np.abs(some.prototype[matched(some, share_kg)] - grades(3)).max() < 0.1
+
+
+def _reversed(people: AnnotatorReport) -> AnnotatorReport:
+    order = np.arange(len(people.names))[::-1]
+    return replace(
+        people,
+        names=tuple(people.names[k] for k in order),
+        concentration=people.concentration[order],
+        confusion=people.confusion[order],
+        labels=people.labels[order],
+    )
+
+
+@pytest.mark.parametrize("change", [_reversed, lambda people: replace(people, confusion=people.confusion[:, ::1])])
+def test_neither_order_nor_run_matters(change: Callable[[AnnotatorReport], AnnotatorReport]) -> None:
+    rng = np.random.default_rng(2)
+    pi_kjl, _ = people_of(rng, SUPERNOVAE, per=8)
+    people = counted(rng, pi_kjl, np.full(40, 200))
+    one, other = CommunityModel().fit(people), CommunityModel().fit(change(people))
+    names = change(people).names
+    place = [names.index(name) for name in people.names]
+    together = one.main[:, None] == one.main
+    assert (together == (other.main[place][:, None] == other.main[place])).all()
+
+
+def test_ten_thousand_people_build_nothing_of_their_square() -> None:
+    import tracemalloc
+
+    rng = np.random.default_rng(3)
+    pi_kjl = np.repeat(grades(4), 2000, axis=0)
+    labels = rng.integers(20, 300, 10_000)
+    share = rng.multinomial(1, np.full(4, 0.25), size=10_000)
+    counts = np.round(labels[:, None, None] * 0.25 * pi_kjl) + share[:, :, None]
+    people = report(counts)
+    tracemalloc.start()
+    found = CommunityModel(most_people=200, starts=1).fit(people)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100e6  # 10,000^2 numbers would be 800 MB
+    assert len(found) == 5
+    placed = found.main >= 0
+    kind = np.repeat(np.arange(5), 2000)
+    assert (matched(found, np.eye(5)[kind] * placed[:, None])[kind] == found.main)[placed].mean() > 0.95
+
+
+def test_settings_out_of_range_are_refused() -> None:
+    for setting in ("most_people", "most", "least_members", "resolution", "sharpness", "shape", "rate", "starts"):
+        with pytest.raises(BadSettings, match=setting):
+            CommunityModel(**{setting: 0})
+    with pytest.raises(BadSettings, match="least_labels"):
+        CommunityModel(least_labels=-1)

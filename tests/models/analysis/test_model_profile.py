@@ -1,0 +1,438 @@
+"""Theorem 1, conditional mutual information and the whole profile, against loops, enumeration and closed forms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from hitl.annotations import Annotations
+from hitl.catalog import combiner_of
+from hitl.consensus import Consensus
+from hitl.errors import BadEvidence, BadInput
+from hitl.evidence import Evidence
+from hitl.models import PL, PLEM, DefaultCombiner
+from hitl.models.analysis.complementarity import Judges, most_probable
+from hitl.models.analysis.conditional_information import (
+    DependenceTest,
+    a_label,
+    conditional_information,
+    fixed,
+    shuffled_within,
+    two_labels,
+)
+from hitl.models.analysis.confidence_ratios import confidence_ratios
+from hitl.models.analysis.model_profile import ModelProfiler
+from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.combiner import Combiner
+from tests.oracles import crowd
+from tests.reference_data import anonymous, cifar10h_labels, cifar10h_probabilities, cifar10h_truth
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(11)
+
+
+QUICK = ModelProfiler(dependence=DependenceTest(shuffles=20))
+
+
+# -- Theorem 1 -----------------------------------------------------------------------------------------------
+
+
+def product_of(rng: np.random.Generator, n: int, j: int):
+    """Model probabilities, likelihoods of the people, their combination, truths drawn from it."""
+    model = rng.dirichlet(np.full(j, 0.5), n)
+    people = rng.dirichlet(np.full(j, 0.4), n) * 3
+    both = model * people / (model * people).sum(axis=1, keepdims=True)
+    truth = np.array([rng.choice(j, p=row) for row in both])
+    return model, people, both, truth
+
+
+@pytest.mark.parametrize("j", [2, 3, 7])
+def test_ratios_and_bounds_are_those_of_plain_loops(rng: np.random.Generator, j: int) -> None:
+    model, people, both, truth = product_of(rng, 300, j)
+    found = confidence_ratios(model, np.log(people))
+    guaranteed = tighter = 0
+    for n, z in enumerate(truth):
+        for i in range(j):
+            odds = model[n, i] / sum(model[n, o] for o in range(j) if o != i)
+            assert np.exp(found.model[n, i]) == pytest.approx(odds)
+            odds = people[n, i] / sum(people[n, o] for o in range(j) if o != i)
+            assert np.exp(found.people[n, i]) == pytest.approx(odds, rel=1e-6)
+        others = [i for i in range(j) if i != z]
+        guaranteed += model[n, z] * people[n, z] > sum(model[n, others]) * sum(people[n, others])
+        tighter += model[n, z] * people[n, z] > max(model[n, others]) * max(people[n, others])
+    one_hot = np.eye(j)[truth]
+    assert found.bound(one_hot) == pytest.approx(guaranteed / 300)
+    assert found.tighter_bound(one_hot) == pytest.approx(tighter / 300)
+    accuracy = (both.argmax(axis=1) == truth).mean()
+    assert found.accuracy(one_hot) == accuracy
+    assert found.bound(one_hot) <= found.tighter_bound(one_hot) <= accuracy
+    if j == 2:
+        assert found.bound(one_hot) == found.tighter_bound(one_hot) == accuracy
+    else:
+        assert found.bound(one_hot) < accuracy
+
+
+@pytest.mark.parametrize("j", [2, 4])
+def test_the_bound_holds_for_the_expected_accuracy_too(rng: np.random.Generator, j: int) -> None:
+    model, people, both, _ = product_of(rng, 400, j)
+    found = confidence_ratios(model, np.log(people))
+    confidence = both.max(axis=1).mean()
+    assert found.accuracy(both) == pytest.approx(confidence)
+    assert found.bound(both) <= found.tighter_bound(both) <= confidence + 1e-12
+    assert (found.bound(both) == pytest.approx(confidence)) == (j == 2)
+
+
+@pytest.mark.parametrize("j", [2, 3])
+@pytest.mark.parametrize("method", [PL(), PLEM(), DefaultCombiner()])
+def test_of_a_fit_the_people_count_by_their_confusion_matrices(
+    rng: np.random.Generator, j: int, method: Combiner
+) -> None:
+    """With two classes the bound is the accuracy of the combination, measured without the items' own truth."""
+    evidence, truth = crowd(rng, 300, 4, j, j + 1, asked=0.6, known=0.4, models=1)
+    consensus = method.fit(evidence)
+    judged = Judges().judge(evidence, consensus)
+    a, pi_kjl = evidence.annotations, consensus.annotators.confusion
+    for n in np.flatnonzero(~evidence.known)[:20]:
+        rows = range(a.item_start[n], a.item_start[n + 1])
+        expected = sum((np.log(pi_kjl[a.annotator[m], :, a.label[m]]) for m in rows), np.zeros(j))
+        assert judged.log_likelihood[n] == pytest.approx(expected)
+    for account in (lambda p: p.expected, lambda p: p.measured):
+        bound = account(QUICK.fit(evidence, consensus)).bound
+        assert bound.bound <= bound.tighter <= bound.accuracy
+        assert (bound.bound == bound.accuracy) == (j == 2)
+        overall = account(QUICK.fit(evidence, consensus)).overall
+        assert bound.accuracy == pytest.approx(overall["both"][0], abs=0.01)
+    assert (most_probable(judged.both)[judged.compared] == truth[judged.compared]).mean() > 0.6
+
+
+def test_certainty_stays_finite() -> None:
+    model = np.array([[1.0, 0.0, 0.0], [1 - 1e-15, 1e-15, 0.0]])
+    found = confidence_ratios(model, np.array([[0.0, -900.0, -900.0], [-900.0, 0.0, -900.0]]))
+    assert np.isfinite(found.model).all()
+    assert np.isfinite(found.people).all()
+    assert found.model[1, 0] == pytest.approx(np.log(1e15), rel=1e-6)  # 1 - p would have lost it
+    assert found.bound(np.eye(3)[[0, 1]]) == found.tighter_bound(np.eye(3)[[0, 1]]) == 1.0
+
+
+def test_quantiles_are_of_the_true_class(rng: np.random.Generator) -> None:
+    model, people, _, truth = product_of(rng, 501, 3)
+    found = confidence_ratios(model, np.log(people))
+    of_model, of_people = found.quantiles(np.eye(3)[truth], (0.1, 0.5, 1.0))
+    for quantiles, ratio in ((of_model, found.model), (of_people, found.people)):
+        true = ratio[np.arange(501), truth]
+        assert quantiles == pytest.approx(np.quantile(true, (0.1, 0.5, 1.0), method="inverted_cdf"))
+    odds = model[np.arange(501), truth] > 0.5
+    assert found.above_one(np.eye(3)[truth])[0] == pytest.approx(odds.mean())
+
+
+# -- conditional mutual information --------------------------------------------------------------------------
+
+
+def by_loops(p_zab: np.ndarray) -> float:
+    total = 0.0
+    for z, table in enumerate(p_zab):
+        for a, b in np.ndindex(table.shape):
+            if table[a, b]:
+                apart = table[a].sum() * table[:, b].sum() / table.sum()
+                total += p_zab[z, a, b] * np.log2(table[a, b] / apart)
+    return total
+
+
+def test_the_information_of_known_counts_is_that_of_the_definition(rng: np.random.Generator) -> None:
+    counts = rng.integers(0, 6, (3, 4, 2))
+    z, a, b = (np.repeat(axis.ravel(), counts.ravel()) for axis in np.indices(counts.shape))
+    order = rng.permutation(len(z))
+    found = conditional_information(a[order], b[order], z[order])
+    assert found == pytest.approx(by_loops(counts / counts.sum()))
+    assert conditional_information(a, a, np.zeros_like(a)) == pytest.approx(
+        -sum(p * np.log2(p) for p in np.bincount(a) / len(a))
+    )
+    assert conditional_information(a, b * 100_000, z) == pytest.approx(found)  # no table of so many cells
+    assert conditional_information(np.zeros(0, int), np.zeros(0, int), np.zeros(0, int)) == 0
+
+
+def test_shuffling_is_uniform_within_groups(rng: np.random.Generator) -> None:
+    values, group = np.array([0, 1, 2, 10, 11]), np.array([0, 1, 0, 1, 0])
+    seen: dict[tuple[int, ...], int] = {}
+    for _ in range(6000):
+        out = tuple(int(v) for v in shuffled_within(values, group, rng))
+        seen[out] = seen.get(out, 0) + 1
+    assert len(seen) == 3 * 2 * 2
+    assert all({out[0], out[2], out[4]} == {0, 2, 11} for out in seen)
+    assert max(seen.values()) < 600
+    assert min(seen.values()) > 400
+
+
+def test_chance_is_the_mean_over_every_order(rng: np.random.Generator) -> None:
+    z = np.array([0, 0, 0, 0, 1, 1, 1])
+    a, b = rng.integers(2, size=7), rng.integers(2, size=7)
+    every = [
+        conditional_information(a, np.concatenate((b[:4][list(p)], b[4:][list(q)])), z)
+        for p in permutations(range(4))
+        for q in permutations(range(3))
+    ]
+    observed = conditional_information(a, b, z)
+    found = DependenceTest(shuffles=4000).between(fixed(a), fixed(b), np.eye(2)[z])
+    assert found.chance == pytest.approx(np.mean(every), abs=0.01)
+    assert found.bits == pytest.approx(max(observed - np.mean(every), 0), abs=0.01)
+    assert found.p_value == pytest.approx(np.mean(np.array(every) >= observed - 1e-9), abs=0.02)
+    assert found.together == pytest.approx(conditional_information(a, b, np.zeros(7, int)))
+
+
+def errors(rng: np.random.Generator, n: int, hard: float):
+    """Two judges of four classes who are wrong together on a share `hard` of the items, else on their own."""
+    z = rng.integers(4, size=n)
+    together = rng.random(n) < hard
+    wrong = (z + rng.integers(1, 4, n)) % 4
+    alone = [np.where(rng.random(n) < 0.8, z, (z + rng.integers(1, 4, n)) % 4) for _ in range(2)]
+    return z, np.where(together, wrong, alone[0]), np.where(together, wrong, alone[1])
+
+
+def test_independent_judges_show_nothing_and_dependent_ones_all_of_it(rng: np.random.Generator) -> None:
+    test = DependenceTest(shuffles=99)
+    p_values, bits = [], []
+    for _ in range(40):
+        z, a, b = errors(rng, 400, 0.0)
+        found = test.between(fixed(a), fixed(b), np.eye(4)[z])
+        assert found.chance > found.bits
+        p_values.append(found.p_value)
+        bits.append(found.bits)
+    assert np.mean(bits) < 0.015 < 0.3 < found.together
+    assert 0.3 < np.mean(p_values) < 0.7
+    assert np.mean(np.array(p_values) <= 0.1) <= 0.25
+    p_zab = np.zeros((4, 4, 4))
+    for z, a, b in np.ndindex(4, 4, 4):
+        one, other = (0.8 if x == z else 0.2 / 3 for x in (a, b))
+        p_zab[z, a, b] = 0.25 * (0.9 * one * other + 0.1 * (a == b != z) / 3)
+    z, a, b = errors(rng, 20_000, 0.1)
+    found = test.between(fixed(a), fixed(b), np.eye(4)[z])
+    assert found.bits == pytest.approx(by_loops(p_zab), abs=0.01)
+    assert found.p_value == 0.01
+    small = errors(rng, 500, 0.1)
+    few = test.between(fixed(small[1]), fixed(small[2]), np.eye(4)[small[0]])
+    assert few.bits == pytest.approx(by_loops(p_zab), abs=0.05)  # what chance adds is off
+    assert few.chance > 0.02
+
+
+def test_truth_that_is_only_believed_is_drawn(rng: np.random.Generator) -> None:
+    """Beliefs that are right about how sure they are give what the truth gives; total doubt gives it away."""
+    n = 6000
+    q = rng.dirichlet(np.full(3, 0.3), n)
+    z = (rng.random((n, 1)) > np.cumsum(q, axis=1)[:, :2]).sum(axis=1)
+    a = np.where(rng.random(n) < 0.7, z, rng.integers(3, size=n))
+    # beliefs after seeing both judges
+    b = np.where(rng.random(n) < 0.7, z, rng.integers(3, size=n))
+    like = np.full((3, 3), 0.1) + 0.7 * np.eye(3)
+    posterior = q * like[:, a].T * like[:, b].T
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    test = DependenceTest(shuffles=50)
+    found = test.between(fixed(a), fixed(b), posterior)
+    assert found.bits < 0.005
+    assert found.p_value > 0.02
+    blind = test.between(fixed(a), fixed(b), np.full((n, 3), 1 / 3))
+    assert blind.bits > 0.1
+
+
+def test_of_several_labels_any_is_drawn_and_two_are_different() -> None:
+    annotations = Annotations.from_matrix(np.array([[0, 1, 2], [2, -1, -1], [0, 1, -1]]))
+    rng = np.random.default_rng(0)
+    drawn = np.array([a_label(annotations, np.arange(3))(rng) for _ in range(900)])
+    assert np.bincount(drawn[:, 0]) == pytest.approx([300, 300, 300], abs=60)
+    assert set(drawn[:, 1]) == {2}
+    one, another = two_labels(annotations, np.array([0, 2]))
+    pairs = {(int(x[0]), int(y[0])) for x, y in ((one(rng), another(rng)) for _ in range(200))}
+    assert pairs == {(i, j) for i in range(3) for j in range(3) if i != j}
+
+
+def test_large_tables_are_sampled() -> None:
+    test = DependenceTest(most_items=10)
+    some = test.some(np.arange(5, 105))
+    assert len(set(some)) == 10
+    assert (some >= 5).all()
+    assert test.some(np.arange(7)).tolist() == list(range(7))
+
+
+# -- the whole -----------------------------------------------------------------------------------------------
+
+
+def told(rng: np.random.Generator, known: float = 0.0, n: int = 150) -> tuple[Evidence, np.ndarray]:
+    return crowd(rng, n, 5, 3, 4, unlabeled=12, pool=10, known=known, models=2, silent=0.2)
+
+
+@pytest.mark.parametrize("known", [0.0, 0.5])
+def test_the_profile_counts_what_can_be_compared(rng: np.random.Generator, known: float) -> None:
+    evidence, _ = told(rng, known)
+    found = QUICK.fit(evidence, PLEM().fit(evidence))
+    spoken = ~np.isnan(np.stack([p[:, 0] for p in evidence.probabilities.values()])).all(axis=0)
+    labeled = evidence.annotations.labels_per_item > 0
+    assert (found.items, found.labeled, found.spoken) == (150, labeled.sum(), spoken.sum())
+    assert found.expected.items == (spoken & labeled).sum()
+    assert (found.measured is None) == (known == 0)
+    if found.measured is not None:
+        assert found.measured.items == (spoken & labeled & evidence.known).sum()
+        assert found.best is found.measured
+    for account in (found.expected, found.best):
+        assert account.overall["items"].tolist() == [account.items]
+        for frame in (account.classes, account.confidence):
+            assert frame["items"].sum() == pytest.approx(account.items)
+            for who in ("model", "people", "both"):  # the parts make the whole
+                whole = (frame[who] * frame["items"]).sum() / account.items
+                assert whole == pytest.approx(account.overall[who][0])
+        assert account.deferral["accuracy"].iloc[0] == pytest.approx(account.overall["both"][0])
+        assert account.deferral["accuracy"].iloc[-1] == pytest.approx(account.overall["model"][0])
+        assert account.bound.bound <= account.bound.tighter <= account.bound.accuracy + 1e-9
+        names = account.dependence[["first", "second"]].to_numpy().tolist()
+        models = list(evidence.probabilities)
+        assert names == [
+            *[["people", m] for m in models],
+            models,
+            ["people", "people (another label)"],
+        ]
+    speaks = [~np.isnan(p[:, 0]) for p in evidence.probabilities.values()]
+    many = evidence.annotations.labels_per_item
+    assert found.expected.dependence["items"].tolist() == [
+        *((one & labeled).sum() for one in speaks), (speaks[0] & speaks[1] & labeled).sum(), (spoken & (many > 1)).sum()
+    ]  # fmt: skip
+
+
+def test_what_is_expected_is_by_the_consensus(rng: np.random.Generator) -> None:
+    evidence, _ = told(rng)
+    consensus = PLEM().fit(evidence)
+    found = QUICK.fit(evidence, consensus).expected
+    judged = Judges().judge(evidence, consensus)
+    q_nj, compared = consensus.probabilities, np.flatnonzero(judged.compared)
+    assert found.overall["both"][0] == pytest.approx(consensus.confidence[compared].mean())
+    said = most_probable(judged.people)
+    assert found.overall["people"][0] == pytest.approx(np.mean([q_nj[n, said[n]] for n in compared]))
+
+
+def test_held_out_truth_measures_without_a_refit(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, truth = told(rng)
+    consensus = PLEM().fit(evidence)
+    profiler = QUICK
+    monkeypatch.setattr(PLEM, "fit", None)
+    held_out = np.where(np.arange(150) < 100, truth, -1)
+    found = profiler.fit(evidence, consensus, truth=held_out).measured
+    rows = np.flatnonzero(
+        (evidence.annotations.labels_per_item > 0)
+        & (held_out >= 0)
+        & ~np.isnan(np.stack([p[:, 0] for p in evidence.probabilities.values()])).all(axis=0)
+    )
+    assert found is not None
+    assert found.items == len(rows)
+    assert found.overall["both"][0] == pytest.approx((consensus.labels == truth)[rows].mean())
+    before = found.calibration[found.calibration["when"] == "before"]
+    assert set(before["model"]) == set(evidence.probabilities)
+    for name, p in evidence.probabilities.items():
+        speaks = rows[~np.isnan(p[rows, 0])]
+        one = before[before["model"] == name]
+        assert one["items"].sum() == len(speaks)
+        right = (p[speaks].argmax(axis=1) == truth[speaks]).mean()
+        assert (one["accuracy"] * one["items"]).sum() / len(speaks) == pytest.approx(right)
+        assert found.error[name] == pytest.approx(
+            ((one["confidence"] - one["accuracy"]).abs() * one["items"]).sum() / len(speaks)
+        )
+
+
+def test_skips_are_over_all_items_and_judged_by_those_compared(rng: np.random.Generator) -> None:
+    evidence, truth = told(rng)
+    consensus = PLEM().fit(evidence)
+    found = replace(QUICK, targets=(0.5, 0.75, 0.9999)).fit(evidence, consensus, truth=truth)
+    judged = Judges().judge(evidence, consensus)
+    speaks = ~np.isnan(np.stack([p[:, 0] for p in evidence.probabilities.values()])).all(axis=0)
+    confidence, right = judged.model.max(axis=1), most_probable(judged.model) == truth
+    assert found.measured is not None
+    for row in found.measured.skips.to_dict("records"):
+        if not row["items"]:
+            assert np.isnan([row["confidence"], row["accuracy"]]).all()
+            assert row["overall"] == pytest.approx(found.measured.overall["both"][0])
+            continue
+        skips = speaks & (confidence >= row["confidence"])
+        assert skips.sum() == row["items"]
+        assert confidence[skips].mean() == pytest.approx(row["claimed"])
+        assert row["share"] == pytest.approx(row["items"] / speaks.sum())
+        assert row["accuracy"] == pytest.approx(right[skips & judged.compared].mean())
+        assert row["low"] <= row["accuracy"] <= row["high"]
+        assert row["claimed" if row["by"] == "model" else "accuracy"] >= row["target"]
+        if row["by"] == "labels":
+            inside = confidence[judged.compared], right[judged.compared]
+            many = [
+                (inside[0] >= least).sum()
+                for least in inside[0]
+                if inside[1][inside[0] >= least].mean() >= row["target"]
+            ]
+            assert row["compared"] == max(many)
+        together = np.where(skips, right, consensus.labels == truth)[judged.compared]
+        assert row["overall"] == pytest.approx(together.mean())
+
+
+def test_all_tables_are_one_frame(rng: np.random.Generator) -> None:
+    evidence, _ = told(rng, 0.5)
+    found = QUICK.fit(evidence, PLEM().fit(evidence))
+    frame = found.frame().set_index(["account", "table", "row", "figure"])
+    assert frame.index.is_unique
+    assert found.measured is not None
+    (overall,) = found.measured.overall.to_dict("records")
+    row = frame.loc[("measured", "overall", "", "people")]
+    assert row.tolist() == [overall["people"], overall["people_low"], overall["people_high"]]
+    skip = found.expected.skips.set_index(["target", "by"]).loc[(0.95, "labels")]
+    row = frame.loc[("expected", "skips", "0.95 labels", "accuracy")]
+    assert row.tolist() == pytest.approx([skip["accuracy"], skip["low"], skip["high"]], nan_ok=True)
+    assert frame.loc[("expected", "skips", "0.95 labels", "items"), "value"] == skip["items"]
+    assert np.isnan(frame.loc[("expected", "skips", "0.95 labels", "items"), "low"])
+    first = found.measured.dependence.iloc[0]
+    assert frame.loc[("measured", "dependence", f"people {first['second']}", "bits"), "value"] == first["bits"]
+
+
+def test_the_method_that_made_a_consensus_is_found_again(rng: np.random.Generator) -> None:
+    evidence, _ = told(rng, 0.5)
+    methods = (PLEM(accuracy=0.6, max_iterations=7), PL(temperature=LogTemperature(0.1, 0.2)), DefaultCombiner(0.8))
+    for method in methods:
+        kept = Consensus.from_bytes(method.fit(evidence).to_bytes())
+        assert combiner_of(kept.fit) == method
+
+
+def test_who_knows_nothing_is_told_apart_from_who_does_not_match(rng: np.random.Generator) -> None:
+    evidence, truth = told(rng)
+    consensus = PLEM().fit(evidence)
+    with pytest.raises(BadEvidence, match="no model to compare"):
+        QUICK.fit(replace(evidence, probabilities={}), consensus)
+    with pytest.raises(BadInput, match="other items"):
+        QUICK.fit(told(rng, n=40)[0], consensus)
+    with pytest.raises(BadInput, match="truth has shape"):
+        QUICK.fit(evidence, consensus, truth=truth[:5])
+
+
+def test_where_nothing_can_be_compared_there_are_no_numbers(rng: np.random.Generator) -> None:
+    evidence, _ = told(rng)
+    nobody = replace(evidence, annotations=evidence.annotations.select(np.zeros(len(evidence.annotations), bool)))
+    found = QUICK.fit(nobody, PLEM().fit(nobody))
+    assert found.expected.items == 0
+    assert np.isnan(found.expected.overall["both"][0])
+    assert np.isnan(found.expected.bound.bound)
+    assert found.expected.skips["items"].max() > 0  # the models say so without anybody's label
+
+
+def test_the_two_accounts_on_real_people(rng: np.random.Generator) -> None:
+    """The paper's own case: what people add is where the model doubts, and the theorem's bound is not far off."""
+    truth, classes = cifar10h_truth()
+    labels = np.array([row[0] for row in cifar10h_labels(0)], dtype=np.int32)
+    evidence = Evidence(anonymous(labels, classes), {"resnet-110": cifar10h_probabilities("resnet-110")})
+    found = QUICK.fit(evidence, PLEM().fit(evidence), truth=truth).measured
+    assert found is not None
+    assert found.overall["both_low"][0] > max(found.overall["model_high"][0], found.overall["people_high"][0])
+    assert found.confidence["people_add_low"].iloc[0] > 0.2 > 0.005 > found.confidence["people_add_high"].iloc[-1]
+    assert 0.95 < found.bound.bound < found.bound.tighter < found.bound.accuracy
+    (row,) = found.dependence.to_dict("records")
+    assert 0.01 < row["bits"] < 0.037 < 0.05 < row["together"]  # the paper's 0.037 has chance in it
+    assert row["p_value"] < 0.05
+    skips = found.skips.set_index(["target", "by"])
+    assert skips.loc[(0.99, "model"), "high"] + 0.01 > 0.99 > skips.loc[(0.99, "model"), "low"]
+    assert skips.loc[(0.99, "labels"), "accuracy"] == pytest.approx(0.99, abs=1e-3)
+    assert skips.loc[(0.99, "labels"), "share"] > 0.75
+    assert found.error["calibrated"] < 0.5 * found.error["resnet-110"]

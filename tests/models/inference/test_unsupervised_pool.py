@@ -1,0 +1,333 @@
+"""What models are worth without truth: steps against oracles, and models that are wrong in every way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, logsumexp, softmax
+
+from hitl import score
+from hitl.annotations import Annotations
+from hitl.evidence import Evidence
+from hitl.models.inference import unsupervised_pool
+from hitl.models.inference.unsupervised_pool import (
+    error_correlation,
+    judged_by_people,
+    newton_step,
+    teaching_rows,
+    worth_of,
+)
+from hitl.models.majority import MajorityVote
+from hitl.models.pl import calibrated_prior
+from hitl.models.pl_em import PLEM
+from tests import oracles
+
+Floats = oracles.Floats
+PRIOR = PLEM().temperature
+
+
+def features(rng: np.random.Generator, models: int, items: int, classes: int) -> tuple[Floats, Floats]:
+    """(M, N, J) log probabilities over the number of models, and beliefs (N, J)."""
+    logits = rng.normal(size=(models, items, classes)) * 2
+    return log_softmax(logits, axis=2) / models, rng.dirichlet(np.ones(classes), size=items)
+
+
+def objective(weight_m: Floats, feature_mnj: Floats, q_nj: Floats, mean: float, precision: float) -> float:
+    total = -precision / 2 * float(np.sum((weight_m - mean) ** 2))
+    for n in range(feature_mnj.shape[1]):
+        logits = sum(w * feature_mnj[m, n] for m, w in enumerate(weight_m))
+        total += float(q_nj[n] @ (logits - logsumexp(logits)))
+    return total
+
+
+@pytest.mark.parametrize("models", [1, 2, 3])
+def test_newton_steps_end_where_no_nearby_weights_are_better(models: int) -> None:
+    rng = np.random.default_rng(models)
+    feature_mnj, q_nj = features(rng, models, 40, 4)
+    weight_m = np.full(models, 0.5)
+    for _ in range(60):
+        weight_m = newton_step(weight_m, feature_mnj, q_nj, 0.5, 3.0)
+    best = objective(weight_m, feature_mnj, q_nj, 0.5, 3.0)
+    for _ in range(200):
+        moved = np.maximum(weight_m + rng.normal(size=models) * 10 ** -rng.uniform(0.5, 4), 1e-6)
+        assert objective(moved, feature_mnj, q_nj, 0.5, 3.0) <= best + 1e-9
+
+
+def test_a_first_newton_step_is_that_of_finite_differences() -> None:
+    rng = np.random.default_rng(4)
+    feature_mnj, q_nj = features(rng, 2, 30, 3)
+    at, h = np.array([0.4, 0.6]), 1e-4
+
+    def value(x: Floats) -> float:
+        return objective(x, feature_mnj, q_nj, 0.5, 50.0)
+
+    unit = np.eye(2) * h
+    gradient = np.array([(value(at + e) - value(at - e)) / (2 * h) for e in unit])
+    curvature = np.array(
+        [
+            [
+                -(value(at + e + f) - value(at + e - f) - value(at - e + f) + value(at - e - f)) / (4 * h * h)
+                for f in unit
+            ]
+            for e in unit
+        ]
+    )
+    step = np.linalg.solve(curvature, gradient)
+    assert np.abs(step).max() < 0.4  # not cut
+    np.testing.assert_allclose(newton_step(at, feature_mnj, q_nj, 0.5, 50.0), at + step, rtol=1e-3)
+
+
+def test_beliefs_are_those_of_people_who_err_evenly_and_the_weighted_models() -> None:
+    rng = np.random.default_rng(5)
+    evidence, _ = oracles.crowd(rng, 6, 3, 3, n_options=4, known=0.3, pool=3)
+    feature_mnj, _ = features(rng, 2, 6, 3)
+    weight_m, accuracy_k = np.array([0.7, 0.2]), np.array([0.9, 0.6, 0.75, 0.8])[: evidence.annotations.n_annotators]
+    pi_kjl = np.empty((accuracy_k.size, 3, 4))
+    for k, a in enumerate(accuracy_k):
+        pi_kjl[k] = (1 - a) / 3
+        pi_kjl[k, range(3), range(3)] = a
+        pi_kjl[k, :, 3] = 1.0  # "unsure" tells nothing
+    logits = np.einsum("m,mnj->nj", weight_m, feature_mnj)
+    expected, _ = oracles.enumerate_truths(evidence, logits, np.log(pi_kjl))
+    np.testing.assert_allclose(
+        unsupervised_pool._beliefs(evidence, weight_m, feature_mnj, accuracy_k), expected, atol=1e-12
+    )
+
+
+def test_accuracies_are_those_of_the_crowd_over_ten_labels() -> None:
+    found = unsupervised_pool._accuracies(np.array([[50.0, 10.0], [0.0, 0.0], [1.0, 3.0]]))
+    crowd = (51 + 38) / (64 + 40)
+    np.testing.assert_allclose(found, [(50 + 10 * crowd) / 70, crowd, (1 + 10 * crowd) / 14])
+
+
+def test_the_correlation_of_errors_is_that_of_plain_loops() -> None:
+    rng = np.random.default_rng(6)
+    feature_mnj, q_nj = features(rng, 3, 200, 4)
+    feature_mnj[2] = feature_mnj[1] + 0.3 * feature_mnj[2]
+    speaks_nm = rng.random((200, 3)) < 0.7
+    found = error_correlation(feature_mnj, speaks_nm, q_nj)
+    for m in range(3):
+        for other in range(3):
+            both = np.flatnonzero(speaks_nm[:, m] & speaks_nm[:, other])
+            wrong = [[1 - q_nj[n, feature_mnj[k, n].argmax()] for n in both] for k in (m, other)]
+            plain = max(np.corrcoef(wrong)[0, 1], 0)
+            expected = 1.0 if m == other else (both.size * plain + 5) / (both.size + 10)
+            assert found[m, other] == pytest.approx(expected)
+
+
+def test_without_items_in_common_the_correlation_is_that_expected() -> None:
+    feature_mnj, q_nj = features(np.random.default_rng(7), 2, 10, 3)
+    speaks_nm = np.arange(10)[:, None] % 2 == np.arange(2)
+    np.testing.assert_allclose(error_correlation(feature_mnj, speaks_nm, q_nj), [[1, 0.5], [0.5, 1]])
+
+
+# -- simulated people and models -----------------------------------------------------------------------------
+
+
+def simulated(
+    seed: int, items: int, each: int = 1, right: float = 0.9, sharp: float = 1.0, models: int = 1
+) -> tuple[Evidence, np.ndarray]:
+    """Five classes; people without ids who err evenly; calibrated models to the power of `sharp`."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(5, size=items).astype(np.int32)
+    said = np.repeat(truth, each)
+    wrong = (said + rng.integers(1, 5, size=said.size)) % 5
+    said = np.where(rng.random(said.size) < right, said, wrong).astype(np.int32)
+    names = tuple(range(5))
+    people = Annotations(
+        np.repeat(np.arange(items, dtype=np.int32), each),
+        np.zeros(said.size, np.int32),
+        said,
+        tuple(range(items)),
+        ("people",),
+        names,
+        names,
+        anonymous=0,
+    )
+    probabilities = {}
+    for m in range(models):
+        # Gaussian scores, one class 3 higher, unit variance: p ∝ exp(3 x) is calibrated.
+        scores = rng.normal(size=(items, 5)) + 3.0 * np.eye(5)[truth]
+        probabilities[f"m{m}"] = softmax(sharp * 3.0 * scores, axis=1)
+    return Evidence(people, probabilities), truth
+
+
+def accuracy(evidence: Evidence, truth: np.ndarray) -> float:
+    return score.accuracy(PLEM().fit(evidence).probabilities, truth)
+
+
+@pytest.mark.parametrize(("sharp", "low", "high"), [(1.0, 0.9, 1.3), (0.5, 0.4, 0.75), (3.0, 1.5, 3.2)])
+def test_temperatures_of_models_that_err_independently_of_people(sharp: float, low: float, high: float) -> None:
+    """Within BIAS of the truth, on the side of what is expected."""
+    evidence, _ = simulated(1, 4000, sharp=sharp)
+    assert low < PLEM().fit(evidence).temperatures["m0"] < high
+
+
+def test_independent_models_keep_their_own_temperatures_in_a_pool() -> None:
+    """What they are worth together is in the weights once, not twice."""
+    evidence, truth = simulated(1, 4000, models=3)
+    consensus = PLEM().fit(evidence)
+    assert all(0.9 < t < 1.9 for t in consensus.temperatures.values())
+    bare = Evidence(evidence.annotations.select(np.zeros(4000, bool)), evidence.probabilities)
+    models_alone = PLEM().apply(consensus, bare).probabilities
+    assert score.calibration_error(models_alone, truth) < 0.012
+
+
+@pytest.mark.parametrize("models", [1, 3])
+def test_caution_is_the_root_of_how_much_surer_the_pool_is_than_the_labels_suggest(models: int) -> None:
+    """In sums of the exponents of log p_m: those of the pool that is held, and those that were learned."""
+    evidence, _ = simulated(21, 400, models=models, right=0.85)
+    pool = calibrated_prior(evidence, PRIOR, "P+L-EM")
+    held, _ = judged_by_people(evidence, pool)
+    worth = worth_of(evidence, pool, teaching_rows(evidence, pool))
+    held_mn = np.linalg.lstsq(  # the exponents, from the beliefs themselves
+        np.stack(
+            [np.log(p)[:, 1:].ravel() - np.log(p)[:, :1].repeat(4, 1).ravel() for p in evidence.probabilities.values()],
+            1,
+        ),
+        (held.log_prior()[:, 1:] - held.log_prior()[:, :1]).ravel(),
+        rcond=None,
+    )[0]
+    expected = np.sqrt(held_mn.sum() / worth.weight_m.mean())
+    assert expected > (1.2 if models == 3 else 0.999)
+    assert held.caution == pytest.approx(expected)
+
+
+def test_known_truth_corrects_the_temperature() -> None:
+    evidence, truth = simulated(2, 3000, sharp=3.0)
+    untold_t = PLEM().fit(evidence).temperatures["m0"]
+    told = replace(evidence, truth=np.where(np.arange(3000) < 1500, truth, -1))
+    assert abs(PLEM().fit(told).temperatures["m0"] - 3) < 0.3 < abs(untold_t - 3)
+
+
+def test_independent_models_are_worth_more_than_one_and_copies_are_not() -> None:
+    evidence, _ = simulated(3, 3000, models=3)
+    found = PLEM().fit(evidence).parameters["model correlation"]
+    assert (found[np.triu_indices(3, 1)] < 0.25).all()
+    copy = Evidence(evidence.annotations, {"a": evidence.probabilities["m0"], "b": evidence.probabilities["m0"]})
+    assert PLEM().fit(copy).parameters["model correlation"][0, 1] > 0.99
+
+
+PERMUTED = np.array([4, 2, 1, 3, 0])  # class 3 where it was
+
+
+def wrong(p_nj: Floats, how: str) -> Floats:
+    labels = np.eye(5)[p_nj.argmax(axis=1)]
+    if how == "permuted":
+        return p_nj[:, PERMUTED]
+    if how == "permuted labels":
+        return labels[:, PERMUTED]
+    if how == "labels":
+        return labels
+    if how == "constant":
+        return np.tile([0.7, 0.1, 0.1, 0.05, 0.05], (len(p_nj), 1))
+    if how == "always the same, and sure":
+        return np.tile(np.eye(5)[2], (len(p_nj), 1))
+    if how == "a class missing":
+        rest = np.where(np.arange(5) == 1, 0.0, p_nj)
+        return rest / rest.sum(axis=1, keepdims=True)
+    return np.random.default_rng(0).dirichlet(np.ones(5), size=len(p_nj))
+
+
+@pytest.mark.parametrize("each", [1, 2, 3])
+@pytest.mark.parametrize("items", [200, 2000])
+@pytest.mark.parametrize(
+    "how",
+    ["permuted", "permuted labels", "labels", "constant", "always the same, and sure", "a class missing", "random"],
+)
+def test_a_wrong_model_does_not_make_people_worse(how: str, items: int, each: int) -> None:
+    lost = []
+    for seed in range(4):
+        evidence, truth = simulated(seed, items, each, right=0.9)
+        alone = score.accuracy(MajorityVote().fit(Evidence(evidence.annotations)).probabilities, truth)
+        p_nj = wrong(evidence.probabilities["m0"], how)
+        lost.append(alone - accuracy(Evidence(evidence.annotations, {"wrong": p_nj}), truth))
+    assert np.mean(lost) <= 0.003
+
+
+def test_where_nobody_speaks_a_model_that_misses_a_class_is_believed() -> None:
+    evidence, truth = simulated(8, 400, right=0.95)
+    missing = Evidence(
+        evidence.annotations.select(np.arange(400) < 300), {"m": wrong(evidence.probabilities["m0"], "a class missing")}
+    )
+    found = PLEM().fit(missing)
+    assert (found.labels[300:] != 1).all()
+    rest = np.flatnonzero((np.arange(400) >= 300) & (truth != 1))
+    assert (found.labels[rest] == truth[rest]).mean() > 0.85
+
+
+def test_what_is_learned_of_models_does_not_depend_on_a_start() -> None:
+    rng = np.random.default_rng(9)
+    evidence, _ = oracles.crowd(rng, 80, 3, 3, models=3, silent=0.6, asked=0.5, known=0.3)
+    cold = PLEM(tolerance=1e-12, max_iterations=3000).fit(evidence)
+    warm = PLEM(tolerance=1e-12, max_iterations=3000).fit(evidence, start=cold)
+    assert warm.temperatures == cold.temperatures
+    assert warm.fit.objective[-1] == pytest.approx(cold.fit.objective[-1], abs=1e-6)
+    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=1e-4)
+
+
+@pytest.mark.parametrize("items", [300, 3000])
+def test_a_copy_or_a_random_model_changes_next_to_nothing(items: int) -> None:
+    changed = []
+    for seed in range(4):
+        evidence, truth = simulated(seed, items, models=2)
+        pair = dict(evidence.probabilities)
+        alone = accuracy(evidence, truth)
+        for more in (pair["m0"], wrong(pair["m0"], "random")):
+            changed.append(accuracy(Evidence(evidence.annotations, pair | {"more": more}), truth) - alone)
+    assert abs(np.mean(changed)) < 0.002
+    assert np.max(np.abs(changed)) < 0.01
+
+
+def test_a_large_pool_is_learned_from_some_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, _ = simulated(4, 3000, models=2)
+    pool = calibrated_prior(evidence, PRIOR, "test")
+    everything = judged_by_people(evidence, pool)[0].temperature_m
+    monkeypatch.setattr(unsupervised_pool, "ENOUGH", 1000)
+    rows = teaching_rows(evidence, pool)
+    assert (rows.size, rows[0], rows[-1]) == (1000, 0, 2999)
+    some = judged_by_people(evidence, pool)[0].temperature_m
+    np.testing.assert_allclose(some, everything, rtol=0.5)
+    assert not np.allclose(some, everything)
+
+
+def test_where_nothing_teaches_models_are_as_expected() -> None:
+    evidence, _ = simulated(5, 20)
+    silent = Evidence(evidence.annotations.select(np.zeros(20, bool)), evidence.probabilities)
+    assert PLEM().fit(silent).temperatures["m0"] == pytest.approx(PRIOR.mode)
+
+
+def test_what_is_learned_does_not_depend_on_the_order_of_models() -> None:
+    evidence, _ = simulated(6, 500, models=3)
+    pool = calibrated_prior(evidence, PRIOR, "test")
+    rows = teaching_rows(evidence, pool)
+    worth = worth_of(evidence, pool, rows)
+    turned = Evidence(evidence.annotations, dict(reversed(evidence.probabilities.items())))
+    other = calibrated_prior(turned, PRIOR, "test")
+    again = worth_of(turned, other, rows)
+    np.testing.assert_allclose(again.weight_m[::-1], worth.weight_m, rtol=1e-8)
+    np.testing.assert_allclose(again.correlation_mm[::-1, ::-1], worth.correlation_mm, rtol=1e-8)
+
+
+def test_errors_are_as_correlated_where_people_were_asked_because_models_disagree_as_anywhere() -> None:
+    rng = np.random.default_rng(5)
+    n, truth = 4000, np.random.default_rng(6).integers(0, 4, 4000)
+    hard = rng.random((n, 1)) * 2.5  # of an item, for all models
+    scores = [3 * np.eye(4)[truth] + hard * rng.normal(size=(n, 4)) for _ in range(1)]
+    probabilities = {f"m{m}": softmax(scores[0] + 0.6 * rng.normal(size=(n, 4)), axis=1) for m in range(3)}
+    mean = np.mean(list(probabilities.values()), axis=0)
+    least = np.argsort(mean.max(axis=1))[:400]
+    found = {}
+    for name, rows in (("chosen", least), ("at random", rng.permutation(n)[:400])):
+        said = np.where(rng.random(400) < 0.9, truth[rows], rng.integers(0, 4, 400))
+        matrix = np.full((n, 1), -1)
+        matrix[rows, 0] = said
+        evidence = Evidence(Annotations.from_matrix(matrix, classes=(0, 1, 2, 3)), probabilities)
+        pool = calibrated_prior(evidence, PRIOR, "test")
+        found[name] = worth_of(evidence, pool, teaching_rows(evidence, pool)).correlation_mm[np.triu_indices(3, 1)]
+    wrong_m = [(p.argmax(axis=1) != truth).astype(float) for p in probabilities.values()]
+    real = np.corrcoef(wrong_m)[np.triu_indices(3, 1)]
+    assert np.abs(found["at random"] - real).max() < 0.2
+    assert np.abs(found["chosen"] - real).max() < 0.2

@@ -1,0 +1,151 @@
+"""Who shares a network: couplings only where items are shared, copies found in a crowd, the price of cutting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from hitl.annotations import Annotations
+from hitl.evidence import Evidence
+from hitl.models.dbcc import DBCC
+from hitl.models.sampling import network_groups, network_layout
+from hitl.models.vb_ibcc import VBIBCC
+from tests import network_oracles, oracles
+
+
+def members(evidence: Evidence, exact_states: int, group_states: int) -> list[list[int]]:
+    found, _ = network_groups.groups(evidence, exact_states, group_states)
+    assert sorted(k for group in found for k in group) == list(range(evidence.annotations.n_annotators))
+    return [group.tolist() for group in found]
+
+
+def test_annotators_are_coupled_where_they_share_items() -> None:
+    matrix = np.array([[0, 1, -1, -1, -1], [-1, 1, 0, -1, -1], [-1, -1, -1, 1, -1], [1, 0, -1, -1, -1]])
+    annotations = Annotations.from_matrix(matrix, range(2))
+    a = annotations
+    pool = Annotations(a.item, a.annotator, a.label, a.items, a.annotators, a.classes, a.options, anonymous=1)
+    expected = np.zeros((5, 5), int)
+    expected[[0, 1, 1, 2], [1, 0, 2, 1]] = 2, 2, 1, 1
+    np.testing.assert_array_equal(network_groups.shared_items(annotations), expected)
+    assert members(Evidence(annotations), 8, 0) == [[0, 1, 2], [3], [4]]
+    np.testing.assert_array_equal(network_groups.shared_items(pool), np.zeros((5, 5)))
+    assert members(Evidence(pool), 8, 0) == [[0], [1], [2], [3], [4]]
+
+
+def test_couplings_between_people_who_share_no_item_are_left_out() -> None:
+    networks = network_layout.lay_networks(
+        2,
+        3,
+        [np.array([4, 2, 0]), np.array([1])],
+        np.array([[k != 0 and m != 0 for k in range(5)] for m in range(5)]),
+        easy=True,
+    )
+    assert list(zip(networks.first_p, networks.second_p, strict=True)) == [(0, 1)]
+    np.testing.assert_array_equal(networks.pair_start, [0, 1, 1, 1])
+    np.testing.assert_array_equal(networks.member_start, [0, 3, 4, 5])
+    np.testing.assert_array_equal(networks.theta_start, np.cumsum([0, 2 * 9 + 1, 2 * 3, 2 * 3]))
+    np.testing.assert_array_equal(networks.table_start, np.cumsum([0, 2 * 27, 2 * 3, 2 * 3]))
+
+
+def test_excess_agreement_leaves_both_people_out_of_the_belief() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(1), 40, 5, 3, 4, known=0.2, pool=10, asked=0.6)
+    learned = VBIBCC().fit(evidence)
+    found = network_groups.excess_agreement(evidence, learned)
+    a, pi = evidence.annotations, learned.annotators.confusion
+    said = {(n, k): label for n, k, label in zip(a.item, a.annotator, a.label, strict=True) if k != a.anonymous}
+    for k in range(6):
+        for m in range(k):
+            gap, variance = 0.0, 0.0
+            for n in range(40):
+                if (n, k) not in said or (n, m) not in said:
+                    continue
+                log_q = np.log(learned.class_shares)
+                for row in range(a.item_start[n], a.item_start[n + 1]):
+                    if a.annotator[row] not in (k, m):
+                        log_q = log_q + np.log(pi[a.annotator[row], :, a.label[row]])
+                q = np.exp(log_q - logsumexp(log_q))
+                if evidence.truth[n] >= 0:
+                    q = np.eye(3)[evidence.truth[n]]
+                expected = sum(q[j] * (pi[k, j] @ pi[m, j]) for j in range(3))
+                gap += (said[n, k] == said[n, m]) - expected
+                variance += expected * (1 - expected)
+            z = gap / np.sqrt(variance) if variance else 0.0
+            assert found[k, m] == found[m, k] == pytest.approx(z, abs=1e-9)
+
+
+def test_groups_are_made_of_those_who_agree_most_and_stay_small() -> None:
+    excess = np.zeros((6, 6))
+    for k, m, z in ((0, 1, 9), (1, 2, 8), (2, 3, 7), (3, 4, 6), (4, 5, 1)):
+        excess[k, m] = excess[m, k] = z
+    part = np.arange(6)
+    assert [group.tolist() for group in network_groups.cut(part, excess, 2, 8)] == [[0, 1, 2], [3, 4], [5]]
+    assert [group.tolist() for group in network_groups.cut(part, excess, 9, 8)] == [[0, 1], [2, 3], [4], [5]]
+    later = np.pad(excess, ((3, 0), (3, 0)))
+    assert [group.tolist() for group in network_groups.cut(part + 3, later, 2, 64)] == [[3, 4, 5, 6, 7], [8]]
+
+
+def test_those_who_copy_are_found_in_a_crowd() -> None:
+    rng = np.random.default_rng(2)
+    evidence, _ = oracles.crowd(rng, 500, 40, 3, asked=0.2)
+    a = evidence.annotations
+    copied = rng.integers(3, size=500)
+    label = np.where(np.isin(a.annotator, [3, 17, 31]), copied[a.item], a.label)
+    crowd = Evidence(Annotations(a.item, a.annotator, label, a.items, a.annotators, a.classes, a.options))
+    found = members(crowd, 4096, 256)
+    assert max(len(group) for group in found) <= 5
+    home = next(group for group in found if 3 in group)
+    assert {3, 17, 31} <= set(home)
+
+
+# -- the price of cutting --------------------------------------------------------------------------------------------
+
+
+def two_triples(seed: int, within: float, between: float) -> tuple[Evidence, np.ndarray]:
+    """Answers of six annotators drawn from an enumerated network; the truth of one item in five is known."""
+    rng, pairs = np.random.default_rng(seed), network_oracles.all_pairs(6)
+    w = np.array([within if (a < 3) == (b < 3) else between for a, b in pairs])
+    truth, answers = rng.integers(2, size=800), np.array(network_oracles.answers(6, 2))
+    said = np.empty((800, 6), int)
+    for j in range(2):
+        v = np.outer(rng.uniform(0.4, 0.8, size=6), np.eye(2)[j])
+        chance = np.exp(network_oracles.log_table(v, w, pairs)[0])
+        said[truth == j] = answers[rng.choice(64, p=chance, size=(truth == j).sum())]
+    known = rng.random(800) < 0.2
+    return Evidence(Annotations.from_matrix(said, range(2)), truth=np.where(known, truth, -1)), truth
+
+
+def gap(one: Any, other: Any, evidence: Evidence) -> float:
+    return float(np.abs(one.probabilities - other.probabilities)[~evidence.known].mean())
+
+
+def log_loss(found: Any, evidence: Evidence, truth: np.ndarray) -> float:
+    chance = found.probabilities[np.arange(len(truth)), truth][~evidence.known]
+    return float(-np.log(chance).mean())
+
+
+@pytest.mark.parametrize(
+    ("between", "most_off", "share_of_gain"),
+    [(0.0, 0.06, 0.85), (0.4, 0.06, 0.3)],
+    ids=["dependent within groups", "dependent everywhere"],
+)
+def test_cutting_a_network_costs_little_more_than_what_it_cuts(
+    between: float, most_off: float, share_of_gain: float
+) -> None:
+    """Probabilities of the exact network and of the network cut into threes; log loss between that and VB-IBCC's."""
+    settings: dict[str, Any] = {"draws": 300, "thin": 1}
+    off, gained = [], []
+    for seed in range(3):
+        evidence, truth = two_triples(seed, 1.0, between)
+        exact, other_seed = (DBCC(seed=number, **settings).fit(evidence) for number in (0, 1))
+        cut = DBCC(exact_states=0, group_states=8, **settings).fit(evidence)
+        alone = log_loss(VBIBCC().fit(evidence), evidence, truth)
+        assert gap(exact, other_seed, evidence) < 0.012  # chance
+        off.append(gap(exact, cut, evidence))
+        gained.append((alone - log_loss(cut, evidence, truth)) / (alone - log_loss(exact, evidence, truth)))
+        if not between:
+            assert sorted(members(evidence, 0, 8)) == [[0, 1, 2], [3, 4, 5]]
+    assert max(off) < most_off, off
+    assert min(gained) > share_of_gain, gained

@@ -1,0 +1,352 @@
+"""One coin and two coins: every step against enumeration, plain loops or its neighbours; the objective never falls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import beta as beta_distribution
+
+from hitl import score
+from hitl.annotations import Annotations
+from hitl.errors import BadEvidence, BadSettings
+from hitl.evidence import Evidence
+from hitl.models.annotators.coins import PASS, Coins, tosses
+from hitl.models.coins import OneCoin, TwoCoin
+from hitl.models.dawid_skene import DawidSkene
+from hitl.models.inference import em
+from hitl.models.majority import MajorityVote
+from hitl.models.numerics.clamping import clamp
+from hitl.models.priors.shares import Shares
+from tests import oracles
+from tests.reference_data import crowd, without_truth
+
+METHODS = {"one": OneCoin, "two": TwoCoin}
+both = pytest.mark.parametrize("which", METHODS)
+
+FIVE = {
+    "plain": {},
+    "two known truths": {"known": 0.4},
+    "everything known": {"known": 1.0},
+    "options beyond the classes": {"n_options": 5},
+    "an anonymous pool": {"pool": 6},
+    "items without labels": {"unlabeled": 2, "known": 0.3},
+}
+shapes = pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
+
+
+def plain_pi(accuracy_kj: np.ndarray, said_ko: np.ndarray) -> np.ndarray:
+    """(K, J, L) cell by cell."""
+    n_annotators, n_classes = accuracy_kj.shape
+    options = n_classes + said_ko.shape[1] - 1
+    pi = np.empty((n_annotators, n_classes, options))
+    for k in range(n_annotators):
+        for j in range(n_classes):
+            for option in range(options):
+                if option >= n_classes:
+                    pi[k, j, option] = said_ko[k, 1 + option - n_classes]
+                else:
+                    right = accuracy_kj[k, j] if option == j else (1 - accuracy_kj[k, j]) / (n_classes - 1)
+                    pi[k, j, option] = said_ko[k, 0] * right
+    return pi
+
+
+def some_coins(rng: np.random.Generator, annotations: Annotations, one: bool) -> Coins:
+    shape = annotations.n_annotators, 1 if one else annotations.n_classes
+    accuracy = np.broadcast_to(rng.uniform(0.3, 0.95, shape), (shape[0], annotations.n_classes)).copy()
+    extra = annotations.n_options - annotations.n_classes
+    said = rng.dirichlet(np.ones(1 + extra), size=shape[0])
+    return Coins(one, 3.0, 1.0, accuracy, said)
+
+
+def log_posterior(evidence: Evidence, people: Coins, share_j: np.ndarray, smoothing: float) -> float:
+    """Labels and known truths, truths summed out, plus the log prior; plain sums, one coin counted once."""
+    pi = plain_pi(people.accuracy_kj, people.said_ko)
+    joint = np.log(share_j)[None] + oracles.messages(evidence.annotations, np.log(pi))
+    total = smoothing * np.log(share_j).sum() + PASS * np.log(people.said_ko).sum()
+    for n in range(evidence.annotations.n_items):
+        truth = int(evidence.truth[n])
+        total += joint[n, truth] if truth >= 0 else np.log(np.exp(joint[n]).sum())
+    for row in people.accuracy_kj:
+        for a in row[:1] if people.one else row:
+            total += people.right * np.log(a) + people.wrong * np.log(1 - a)
+    return float(total)
+
+
+# -- E-step --------------------------------------------------------------------------------------------------
+
+
+@both
+@shapes
+def test_the_e_step_agrees_with_all_truths_of_five_items(which: str, shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(21)
+    evidence, _ = oracles.crowd(rng, 5, 4, 3, **shape)
+    people = some_coins(rng, evidence.annotations, which == "one")
+    pi = plain_pi(people.accuracy_kj, people.said_ko)
+    np.testing.assert_allclose(pi.sum(axis=2), 1)
+    np.testing.assert_allclose(np.exp(people.log_pi_klj).transpose(0, 2, 1), pi, atol=1e-12)
+    share_j = rng.dirichlet(np.ones(3))
+    q_nj, log_evidence = em.expectation(evidence, Shares(share_j), people.log_pi_klj)
+    expected, log_expected = oracles.enumerate_truths(evidence, np.tile(np.log(share_j), (5, 1)), np.log(pi))
+    np.testing.assert_allclose(q_nj, expected, atol=1e-12)
+    assert log_evidence == pytest.approx(log_expected, abs=1e-10)
+
+
+# -- M-step --------------------------------------------------------------------------------------------------
+
+
+def plain_tosses(evidence: Evidence, q_nj: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    a = evidence.annotations
+    right, wrong = np.zeros((a.n_annotators, a.n_classes)), np.zeros((a.n_annotators, a.n_classes))
+    for n, k, said in zip(a.item, a.annotator, a.label, strict=True):
+        for j in range(a.n_classes):
+            if said < a.n_classes:
+                (right if said == j else wrong)[k, j] += q_nj[n, j]
+    return right, wrong
+
+
+@both
+@shapes
+def test_no_nearby_coins_are_better(which: str, shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(22)
+    evidence, _ = oracles.crowd(rng, 8, 4, 3, **shape)
+    annotations = evidence.annotations
+    q_nj = clamp(rng.dirichlet(np.ones(3), size=8), evidence)
+    informative = (annotations.labels_per_item > 0) | evidence.known
+    start = some_coins(rng, annotations, which == "one")
+    counts, people, _ = em.maximisation(evidence, Shares.even(3), start, q_nj, informative)
+    for found, expected in zip(tosses(counts), plain_tosses(evidence, q_nj), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+    def objective(accuracy_kj: np.ndarray, said_ko: np.ndarray) -> float:
+        moved = Coins(people.one, people.right, people.wrong, accuracy_kj, said_ko)
+        return float((counts.transpose(0, 2, 1) * np.log(plain_pi(accuracy_kj, said_ko))).sum()) + moved.log_density()
+
+    coin = np.stack((people.accuracy_kj, 1 - people.accuracy_kj), axis=2)
+    coin = coin[:, :1] if people.one else coin
+    better = oracles.beaten_by_a_neighbour(
+        lambda c: objective(np.broadcast_to(c[:, :, 0], people.accuracy_kj.shape), people.said_ko), coin, rng
+    )
+    assert better is None, better
+    better = oracles.beaten_by_a_neighbour(lambda said: objective(people.accuracy_kj, said), people.said_ko, rng)
+    assert better is None, better
+
+
+def test_an_accuracy_by_hand() -> None:
+    """Right 3 times and wrong once for class 0, right once for class 1, "unsure" twice; 2 and 1 pseudo-answers."""
+    counts = np.zeros((1, 3, 2))
+    counts[0, :, 0] = (3, 1, 1)
+    counts[0, :, 1] = (0, 1, 1)
+    one = Coins(True, 2.0, 1.0, np.zeros(0), np.zeros(0)).learn(counts)
+    np.testing.assert_allclose(one.accuracy_kj, [[6 / 8, 6 / 8]])
+    two = Coins(False, 2.0, 1.0, np.zeros(0), np.zeros(0)).learn(counts)
+    np.testing.assert_allclose(two.accuracy_kj, [[5 / 7, 3 / 4]])
+    np.testing.assert_allclose(two.said_ko, [[5.1 / 7.2, 2.1 / 7.2]])
+
+
+# -- the loop ------------------------------------------------------------------------------------------------
+
+
+@both
+@shapes
+def test_the_trace_ends_at_the_log_posterior_of_the_parameters(which: str, shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(23)
+    evidence, _ = oracles.crowd(rng, 12, 4, 3, **shape)
+    people = Coins.unlearned(evidence.annotations, which == "one", 3.0, 1.0)
+    votes_nj = MajorityVote().fit(evidence).probabilities
+    estimate = em.maximise(evidence, Shares.even(3, 0.5), people, votes_nj, tolerance=0.0, max_iterations=3)
+    expected = log_posterior(evidence, estimate.people, estimate.prior.share_j, 0.5)
+    assert estimate.objective[-1] == pytest.approx(expected, abs=1e-8)
+
+
+@both
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n_classes=st.integers(2, 4),
+    extra=st.integers(0, 2),
+    pool=st.sampled_from([0, 0, 8]),
+    known=st.sampled_from([0.0, 0.3, 1.0]),
+)
+def test_the_objective_never_falls(which: str, seed: int, n_classes: int, extra: int, pool: int, known: float) -> None:
+    rng = np.random.default_rng(seed)
+    evidence, _ = oracles.crowd(
+        rng, 12, 4, n_classes, n_classes + extra, unlabeled=2, pool=pool, known=known, asked=0.5
+    )
+    consensus = METHODS[which](max_iterations=60).fit(evidence)
+    trace = np.array(consensus.fit.objective)
+    assert np.isfinite(trace).all()
+    assert (np.diff(trace) >= -1e-9 * np.abs(trace[:-1])).all()
+    np.testing.assert_allclose(consensus.probabilities.sum(axis=1), 1)
+    assert (consensus.labels[evidence.known] == evidence.truth[evidence.known]).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_one_coin_agrees_with_a_second_plain_implementation(n_classes: int) -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(24), 60, 5, n_classes, known=0.1)
+    a = evidence.annotations
+    consensus = OneCoin(accuracy=0.7, strength=5.0, share_smoothing=0.5, tolerance=1e-13).fit(evidence)
+    q = MajorityVote().fit(evidence).probabilities
+    for _ in range(3000):
+        share = q.sum(axis=0) + 0.5
+        share /= share.sum()
+        right = np.full(a.n_annotators, 3.5)
+        given_labels = np.full(a.n_annotators, 5.0)
+        for n, k, said in zip(a.item, a.annotator, a.label, strict=True):
+            right[k] += q[n, said]
+            given_labels[k] += 1
+        accuracy = right / given_labels
+        log_q = np.tile(np.log(share), (a.n_items, 1))
+        for n, k, said in zip(a.item, a.annotator, a.label, strict=True):
+            for j in range(n_classes):
+                log_q[n, j] += np.log(accuracy[k] if said == j else (1 - accuracy[k]) / (n_classes - 1))
+        new = np.exp(log_q - log_q.max(axis=1, keepdims=True))
+        new /= new.sum(axis=1, keepdims=True)
+        new[evidence.known] = np.eye(n_classes)[evidence.truth[evidence.known]]
+        if np.abs(new - q).max() < 1e-12:
+            break
+        q = new
+    np.testing.assert_allclose(consensus.probabilities, q, atol=1e-6)
+    diagonal = consensus.annotators.confusion[:, np.arange(n_classes), np.arange(n_classes)]
+    np.testing.assert_allclose(diagonal, np.tile(accuracy[:, None], n_classes), atol=1e-6)
+
+
+def test_for_two_classes_two_coins_are_dawid_skene_with_a_prior_on_each_row() -> None:
+    """Sensitivity and specificity are all there is to a 2 x 2 confusion matrix."""
+    evidence, _ = oracles.crowd(np.random.default_rng(25), 80, 5, 2)
+    coin = TwoCoin(accuracy=0.8, strength=5.0, share_smoothing=0.01, tolerance=1e-12).fit(evidence)
+    full = DawidSkene(accuracy=0.8, strength=5.0, tolerance=1e-12).fit(evidence)
+    np.testing.assert_allclose(coin.probabilities, full.probabilities, atol=1e-5)
+    np.testing.assert_allclose(coin.annotators.confusion, full.annotators.confusion, atol=1e-5)
+
+
+def test_at_the_end_no_nearby_parameters_are_better() -> None:
+    rng = np.random.default_rng(26)
+    evidence, _ = oracles.crowd(rng, 40, 5, 3, asked=0.8)
+    consensus = TwoCoin(strength=4.0, tolerance=1e-13).fit(evidence)
+    j = np.arange(3)
+    accuracy = consensus.annotators.confusion[:, j, j]
+    people = Coins(False, 3.0, 1.0, accuracy, np.ones((5, 1)))
+    best = log_posterior(evidence, people, consensus.class_shares, 1.0)
+    for _ in range(60):
+        logit = np.log(accuracy / (1 - accuracy)) + 10.0 ** -rng.uniform(0.5, 4) * rng.normal(size=accuracy.shape)
+        moved = Coins(False, 3.0, 1.0, 1 / (1 + np.exp(-logit)), np.ones((5, 1)))
+        assert log_posterior(evidence, moved, consensus.class_shares, 1.0) <= best + 1e-7
+
+
+# -- what it finds -------------------------------------------------------------------------------------------
+
+
+def test_simulated_coins_are_found_again() -> None:
+    rng = np.random.default_rng(27)
+    truth = rng.integers(3, size=3000)
+    right = rng.uniform(0.5, 0.95, size=(8, 3))
+    hit = rng.random((3000, 8)) < right[:, truth].T
+    said = np.where(hit, truth[:, None], (truth[:, None] + rng.integers(1, 3, (3000, 8))) % 3)
+    two = TwoCoin().fit(Evidence(Annotations.from_matrix(said)))
+    j = np.arange(3)
+    np.testing.assert_allclose(two.annotators.confusion[:, j, j], right, atol=0.04)
+    low, high = two.annotators.interval
+    inside = (low < right.mean(axis=1)) & (right.mean(axis=1) < high)
+    assert inside.sum() >= 6
+
+
+def test_the_interval_is_that_of_the_coin() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(28), 120, 4, 3, known=1.0)
+    a = evidence.annotations
+    consensus = OneCoin().fit(evidence)
+    right = np.bincount(a.annotator, evidence.truth[a.item] == a.label, 4) + 0.75 * 9
+    total = a.labels_per_annotator + 9
+    low, high = consensus.annotators.interval
+    np.testing.assert_allclose(consensus.annotators.accuracy, right / total, atol=1e-9)
+    np.testing.assert_allclose(low, beta_distribution.ppf(0.025, right, total - right), atol=0.01)
+    np.testing.assert_allclose(high, beta_distribution.ppf(0.975, right, total - right), atol=0.01)
+
+
+def test_unsure_is_no_mistake_and_says_nothing() -> None:
+    rng = np.random.default_rng(29)
+    truth = rng.integers(2, size=400)
+    said = np.where(rng.random((400, 4)) < 0.85, truth[:, None], 1 - truth[:, None])
+    plain = OneCoin().fit(Evidence(Annotations.from_matrix(said)))
+    hedged = said.copy()
+    hedged[:, 0] = np.where(rng.random(400) < 0.5, 2, said[:, 0])
+    annotations = Annotations.from_matrix(hedged, classes=(0, 1, 2))
+    table = Annotations(
+        annotations.item, annotations.annotator, annotations.label, annotations.items, annotations.annotators,
+        (0, 1), (0, 1, 2),
+    )  # fmt: skip
+    found = OneCoin().fit(Evidence(table))
+    confusion = found.annotators.confusion[0]
+    assert confusion[0, 2] == pytest.approx(0.5, abs=0.06)
+    assert confusion[0, 2] == confusion[1, 2]
+    np.testing.assert_allclose(confusion[0, 0] / (1 - confusion[0, 2]), plain.annotators.confusion[0, 0, 0], atol=0.05)
+    without = OneCoin().fit(Evidence(table.select(table.label < 2)))
+    np.testing.assert_allclose(found.probabilities, without.probabilities, atol=1e-6)
+
+
+@both
+@pytest.mark.parametrize("seed", range(5))
+def test_roles_do_not_swap_where_people_are_hardly_better_than_chance(which: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    evidence, truth = oracles.crowd(rng, 200, 7, 2, asked=0.5, accuracy=(0.52, 0.65))
+    assert score.accuracy(METHODS[which]().fit(evidence).probabilities, truth) > 0.5
+
+
+# -- settings, starts, other items ---------------------------------------------------------------------------
+
+
+@both
+def test_a_warm_start_finds_the_same_in_fewer_iterations(which: str) -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(30), 150, 8, 3)
+    cold = METHODS[which]().fit(evidence)
+    warm = METHODS[which]().fit(evidence, start=cold)
+    assert warm.fit.iterations < cold.fit.iterations
+    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.01)
+
+
+@both
+def test_new_items_are_judged_by_hand_computation(which: str) -> None:
+    learned = METHODS[which]().fit(oracles.crowd(np.random.default_rng(31), 80, 3, 3)[0])
+    new = Annotations.from_frame(
+        {"item": ["new", "new"], "annotator": ["k1", "stranger"], "label": ["j2", "j1"]},
+        items=["new", "unlabeled"],
+        classes=["j0", "j1", "j2"],
+    )
+    judged = METHODS[which]().apply(learned, Evidence(new))
+    stranger = np.full((3, 3), 0.125) + 0.625 * np.eye(3)
+    expected = learned.class_shares * learned.annotators.confusion[1, :, 2] * stranger[:, 1]
+    np.testing.assert_allclose(judged.probabilities[0], expected / expected.sum(), atol=1e-12)
+    np.testing.assert_allclose(judged.probabilities[1], learned.class_shares, atol=1e-12)
+
+
+def test_other_classes_cannot_be_judged() -> None:
+    learned = OneCoin().fit(oracles.crowd(np.random.default_rng(32), 20, 3, 3)[0])
+    with pytest.raises(BadEvidence, match="learned for classes"):
+        OneCoin().apply(learned, Evidence(Annotations.from_matrix(np.array([[0], [1], [2]]))))
+
+
+@both
+@pytest.mark.parametrize(("setting", "value"), [("accuracy", 1.0), ("strength", 0), ("least_labels", 0.5)])
+def test_settings_out_of_range_are_named(which: str, setting: str, value: float) -> None:
+    with pytest.raises(BadSettings, match=setting):
+        METHODS[which](**{setting: value})
+
+
+@pytest.mark.parametrize(
+    ("which", "name", "least"),
+    [
+        ("two", "bluebirds", 0.865),
+        ("two", "rte", 0.925),
+        ("one", "rte", 0.92),
+        ("one", "sentence_polarity", 0.914),
+        ("one", "music_genre", 0.785),
+        ("one", "reuters_crowd", 0.73),
+    ],
+)
+def test_accuracy_on_real_crowds(which: str, name: str, least: float) -> None:
+    evidence = crowd(name)
+    consensus = METHODS[which]().fit(without_truth(evidence))
+    assert consensus.fit.converged
+    found = score.accuracy(consensus.probabilities[evidence.known], evidence.truth[evidence.known])
+    assert found >= least

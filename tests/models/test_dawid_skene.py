@@ -1,0 +1,367 @@
+"""Dawid–Skene and the one EM loop: every step has its own oracle, and the objective never falls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hitl import score
+from hitl.annotations import Annotations
+from hitl.demo.recorded import rte
+from hitl.errors import BadEvidence
+from hitl.evidence import Evidence
+from hitl.models.annotators import confusion
+from hitl.models.dawid_skene import DawidSkene
+from hitl.models.default import DefaultCombiner
+from hitl.models.inference import em
+from hitl.models.majority import MajorityVote
+from hitl.models.numerics.clamping import clamp
+from hitl.models.priors.shares import Shares
+from tests import oracles
+from tests.reference_data import crowd, without_truth
+
+FIVE = {
+    "plain": {},
+    "two known truths": {"known": 0.4},
+    "everything known": {"known": 1.0},
+    "options beyond the classes": {"n_options": 5},
+    "an anonymous pool": {"pool": 6},
+    "items without labels": {"unlabeled": 2, "known": 0.3},
+}
+
+
+def some_confusion(rng: np.random.Generator, annotations: Annotations) -> oracles.Floats:
+    shape = (annotations.n_annotators, annotations.n_classes)
+    return rng.dirichlet(np.ones(annotations.n_options), size=shape)
+
+
+# -- E-step --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
+def test_the_e_step_agrees_with_all_truths_of_five_items(shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(11)
+    evidence, _ = oracles.crowd(rng, 5, 4, 3, **shape)
+    pi_kjl = some_confusion(rng, evidence.annotations)
+    share_j = rng.dirichlet(np.ones(3))
+    q_nj, log_evidence = em.expectation(evidence, Shares(share_j), np.log(pi_kjl).transpose(0, 2, 1))
+    expected, log_expected = oracles.enumerate_truths(evidence, np.tile(np.log(share_j), (5, 1)), np.log(pi_kjl))
+    np.testing.assert_allclose(q_nj, expected, atol=1e-12)
+    assert log_evidence == pytest.approx(log_expected, abs=1e-10)
+
+
+def test_beliefs_stay_finite_with_hundreds_of_labels_an_item() -> None:
+    rng = np.random.default_rng(0)
+    evidence, truth = oracles.crowd(rng, 30, 2, 3, pool=30_000)
+    consensus = DawidSkene().fit(evidence)
+    assert np.isfinite(consensus.probabilities).all()
+    assert (consensus.labels == truth).all()
+
+
+# -- M-step --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
+def test_no_nearby_confusion_matrices_or_shares_are_better(shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(12)
+    evidence, _ = oracles.crowd(rng, 8, 4, 3, **shape)
+    annotations = evidence.annotations
+    q_nj = clamp(rng.dirichlet(np.ones(3), size=8), evidence)
+    informative = (annotations.labels_per_item > 0) | evidence.known
+    for pseudo in (
+        confusion.even_pseudo_counts(3, annotations.n_options, 0.01),
+        confusion.accurate_pseudo_counts(3, annotations.n_options, 0.8, 0.3),
+    ):
+        prior = Shares.even(3, 0.7)
+        people = confusion.Confusion.unlearned(pseudo, evidence.annotations.n_annotators)
+        counts_klj, people, learned = em.maximisation(evidence, prior, people, q_nj, informative)
+        log_pi_klj = people.log_pi_klj
+        np.testing.assert_allclose(counts_klj.transpose(0, 2, 1), oracles.counts(annotations, q_nj), atol=1e-12)
+        better = oracles.beaten_by_a_neighbour(
+            lambda pi: oracles.confusion_objective(evidence, q_nj, pi, pseudo),  # noqa: B023
+            np.exp(log_pi_klj).transpose(0, 2, 1),
+            rng,
+        )
+        assert better is None, better
+        better = oracles.beaten_by_a_neighbour(
+            lambda share: float((q_nj[informative].sum(axis=0) + 0.7) @ np.log(share)), learned.share_j, rng
+        )
+        assert better is None, better
+
+
+# -- the loop ------------------------------------------------------------------------------------------------
+
+
+def log_posterior(evidence: Evidence, pi_kjl: oracles.Floats, share_j: oracles.Floats, pseudo: oracles.Floats) -> float:
+    """Labels and known truths given the parameters, truths summed out, plus the log prior; plain sums."""
+    annotations = evidence.annotations
+    joint = np.log(share_j)[None] + oracles.messages(annotations, np.log(pi_kjl))
+    total = 0.0
+    for n in range(annotations.n_items):
+        known = int(evidence.truth[n])
+        total += joint[n, known] if known >= 0 else np.log(np.exp(joint[n]).sum())
+    return float(total + (pseudo * np.log(pi_kjl)).sum() + 0.01 * np.log(share_j).sum())
+
+
+@pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
+def test_the_trace_is_the_log_posterior_of_the_parameters(shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(13)
+    evidence, _ = oracles.crowd(rng, 12, 4, 3, **shape)
+    pseudo = confusion.even_pseudo_counts(3, evidence.annotations.n_options, 0.05)
+    q_nj = MajorityVote().fit(evidence).probabilities
+    informative = (evidence.annotations.labels_per_item > 0) | evidence.known
+    expected = []
+    belief, prior = clamp(q_nj, evidence), Shares.even(3, 0.01)
+    people = confusion.Confusion.unlearned(pseudo, evidence.annotations.n_annotators)
+    for _ in range(3):
+        _, people, prior = em.maximisation(evidence, prior, people, belief, informative)
+        expected.append(log_posterior(evidence, np.exp(people.log_pi_klj).transpose(0, 2, 1), prior.share_j, pseudo))
+        belief, _ = em.expectation(evidence, prior, people.log_pi_klj)
+    estimate = em.maximise(evidence, Shares.even(3, 0.01), people, q_nj, tolerance=0.0, max_iterations=3)
+    np.testing.assert_allclose(estimate.objective[: len(expected)], expected[: len(estimate.objective)], atol=1e-8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n_classes=st.integers(2, 4),
+    extra=st.integers(0, 2),
+    unlabeled=st.integers(0, 3),
+    pool=st.sampled_from([0, 0, 8]),
+    known=st.sampled_from([0.0, 0.3, 1.0]),
+    accuracy=st.sampled_from([None, 0.75]),
+)
+def test_the_objective_never_falls(
+    seed: int, n_classes: int, extra: int, unlabeled: int, pool: int, known: float, accuracy: float | None
+) -> None:
+    rng = np.random.default_rng(seed)
+    evidence, _ = oracles.crowd(
+        rng, 12, 4, n_classes, n_classes + extra, unlabeled=unlabeled, pool=pool, known=known, asked=0.5
+    )
+    consensus = DawidSkene(accuracy=accuracy, max_iterations=60).fit(evidence)
+    trace = np.array(consensus.fit.objective)
+    assert np.isfinite(trace).all()
+    assert (np.diff(trace) >= -1e-9 * np.abs(trace[:-1])).all()
+    np.testing.assert_allclose(consensus.probabilities.sum(axis=1), 1)
+    told = evidence.known
+    assert (consensus.labels[told] == evidence.truth[told]).all()
+    assert (consensus.confidence[told] == 1).all()
+
+
+def test_the_loop_puts_in_the_known_truth_before_it_learns() -> None:
+    rng = np.random.default_rng(25)
+    evidence, _ = oracles.crowd(rng, 12, 4, 3, known=0.5)
+    people = confusion.Confusion.unlearned(confusion.even_pseudo_counts(3, 3, 0.05), 4)
+    q_nj = rng.dirichlet(np.ones(3), size=12)
+    first = [
+        em.maximise(evidence, Shares.even(3), people, start, tolerance=0.0, max_iterations=1).objective
+        for start in (q_nj, clamp(q_nj, evidence))
+    ]
+    assert first[0] == first[1]
+
+
+def test_convergence_is_a_value() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(0), 60, 6, 3)
+    done = DawidSkene().fit(evidence).fit
+    assert done.converged
+    assert done.iterations < 1000
+    assert done.objective[-1] - done.objective[-2] < 1e-7 * 60 <= done.objective[-2] - done.objective[-3]
+    stopped = DawidSkene(max_iterations=3).fit(evidence).fit
+    assert (stopped.converged, stopped.iterations) == (False, 3)
+
+
+def test_momentum_saves_iterations_and_ends_nearer_to_the_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(1), 200, 8, 3, asked=0.5, accuracy=(0.4, 0.8))
+    method = DawidSkene(tolerance=1e-9)
+    fast = method.fit(evidence).fit
+    monkeypatch.setattr(em, "MOMENTUM_BELOW", 0.0)
+    plain = method.fit(evidence).fit
+    top = replace(method, tolerance=1e-13, max_iterations=5000).fit(evidence).fit.objective[-1]
+    assert fast.iterations < 0.6 * plain.iterations
+    assert top - fast.objective[-1] < top - plain.objective[-1]
+
+
+def test_at_the_end_no_nearby_parameters_are_better() -> None:
+    rng = np.random.default_rng(14)
+    evidence, _ = oracles.crowd(rng, 40, 5, 3, asked=0.8)
+    consensus = DawidSkene(smoothing=0.5, share_smoothing=0.01, tolerance=1e-13).fit(evidence)
+    pi_kjl, share_j = consensus.annotators.confusion, consensus.class_shares
+    pseudo = np.full((3, 3), 0.5)
+    better = oracles.beaten_by_a_neighbour(
+        lambda pi: log_posterior(evidence, pi, share_j, pseudo), pi_kjl, rng, trials=60, slack=1e-7
+    )
+    assert better is None, better
+    better = oracles.beaten_by_a_neighbour(
+        lambda share: log_posterior(evidence, pi_kjl, share, pseudo), share_j, rng, trials=60, slack=1e-7
+    )
+    assert better is None, better
+
+
+def test_the_reported_confusion_matrix_is_the_mode_of_the_final_counts() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(15), 40, 5, 3, 4)
+    consensus = DawidSkene(smoothing=0.25).fit(evidence)
+    counts = oracles.counts(evidence.annotations, consensus.probabilities) + 0.25
+    np.testing.assert_allclose(consensus.annotators.confusion, counts / counts.sum(axis=2, keepdims=True), atol=1e-10)
+    np.testing.assert_allclose(consensus.annotators.concentration, counts, atol=1e-10)
+
+
+def test_it_finds_who_is_good_and_who_always_says_the_same() -> None:
+    rng = np.random.default_rng(16)
+    truth = rng.integers(2, size=400)
+    good = np.where(rng.random((400, 3)) < 0.85, truth[:, None], 1 - truth[:, None])
+    contrary = np.where(rng.random(400) < 0.9, 1 - truth, truth)
+    matrix = np.column_stack((good, contrary, np.zeros(400, dtype=int)))
+    consensus = DawidSkene().fit(Evidence(Annotations.from_matrix(matrix)))
+    assert score.accuracy(consensus.probabilities, truth) > 0.93
+    assert score.accuracy(MajorityVote().fit(Evidence(Annotations.from_matrix(matrix))).probabilities, truth) < 0.9
+    np.testing.assert_allclose(consensus.annotators.accuracy, [0.85, 0.85, 0.85, 0.1, 0.5], atol=0.06)
+
+
+def test_an_answer_that_is_no_class_can_tell_about_the_truth() -> None:
+    """ "unsure" said mostly of class 1 speaks for class 1."""
+    rng = np.random.default_rng(17)
+    evidence, truth = oracles.crowd(rng, 300, 3, 2, 3, asked=1.0, accuracy=(0.85, 0.9))
+    a = evidence.annotations
+    hedged = (truth[a.item] == 1) & (a.annotator == 0)
+    annotations = replace(a, label=np.where(hedged, 2, a.label))
+    consensus = DawidSkene().fit(Evidence(annotations))
+    assert consensus.annotators.confusion[0, 1, 2] > 0.9
+    assert score.accuracy(consensus.probabilities, truth) > 0.95
+
+
+# -- settings ------------------------------------------------------------------------------------------------
+
+
+def test_with_an_expected_accuracy_a_person_with_few_labels_is_believed_that_much() -> None:
+    pseudo = DawidSkene(accuracy=0.8, strength=5.0)._pseudo_counts(Annotations.from_matrix(np.array([[0, 1, 2]])))
+    np.testing.assert_allclose(pseudo.sum(axis=1), 5.0)
+    np.testing.assert_allclose(np.diag(pseudo), 4.0)
+
+
+def test_large_share_smoothing_keeps_the_shares_even() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(0), 60, 6, 3)
+    np.testing.assert_allclose(DawidSkene(share_smoothing=1e6).fit(evidence).class_shares, 1 / 3, atol=1e-4)
+
+
+# -- from an earlier fit, and on items not seen --------------------------------------------------------------
+
+
+def test_a_warm_start_finds_the_same_in_fewer_iterations() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(18), 150, 8, 3)
+    cold = DawidSkene().fit(evidence)
+    warm = DawidSkene().fit(evidence, start=cold)
+    assert warm.fit.iterations < cold.fit.iterations / 2
+    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.01)
+    assert warm.fit.objective[-1] >= cold.fit.objective[-1] - 1e-6
+
+
+def test_a_start_that_knows_none_of_those_who_speak_is_no_trap() -> None:
+    """Even beliefs are a fixed point of EM: people whom `start` has not met must begin from the votes."""
+    evidence, truth = oracles.crowd(np.random.default_rng(19), 200, 6, 3)
+    strangers = replace(evidence.annotations, annotators=oracles.names("stranger", 6))
+    earlier = DawidSkene().fit(evidence)
+    none = DawidSkene().fit(Evidence(evidence.annotations.select(np.zeros(len(evidence.annotations), dtype=bool))))
+    for start, people in ((earlier, strangers), (none, evidence.annotations)):
+        warm = DawidSkene().fit(Evidence(people), start=start)
+        assert score.accuracy(warm.probabilities, truth) > 0.85
+
+
+def test_people_met_for_the_first_time_on_their_own_items_are_no_trap() -> None:
+    rng = np.random.default_rng(20)
+    evidence, truth = oracles.crowd(rng, 200, 8, 3, asked=1.0)
+    a = evidence.annotations
+    apart = a.select((a.item < 100) == (a.annotator < 4))  # two crowds that share neither items nor people
+    start = DawidSkene().fit(Evidence(apart.select(apart.item < 100)))
+    warm = DawidSkene().fit(Evidence(apart), start=start)
+    cold = DawidSkene().fit(Evidence(apart))
+    assert warm.fit.objective[-1] == pytest.approx(cold.fit.objective[-1], abs=0.01)
+    assert score.accuracy(warm.probabilities[100:], truth[100:]) > 0.75
+
+
+def test_a_start_of_other_classes_or_options_is_not_used() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(21), 50, 5, 3)
+    cold = DawidSkene().fit(evidence)
+    for options in (3, 4):
+        other, _ = oracles.crowd(np.random.default_rng(22), 50, 5, 4 if options == 4 else 2, options)
+        warm = DawidSkene().fit(evidence, start=DawidSkene().fit(other))
+        np.testing.assert_array_equal(warm.probabilities, cold.probabilities)
+
+
+def test_new_items_are_judged_by_hand_computation() -> None:
+    learned = DawidSkene().fit(oracles.crowd(np.random.default_rng(23), 80, 3, 3)[0])
+    annotations = Annotations.from_frame(
+        {"item": ["new", "new", "new"], "annotator": ["k1", "k0", "stranger"], "label": ["j2", "j0", "j1"]},
+        items=["new", "unlabeled"],
+        classes=["j0", "j1", "j2"],
+    )
+    judged = DawidSkene().apply(learned, Evidence(annotations))
+    pi, share = learned.annotators.confusion, learned.class_shares
+    given = learned.annotators.labels
+    average = np.einsum("k,kjl->jl", given / given.sum(), pi)  # what to expect of a stranger: the crowd so far
+    expected = share * pi[1, :, 2] * pi[0, :, 0] * average[:, 1]
+    np.testing.assert_allclose(judged.probabilities[0], expected / expected.sum(), atol=1e-12)
+    np.testing.assert_allclose(judged.probabilities[1], share, atol=1e-12)
+    assert judged.items == ("new", "unlabeled")
+    assert judged.annotators is learned.annotators
+
+
+def test_other_classes_cannot_be_judged() -> None:
+    learned = DawidSkene().fit(oracles.crowd(np.random.default_rng(24), 20, 3, 3)[0])
+    evidence = Evidence(Annotations.from_matrix(np.array([[0], [1], [2]])))
+    with pytest.raises(BadEvidence, match=r"learned for classes \('j0', 'j1', 'j2'\); the evidence has \(0, 1, 2\)"):
+        DawidSkene().apply(learned, evidence)
+
+
+# -- real people ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "expected"), [("bluebirds", 0.898), ("rte", 0.9275), ("sentence_polarity", 0.915)])
+def test_accuracy_on_real_crowds_is_the_published_one(name: str, expected: float) -> None:
+    evidence = crowd(name)
+    consensus = DawidSkene().fit(without_truth(evidence))
+    assert consensus.fit.converged
+    found = score.accuracy(consensus.probabilities[evidence.known], evidence.truth[evidence.known])
+    assert found == pytest.approx(expected, abs=0.003)
+
+
+def test_known_truth_on_half_of_the_items_helps_the_other_half() -> None:
+    evidence = crowd("bluebirds")
+    truth = np.where(np.arange(108) % 2 == 0, evidence.truth, -1)
+    told = DawidSkene().fit(Evidence(evidence.annotations, truth=truth))
+    rest = np.arange(108) % 2 == 1
+    assert score.accuracy(told.probabilities[rest], evidence.truth[rest]) >= 0.88
+
+
+def test_with_two_labels_needed_an_item_with_one_teaches_nothing_and_is_judged() -> None:
+    """The parameters are those of the table without the items that have one label; these are judged by them."""
+    evidence, _ = oracles.crowd(np.random.default_rng(5), n_items=60, n_annotators=6, asked=0.35)
+    annotations = evidence.annotations
+    several = annotations.labels_per_item >= 2
+    assert 5 < (annotations.labels_per_item == 1).sum() < 30
+    method = DawidSkene(accuracy=0.75, least_labels=2, tolerance=1e-12)
+    fitted = method.fit(evidence)
+    taught = method.fit(Evidence(annotations.select(several[annotations.item])))
+    np.testing.assert_allclose(fitted.annotators.confusion, taught.annotators.confusion, atol=1e-7)
+    np.testing.assert_allclose(fitted.class_shares, taught.class_shares, atol=1e-7)
+    np.testing.assert_allclose(fitted.probabilities, method.apply(taught, evidence).probabilities, atol=1e-6)
+    assert fitted.fit.objective == pytest.approx(taught.fit.objective, abs=1e-6)
+
+
+def test_the_default_does_not_talk_itself_into_one_class_with_one_label_an_item() -> None:
+    """Plain Dawid-Skene does: on the first label of each rte item it is hardly better than a coin."""
+    recorded = rte()
+    annotations = recorded.annotations
+    first = np.zeros(len(annotations), dtype=bool)
+    first[annotations.item_start[:-1] + np.arange(annotations.n_items) % 10] = True
+    evidence = Evidence(annotations.select(first))
+    assert recorded.truth is not None
+    votes, plain, default = (
+        score.accuracy(method.fit(evidence).probabilities, recorded.truth)
+        for method in (MajorityVote(), DawidSkene(), DefaultCombiner())
+    )
+    assert default >= votes - 0.005
+    assert plain < votes - 0.05

@@ -1,0 +1,358 @@
+"""The default combiner: confidence that means what it says, on simulated and real crowds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from hitl import score
+from hitl.annotations import Annotations
+from hitl.consensus import Consensus
+from hitl.errors import BadEvidence, BadSettings
+from hitl.evidence import Evidence
+from hitl.models.annotators.confusion import right_answers
+from hitl.models.default import DefaultCombiner
+from hitl.models.majority import MajorityVote
+from hitl.models.pl_em import PLEM
+from hitl.models.vb_ibcc import VBIBCC
+from tests import oracles
+from tests.reference_data import crowd, without_truth
+
+Floats = oracles.Floats
+Ints = NDArray[np.int32]
+
+HARD = 0.3
+"""Everybody's accuracy on an item that pulls them all."""
+
+
+def simulated(
+    seed: int,
+    n_items: int,
+    accuracy: float,
+    *,
+    n_classes: int = 4,
+    n_labels: int = 5,
+    hard: float = 0.0,
+    alike: bool = False,
+) -> tuple[Evidence, Ints, Floats]:
+    """Evidence without truth, the truth, and how often each annotator is right.
+
+    A share `hard` of the items pulls everybody; `alike`: there most wrong answers are one class that looks alike.
+    """
+    rng = np.random.default_rng(seed)
+    people = max(20, n_items // 20)
+    right_k = rng.beta(12 * accuracy, 12 * (1 - accuracy), people)
+    truth = rng.integers(n_classes, size=n_items).astype(np.int32)
+    who = np.argsort(rng.random((n_items, people)), axis=1)[:, :n_labels]
+    hard_n = rng.random((n_items, 1)) < hard
+    wrong = rng.integers(1, n_classes, size=(n_items, n_labels))
+    lookalike = rng.integers(1, n_classes, size=(n_items, 1))
+    wrong = np.where(alike & hard_n & (rng.random(who.shape) < 0.7), lookalike, wrong)
+    is_right = rng.random(who.shape) < np.where(hard_n, HARD, right_k[who])
+    said = np.where(is_right, truth[:, None], (truth[:, None] + wrong) % n_classes)
+    return evidence_of(who, said, people, n_classes), truth, right_k * (1 - hard) + HARD * hard
+
+
+def evidence_of(who: NDArray[np.intp], said: Ints, n_people: int, n_classes: int) -> Evidence:
+    items, labels = who.shape
+    classes = oracles.names("j", n_classes)
+    return Evidence(
+        Annotations(
+            np.repeat(np.arange(items), labels),
+            who.ravel(),
+            said.ravel(),
+            oracles.names("n", items),
+            oracles.names("k", n_people),
+            classes,
+            classes,
+        )
+    )
+
+
+def some_known(truth: Ints, size: int, seed: int = 0, among: NDArray[np.bool_] | None = None) -> Ints:
+    candidates = np.arange(truth.size) if among is None else np.flatnonzero(among)
+    told = np.full(truth.size, -1, np.int32)
+    chosen = np.random.default_rng(seed).choice(candidates, size, replace=False)
+    told[chosen] = truth[chosen]
+    return told
+
+
+def calibration_error(probabilities: Floats, truth: Ints) -> float:
+    return score.calibration_error(probabilities, truth, int(np.clip(len(truth) / 20, 5, 15)))
+
+
+# -- simulated crowds ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accuracy", [0.6, 0.75, 0.9])
+@pytest.mark.parametrize("n_items", [200, 1000, 5000])
+def test_independent_people_are_judged_no_worse_than_by_a_vote(n_items: int, accuracy: float) -> None:
+    """It expects dependence and is too careful here: but less so than the vote."""
+    evidence, truth, _ = simulated(0, n_items, accuracy)
+    found, vote = (method.fit(evidence).probabilities for method in (DefaultCombiner(), MajorityVote()))
+    assert calibration_error(found, truth) <= calibration_error(vote, truth)
+    assert score.log_loss(found, truth) < score.log_loss(vote, truth)
+    assert score.accuracy(found, truth) >= score.accuracy(vote, truth) - 0.005
+
+
+@pytest.mark.parametrize(("alike", "at_most"), [(True, 0.5), (False, 0.7)])
+def test_where_items_pull_everybody_confidence_is_far_better(alike: bool, at_most: float) -> None:
+    """A quarter of the items is hard. Where they are hard at random, what remains is that it cannot tell which ones."""
+    errors = []
+    for seed, (n_items, accuracy) in enumerate([(200, 0.75), (200, 0.9), (1000, 0.75), (1000, 0.9)]):
+        evidence, truth, _ = simulated(seed, n_items, accuracy, hard=0.25, alike=alike)
+        found, plain = DefaultCombiner().fit(evidence), VBIBCC().fit(evidence)
+        errors.append([calibration_error(each.probabilities, truth) for each in (found, plain)])
+        assert score.log_loss(found.probabilities, truth) < 0.75 * score.log_loss(plain.probabilities, truth)
+        assert score.accuracy(found.probabilities, truth) > score.accuracy(plain.probabilities, truth) - 0.02
+        assert (found.labels == plain.labels).mean() > 0.85
+    ours, others = np.mean(errors, axis=0)
+    assert ours <= at_most * others
+
+
+@pytest.mark.parametrize(("dependent", "at_most"), [(False, 0.03), (True, 0.08)])
+def test_known_items_set_the_strength(dependent: bool, at_most: float) -> None:
+    evidence, truth, _ = simulated(1, 1000, 0.9, hard=0.25 * dependent, alike=dependent)
+    told = some_known(truth, 200)
+    unknown = told < 0
+    without, found = (DefaultCombiner().fit(each) for each in (evidence, replace(evidence, truth=told)))
+    error = [calibration_error(each.probabilities[unknown], truth[unknown]) for each in (without, found)]
+    assert error[1] < at_most
+    assert error[1] < error[0] + 0.005
+    assert found.correction.strength > 1 if dependent else found.correction.strength < 0.5
+    np.testing.assert_array_equal(found.probabilities[~unknown], np.eye(4)[truth[~unknown]])
+
+
+@pytest.mark.parametrize("n_classes", [2, 4, 10])
+def test_a_single_label_an_item_makes_nobody_look_perfect(n_classes: int) -> None:
+    """Nothing confirms it: it counts what is expected of people."""
+    evidence, _, _ = simulated(2, 600, 0.7, n_classes=n_classes, n_labels=1)
+    found = DefaultCombiner().fit(evidence)
+    np.testing.assert_allclose(found.confidence, 0.75, atol=0.01)
+    low, high = found.annotators.interval
+    assert found.annotators.accuracy.max() < 0.8
+    assert low.max() < 0.65
+    assert (high > 0.85).all()
+
+
+def test_single_labels_beside_others_are_no_surer_than_they_are_right() -> None:
+    evidence, truth, _ = simulated(3, 1000, 0.75, n_classes=10)
+    some = (evidence.annotations.item < 500) | (np.arange(len(evidence.annotations)) % 5 == 0)
+    found = DefaultCombiner().fit(Evidence(evidence.annotations.select(some)))
+    single = slice(500, None)
+    right = score.accuracy(found.probabilities[single], truth[single])
+    assert right - 0.15 < found.confidence[single].mean() < right
+
+
+def test_a_class_that_nobody_uses_stays_empty() -> None:
+    evidence, truth, _ = simulated(4, 400, 0.7, n_classes=3)
+    a = evidence.annotations
+    classes = (*a.classes, "unused")
+    wider = Annotations(a.item, a.annotator, a.label, a.items, a.annotators, classes, classes)
+    found = DefaultCombiner().fit(Evidence(wider))
+    assert found.probabilities[:, 3].max() < 0.02
+    assert found.class_shares[3] < 0.01
+    vote = MajorityVote().fit(evidence).probabilities
+    assert score.accuracy(found.probabilities, truth) > score.accuracy(vote, truth) - 0.01
+
+
+def test_a_rare_class_keeps_its_items() -> None:
+    """Nine items in ten are of one class. (The anchor, by stray votes for the others, costs a few of those nine.)"""
+    rng = np.random.default_rng(5)
+    truth = rng.choice(3, p=[0.9, 0.05, 0.05], size=800).astype(np.int32)
+    who = np.argsort(rng.random((800, 30)), axis=1)[:, :4]
+    said = np.where(rng.random(who.shape) < 0.85, truth[:, None], rng.integers(3, size=who.shape))
+    found = DefaultCombiner().fit(evidence_of(who, said, 30, 3))
+    assert (found.labels == truth)[truth > 0].mean() > 0.97
+    assert (found.labels == truth).mean() > 0.97
+
+
+# -- what it says of people ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [{}, {"n_options": 5, "unlabeled": 3}, {"pool": 30, "known": 0.3}])
+def test_right_answers_are_those_of_a_plain_count(shape: dict[str, int]) -> None:
+    rng = np.random.default_rng(0)
+    annotations = oracles.crowd(rng, 20, 4, 3, **shape)[0].annotations
+    q_nj = rng.dirichlet(np.ones(3), size=20)
+    expected = np.zeros((annotations.n_annotators, 3))
+    for n, k, option in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
+        if option < 3:
+            chance = q_nj[n, option]
+            expected[k] += chance, 1 - chance, chance * (1 - chance)
+    np.testing.assert_allclose(right_answers(annotations, q_nj), expected, atol=1e-12)
+
+
+def test_accuracy_and_interval_are_those_of_the_answers_and_the_crowd() -> None:
+    found = DefaultCombiner().fit(simulated(0, 200, 0.75)[0]).annotators
+    answers = np.array([[90.0, 10.0, 0.0], [1.5, 0.5, 0.0], [0.0, 0.0, 0.0]])
+    people = replace(
+        found,
+        names=("a", "b", "c"),
+        concentration=found.concentration[:3],
+        confusion=found.confusion[:3],
+        labels=np.array([100, 2, 0]),
+        answers=answers,
+    )
+    crowd_accuracy = 92.5 / 104
+    for k, (right, other, _) in enumerate(answers):
+        a, b = right + 4 * crowd_accuracy, other + 4 * (1 - crowd_accuracy)
+        assert people.accuracy[k] == pytest.approx(a / (a + b))
+        np.testing.assert_allclose([each[k] for each in people.interval], stats.beta.ppf([0.025, 0.975], a, b))
+    assert people.frame()["accuracy"].tolist() == people.accuracy.tolist()
+    # What is not known of the truth widens the interval: its variance adds to that of the count.
+    doubted = replace(people, answers=answers + np.array([[0, 0, 9.0], [0, 0, 0], [0, 0, 0]]))
+    (low, high), mean = doubted.interval, people.accuracy[0]
+    variance = mean * (1 - mean) / 105 + 9.0 / 104**2
+    strength = mean * (1 - mean) / variance - 1
+    expected = stats.beta.ppf([0.025, 0.975], mean * strength, (1 - mean) * strength)
+    np.testing.assert_allclose([low[0], high[0]], expected)
+
+
+def test_where_truth_is_known_intervals_cover_the_true_accuracies() -> None:
+    evidence, truth, right_k = simulated(6, 1000, 0.75)
+    found = DefaultCombiner().fit(replace(evidence, truth=truth)).annotators
+    a = evidence.annotations
+    share = np.bincount(a.annotator, truth[a.item] == a.label) / a.labels_per_annotator
+    np.testing.assert_allclose(found.accuracy, share, atol=0.025)
+    low, high = found.interval
+    assert ((low < right_k) & (right_k < high)).mean() >= 0.9
+    assert (high - low).mean() < 0.2
+
+
+@pytest.mark.parametrize(("known", "hard", "covered", "off"), [(100, 0.0, 0.9, 0.025), (0, 0.25, 0.9, 0.06)])
+def test_where_it_is_not_most_intervals_do(known: int, hard: float, covered: float, off: float) -> None:
+    evidence, truth, right_k = simulated(7, 1000, 0.75, hard=hard)
+    found = DefaultCombiner().fit(replace(evidence, truth=some_known(truth, known))).annotators
+    low, high = found.interval
+    assert ((low < right_k) & (right_k < high)).mean() >= covered
+    assert abs(found.accuracy.mean() - right_k.mean()) < off
+    assert np.corrcoef(found.accuracy, right_k)[0, 1] > 0.75
+
+
+@pytest.mark.parametrize("accuracy", [0.6, 0.75, 0.9])
+def test_independent_people_nobody_checked_look_a_little_worse_than_they_are(accuracy: float) -> None:
+    """It reckons with dependence that is not there: some answers that it doubts are right."""
+    evidence, _, right_k = simulated(8, 1000, accuracy)
+    found = DefaultCombiner().fit(evidence).annotators
+    assert -0.09 < found.accuracy.mean() - right_k.mean() < 0.01
+    assert np.corrcoef(found.accuracy, right_k)[0, 1] > 0.75
+
+
+# -- a fitted result -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[Evidence, Consensus]:
+    evidence, truth, _ = simulated(9, 300, 0.75, hard=0.2)
+    evidence = replace(evidence, truth=some_known(truth, 60))
+    return evidence, DefaultCombiner().fit(evidence)
+
+
+def test_the_same_items_are_judged_the_same(fitted: tuple[Evidence, Consensus], tmp_path: Path) -> None:
+    evidence, found = fitted
+    assert found.correction is not None
+    assert np.abs(found.correction.shift).max() > 0.01
+    found.save(tmp_path / "it.npz")
+    for consensus in (found, Consensus.load(tmp_path / "it.npz")):
+        again = DefaultCombiner().apply(consensus, evidence)
+        np.testing.assert_allclose(again.probabilities, found.probabilities, atol=1e-12)
+    loaded = Consensus.load(tmp_path / "it.npz")
+    assert loaded.correction is not None
+    assert loaded.correction.strength == found.correction.strength
+    np.testing.assert_array_equal(loaded.correction.shift, found.correction.shift)
+    np.testing.assert_array_equal(loaded.annotators.answers, found.annotators.answers)
+    np.testing.assert_array_equal(loaded.annotators.accuracy, found.annotators.accuracy)
+
+
+def test_new_items_are_judged_with_the_same_correction(fitted: tuple[Evidence, Consensus]) -> None:
+    """One at a time, and by a stranger; an item without labels has the class shares."""
+    evidence, found = fitted
+    a = evidence.annotations
+    unknown = np.flatnonzero(evidence.truth < 0)[:5]
+    rows = np.isin(a.item, unknown)
+    few = Annotations(
+        np.searchsorted(unknown, a.item[rows]),
+        a.annotator[rows],
+        a.label[rows],
+        oracles.names("new", 7),
+        (*a.annotators, "stranger"),
+        a.classes,
+        a.options,
+    )
+    judged = DefaultCombiner().apply(found, Evidence(few))
+    np.testing.assert_allclose(judged.probabilities[:5], found.probabilities[unknown], atol=1e-12)
+    np.testing.assert_allclose(judged.probabilities[5:], np.tile(found.class_shares, (2, 1)))
+    alone = Annotations([0], [0], [2], ("n",), ("stranger",), a.classes, a.options)
+    prior_jl = found.annotators.prior
+    expected = prior_jl[:, 2] / prior_jl.sum(axis=1) * found.class_shares * np.exp(found.correction.shift)
+    judged = DefaultCombiner().apply(found, Evidence(alone))
+    np.testing.assert_allclose(judged.probabilities[0], expected / expected.sum())
+
+
+def test_with_model_probabilities_it_is_pl_em() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(0), 60, models=1, known=0.2)
+    found, raw = DefaultCombiner(0.8).fit(evidence), PLEM(accuracy=0.8).fit(evidence)
+    untold = PLEM(accuracy=0.8).apply(raw, Evidence(evidence.annotations, evidence.probabilities)).probabilities
+    rho = found.correction.strength
+    caution = float(raw.parameters["model caution"])
+    temperature_n = caution + rho * evidence.annotations.labels_per_item[:, None]
+    expected = untold ** (1 / temperature_n)
+    expected /= expected.sum(axis=1, keepdims=True)
+    expected[evidence.known] = np.eye(3)[evidence.truth[evidence.known]]
+    np.testing.assert_allclose(found.probabilities, expected, atol=1e-12)
+    assert found.annotators.answers is None
+    assert found.temperatures == raw.temperatures
+    with pytest.raises(BadEvidence, match="not learned by the default combiner"):
+        DefaultCombiner().apply(found, Evidence(evidence.annotations))
+
+
+def test_an_expected_accuracy_out_of_range_is_named() -> None:
+    with pytest.raises(BadSettings, match=r"accuracy is 1\.5; expected a number above 0 and below 1"):
+        DefaultCombiner(1.5)
+
+
+# -- real crowds ---------------------------------------------------------------------------------------------
+
+REAL = ("bluebirds", "rte", "weather_amt", "face_sentiment", "music_genre", "reuters_crowd")
+
+
+@pytest.mark.filterwarnings("ignore::hitl.annotations.ConflictingLabels")
+def test_on_real_crowds_confidence_means_what_it_says() -> None:
+    """Against VB-IBCC of the paper, which knows no truth; mean calibration error over six quick sets."""
+    plain, ours, told = [], [], []
+    for name in REAL:
+        evidence = crowd(name)
+        blind, truth, known = without_truth(evidence), evidence.truth, evidence.known
+        found = DefaultCombiner().fit(blind).probabilities[known]
+        assert score.log_loss(found, truth[known]) < score.log_loss(
+            MajorityVote().fit(blind).probabilities[known], truth[known]
+        )
+        ours.append(calibration_error(found, truth[known]))
+        plain.append(calibration_error(VBIBCC(shared=False).fit(blind).probabilities[known], truth[known]))
+        fifty = some_known(truth, 50, among=known)
+        rest = known & (fifty < 0)
+        taught = DefaultCombiner().fit(replace(blind, truth=fifty)).probabilities[rest]
+        told.append(calibration_error(taught, truth[rest]))
+    assert np.mean(ours) <= 0.5 * np.mean(plain)
+    assert np.mean(told) <= 0.4 * np.mean(plain)
+
+
+@pytest.mark.parametrize("shares", [(0.9, 0.05, 0.05), (0.8, 0.1, 0.05, 0.05), (0.95, 0.05)], ids=str)
+def test_stray_votes_for_a_rare_class_do_not_blur_it(shares: tuple[float, ...]) -> None:
+    """Among many items of a common class stray votes for a rare one outnumber the rare items."""
+    rng = np.random.default_rng(4)
+    truth = rng.choice(len(shares), 2000, p=shares)
+    item = np.repeat(np.arange(2000), 4)
+    annotator = np.concatenate([rng.choice(100, 4, replace=False) for _ in range(2000)])
+    label = np.where(rng.random(item.size) < 0.15, rng.integers(len(shares), size=item.size), truth[item])
+    frame = {"item": item, "annotator": annotator, "label": label}
+    evidence = Evidence(Annotations.from_frame(frame, items=range(2000), classes=range(len(shares))))
+    found, vote = (score.accuracy(c.fit(evidence).probabilities, truth) for c in (DefaultCombiner(), MajorityVote()))
+    assert found >= vote - 0.001
+    assert found > 0.985

@@ -1,0 +1,199 @@
+"""EBCC: class and difficulty of an item against enumeration, the whole against the exact posterior."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from hitl import score
+from hitl.annotations import Annotations
+from hitl.errors import BadSettings
+from hitl.evidence import Evidence
+from hitl.models.ebcc import EBCC
+from hitl.models.gibbs_ibcc import GibbsIBCC
+from hitl.models.majority import MajorityVote
+from hitl.models.sampling import chains, gibbs, posterior
+from tests import bcc_oracles, oracles
+from tests.models.test_gibbs_ibcc import log_joint, matched_variance, some_state
+from tests.reference_data import crowd, without_truth
+
+FOUR: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "two known truths": {"known": 0.5},
+    "everything known": {"known": 1.0},
+    "options beyond the classes": {"n_options": 3},
+    "an anonymous pool": {"pool": 5},
+    "items without labels": {"unlabeled": 1, "known": 0.3},
+}
+
+
+def easy_matrix(epsilon: float, n_classes: int, n_options: int) -> oracles.Floats:
+    easy = np.full((n_classes, n_options), epsilon / (n_options - 1))
+    easy[np.arange(n_classes), np.arange(n_classes)] = 1 - epsilon
+    return easy
+
+
+@pytest.mark.parametrize("shape", FOUR.values(), ids=FOUR)
+def test_class_and_difficulty_are_drawn_from_the_ratios_of_the_joint(shape: dict[str, Any]) -> None:
+    rng = np.random.default_rng(1)
+    evidence, _ = oracles.crowd(rng, 5, **({"n_annotators": 4, "n_classes": 2} | shape))
+    a = evidence.annotations
+    prior = posterior.all_hard(a, 5.0, 1.0, 0.6)
+    prior = prior._replace(hard=0.3, easy_jl=easy_matrix(0.2, a.n_classes, a.n_options))
+    table, state = posterior.known_table(evidence), some_state(rng, evidence, prior)
+    found = gibbs.log_joint(table, prior, state)
+    assert found == pytest.approx(log_joint(evidence, prior, state, state.truth_n, state.is_hard_n), abs=1e-9)
+    for n in table.teaching:
+        joint = np.full((2, 2), -np.inf)  # class, easy or hard
+        for j, s in np.ndindex(2, 2):
+            if evidence.truth[n] in (-1, j):
+                here = np.arange(5) == n
+                truth, hard = np.where(here, j, state.truth_n), np.where(here, s == 1, state.is_hard_n)
+                joint[j, s] = log_joint(evidence, prior, state, truth, hard)
+        expected = np.exp(joint - logsumexp(joint))
+        times = np.zeros((2, 2))
+        for _ in range(1000):
+            gibbs.draw_truths(rng, table._replace(teaching=np.array([n])), prior, state)
+            times[state.truth_n[n], int(state.is_hard_n[n])] += 1
+        np.testing.assert_allclose(state.q_nj[n], expected.sum(axis=1), atol=1e-12)
+        np.testing.assert_allclose(state.hard_n[n], expected[:, 1].sum(), atol=1e-12)
+        np.testing.assert_allclose(times / 1000, expected, atol=4 * np.sqrt(0.25 / 1000))
+
+
+@pytest.mark.parametrize("shape", FOUR.values(), ids=FOUR)
+def test_the_fit_is_the_exact_posterior_of_four_items(shape: dict[str, Any]) -> None:
+    """All truths and difficulties enumerated, pi and p integrated out, alpha by quadrature."""
+    rng = np.random.default_rng(2)
+    evidence, _ = oracles.crowd(rng, 4, **({"n_annotators": 3, "n_classes": 2} | shape))
+    a = evidence.annotations
+    combiner = EBCC(epsilon=0.2, hard=0.4, diagonal=3.0, off=0.7, share_smoothing=0.8, burn_in=100, draws=12_000)
+    mean_jl = posterior.all_hard(a, 3.0, 0.7, 0.8).mean_jl
+    easy_jl = easy_matrix(0.2, a.n_classes, a.n_options)
+    exact = bcc_oracles.enumerate_posterior(evidence, mean_jl, 0.8, 0.4, easy_jl)
+    found = combiner.fit(evidence)
+    assert found.fit.converged
+    np.testing.assert_allclose(found.probabilities, exact.q_nj, atol=0.01)
+    np.testing.assert_allclose(found.difficulty, exact.hard_n, atol=0.01)
+    np.testing.assert_allclose(found.class_shares, exact.share_j, atol=0.01)
+    np.testing.assert_allclose(found.annotators.confusion, exact.mean_kjl, atol=0.01)
+    variance = (exact.square_kjl - exact.mean_kjl**2).sum(axis=2)
+    np.testing.assert_allclose(matched_variance(found.annotators.concentration), variance, rtol=0.05)
+
+
+def test_a_sweep_leaves_the_joint_distribution_as_it_is() -> None:
+    """Geweke 2004: parameters, truths and labels drawn in turn have the distribution of draws from the model."""
+    rng = np.random.default_rng(3)
+    evidence, _ = oracles.crowd(rng, 4, 2, 2, asked=0.9)
+    table = evidence.annotations
+    easy_jl = easy_matrix(0.25, 2, 2)
+    prior = posterior.all_hard(table, 2.0, 0.8, 1.2)._replace(hard=0.6, easy_jl=easy_jl)
+    worlds = [bcc_oracles.draw_world(rng, table, prior.mean_jl, 1.2, 0.6, easy_jl) for _ in range(6000)]
+    independent = np.array([bcc_oracles.features(world, table) for world in worlds])
+    world, known = worlds[0], posterior.known_table(evidence)
+    assert len(known.teaching) == 4
+    state = gibbs.blank_state(4, 2, 2, 2)
+    state.truth_n[:], state.is_hard_n[:] = world.truth_n, world.hard_n
+    state.alpha_klj[:] = world.alpha_kjl.transpose(0, 2, 1)
+    dependent = np.empty((8000, independent.shape[1]))
+    for s in range(len(dependent)):
+        known = known._replace(label=world.label_m.astype(np.int32))
+        gibbs.count(known, state)
+        gibbs.draw_alphas(rng, prior, state)
+        gibbs.draw_truths(rng, known, prior, state)
+        world = bcc_oracles.redraw_labels(
+            rng, table, 1.2, state.alpha_klj, state.truth_n, state.is_hard_n.copy(), easy_jl
+        )
+        dependent[s] = bcc_oracles.features(world, table)
+    z = bcc_oracles.z_scores(independent, dependent, chains.effective_size)
+    assert np.abs(z).max() < 4, z.round(1)
+    assert (z != 0).all()
+
+
+# -- difficulty ------------------------------------------------------------------------------------------------
+
+
+def easy_and_hard(rng: np.random.Generator, n_items: int) -> tuple[Evidence, np.ndarray, np.ndarray]:
+    """Half of the items are easy (hardly anybody errs); on the rest the first two of seven people are much better."""
+    truth, hard = rng.integers(3, size=n_items), rng.random(n_items) < 0.5
+    right = np.where(hard[:, None], np.array([0.95, 0.9, 0.45, 0.45, 0.45, 0.45, 0.45]), 0.99)
+    wrong = (truth[:, None] + rng.integers(1, 3, size=right.shape)) % 3
+    said = np.where(rng.random(right.shape) < right, truth[:, None], wrong)
+    return Evidence(Annotations.from_matrix(said)), truth, hard
+
+
+def test_what_people_do_on_hard_items_is_learned_from_hard_items() -> None:
+    evidence, truth, hard = easy_and_hard(np.random.default_rng(4), 500)
+    found = EBCC(hard=0.5, burn_in=100, draws=300).fit(evidence)
+    assert found.fit.converged
+    assert found.difficulty is not None
+    assert ((found.difficulty >= 0) & (found.difficulty <= 1)).all()
+    assert found.difficulty[hard].mean() > 0.85
+    assert found.difficulty[~hard].mean() < 0.15
+    votes, plain, right = (
+        score.accuracy(consensus.probabilities[hard], truth[hard])
+        for consensus in (MajorityVote().fit(evidence), GibbsIBCC(burn_in=100, draws=300).fit(evidence), found)
+    )
+    assert right >= votes + 0.1
+    assert right >= plain - 0.005
+
+
+def test_matrices_are_what_people_do_on_all_items() -> None:
+    evidence, truth, _ = easy_and_hard(np.random.default_rng(5), 500)
+    found = EBCC(hard=0.5, burn_in=100, draws=300).fit(evidence)
+    done = (evidence.annotations.label == truth[evidence.annotations.item]).reshape(-1, 7).mean(axis=0)
+    np.testing.assert_allclose(found.annotators.accuracy, done, atol=0.03)
+
+
+def test_an_item_nobody_labeled_is_as_hard_as_the_prior_says() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(6), 40, 5, 3, unlabeled=3)
+    found = EBCC(hard=0.7).fit(evidence)
+    assert found.difficulty is not None
+    np.testing.assert_allclose(found.difficulty[-3:], 0.7)
+    np.testing.assert_allclose(found.probabilities[-3:], np.tile(found.class_shares, (3, 1)), atol=1e-12)
+
+
+def test_where_nearly_all_items_are_hard_it_is_ibcc() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(7), 60, 5, 3, known=0.2)
+    hard, plain = EBCC(hard=1 - 1e-9, draws=4000).fit(evidence), GibbsIBCC(draws=4000).fit(evidence)
+    np.testing.assert_allclose(hard.probabilities, plain.probabilities, atol=0.04)
+    assert hard.difficulty is not None
+    assert hard.difficulty.min() > 0.999
+
+
+# -- the rest --------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_answer_and_another_order_nearly_the_same() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(8), 60, 5, 3, 4, pool=20, known=0.1)
+    first, again, other = (EBCC(seed=seed, draws=3000).fit(evidence) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.probabilities, again.probabilities)
+    np.testing.assert_array_equal(first.difficulty, again.difficulty)
+    np.testing.assert_allclose(first.probabilities, other.probabilities, atol=0.04)
+    order = np.random.default_rng(9).permutation(60)
+    moved = EBCC(seed=1, draws=3000).fit(oracles.reordered(evidence, items=order))
+    np.testing.assert_allclose(moved.probabilities, first.probabilities[order], atol=0.04)
+
+
+def test_mixing_includes_the_share_of_hard_items() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(10), 50, 4, 2)
+    mixing = EBCC().fit(evidence).fit.mixing
+    assert mixing is not None
+    assert "hard items" in mixing.rhat
+    assert GibbsIBCC().fit(evidence).fit.mixing.rhat.keys() == mixing.rhat.keys() - {"hard items"}  # type: ignore[union-attr]
+
+
+def test_accuracy_on_real_people() -> None:
+    evidence = crowd("rte")
+    found = EBCC(burn_in=100, draws=300).fit(without_truth(evidence))
+    assert found.fit.converged
+    assert score.accuracy(found.probabilities, evidence.truth) == pytest.approx(0.927, abs=0.005)
+
+
+@pytest.mark.parametrize("wrong", [{"epsilon": 0}, {"epsilon": 1}, {"hard": 1.0}, {"hard": 0}, {"draws": 3}])
+def test_settings_out_of_range_are_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadSettings, match=f"combine.options.{next(iter(wrong))} is"):
+        replace(EBCC(), **wrong)

@@ -1,0 +1,197 @@
+"""EDBCC: class and difficulty together, the whole posterior, and copies seen through without a known item."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hitl import score
+from hitl.annotations import Annotations
+from hitl.errors import BadSettings
+from hitl.evidence import Evidence
+from hitl.models.dawid_skene import DawidSkene
+from hitl.models.dbcc import DBCC
+from hitl.models.edbcc import EDBCC
+from hitl.models.sampling import network_chain
+from hitl.models.vb_ibcc import VBIBCC
+from tests import oracles
+from tests.models.test_dbcc import (
+    FOUR,
+    Model,
+    accuracies,
+    assert_clearly_better,
+    check_joint_distribution,
+    check_posterior,
+    check_truths,
+    copied,
+    some_crowd,
+)
+from tests.reference_data import crowd, without_truth
+
+SMALL = EDBCC(
+    hard=0.4,
+    easy_accuracy=0.9,
+    easy_sd=0.6,
+    accuracy=0.7,
+    answer_sd=1.2,
+    coupling_sd=1.5,
+    share_smoothing=0.8,
+    burn_in=200,
+    draws=6000,
+    thin=1,
+)
+
+
+@pytest.mark.parametrize("shape", FOUR.values(), ids=FOUR)
+def test_class_and_difficulty_are_drawn_from_their_enumerated_chances(shape: dict[str, Any]) -> None:
+    check_truths(Model(some_crowd(1, **shape), hard=0.3, seed=1))
+
+
+def test_labels_of_easy_items_teach_what_easy_means_and_nothing_else() -> None:
+    model = Model(some_crowd(2, n_options=3, pool=4), hard=0.5, seed=2)
+    state, layout = model.state, model.layout
+    state.seen_suj[:], state.items_sj[:] = 0, 0
+    truth = np.arange(6) % 2
+    for n, i in enumerate(layout.distinct_n):
+        network_chain.count_item(layout.items, i, truth[n], 1, state.seen_suj, state.items_sj)
+    network_chain.complete(np.random.default_rng(0), layout.networks, layout.patterns, state)
+    easy = layout.networks.table_start[-2]
+    assert state.counts[:easy].sum() == 0
+    expected = np.zeros((2, 3))
+    a = model.evidence.annotations
+    np.add.at(expected, (truth[a.item], a.label), 1)
+    np.testing.assert_array_equal(state.counts[easy:].reshape(2, 3), expected)
+
+
+@pytest.mark.parametrize("shape", FOUR.values(), ids=FOUR)
+def test_the_fit_is_the_exact_posterior_of_four_items(shape: dict[str, Any]) -> None:
+    check_posterior(some_crowd(9, n_items=4, **shape), SMALL, 0.4, (1.2, 1.5, 0.6))
+
+
+def test_a_sweep_leaves_the_joint_distribution_as_it_is() -> None:
+    check_joint_distribution(0.6)
+
+
+def test_where_nearly_all_items_are_hard_it_is_dbcc() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(3), 60, 4, 2, known=0.3)
+    found, plain = EDBCC(hard=1 - 1e-9, coupling_sd=0.5, draws=1500).fit(evidence), DBCC(draws=1500).fit(evidence)
+    np.testing.assert_allclose(found.probabilities, plain.probabilities, atol=0.03)
+    np.testing.assert_allclose(found.difficulty, 1, atol=1e-6)
+
+
+# -- people who copy -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("known", [0, 30])
+def test_it_sees_through_copies_that_fool_ibcc(n_classes: int, known: int) -> None:
+    found = accuracies(EDBCC(draws=300, thin=1), n_classes, known)
+    for combiner in (DawidSkene(), VBIBCC(), VBIBCC(shared=False)):
+        assert_clearly_better(found, accuracies(combiner, n_classes, known))
+
+
+def test_copies_are_reported() -> None:
+    people = EDBCC(draws=300, thin=1).fit(copied(0, 3)[0]).annotators
+    assert people.dependence is not None
+    copies = people.dependence[:3, :3][np.triu_indices(3, 1)]
+    assert copies.min() > 0.8
+    assert np.abs(people.dependence[:3, 3:]).max() < 0.3
+
+
+# -- easy and hard -------------------------------------------------------------------------------------------------
+
+
+def half_easy(seed: int) -> tuple[Evidence, np.ndarray, np.ndarray]:
+    """On easy items five people are right 98 times in 100, on hard ones 55."""
+    rng = np.random.default_rng(seed)
+    truth, hard = rng.integers(3, size=500), rng.random(500) < 0.5
+    right = rng.random((500, 5)) < np.where(hard, 0.55, 0.98)[:, None]
+    said = np.where(right, truth[:, None], (truth[:, None] + rng.integers(1, 3, size=(500, 5))) % 3)
+    return Evidence(Annotations.from_matrix(said, range(3))), truth, hard
+
+
+def test_difficulty_tells_hard_items_from_easy_ones() -> None:
+    evidence, truth, hard = half_easy(4)
+    found = EDBCC(draws=300, thin=1).fit(evidence)
+    assert found.difficulty is not None
+    assert found.difficulty[hard].mean() > 0.85
+    assert found.difficulty[~hard].mean() < 0.25
+    assert score.accuracy(found.probabilities, truth) > 0.8
+    # Matrices speak of all items: 0.98 and 0.55, half of each.
+    np.testing.assert_allclose(found.annotators.accuracy, 0.765, atol=0.06)
+
+
+def test_difficulty_makes_people_of_different_networks_depend_on_each_other() -> None:
+    """Each alone in a network: what is left in common is that hard items are hard for all."""
+    evidence, truth, _ = half_easy(5)
+    found = EDBCC(draws=300, thin=1, exact_states=0, group_states=0).fit(evidence)
+    a = evidence.annotations
+    expected = np.corrcoef((a.label.reshape(500, 5) != truth[:, None]).T.astype(float))
+    assert found.annotators.dependence is not None
+    apart = np.triu_indices(5, 1)
+    assert found.annotators.dependence[apart].mean() == pytest.approx(expected[apart].mean(), abs=0.08)
+    assert found.annotators.dependence[apart].min() > 0.05
+
+
+def test_an_item_nobody_labeled_is_as_hard_as_the_prior_says() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(6), 30, 4, 3, unlabeled=5)
+    found = EDBCC(hard=0.3, burn_in=50, draws=50).fit(evidence)
+    assert found.difficulty is not None
+    np.testing.assert_array_equal(found.difficulty[25:], 0.3)
+
+
+# -- manners ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_answer_and_other_orders_nearly_the_same() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(7), 60, 3, 3, pool=20, known=0.3)
+    first, again = (EDBCC(draws=1500).fit(evidence).probabilities for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    rng = np.random.default_rng(8)
+    items, classes = rng.permutation(60), rng.permutation(3)
+    moved = oracles.reordered(evidence, items, rng.permutation(4), classes)
+    np.testing.assert_allclose(EDBCC(draws=1500).fit(moved).probabilities, first[np.ix_(items, classes)], atol=0.03)
+
+
+def test_a_start_shortens_the_burn_in_and_keeps_the_answer() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(9), 80, 4, 2, known=0.3)
+    cold = EDBCC(draws=1500).fit(evidence)
+    warm = EDBCC(draws=1500).fit(evidence, start=cold)
+    assert (cold.fit.iterations, warm.fit.iterations) == (300 + 4500, 75 + 4500)
+    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.03)
+
+
+def test_mixing_includes_the_share_of_hard_items() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(10), 60, 3, 2, known=0.5)
+    mixing = EDBCC(draws=300).fit(evidence).fit.mixing
+    assert mixing is not None
+    assert "hard items" in mixing.rhat
+
+
+@pytest.mark.parametrize(("name", "least"), [("bluebirds", 0.86), ("rte", 0.925)])
+def test_accuracy_on_real_people(name: str, least: float) -> None:
+    """No truth seen; both crowds are far too many for one exact network."""
+    evidence = crowd(name)
+    found = EDBCC(chains=2, burn_in=150, draws=150, thin=1).fit(without_truth(evidence))
+    known = evidence.known
+    assert score.accuracy(found.probabilities[known], evidence.truth[known]) >= least
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"hard": 0.0},
+        {"hard": 1.0},
+        {"easy_accuracy": 1.0},
+        {"easy_sd": 0.0},
+        {"accuracy": 0.0},
+        {"coupling_sd": 0.0},
+        {"group_states": -1},
+        {"draws": 3},
+    ],
+)
+def test_settings_out_of_range_are_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadSettings, match=next(iter(wrong))):
+        EDBCC(**wrong)

@@ -1,0 +1,406 @@
+"""GibbsIBCC: every conditional against enumeration or quadrature, the whole against the exact posterior."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import betaln, gammaln, logsumexp
+
+from hitl import score
+from hitl.annotations import Annotations, Floats, Ints
+from hitl.errors import BadEvidence, BadSettings
+from hitl.evidence import Evidence
+from hitl.models.gibbs_ibcc import GibbsIBCC
+from hitl.models.sampling import chains, gibbs, posterior
+from tests import bcc_oracles, oracles
+from tests.reference_data import crowd, without_truth
+
+FIVE: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "two known truths": {"known": 0.4},
+    "everything known": {"known": 1.0},
+    "options beyond the classes": {"n_classes": 2, "n_options": 3},
+    "an anonymous pool": {"pool": 6},
+    "items without labels": {"unlabeled": 2, "known": 0.3},
+}
+
+
+def some_state(rng: np.random.Generator, evidence: Evidence, prior: gibbs.Prior) -> gibbs.State:
+    """A state with arbitrary truths, difficulties and alphas."""
+    a = evidence.annotations
+    state = gibbs.blank_state(a.n_items, a.n_annotators, a.n_classes, a.n_options)
+    even_nj = np.full((a.n_items, a.n_classes), 1 / a.n_classes)
+    gibbs.disperse(rng, posterior.known_table(evidence), prior, even_nj, state)
+    return state
+
+
+# -- single draws ----------------------------------------------------------------------------------------------
+
+
+def test_indices_are_drawn_with_their_probabilities_and_never_an_impossible_one() -> None:
+    rng = np.random.default_rng(2)
+    p = np.array([0.0, 0.2, 0.0, 0.5, 0.3, 0.0])
+    found = np.bincount([gibbs.draw_index(rng, 3 * p, 3.0) for _ in range(20_000)], minlength=6) / 20_000
+    np.testing.assert_allclose(found, p, atol=4 * np.sqrt(0.25 / 20_000))
+    assert (found[p == 0] == 0).all()
+    assert gibbs.draw_index(rng, np.array([0.0, 1e-9, 0.0]), 1.0) == 1  # whatever rounding does to the sum
+
+
+# -- alpha -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "other", "rest"), [(0, 5, 0.4), (7, 0, 3.0), (1, 1, 0.02), (40, 13, 9.0)])
+def test_the_density_of_alpha_is_the_integral_over_pi(count: int, other: int, rest: float) -> None:
+    """Two options: integrate Beta(pi | alpha, rest) pi^count (1 - pi)^other numerically; differences at points."""
+    mean = 2.5
+
+    def by_quadrature(u: float) -> float:
+        alpha = np.exp(u)
+        # With pi = sigmoid(v) the integrand is smooth at both ends.
+        value, _ = quad(
+            lambda v: np.exp((alpha + count) * -np.logaddexp(0, -v) + (rest + other) * -np.logaddexp(0, v)),
+            *(-60 / (alpha + count), 60 / (rest + other)),
+            limit=400,
+            points=[0.0],
+        )
+        return float(np.log(value) - betaln(alpha, rest) - alpha / mean + u)
+
+    points = [-3.0, -1.0, 0.0, 1.0, 2.5]
+    expected = np.array([by_quadrature(u) for u in points])
+    found = np.array([gibbs.log_alpha_density(u, rest, count, count + other, mean) for u in points])
+    np.testing.assert_allclose(found - found[0], expected - expected[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(("count", "total", "rest"), [(0.0, 5.0, 0.4), (7.0, 7.0, 3.0), (1.0, 60.0, 0.02)])
+def test_slice_draws_have_the_moments_of_the_density(count: float, total: float, rest: float) -> None:
+    rng = np.random.default_rng(3)
+    draws = np.empty(30_000)
+    u = 0.0
+    for s in range(draws.size):
+        u = draws[s] = gibbs.slice_log_alpha(rng, u, rest, count, total, 2.0)
+
+    def density(v: float) -> float:
+        a = np.exp(v)
+        seen = gammaln(a + count) - gammaln(a) + gammaln(a + rest) - gammaln(a + rest + total)
+        return float(np.exp(seen - a / 2.0 + v + gammaln(total + 1)))
+
+    norm, mean, square = (quad(lambda v, p=p: v**p * density(v), -40, 6, limit=400)[0] for p in (0, 1, 2))
+    mean, square = mean / norm, square / norm
+    error = np.sqrt((square - mean**2) / chains.effective_size(draws[None]))
+    assert draws.mean() == pytest.approx(mean, abs=4 * error)
+    assert (draws**2).mean() == pytest.approx(square, rel=0.08)
+    assert chains.effective_size(draws[None]) > 5000
+
+
+def test_a_row_of_alphas_has_the_moments_of_its_posterior() -> None:
+    """Given counts, against quadrature over all three. A row without counts is at its prior."""
+    rng = np.random.default_rng(4)
+    mean_jl = np.array([[5.0, 1.0, 0.5], [1.0, 4.0, 1.0]])
+    prior = gibbs.Prior(np.ones(2), mean_jl, np.ones_like(mean_jl), 1.0)
+    state = gibbs.blank_state(1, 1, 2, 3)
+    state.counts_klj[0, :, 0] = counts = np.array([6, 2, 0])
+    state.counts_kj[0, 0] = 8
+    alpha = np.empty((20_000, 2, 3))
+    for s in range(len(alpha)):
+        gibbs.draw_alphas(rng, prior, state)
+        alpha[s] = state.alpha_klj[0].T
+    np.testing.assert_allclose(state.alpha_kj, state.alpha_klj.sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(alpha[:, 1].mean(axis=0), mean_jl[1], rtol=0.05)
+    row = bcc_oracles.RowEvidence(mean_jl[0], 8)
+    for option in range(3):  # E of the chance of one more, and of two more, of this answer
+        chance = (alpha[:, 0, option] + counts[option]) / (alpha[:, 0].sum(axis=1) + 8)
+        twice = chance * (alpha[:, 0, option] + counts[option] + 1) / (alpha[:, 0].sum(axis=1) + 9)
+        for values, by in ((chance, 1), (twice, 2)):
+            expected = row(bcc_oracles.raised(counts, option, by)) / row((6, 2, 0))
+            error = values.std() / np.sqrt(chains.effective_size(values[None]))
+            assert values.mean() == pytest.approx(expected, abs=4 * error)
+
+
+# -- truths ----------------------------------------------------------------------------------------------------
+
+
+def log_joint(evidence: Evidence, prior: gibbs.Prior, state: gibbs.State, truth: Ints, hard: Any) -> float:
+    """Log p(labels, t, s | alpha) one label after the other: each answer makes the next alike more probable."""
+    a = evidence.annotations
+    seen = state.alpha_klj.copy()
+    items = prior.smoothing_j.copy()
+    value = 0.0
+    for n in np.flatnonzero((a.labels_per_item > 0) | evidence.known):
+        value += np.log(items[truth[n]] / items.sum()) + np.log(prior.hard if hard[n] else 1 - prior.hard)
+        items[truth[n]] += 1
+    for n, k, l in zip(a.item, a.annotator, a.label, strict=True):  # noqa: E741
+        if hard[n]:
+            value += np.log(seen[k, l, truth[n]] / seen[k, :, truth[n]].sum())
+            seen[k, l, truth[n]] += 1
+        else:
+            value += np.log(prior.easy_jl[truth[n], l])
+    return float(value)
+
+
+@pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
+def test_conditional_truths_are_ratios_of_the_joint(shape: dict[str, Any]) -> None:
+    rng = np.random.default_rng(5)
+    evidence, _ = oracles.crowd(rng, 5, **({"n_annotators": 4, "n_classes": 3} | shape))
+    a = evidence.annotations
+    prior = posterior.all_hard(a, 8.0, 1.0, 0.6)
+    table, state = posterior.known_table(evidence), some_state(rng, evidence, prior)
+    always = np.ones(5, dtype=bool)
+    left_out = {n for n in range(5) if a.labels_per_item[n] == 0 and evidence.truth[n] < 0}
+    assert set(range(5)) - set(table.teaching) == left_out
+    found = gibbs.log_joint(table, prior, state)
+    assert found == pytest.approx(log_joint(evidence, prior, state, state.truth_n, always), abs=1e-9)
+    for n in table.teaching:
+        if evidence.truth[n] >= 0:
+            assert state.truth_n[n] == evidence.truth[n]
+            continue
+        joint = [
+            log_joint(evidence, prior, state, np.where(np.arange(5) == n, j, state.truth_n), always)
+            for j in range(a.n_classes)
+        ]
+        expected = np.exp(joint - logsumexp(joint))
+        times = np.zeros(a.n_classes)
+        for _ in range(1000):
+            one = table._replace(teaching=np.array([n]))
+            gibbs.draw_truths(rng, one, prior, state)
+            np.testing.assert_allclose(state.q_nj[n], expected, atol=1e-12)
+            times[state.truth_n[n]] += 1
+        np.testing.assert_allclose(times / 1000, expected, atol=4 * np.sqrt(0.25 / 1000))
+    np.testing.assert_allclose(state.hard_n, 1, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
+def test_counts_follow_the_drawn_truths(shape: dict[str, Any]) -> None:
+    rng = np.random.default_rng(6)
+    evidence, _ = oracles.crowd(rng, 12, **({"n_annotators": 4, "n_classes": 3} | shape))
+    a = evidence.annotations
+    prior = posterior.all_hard(a, 8.0, 1.0, 1.0)
+    prior = prior._replace(hard=0.6, easy_jl=np.full_like(prior.mean_jl, 1 / a.n_options))
+    table, state = posterior.known_table(evidence), some_state(rng, evidence, prior)
+    for _ in range(20):
+        gibbs.draw_truths(rng, table, prior, state)
+    one_hot = np.zeros((12, a.n_classes))
+    one_hot[table.teaching, state.truth_n[table.teaching]] = 1.0
+    hard = one_hot * state.is_hard_n[:, None]
+    assert 0 < hard.sum() < one_hot.sum()
+    np.testing.assert_array_equal(state.counts_klj.transpose(0, 2, 1), oracles.counts(a, hard))
+    np.testing.assert_array_equal(state.counts_kj, state.counts_klj.sum(axis=1))
+    np.testing.assert_array_equal(state.items_j, one_hot.sum(axis=0))
+    np.testing.assert_array_equal(state.easy_j, (one_hot - hard).sum(axis=0))
+
+
+@pytest.mark.parametrize("pool", [0, 30_000])
+def test_weights_stay_finite_with_hundreds_of_labels_an_item(pool: int) -> None:
+    evidence, truth = oracles.crowd(np.random.default_rng(7), 30, 2 if pool else 400, 3, pool=pool, asked=1.0)
+    found = GibbsIBCC(burn_in=20, draws=20).fit(evidence)
+    assert np.isfinite(found.probabilities).all()
+    assert (found.labels == truth).all()
+
+
+# -- the whole -------------------------------------------------------------------------------------------------
+
+
+def matched_variance(concentration: Floats) -> Floats:
+    """(K, J) sum over a row of the variances of a Dirichlet."""
+    total = concentration.sum(axis=2)
+    mean = concentration / total[..., None]
+    return (mean * (1 - mean)).sum(axis=2) / (total + 1)
+
+
+@pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
+def test_the_fit_is_the_exact_posterior_of_five_items(shape: dict[str, Any]) -> None:
+    """All truths enumerated, pi and p integrated out, alpha by quadrature."""
+    rng = np.random.default_rng(7)
+    evidence, _ = oracles.crowd(rng, 5, **({"n_annotators": 3, "n_classes": 2} | shape))
+    a = evidence.annotations
+    combiner = GibbsIBCC(diagonal=3.0, off=0.7, share_smoothing=0.8, burn_in=100, draws=12_000)
+    mean_jl = posterior.all_hard(a, 3.0, 0.7, 0.8).mean_jl
+    assert mean_jl.shape == (a.n_classes, a.n_options)
+    assert (np.diag(mean_jl) == 3.0).all()
+    exact = bcc_oracles.enumerate_posterior(evidence, mean_jl, 0.8)
+    found = combiner.fit(evidence)
+    assert found.fit.converged
+    np.testing.assert_allclose(found.probabilities, exact.q_nj, atol=0.01)
+    np.testing.assert_allclose(found.class_shares, exact.share_j, atol=0.01)
+    np.testing.assert_allclose(found.annotators.confusion, exact.mean_kjl, atol=0.01)
+    variance = (exact.square_kjl - exact.mean_kjl**2).sum(axis=2)
+    np.testing.assert_allclose(matched_variance(found.annotators.concentration), variance, rtol=0.05)
+    assert found.difficulty is None
+
+
+@pytest.mark.parametrize("n_options", [2, 3])
+def test_a_sweep_leaves_the_joint_distribution_as_it_is(n_options: int) -> None:
+    """Geweke 2004: parameters, truths and labels drawn in turn have the distribution of draws from the model."""
+    rng = np.random.default_rng(8)
+    evidence, _ = oracles.crowd(rng, 4, 2, 2, n_options, asked=0.9)
+    table = evidence.annotations
+    prior = posterior.all_hard(table, 2.0, 0.8, 1.2)
+    mean_jl = prior.mean_jl
+    worlds = [bcc_oracles.draw_world(rng, table, mean_jl, 1.2) for _ in range(6000)]
+    independent = np.array([bcc_oracles.features(world, table) for world in worlds])
+    world = worlds[0]
+    known = posterior.known_table(evidence)._replace(label=world.label_m.astype(np.int32))
+    assert len(known.teaching) == 4
+    state = gibbs.blank_state(4, 2, 2, n_options)
+    state.truth_n[:], state.alpha_klj[:] = world.truth_n, world.alpha_kjl.transpose(0, 2, 1)
+    gibbs.count(known, state)
+    dependent = np.empty((8000, independent.shape[1]))
+    for s in range(len(dependent)):
+        gibbs.draw_alphas(rng, prior, state)
+        gibbs.draw_truths(rng, known, prior, state)
+        now = bcc_oracles.redraw_labels(rng, table, 1.2, state.alpha_klj, state.truth_n, state.is_hard_n)
+        known.label[:] = now.label_m
+        gibbs.count(known, state)
+        dependent[s] = bcc_oracles.features(now, table)
+    z = bcc_oracles.z_scores(independent, dependent, chains.effective_size)
+    assert np.abs(z).max() < 4, z.round(1)
+
+
+def test_the_same_seed_gives_the_same_answer_and_another_nearly_the_same() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(9), 60, 5, 3, 4, pool=20, known=0.1)
+    first, again, other = (GibbsIBCC(seed=seed, draws=3000).fit(evidence) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.probabilities, again.probabilities)
+    np.testing.assert_array_equal(first.annotators.concentration, again.annotators.concentration)
+    assert first.fit.mixing == again.fit.mixing
+    assert (first.probabilities != other.probabilities).any()
+    np.testing.assert_allclose(first.probabilities, other.probabilities, atol=0.04)
+
+
+@pytest.mark.parametrize("what", ["items", "annotators", "classes"])
+def test_other_orders_change_the_answer_only_by_chance(what: str) -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(10), 60, 5, 3, 4, pool=20, known=0.1)
+    sizes = {"items": 60, "annotators": 6, "classes": 3}
+    order = np.random.default_rng(11).permutation(sizes[what])
+    plain = GibbsIBCC(draws=3000).fit(evidence)
+    moved = GibbsIBCC(draws=3000).fit(oracles.reordered(evidence, **{what: order}))
+    items, classes = (order if what == name else np.arange(sizes[name]) for name in ("items", "classes"))
+    np.testing.assert_allclose(moved.probabilities, plain.probabilities[np.ix_(items, classes)], atol=0.04)
+
+
+def test_a_start_shortens_the_burn_in_and_keeps_the_answer() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(12), 80, 6, 3, known=0.2)
+    cold = GibbsIBCC().fit(evidence)
+    warm = GibbsIBCC().fit(evidence, start=cold)
+    assert (cold.fit.iterations, warm.fit.iterations) == (1250, 1062)
+    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.04)
+
+
+def test_more_sweeps_a_draw_make_the_draws_more_independent() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(13), 30, 4, 3)
+    sparse, dense = (GibbsIBCC(burn_in=10, draws=800, thin=thin, chains=2).fit(evidence).fit for thin in (8, 1))
+    assert sparse.iterations == dense.iterations == 810
+    assert sparse.mixing is not None
+    assert dense.mixing is not None
+    assert (sparse.mixing.chains, sparse.mixing.draws) == (2, 800)
+    assert sum(sparse.mixing.effective.values()) > 1.15 * sum(dense.mixing.effective.values())
+
+
+# -- mixing ----------------------------------------------------------------------------------------------------
+
+
+def test_every_monitored_quantity_is_named() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(14), 50, 3, 2)
+    mixing = GibbsIBCC().fit(evidence).fit.mixing
+    assert mixing is not None
+    shares, people = {"share of j0", "share of j1"}, {f"accuracy of k{k}" for k in range(3)}
+    assert set(mixing.rhat) == {"log joint", "accuracy"} | shares | people
+    assert max(mixing.rhat.values()) < chains.MIXED_BELOW
+    assert min(mixing.effective.values()) > 200
+
+
+def test_the_people_with_most_labels_are_monitored_one_by_one() -> None:
+    rng = np.random.default_rng(19)
+    evidence, _ = oracles.crowd(rng, 60, 30, 2, asked=0.3)
+    a = evidence.annotations
+    labels = a.labels_per_annotator
+    weight = posterior.accuracy_weights(a)
+    np.testing.assert_allclose(weight[0], labels / labels.sum())
+    people = posterior.busiest(a)
+    assert len(people) == posterior.MONITORED < 30
+    assert labels[people].min() >= np.delete(labels, people).max()
+    np.testing.assert_array_equal(weight[1:], np.eye(30)[people])
+    mixing = GibbsIBCC(burn_in=10, draws=10).fit(evidence).fit.mixing
+    assert mixing is not None
+    assert [name for name in mixing.rhat if name.startswith("accuracy of")] == [f"accuracy of k{k}" for k in people]
+
+
+def test_chains_that_are_stuck_in_different_answers_are_reported() -> None:
+    """Two people who contradict each other on everything: one of them is right, and no chain changes its mind."""
+    truth = np.random.default_rng(15).integers(2, size=100)
+    evidence = Evidence(Annotations.from_matrix(np.stack((truth, 1 - truth), axis=1)))
+    fits = [GibbsIBCC(seed=seed).fit(evidence).fit for seed in range(4)]
+    assert any(fit.mixing is not None and max(fit.mixing.rhat.values()) > 1.5 for fit in fits)
+    assert not all(fit.converged for fit in fits)
+
+
+def test_chains_that_have_hardly_begun_are_reported() -> None:
+    evidence = without_truth(crowd("face_sentiment"))
+    short = GibbsIBCC(burn_in=0, draws=8).fit(evidence)
+    assert not short.fit.converged
+
+
+# -- known truth -----------------------------------------------------------------------------------------------
+
+
+def test_matrices_and_shares_are_recovered() -> None:
+    rng = np.random.default_rng(16)
+    evidence, truth = oracles.crowd(rng, 1500, 6, 3, asked=0.8)
+    found = GibbsIBCC(burn_in=100, draws=200).fit(evidence)
+    expected = oracles.counts(evidence.annotations, np.eye(3)[truth])
+    expected /= expected.sum(axis=2, keepdims=True)
+    np.testing.assert_allclose(found.annotators.confusion, expected, atol=0.05)
+    np.testing.assert_allclose(found.class_shares, np.bincount(truth) / 1500, atol=0.03)
+    low, high = found.annotators.interval
+    right = np.array([evidence.annotations.label == truth[evidence.annotations.item]])[0]
+    for k in range(6):
+        assert low[k] < right[evidence.annotations.annotator == k].mean() < high[k]
+
+
+def test_known_truth_on_half_of_the_items_helps_the_other_half() -> None:
+    evidence = crowd("bluebirds")
+    plain = GibbsIBCC().fit(without_truth(evidence))
+    assert score.accuracy(plain.probabilities, evidence.truth) == pytest.approx(0.889, abs=0.02)
+    told = np.arange(108) % 2 == 0
+    helped = GibbsIBCC().fit(Evidence(evidence.annotations, truth=np.where(told, evidence.truth, -1)))
+    np.testing.assert_array_equal(helped.probabilities[told], np.eye(2)[evidence.truth[told]])
+    assert score.accuracy(helped.probabilities[~told], evidence.truth[~told]) >= 0.88
+
+
+def test_new_items_are_judged_by_the_posterior_means() -> None:
+    learned = GibbsIBCC().fit(oracles.crowd(np.random.default_rng(17), 80, 3, 3)[0])
+    annotations = Annotations.from_frame(
+        {"item": ["new", "new", "new"], "annotator": ["k1", "k0", "stranger"], "label": ["j2", "j0", "j1"]},
+        items=["new", "unlabeled"],
+        classes=["j0", "j1", "j2"],
+    )
+    judged = GibbsIBCC().apply(learned, Evidence(annotations))
+    pi, share = learned.annotators.confusion, learned.class_shares
+    stranger = (1 + 7 * np.eye(3)) / 10
+    expected = share * pi[1, :, 2] * pi[0, :, 0] * stranger[:, 1]
+    np.testing.assert_allclose(judged.probabilities[0], expected / expected.sum(), atol=1e-12)
+    np.testing.assert_allclose(judged.probabilities[1], share, atol=1e-12)
+    with pytest.raises(BadEvidence, match="learned for classes"):
+        GibbsIBCC().apply(learned, Evidence(Annotations.from_matrix(np.array([[0], [1]]))))
+
+
+def test_an_item_is_judged_by_what_all_others_taught() -> None:
+    """As part of the table, or as a new item after a fit without its labels: both are p(t_n | all labels)."""
+    evidence, _ = oracles.crowd(np.random.default_rng(18), 150, 5, 3)
+    whole = GibbsIBCC(draws=2000).fit(evidence)
+    a = evidence.annotations
+    for n in np.argsort(whole.confidence)[:3]:
+        learned = GibbsIBCC(draws=2000).fit(Evidence(a.select(a.item != n)))
+        judged = GibbsIBCC().apply(learned, Evidence(a.select(a.item == n)))
+        np.testing.assert_allclose(judged.probabilities[n], whole.probabilities[n], atol=0.04)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"diagonal": 0}, {"off": -1}, {"share_smoothing": 0}, {"chains": 0}, {"draws": 2.5}, {"thin": 0}, {"seed": -1}],
+)
+def test_settings_out_of_range_are_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadSettings, match=f"combine.options.{next(iter(wrong))} is"):
+        replace(GibbsIBCC(), **wrong)

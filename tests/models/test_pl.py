@@ -1,0 +1,378 @@
+"""P+L and P+L-EM: eq. 3 by hand, steps against oracles, and the reference figures on CIFAR-10H."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import softmax
+
+from hitl import score
+from hitl.annotations import Annotations
+from hitl.errors import BadEvidence
+from hitl.evidence import Evidence
+from hitl.models.annotators import confusion
+from hitl.models.calibration.temperature import LogTemperature, map_temperatures
+from hitl.models.inference import em
+from hitl.models.inference.unsupervised_pool import judged_by_people
+from hitl.models.numerics.clamping import clamp
+from hitl.models.pl import PL, calibrated_prior
+from hitl.models.pl_em import PLEM
+from hitl.models.priors.shares import Shares
+from tests import oracles
+
+FIVE = {
+    "one model": {"models": 1},
+    "two models": {"models": 2},
+    "two models, silent here and there": {"models": 2, "silent": 0.5},
+    "known truths": {"models": 2, "silent": 0.3, "known": 0.4},
+    "all silent": {"models": 2, "silent": 1.0},
+    "an anonymous pool, options beyond the classes": {"models": 1, "pool": 6, "n_options": 4},
+    "items without labels": {"models": 1, "unlabeled": 2, "known": 0.3},
+}
+
+
+def log_posterior(
+    evidence: Evidence,
+    log_prior_nj: oracles.Floats,
+    share_j: oracles.Floats,
+    pi_kjl: oracles.Floats,
+    pseudo: oracles.Floats,
+) -> float:
+    """Log evidence of all items, priors of confusion matrices and shares, in plain sums."""
+    annotations = evidence.annotations
+    joint = log_prior_nj + oracles.messages(annotations, np.log(pi_kjl))
+    total = (pseudo * np.log(pi_kjl)).sum() + np.log(share_j).sum()
+    for n in range(annotations.n_items):
+        known = int(evidence.truth[n])
+        total += joint[n, known] if known >= 0 else np.log(np.exp(joint[n]).sum())
+    return float(total)
+
+
+# -- E-step and objective ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
+def test_the_e_step_agrees_with_all_truths_of_five_items(shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(31)
+    evidence, _ = oracles.crowd(rng, 5, 4, 3, **shape)
+    annotations = evidence.annotations
+    pi_kjl = rng.dirichlet(np.ones(annotations.n_options), size=(annotations.n_annotators, 3))
+    shares = Shares(rng.dirichlet(np.ones(3)))
+    prior = calibrated_prior(evidence, LogTemperature(), "test").with_shares(shares)
+    temperatures = {name: float(np.exp(0.5)) for name in evidence.probabilities}
+    q_nj, log_evidence = em.expectation(evidence, prior, np.log(pi_kjl).transpose(0, 2, 1))
+    log_prior = oracles.pool(evidence, temperatures, shares.share_j)
+    expected, log_expected = oracles.enumerate_truths(evidence, log_prior, np.log(pi_kjl))
+    np.testing.assert_allclose(q_nj, expected, atol=1e-10)
+    assert log_evidence == pytest.approx(log_expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
+def test_the_trace_is_the_log_posterior(shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(32)
+    evidence, _ = oracles.crowd(rng, 12, 4, 3, **shape)
+    annotations = evidence.annotations
+    pseudo = PL().pseudo_counts(annotations)
+    prior = calibrated_prior(evidence, LogTemperature(), "test")
+    informative = (annotations.labels_per_item > 0) | evidence.known
+    q_nj = clamp(rng.dirichlet(np.ones(3), size=12), evidence)
+    people = confusion.Confusion.unlearned(pseudo, annotations.n_annotators)
+    one = em.maximise(evidence, prior, people, q_nj, tolerance=1.0, max_iterations=1)
+    _, people, learned = em.maximisation(evidence, prior, people, q_nj, informative)
+    log_prior = oracles.pool(evidence, learned.temperatures, learned.shares.share_j)
+    pi_kjl = np.exp(people.log_pi_klj).transpose(0, 2, 1)
+    expected = log_posterior(evidence, log_prior, learned.shares.share_j, pi_kjl, pseudo)
+    expected -= sum(0.5 * ((np.log(t) - 0.5) / 0.5) ** 2 for t in learned.temperatures.values())
+    assert one.objective[0] == pytest.approx(expected, abs=1e-8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    models=st.integers(1, 3),
+    silent=st.sampled_from([0.0, 0.4, 1.0]),
+    known=st.sampled_from([0.0, 0.3, 1.0]),
+    unlabeled=st.integers(0, 3),
+    extra=st.integers(0, 2),
+    pool=st.sampled_from([0, 8]),
+)
+def test_the_objective_never_falls(
+    seed: int, models: int, silent: float, known: float, unlabeled: int, extra: int, pool: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    evidence, _ = oracles.crowd(
+        rng, 12, 3, 3, 3 + extra, models=models, silent=silent, known=known, unlabeled=unlabeled, pool=pool, asked=0.5
+    )
+    consensus = PLEM(max_iterations=30).fit(evidence)
+    trace = np.array(consensus.fit.objective)
+    assert np.isfinite(trace).all()
+    assert (np.diff(trace) >= -1e-9 * np.abs(trace[:-1])).all()
+    np.testing.assert_allclose(consensus.probabilities.sum(axis=1), 1)
+    assert (consensus.labels[evidence.known] == evidence.truth[evidence.known]).all()
+
+
+def test_at_the_end_no_nearby_confusion_matrices_are_better() -> None:
+    rng = np.random.default_rng(33)
+    evidence, _ = oracles.crowd(rng, 60, 5, 3, models=2, silent=0.2, known=0.2, asked=1.0)
+    consensus = PLEM(tolerance=1e-12).fit(evidence)
+    pseudo = PL().pseudo_counts(evidence.annotations)
+    prior = calibrated_prior(evidence, LogTemperature(), "test", consensus)
+    correlation = consensus.parameters["model correlation"]
+    assert 0 < correlation[0, 1] < 1
+    log_prior = oracles.pool(evidence, consensus.temperatures, prior.shares.share_j, correlation=correlation)
+
+    def at(pi_kjl: oracles.Floats) -> float:
+        return log_posterior(evidence, log_prior, prior.shares.share_j, pi_kjl, pseudo)
+
+    pi = consensus.annotators.confusion
+    better = oracles.beaten_by_a_neighbour(at, pi, rng, trials=40, slack=1e-3)
+    assert better is None, better
+    assert at(pi) == pytest.approx(consensus.fit.objective[-1], abs=1e-6)
+
+
+def test_items_with_few_labels_teach_once() -> None:
+    """By what was believed of them when the models were compared with people who err evenly."""
+    rng = np.random.default_rng(42)
+    evidence, _ = oracles.crowd(rng, 80, 4, 3, models=1, asked=0.6, known=0.1)
+    annotations = evidence.annotations
+    consensus = PLEM(tolerance=1e-13, max_iterations=2000).fit(evidence)
+    pool, first_nj = judged_by_people(evidence, calibrated_prior(evidence, PLEM().temperature, "test"))
+    again = (annotations.labels_per_item > 2) | evidence.known
+    assert 10 < again.sum() < 70
+    taught_nj = np.where(again[:, None], consensus.probabilities, first_nj)
+    raised = oracles.counts(annotations, taught_nj) + PL().pseudo_counts(annotations)
+    np.testing.assert_allclose(consensus.annotators.concentration, raised, atol=1e-4)
+    assert consensus.temperatures == pool.temperatures
+
+
+# -- P+L -----------------------------------------------------------------------------------------------------
+
+
+def fitted(seed: int = 34) -> tuple[PL, Evidence, np.ndarray]:
+    evidence, truth = oracles.crowd(np.random.default_rng(seed), 60, 3, 3, models=1, known=0.7)
+    return PL(), evidence, truth
+
+
+def test_it_learns_from_the_known_items_alone() -> None:
+    method, evidence, _ = fitted()
+    consensus = method.fit(evidence)
+    rng = np.random.default_rng(0)
+    a, told = evidence.annotations, evidence.known
+    noise = np.where(told[a.item], a.label, rng.integers(3, size=len(a)))
+    elsewhere = Evidence(
+        Annotations(a.item, a.annotator, noise, a.items, a.annotators, a.classes, a.options),
+        {"m0": np.where(told[:, None], evidence.probabilities["m0"], 1 / 3)},
+        truth=evidence.truth,
+    )
+    again = method.fit(elsewhere)
+    np.testing.assert_allclose(again.annotators.confusion, consensus.annotators.confusion)
+    assert again.temperatures == consensus.temperatures
+
+
+def test_confusion_matrices_are_the_modes_of_counts_and_prior() -> None:
+    method, evidence, truth = fitted()
+    consensus = method.fit(evidence)
+    one_hot = np.where(evidence.known[:, None], np.eye(3)[truth], 0.0)
+    raised = oracles.counts(evidence.annotations, one_hot) + 0.3
+    raised[:, range(3), range(3)] += 0.3 * 2 * 0.85 / 0.15 - 0.3
+    np.testing.assert_allclose(consensus.annotators.confusion, raised / raised.sum(axis=2, keepdims=True))
+    np.testing.assert_allclose(consensus.annotators.concentration, raised)
+
+
+def test_the_temperature_is_that_of_the_known_items_with_the_prior_once() -> None:
+    method, evidence, truth = fitted()
+    known = np.flatnonzero(evidence.known)
+    log_p = np.log(evidence.probabilities["m0"][known])[None]
+    (t,) = map_temperatures(log_p, np.eye(3)[truth[known]], LogTemperature(), prior_weight=1.0)
+    assert method.fit(evidence).temperatures["m0"] == pytest.approx(t, rel=1e-3)
+
+
+def test_judgement_is_eq_3_by_hand_and_known_truth_as_it_is() -> None:
+    method, evidence, truth = fitted()
+    consensus = method.fit(evidence)
+    weight = evidence.probabilities["m0"] ** (1 / consensus.temperatures["m0"])
+    a = evidence.annotations
+    for n, k, label in zip(a.item, a.annotator, a.label, strict=True):
+        weight[n] *= consensus.annotators.confusion[k, :, label]
+    expected = weight / weight.sum(axis=1, keepdims=True)
+    known = evidence.known
+    np.testing.assert_allclose(consensus.probabilities[~known], expected[~known], atol=1e-10)
+    np.testing.assert_array_equal(consensus.probabilities[known], np.eye(3)[truth[known]])
+
+
+@pytest.mark.parametrize("method", [PL(), PLEM()], ids=["P+L", "P+L-EM"])
+def test_new_items_are_judged_by_eq_3_and_strangers_by_the_priors_mode(method: PL | PLEM) -> None:
+    _, evidence, _ = fitted()
+    learned = method.fit(evidence)
+    annotations = Annotations.from_frame(
+        {"item": ["a", "a", "a", "b"], "annotator": ["k1", "k0", "stranger", "k2"], "label": ["j2", "j0", "j1", "j1"]},
+        items=["a", "b", "nobody", "nothing"],
+        classes=["j0", "j1", "j2"],
+    )
+    p = np.array([[0.2, 0.5, 0.3], [np.nan] * 3, [0.1, 0.1, 0.8], [np.nan] * 3])
+    q = np.array([[0.3, 0.3, 0.4], [0.5, 0.2, 0.3], [np.nan] * 3, [np.nan] * 3])
+    judged = method.apply(learned, Evidence(annotations, {"m0": p, "unmet": q}))
+    pi, share = learned.annotators.confusion, learned.class_shares
+    alone = 1 / learned.temperatures["m0"], 1 / method.temperature.mode
+    stranger = np.array([0.075, 0.85, 0.075])
+    expected = [
+        p[0] ** (alone[0] / 2) * q[0] ** (alone[1] / 2) * pi[1, :, 2] * pi[0, :, 0] * stranger,
+        q[1] ** alone[1] * pi[2, :, 1],
+        p[2] ** alone[0],
+        share,
+    ]
+    np.testing.assert_allclose(judged.probabilities, [row / row.sum() for row in expected], atol=1e-10)
+    assert judged.temperatures == learned.temperatures
+    assert judged.annotators is learned.annotators
+
+
+@pytest.mark.parametrize("method", [PL(), PLEM()], ids=["P+L", "P+L-EM"])
+def test_what_it_needs_it_says(method: PL | PLEM) -> None:
+    evidence, truth = oracles.crowd(np.random.default_rng(35), 20, 3, 3, models=1)
+    with pytest.raises(BadEvidence, match=r"needs class probabilities of a model \(probabilities=, --probabilities\)"):
+        method.fit(Evidence(evidence.annotations, truth=truth))
+    learned = method.fit(Evidence(evidence.annotations, evidence.probabilities, truth=truth))
+    other = Annotations.from_matrix(np.array([[0], [2]]))
+    with pytest.raises(BadEvidence, match=r"learned for classes .*; the evidence has \(0, 1, 2\)"):
+        method.apply(learned, Evidence(other, {"m0": np.full((2, 3), 1 / 3)}))
+
+
+def test_pl_without_truth_says_what_to_do() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(36), 20, 3, 3, models=1)
+    with pytest.raises(BadEvidence, match=r"P\+L learns from known truth and found none; give truth .* P\+L-EM"):
+        PL().fit(evidence)
+
+
+# -- P+L-EM --------------------------------------------------------------------------------------------------
+
+
+def test_a_warm_start_finds_the_same_in_fewer_iterations() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(37), 300, 5, 3, models=2, asked=0.5)
+    cold = PLEM().fit(evidence)
+    warm = PLEM().fit(evidence, start=cold)
+    assert warm.fit.iterations < cold.fit.iterations
+    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.01)
+
+
+def test_items_nobody_labeled_teach_nothing() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(38), 100, 4, 3, models=1, unlabeled=40)
+    a = evidence.annotations
+    labeled = Annotations(a.item, a.annotator, a.label, a.items[:60], a.annotators, a.classes, a.options)
+    alone = PLEM().fit(Evidence(labeled, {"m0": evidence.probabilities["m0"][:60]}))
+    together = PLEM().fit(evidence)
+    np.testing.assert_allclose(together.probabilities[:60], alone.probabilities, atol=1e-9)
+    assert together.temperatures == pytest.approx(alone.temperatures)
+    t = together.temperatures["m0"]
+    expected = evidence.probabilities["m0"][60:] ** (1 / t)
+    np.testing.assert_allclose(together.probabilities[60:], expected / expected.sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("copies", [2, 3])
+def test_copies_of_a_model_are_judged_nearly_as_one(copies: int) -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(39), 200, 4, 3, models=1)
+    one = PLEM().fit(evidence)
+    many = PLEM().fit(Evidence(evidence.annotations, {f"m{c}": evidence.probabilities["m0"] for c in range(copies)}))
+    np.testing.assert_allclose(many.probabilities, one.probabilities, atol=0.05)
+
+
+@pytest.mark.parametrize("seed", [40, 41, 42])
+def test_without_truth_temperatures_are_near_those_with_it(seed: int) -> None:
+    """Where people and model err independently; by the paper's M-step they drift, the further the more items."""
+    evidence, truth = oracles.crowd(np.random.default_rng(seed), 3000, 1, 3, models=1, asked=1.0)
+    told = PL().fit(replace(evidence, truth=truth)).temperatures["m0"]
+    assert PLEM().fit(evidence).temperatures["m0"] == pytest.approx(told, rel=0.15)
+
+
+def test_people_and_model_together_beat_each_alone() -> None:
+    """The shape of the CIFAR-10H experiment on simulated people: one label an item by people without ids."""
+    rng = np.random.default_rng(41)
+    truth = rng.integers(5, size=4000).astype(np.int32)
+    model = softmax(4 * (rng.normal(size=(4000, 5)) + 2.5 * np.eye(5)[truth]), axis=1)
+    human = np.where(rng.random(4000) < 0.85, truth, rng.integers(5, size=4000)).astype(np.int32)
+    alone = max(np.mean(human == truth), np.mean(model.argmax(axis=1) == truth))
+
+    def pooled(rows: slice, known: np.ndarray | None) -> Evidence:
+        n = len(human[rows])
+        zeros, items = np.zeros(n, np.int32), tuple(range(n))
+        labels = Annotations(
+            np.arange(n), zeros, human[rows], items, ("people",), tuple(range(5)), tuple(range(5)), anonymous=0
+        )
+        return Evidence(labels, {"m0": model[rows]}, truth=None if known is None else known[rows])
+
+    held_out = slice(2000, 4000)
+    for n in (10, 2000):
+        for method, known in ((PL(), truth), (PLEM(), None)):
+            learned = method.fit(pooled(slice(0, n), known))
+            p = method.apply(learned, pooled(held_out, None)).probabilities
+            assert score.accuracy(p, truth[held_out]) > alone + 0.06
+            assert score.calibration_error(p, truth[held_out]) < 0.02
+
+
+# -- the reference figures -----------------------------------------------------------------------------------
+
+NOTES = {("P+L", 10): 2.84, ("P+L", 5000): 2.73, ("P+L-EM", 10): 2.93, ("P+L-EM", 5000): 3.04}
+SCALED_PRIOR = {("P+L-EM", 10): 2.74, ("P+L-EM", 5000): 2.82}
+"""Error in percent, mean of 25 splits; plain EM, and EM with the prior scaled by n as ours is."""
+
+
+@pytest.fixture(scope="module")
+def cifar10h() -> dict[tuple[str, int], np.ndarray]:
+    from tests.bench.bench_pl import run
+
+    return run("resnet-110", splits=5, sizes=(10, 5000))
+
+
+@pytest.mark.parametrize("key", NOTES, ids=str)
+def test_error_on_cifar10h_is_the_published_one(
+    cifar10h: dict[tuple[str, int], np.ndarray], key: tuple[str, int]
+) -> None:
+    error = cifar10h[key][:, 0].mean()
+    assert error < (NOTES | SCALED_PRIOR)[key] + 0.15
+    assert error < min(cifar10h["human", 0][:, 0].mean(), cifar10h["model", 0][:, 0].mean())
+
+
+def test_calibration_on_cifar10h_is_sane(cifar10h: dict[tuple[str, int], np.ndarray]) -> None:
+    assert cifar10h["P+L", 10][:, 3].mean() < 0.091 + 0.02
+    assert cifar10h["P+L", 5000][:, 1].mean() < 0.015
+    assert cifar10h["P+L-EM", 5000][:, 1].mean() < 0.02  # the default combiner corrects it: test_shared_errors
+
+
+def test_pseudo_counts_are_those_of_the_paper() -> None:
+    pseudo = PL(accuracy=0.75, off=0.1).pseudo_counts(Annotations.from_matrix(np.arange(10)[:, None]))
+    np.testing.assert_allclose(pseudo, np.where(np.eye(10) == 1, 2.7, 0.1))
+    np.testing.assert_array_equal(pseudo, confusion.accurate_pseudo_counts(10, 10, 0.75))
+
+
+@pytest.mark.parametrize("method", [PL(), PLEM(tolerance=1e-13, max_iterations=2000)], ids=["P+L", "P+L-EM"])
+def test_applied_to_its_own_evidence_it_says_the_same_silent_models_included(method: PL | PLEM) -> None:
+    """Where models are silent the shares are the prior: those of the fit are kept for later items."""
+    evidence, _ = oracles.crowd(np.random.default_rng(36), 120, 4, 3, models=2, silent=0.5, known=0.3)
+    learned = method.fit(evidence)
+    assert learned.fit.converged
+    np.testing.assert_allclose(method.apply(learned, evidence).probabilities, learned.probabilities, atol=1e-4)
+    spoken = [~np.isnan(p[:, 0]) for p in evidence.probabilities.values()]
+    assert (~np.any(spoken, axis=0)).sum() > 10
+
+
+def test_a_worthless_model_does_not_spoil_a_good_one_that_speaks_on_half_the_items() -> None:
+    rng = np.random.default_rng(37)
+    truth = rng.integers(3, size=1200).astype(np.int32)
+
+    def model(accuracy: float) -> oracles.Floats:
+        said = np.where(rng.random(1200) < accuracy, truth, rng.integers(3, size=1200))
+        return np.where(np.eye(3)[said] > 0, 0.9, 0.05)
+
+    good, worthless = model(0.97), model(0.0)
+    good[600:] = np.nan
+    labels = np.where(rng.random(1200) < 0.7, truth, rng.integers(3, size=1200))
+    annotations = Annotations.from_matrix(labels[:, None], classes=("a", "b", "c"))
+    told = np.where(np.arange(1200) % 2, truth, -1)
+    both = PL().fit(Evidence(annotations, {"good": good, "worthless": worthless}, truth=told))
+    alone = PL().fit(Evidence(annotations, {"good": good}, truth=told))
+    rows = (np.arange(1200) < 600) & (told < 0)
+    error = [np.mean(fit.labels[rows] != truth[rows]) for fit in (both, alone)]
+    assert error[0] <= error[1] + 0.01

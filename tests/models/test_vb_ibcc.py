@@ -1,0 +1,500 @@
+"""VB-IBCC against Simpson et al. 2011 written out once more, densely, with a bound summed term by term."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.special import digamma, gammaln, logsumexp
+
+from hitl import score
+from hitl.annotations import Annotations
+from hitl.consensus import Consensus
+from hitl.errors import BadEvidence, BadSettings
+from hitl.evidence import Evidence
+from hitl.models.annotators import dirichlet_confusion
+from hitl.models.inference import em
+from hitl.models.majority import MajorityVote
+from hitl.models.priors.dirichlet_shares import DirichletShares
+from hitl.models.vb_ibcc import VBIBCC
+from tests import oracles
+from tests.reference_data import crowd, without_truth
+
+Floats = oracles.Floats
+
+CROWDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "options beyond the classes": {"n_options": 5, "asked": 0.8},
+    "gaps": {"asked": 0.3},
+    "items without labels": {"unlabeled": 8, "known": 0.1},
+    "known truths": {"known": 0.3},
+    "an anonymous pool": {"pool": 60},
+    "mostly wrong": {"accuracy": (0.1, 0.4), "known": 0.5},
+    "everything": {"n_options": 4, "unlabeled": 5, "known": 0.2, "pool": 40, "asked": 0.5},
+}
+METHODS: dict[str, dict[str, Any]] = {
+    "the paper's": {"shared": False},
+    "shared": {"shared": True},
+    "anchored": {"shared": False, "anchor": 0.3},
+    "shared and anchored": {"anchor": 0.5},
+    "other settings": {"diagonal": 3.0, "off": 0.5, "share_smoothing": 2.5, "least_labels": 2, "anchor": 0.2},
+}
+everywhere = pytest.mark.parametrize("shape", CROWDS.values(), ids=CROWDS)
+every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+
+
+def some_crowd(shape: dict[str, Any], seed: int = 0, n_items: int = 60) -> Evidence:
+    return oracles.crowd(np.random.default_rng(seed), n_items, 6, 3, **shape)[0]
+
+
+# -- the paper once more -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Plain:
+    """Where plain variational Bayes stands: q(z), q(p) = Dir(nu), q(pi) = Dir(alpha), and the rows' prior a."""
+
+    q_nj: Floats
+    nu_j: Floats
+    alpha_kjl: Floats
+    a_jl: Floats
+
+
+class Setting:
+    """The evidence as dense arrays, and the priors."""
+
+    def __init__(self, evidence: Evidence, method: VBIBCC) -> None:
+        e = evidence.annotations
+        self.x_nkl = np.zeros((e.n_items, e.n_annotators, e.n_options))
+        for n, k, l in zip(e.item, e.annotator, e.label, strict=True):  # noqa: E741
+            self.x_nkl[n, k, l] += 1
+        self.truth, self.method = evidence.truth, method
+        self.a0_jl = np.full((e.n_classes, e.n_options), method.off)
+        for j in range(e.n_classes):
+            self.a0_jl[j, j] = method.diagonal
+        self.teaches_n = (self.x_nkl.sum(axis=(1, 2)) >= method.least_labels) | (self.truth >= 0)
+        votes_nj = self.x_nkl[:, :, : e.n_classes].sum(axis=1)
+        pairs_nj = votes_nj * (votes_nj - 1)
+        self.vote_nj = self.told(pairs_nj / np.maximum(pairs_nj.sum(axis=1, keepdims=True), 1))
+        self.voted_kjl = oracles.counts(e, self.vote_nj * self.teaches_n[:, None])
+        start_nj = votes_nj + 1 / e.n_classes
+        self.start_nj = self.told(start_nj / start_nj.sum(axis=1, keepdims=True))
+
+    def told(self, q_nj: Floats) -> Floats:
+        q_nj = q_nj.copy()
+        for n, j in enumerate(self.truth):
+            if j >= 0:
+                q_nj[n] = np.eye(q_nj.shape[1])[j]
+        return q_nj
+
+    def taught(self, q_nj: Floats) -> tuple[Floats, Floats]:
+        """(J,) items and (K, J, L) labels of each class: beliefs weigh 1 - w, votes w."""
+        w, q_nj = self.method.anchor, q_nj * self.teaches_n[:, None]
+        n_kjl = (1 - w) * np.einsum("nj,nkl->kjl", q_nj, self.x_nkl) + w * self.voted_kjl
+        return (1 - w) * q_nj.sum(axis=0) + w * (self.vote_nj * self.teaches_n[:, None]).sum(axis=0), n_kjl
+
+    def learned(self, q_nj: Floats, a_jl: Floats, sweeps: int) -> Plain:
+        """Equations 17 and 22."""
+        n_j, n_kjl = self.taught(q_nj)
+        for _ in range(sweeps if self.method.shared else 0):
+            a_jl = oracles.raised_prior(a_jl, n_kjl, self.a0_jl)
+        return Plain(q_nj, self.method.share_smoothing + n_j, a_jl + n_kjl, a_jl)
+
+    def judged(self, at: Plain) -> Plain:
+        """Equations 18, 23 and 7."""
+        log_kappa_j, log_pi_kjl = expected_logs(at)
+        log_q_nj = log_kappa_j + np.einsum("kjl,nkl->nj", log_pi_kjl, self.x_nkl)
+        q_nj = np.exp(log_q_nj - log_q_nj.max(axis=1, keepdims=True))
+        return replace(at, q_nj=self.told(q_nj / q_nj.sum(axis=1, keepdims=True)))
+
+    def solved(self, iterations: int, sweeps: int = 1) -> Plain:
+        """Plain iterations from the votes; how many sweeps each makes for the prior does not change where they end."""
+        at = Plain(self.start_nj, np.ones(1), np.ones(1), self.a0_jl)
+        for _ in range(iterations):
+            last = at.q_nj
+            at = self.judged(self.learned(at.q_nj, at.a_jl, sweeps))
+            if iterations > 10 and np.abs(at.q_nj - last).max() < 1e-14:
+                break
+        return at
+
+    def bound(self, at: Plain) -> float:
+        """E ln p(labels, z, p, pi, a) and the entropies of q: what is latent weighs 1 - w, what was voted w."""
+        w, nu_0 = self.method.anchor, self.method.share_smoothing
+        log_kappa_j, log_pi_kjl = expected_logs(at)
+        total = 0.0
+        for n in np.flatnonzero(self.teaches_n):
+            explained_j = log_kappa_j + np.einsum("kjl,kl->j", log_pi_kjl, self.x_nkl[n])
+            total += (1 - w) * (float(at.q_nj[n] @ explained_j) + stats.entropy(at.q_nj[n]))
+            total += w * float(self.vote_nj[n] @ log_kappa_j)
+        total += w * float((self.voted_kjl * log_pi_kjl).sum())
+        total += float((nu_0 - 1) * log_kappa_j.sum() + gammaln(3 * nu_0) - 3 * gammaln(nu_0))
+        total += stats.dirichlet.entropy(at.nu_j)
+        for k, j in np.ndindex(at.alpha_kjl.shape[:2]):
+            a = at.a_jl[j]
+            total += float((a - 1) @ log_pi_kjl[k, j] + gammaln(a.sum()) - gammaln(a).sum())
+            total += stats.dirichlet.entropy(at.alpha_kjl[k, j])
+        if self.method.shared:  # the program leaves out the hyper-prior's normaliser, which depends on nothing
+            total += float((stats.gamma(self.a0_jl + 1).logpdf(at.a_jl) + gammaln(self.a0_jl + 1)).sum())
+        return total / (1 - w)
+
+    def found(self, consensus: Consensus) -> Plain:
+        """The same of what the program reports."""
+        people = consensus.annotators
+        nu_j = consensus.class_shares * (3 * self.method.share_smoothing + self.taught(self.start_nj)[0].sum())
+        return Plain(consensus.probabilities, nu_j, people.concentration, people.prior)
+
+
+def expected_logs(at: Plain) -> tuple[Floats, Floats]:
+    return (
+        digamma(at.nu_j) - digamma(at.nu_j.sum()),
+        digamma(at.alpha_kjl) - digamma(at.alpha_kjl.sum(axis=2, keepdims=True)),
+    )
+
+
+def to_the_last_bit(iterations: int = 200, **settings: Any) -> VBIBCC:
+    """A method that does not stop where its gain is lost in rounding, which is at beliefs good to 1e-7 only."""
+    method = VBIBCC(**settings, max_iterations=iterations)
+    object.__setattr__(method, "tolerance", -1.0)
+    return method
+
+
+@every_method
+@everywhere
+def test_it_agrees_with_a_dense_plain_implementation(shape: dict[str, Any], method: dict[str, Any]) -> None:
+    evidence = some_crowd(shape, 1)
+    consensus = to_the_last_bit(**method).fit(evidence)
+    setting = Setting(evidence, VBIBCC(**method))
+    expected = setting.solved(5000)
+    np.testing.assert_allclose(consensus.probabilities, expected.q_nj, atol=1e-8)
+    np.testing.assert_allclose(consensus.class_shares, expected.nu_j / expected.nu_j.sum(), atol=1e-8)
+    np.testing.assert_allclose(consensus.annotators.concentration, expected.alpha_kjl, atol=1e-8)
+    np.testing.assert_allclose(consensus.annotators.prior, expected.a_jl, atol=1e-8)
+    assert consensus.fit.objective[-1] == pytest.approx(setting.bound(expected), abs=1e-8)
+    usual = VBIBCC(**method, tolerance=1e-14, max_iterations=5000).fit(evidence)
+    assert usual.fit.converged
+    np.testing.assert_allclose(usual.probabilities, expected.q_nj, atol=1e-5)
+
+
+@every_method
+@everywhere
+def test_the_first_iterations_are_those_of_the_plain_implementation(
+    shape: dict[str, Any], method: dict[str, Any]
+) -> None:
+    evidence = some_crowd(shape, 3)
+    for iterations in (1, 2):
+        consensus = VBIBCC(**method, max_iterations=iterations).fit(evidence)
+        expected = Setting(evidence, VBIBCC(**method)).solved(iterations, dirichlet_confusion.SWEEPS)
+        np.testing.assert_allclose(consensus.probabilities, expected.q_nj, atol=1e-11)
+        np.testing.assert_allclose(consensus.annotators.concentration, expected.alpha_kjl, atol=1e-11)
+
+
+# -- the bound -----------------------------------------------------------------------------------------------
+
+
+@every_method
+@everywhere
+def test_the_trace_is_the_bound_term_by_term(shape: dict[str, Any], method: dict[str, Any]) -> None:
+    evidence = some_crowd(shape, 4)
+    setting = Setting(evidence, VBIBCC(**method))
+    for iterations in (1, 2, 5, 14, 40):
+        consensus = VBIBCC(**method, tolerance=1e-14, max_iterations=iterations).fit(evidence)
+        assert consensus.fit.objective[-1] == pytest.approx(setting.bound(setting.found(consensus)), abs=1e-8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    extra=st.integers(0, 2),
+    unlabeled=st.integers(0, 3),
+    pool=st.sampled_from([0, 8]),
+    known=st.sampled_from([0.0, 0.3, 1.0]),
+    method=st.sampled_from(list(METHODS.values())),
+    accuracy=st.sampled_from([(0.1, 0.5), (0.5, 0.95)]),
+)
+def test_the_bound_never_falls(
+    seed: int,
+    extra: int,
+    unlabeled: int,
+    pool: int,
+    known: float,
+    method: dict[str, Any],
+    accuracy: tuple[float, float],
+) -> None:
+    evidence, _ = oracles.crowd(
+        np.random.default_rng(seed), 15, 5, 3, 3 + extra, unlabeled=unlabeled, pool=pool, known=known, asked=0.5,
+        accuracy=accuracy,
+    )  # fmt: skip
+    consensus = VBIBCC(**method, tolerance=1e-12, max_iterations=80).fit(evidence)
+    trace = np.array(consensus.fit.objective)
+    assert np.isfinite(trace).all()
+    assert (np.diff(trace) >= -1e-10 * np.maximum(1, np.abs(trace[:-1]))).all()
+    prior_jl = consensus.annotators.prior
+    if VBIBCC(**method).shared:
+        assert (prior_jl <= np.diag(prior_jl[:, :3])[:, None] * (1 + 1e-12)).all(), "an option above the diagonal"
+    assert (consensus.labels[evidence.known] == evidence.truth[evidence.known]).all()
+
+
+def log_evidence(setting: Setting, a_jl: Floats) -> float:
+    """ln p(labels, known truths | a): every truth, with p and pi integrated out (Dirichlet-multinomial)."""
+
+    nu_0 = np.full(3, setting.method.share_smoothing)
+    allowed = [range(3) if t < 0 else [int(t)] for t in setting.truth]
+    terms = []
+    for z in product(*allowed):
+        z_nj = np.eye(3)[list(z)]
+        n_kjl = np.einsum("nj,nkl->kjl", z_nj, setting.x_nkl)
+        people = oracles.log_beta(a_jl + n_kjl) - len(n_kjl) * oracles.log_beta(a_jl)
+        terms.append(oracles.log_beta(nu_0 + z_nj.sum(axis=0)) - oracles.log_beta(nu_0) + people)
+    return float(logsumexp(terms))
+
+
+TINY = {"six items": {}, "one known": {"known": 0.2}, "unsure": {"n_options": 4}, "a pool": {"pool": 8}}
+
+
+@pytest.mark.parametrize("shape", TINY.values(), ids=TINY)
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_bound_is_below_the_log_evidence(shape: dict[str, Any], shared: bool) -> None:
+    """And not far below: the gap is the divergence of q from the posterior."""
+    for seed in range(3):
+        evidence = oracles.crowd(np.random.default_rng(seed), 6, 3, 3, asked=1.0, **shape)[0]
+        method = VBIBCC(shared=shared, tolerance=1e-12)
+        setting, consensus = Setting(evidence, method), method.fit(evidence)
+        a_jl = consensus.annotators.prior
+        above = log_evidence(setting, a_jl)
+        if shared:
+            above += float((setting.a0_jl * np.log(a_jl) - a_jl).sum())
+        assert above - 3 < consensus.fit.objective[-1] < above
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_where_all_is_known_the_bound_is_the_log_evidence(shared: bool) -> None:
+    evidence = some_crowd({"known": 1.0, "n_options": 4, "pool": 10}, 5, 20)
+    method = VBIBCC(shared=shared, tolerance=1e-13, max_iterations=5000)
+    consensus = method.fit(evidence)
+    setting, a_jl = Setting(evidence, method), consensus.annotators.prior
+    expected = log_evidence(setting, a_jl)
+    if shared:
+        expected += float((setting.a0_jl * np.log(a_jl) - a_jl).sum())
+        # Here the prior learned is the one that makes the labels most probable.
+        for seed in range(20):
+            moved = a_jl * np.exp(0.05 * np.random.default_rng(seed).normal(size=a_jl.shape))
+            moved = np.minimum(moved, np.diag(moved[:, :3])[:, None])
+            at = log_evidence(setting, moved) + float((setting.a0_jl * np.log(moved) - moved).sum())
+            assert at < expected
+    assert consensus.fit.objective[-1] == pytest.approx(expected, abs=1e-9)
+
+
+@every_method
+def test_at_the_end_no_nearby_beliefs_or_parameters_are_better(method: dict[str, Any]) -> None:
+    rng = np.random.default_rng(6)
+    evidence = some_crowd({"n_options": 4, "known": 0.2, "pool": 20, "unlabeled": 3}, 6, 30)
+    setting = Setting(evidence, VBIBCC(**method))
+    at = setting.found(to_the_last_bit(**method).fit(evidence))
+    best = setting.bound(at)
+    free_n = (setting.truth < 0) & setting.teaches_n
+    for trial in range(40):
+        size, part = 10.0 ** -rng.uniform(0.5, 3), ("q_nj", "nu_j", "alpha_kjl", "a_jl")[trial % 4]
+        value = getattr(at, part)
+        moved = value * np.exp(size * rng.normal(size=value.shape))
+        if part == "q_nj":
+            moved = np.where(free_n[:, None], moved / moved.sum(axis=1, keepdims=True), value)
+        if part == "a_jl":
+            if not setting.method.shared:
+                continue
+            moved = np.minimum(moved, np.diag(moved[:, :3])[:, None])
+        assert setting.bound(replace(at, **{part: moved})) <= best + 1e-9, (part, size)
+
+
+# -- the parts in their places -------------------------------------------------------------------------------
+
+
+@everywhere
+def test_the_e_step_agrees_with_all_truths_of_five_items(shape: dict[str, Any]) -> None:
+    """With q(p) and q(pi) fixed; their expected logs are no distributions, the sum over truths is the same."""
+    rng = np.random.default_rng(7)
+    evidence, _ = oracles.crowd(rng, 5, 4, 3, **{**shape, "unlabeled": min(shape.get("unlabeled", 0), 2)})
+    a = evidence.annotations
+    prior = replace(DirichletShares.even(3), nu_j=rng.gamma(2.0, size=3))
+    at = Plain(np.ones(1), prior.nu_j, rng.gamma(2.0, size=(a.n_annotators, 3, a.n_options)), np.ones(1))
+    log_kappa_j, log_pi_kjl = expected_logs(at)
+    q_nj, log_z = em.expectation(evidence, prior, np.ascontiguousarray(log_pi_kjl.transpose(0, 2, 1)))
+    expected, log_expected = oracles.enumerate_truths(evidence, np.tile(log_kappa_j, (5, 1)), log_pi_kjl)
+    np.testing.assert_allclose(q_nj, expected, atol=1e-12)
+    assert log_z == pytest.approx(log_expected, abs=1e-10)
+
+
+@everywhere
+def test_with_all_the_weight_on_the_votes_they_alone_teach(shape: dict[str, Any]) -> None:
+    evidence = some_crowd(shape, 8)
+    method = VBIBCC(shared=False, anchor=1 - 1e-12, least_labels=2)
+    learned, setting = method.fit(evidence), Setting(evidence, method)
+    np.testing.assert_allclose(learned.annotators.concentration, setting.a0_jl + setting.voted_kjl, atol=1e-9)
+    nu_j = 1 + setting.vote_nj[setting.teaches_n].sum(axis=0)
+    np.testing.assert_allclose(learned.class_shares, nu_j / nu_j.sum(), atol=1e-9)
+
+
+@every_method
+def test_an_item_with_too_few_labels_teaches_nothing_and_is_judged(method: dict[str, Any]) -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(9), 80, 6, 3, asked=0.35)
+    annotations = evidence.annotations
+    several_n = annotations.labels_per_item >= 2
+    assert 5 < (annotations.labels_per_item == 1).sum() < 40
+    combiner = VBIBCC(**{**method, "least_labels": 2}, tolerance=1e-13, max_iterations=5000)
+    fitted = combiner.fit(evidence)
+    taught = combiner.fit(Evidence(annotations.select(several_n[annotations.item])))
+    np.testing.assert_allclose(fitted.annotators.concentration, taught.annotators.concentration, atol=1e-4)
+    np.testing.assert_allclose(fitted.class_shares, taught.class_shares, atol=1e-6)
+    np.testing.assert_allclose(fitted.probabilities[several_n], taught.probabilities[several_n], atol=1e-5)
+    single_n = annotations.labels_per_item == 1
+    judged = combiner.apply(taught, evidence).probabilities
+    np.testing.assert_allclose(fitted.probabilities[single_n], judged[single_n], atol=0.02)
+
+
+# -- what it is for ------------------------------------------------------------------------------------------
+
+
+def answers(rng: np.random.Generator, prior_jl: Floats, n_items: int) -> tuple[Annotations, NDArray[np.int64]]:
+    """400 people with 300 labels each, simulated from the model; k400 with 3 and k401 with 3,000 always say 2."""
+    truth = rng.integers(3, size=n_items)
+    rows = [(n, k) for k in range(400) for n in rng.choice(n_items, 300, replace=False)]
+    rows += [(n, 400) for n in range(3)] + [(n, 401) for n in range(3000)]
+    item, annotator = np.array(rows).T
+    pi_kjl = np.array([[rng.dirichlet(a) for a in prior_jl] for _ in range(400)])
+    chance = pi_kjl[np.minimum(annotator, 399), truth[item]].cumsum(axis=1)
+    label = (rng.random(len(item))[:, None] > chance[:, :2]).sum(axis=1)
+    label[annotator >= 400] = 2
+    people = oracles.names("k", 402)
+    return Annotations(item, annotator, label, tuple(range(n_items)), people, (0, 1, 2), (0, 1, 2)), truth
+
+
+def test_the_shared_prior_is_that_of_the_people_who_answered() -> None:
+    """And three labels leave a person with the crowd; three thousand do not."""
+    prior_jl = np.array([[6.0, 1.5, 1.0], [1.0, 5.0, 2.0], [0.8, 1.2, 4.0]])
+    annotations, truth = answers(np.random.default_rng(1), prior_jl, 6000)
+    simulated = annotations.select(annotations.annotator < 400)
+    consensus = VBIBCC().fit(Evidence(simulated))
+    assert score.accuracy(consensus.probabilities, truth) > 0.99
+    found, told = consensus.annotators.prior, VBIBCC().fit(Evidence(simulated, truth=truth)).annotators.prior
+    np.testing.assert_allclose(found, told, rtol=0.02)
+    assert found.sum() == pytest.approx(prior_jl.sum(), rel=0.06)  # a row's total is known to 5 % from 400 people
+    np.testing.assert_allclose(found, prior_jl, rtol=0.15)
+    mean = found / found.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(mean, prior_jl / prior_jl.sum(axis=1, keepdims=True), atol=0.02)
+    everybody = VBIBCC().fit(Evidence(annotations)).annotators
+    mean = everybody.prior / everybody.prior.sum(axis=1, keepdims=True)
+    few, many = everybody.confusion[400:]
+    np.testing.assert_allclose(few[:2], mean[:2], atol=0.2)
+    assert (few.argmax(axis=1) == [0, 1, 2]).all()
+    np.testing.assert_allclose(many[:, 2], 1, atol=0.01)
+    low, high = everybody.interval
+    assert high[400] - low[400] > 5 * (high[401] - low[401])
+
+
+@pytest.mark.parametrize(
+    ("name", "accuracy", "log_loss"), [("bluebirds", 0.889, 1.55), ("face_sentiment", 0.639, 3.69)]
+)
+def test_real_crowds_come_out_as_noted(name: str, accuracy: float, log_loss: float) -> None:
+    evidence = crowd(name)
+    consensus = VBIBCC(shared=False).fit(without_truth(evidence))
+    told = evidence.known
+    assert score.accuracy(consensus.probabilities[told], evidence.truth[told]) == pytest.approx(accuracy, abs=0.004)
+    assert score.log_loss(consensus.probabilities[told], evidence.truth[told]) == pytest.approx(log_loss, abs=0.03)
+
+
+@pytest.mark.filterwarnings("ignore::hitl.annotations.ConflictingLabels")
+def test_the_anchor_keeps_a_sparse_crowd_with_its_votes() -> None:
+    evidence = crowd("fact_eval")
+    told, blind = evidence.known, without_truth(evidence)
+    votes, plain, anchored = (
+        score.accuracy(method.fit(blind).probabilities[told], evidence.truth[told])
+        for method in (MajorityVote(), VBIBCC(shared=False), VBIBCC(anchor=0.5))
+    )
+    assert anchored > votes - 0.015
+    assert anchored > plain + 0.03
+
+
+# -- other items, other people, other settings ---------------------------------------------------------------
+
+
+def test_new_items_and_strangers_are_judged_by_hand_computation() -> None:
+    learned = VBIBCC().fit(some_crowd({"n_options": 4}, 11))
+    annotations = Annotations.from_frame(
+        {"item": ["new", "new", "new"], "annotator": ["k1", "k0", "stranger"], "label": ["j2", "unsure0", "j1"]},
+        items=["new", "unlabeled", "told"],
+        classes=learned.classes,
+        options=learned.annotators.options,
+    )
+    judged = VBIBCC().apply(learned, Evidence(annotations, truth=np.array([-1, -1, 1])))
+
+    def log_pi(alpha_jl: Floats, option: int) -> Floats:
+        return digamma(alpha_jl[:, option]) - digamma(alpha_jl.sum(axis=1))
+
+    alpha, stranger = learned.annotators.concentration, learned.annotators.prior
+    assert not np.allclose(stranger, np.ones((3, 4)) + np.eye(3, 4), atol=0.1)
+    expected = learned.class_shares * np.exp(log_pi(alpha[1], 2) + log_pi(alpha[0], 3) + log_pi(stranger, 1))
+    np.testing.assert_allclose(judged.probabilities[0], expected / expected.sum(), atol=1e-12)
+    np.testing.assert_allclose(judged.probabilities[1], learned.class_shares, atol=1e-12)
+    np.testing.assert_array_equal(judged.probabilities[2], [0, 1, 0])
+    assert judged.items == annotations.items
+    assert judged.annotators is learned.annotators
+    # Without a shared prior a stranger is at the settings'.
+    alone = VBIBCC(shared=False).fit(some_crowd({"n_options": 4}, 11))
+    concentration = VBIBCC(shared=False).concentration(alone, annotations)
+    np.testing.assert_array_equal(
+        concentration[annotations.annotators.index("stranger")], np.ones((3, 4)) + np.eye(3, 4)
+    )
+
+
+def test_other_classes_cannot_be_judged() -> None:
+    learned = VBIBCC().fit(some_crowd({}, 12, 20))
+    evidence = Evidence(Annotations.from_matrix(np.array([[0], [1], [2]])))
+    with pytest.raises(BadEvidence, match=r"learned for classes \('j0', 'j1', 'j2'\); the evidence has \(0, 1, 2\)"):
+        VBIBCC().apply(learned, evidence)
+
+
+@every_method
+def test_a_warm_start_finds_the_same_in_fewer_iterations(method: dict[str, Any]) -> None:
+    evidence = some_crowd({"known": 0.1}, 13, 300)
+    combiner = VBIBCC(**method)
+    cold = combiner.fit(evidence)
+    warm = combiner.fit(evidence, start=cold)
+    assert warm.fit.iterations <= cold.fit.iterations / 2
+    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.005)
+    assert warm.fit.objective[-1] >= cold.fit.objective[-1] - 1e-6 * 300
+
+
+def test_a_start_that_knows_none_of_those_who_speak_is_no_trap() -> None:
+    evidence, truth = oracles.crowd(np.random.default_rng(14), 200, 6, 3)
+    strangers = Evidence(replace(evidence.annotations, annotators=oracles.names("stranger", 6)))
+    warm = VBIBCC().fit(strangers, start=VBIBCC().fit(evidence))
+    assert score.accuracy(warm.probabilities, truth) > 0.85
+    other = VBIBCC().fit(some_crowd({"n_options": 4}, 15))
+    np.testing.assert_array_equal(
+        VBIBCC().fit(evidence, start=other).probabilities, VBIBCC().fit(evidence).probabilities
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "says"),
+    [
+        ("diagonal", 0.0, "a number above 0"),
+        ("off", -1.0, "a number above 0"),
+        ("share_smoothing", 0.0, "a number above 0"),
+        ("tolerance", 0.0, "a number above 0"),
+        ("max_iterations", 0, "number"),
+        ("least_labels", 0, "number"),
+        ("anchor", 1.0, "below 1"),
+        ("anchor", -0.1, "below 1"),
+        ("diagonal", "many", "a number above 0"),
+    ],
+)
+def test_settings_out_of_range_are_named(setting: str, value: Any, says: str) -> None:
+    with pytest.raises(BadSettings, match=rf"{setting} is {value!r}; expected .*{says}"):
+        VBIBCC(**{setting: value})

@@ -1,0 +1,199 @@
+"""Human and model in the report: the figures are those of the profile, names are harmless, the page stays small."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hitl.annotations import Annotations
+from hitl.consensus import Consensus
+from hitl.evidence import Evidence
+from hitl.models import PLEM, VBIBCC, DefaultCombiner
+from hitl.models.analysis.complementarity import Judges
+from hitl.models.analysis.model_profile import ModelProfile, ModelProfiler
+from hitl.report import QuestionPage, Report, models, render
+from tests.report.test_report import EVIL, Page, sample
+
+
+def asked(n: int = 500, names: tuple[str, ...] = ("cat", "dog", "cow"), model: str = "net", seed: int = 3):
+    """(evidence, truth): a model that is too sure and bad at the last class, five people who are not."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(len(names), size=n).astype(np.int32)
+    said = np.where(rng.random((n, 5)) < 0.8, truth[:, None], rng.integers(len(names), size=(n, 5)))
+    said[rng.random((n, 5)) < 0.6] = -1
+    logits = rng.normal(size=(n, len(names))) + 2.5 * np.eye(len(names))[truth] * (truth < 2)[:, None]
+    p = np.exp(2 * logits)
+    annotations = Annotations.from_matrix(said, classes=names)
+    return Evidence(annotations, {model: p / p.sum(axis=1, keepdims=True)}), truth
+
+
+@pytest.fixture(scope="module")
+def page() -> QuestionPage:
+    evidence, truth = asked()
+    return QuestionPage("animal", evidence, DefaultCombiner().fit(evidence), truth=truth)
+
+
+@pytest.fixture(scope="module")
+def profile(page: QuestionPage) -> ModelProfile:
+    return ModelProfiler().fit(page.evidence, page.consensus, truth=page.truth)
+
+
+@pytest.fixture(scope="module")
+def section(page: QuestionPage) -> models.ModelsSection:
+    found = models.models_section(page)
+    assert found is not None
+    return found
+
+
+def seen(*questions: QuestionPage) -> Page:
+    return Page(render(Report("Title", questions)))
+
+
+def test_the_section_is_the_profile(profile: ModelProfile, section: models.ModelsSection) -> None:
+    account = profile.measured
+    assert account is not None
+    assert section.measured
+    assert section.items == account.items
+    by_name = account.classes.set_index("class")
+    assert [row.name for row in section.classes] == list(by_name["people_add"].sort_values(ascending=False).index)
+    for row in section.classes:
+        told = by_name.loc[row.name]
+        assert (row.model.value, row.people.value, row.both.value) == (told["model"], told["people"], told["both"])
+        assert (row.people_add.low, row.people_add.high) == (told["people_add_low"], told["people_add_high"])
+    assert [row.both.value for row in section.confidence] == account.confidence["both"].tolist()
+    assert section.bound == account.bound
+    assert dict(section.error) == dict(account.error)
+
+
+def test_the_page_says_it(page: QuestionPage, section: models.ModelsSection) -> None:
+    text = seen(page).text
+    assert f"Measured on {section.items} items of known truth" in text
+    assert section.classes[0].name == "cow"
+    row = section.classes[0]
+    words = f"cow {row.items:.0f} {row.model.value * 100:.1f} % {row.model.low * 100:.0f} % to"
+    assert words in text.replace("\u00a0", " ")
+    assert f"{row.people_add.value * 100:+.1f} {row.people_add.low * 100:+.1f} to" in text
+    assert f"at least {section.bound.bound * 100:.1f} % of items" in text.replace("\u00a0", " ")
+    assert "people , net" in text
+    skip = section.skips[0]
+    words = f"90.0 % model {skip['items']} {skip['share'] * 100:.1f} % {skip['confidence'] * 100:.1f} %"
+    assert words in text.replace("\u00a0", " ")
+
+
+def test_without_truth_the_page_says_that_the_consensus_judges_itself(page: QuestionPage) -> None:
+    text = seen(replace(page, truth=None)).text
+    assert "by the consensus, which believes itself" in text
+    assert "truth as the consensus has it" in text
+    assert "Measured on" not in text
+
+
+def test_truth_of_the_fit_is_hidden_item_by_item() -> None:
+    evidence, truth = asked()
+    known = replace(evidence, truth=np.where(np.arange(500) < 200, truth, -1).astype(np.int32))
+    given = QuestionPage("animal", known, DefaultCombiner().fit(known))
+    found = models.models_section(given)
+    assert found is not None
+    assert found.measured
+    expected = ModelProfiler().fit(known, given.consensus).measured
+    assert expected is not None
+    assert found.items == expected.items < 200 + 1
+    assert found.overall.both.value == expected.overall["both"][0] < 1
+
+
+def test_truth_the_fit_was_not_told_measures_without_a_refit(monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, truth = asked()
+    consensus = PLEM().fit(evidence)
+    monkeypatch.setattr(PLEM, "fit", None)
+    found = models.models_section(QuestionPage("animal", replace(evidence, truth=truth), consensus))
+    assert found is not None
+    judged = Judges().judge(evidence, consensus)
+    assert found.overall.both.value == pytest.approx((consensus.labels == truth)[judged.compared].mean())
+
+
+def test_figures_show_the_tables(profile: ModelProfile, section: models.ModelsSection) -> None:
+    account = profile.measured
+    assert account is not None
+    _, before, after = section.figures["calibration"]["data"]
+    told = account.calibration
+    for trace, when in ((before, "before"), (after, "after")):
+        rows = told[told["when"] == when]
+        assert trace["x"] == pytest.approx(rows["confidence"].tolist(), abs=1e-4)
+        assert trace["y"] == pytest.approx(rows["accuracy"].tolist(), abs=1e-4)
+        assert np.add(trace["y"], trace["error_y"]["array"]) == pytest.approx(rows["high"].to_numpy(), abs=2e-4)
+        assert np.subtract(trace["y"], trace["error_y"]["arrayminus"]) == pytest.approx(rows["low"], abs=2e-4)
+    by_class = section.figures["by-class"]
+    order = by_class["layout"]["yaxis"]["ticktext"]
+    assert order[-1] == "cow"  # on top: where people add most
+    for trace, who in zip(by_class["data"], ("model", "people", "both"), strict=True):
+        told_x = account.classes.set_index("class")[who][order]
+        assert trace["x"] == pytest.approx(told_x.tolist(), abs=1e-4)
+        assert np.round(trace["y"]).tolist() == list(range(3))
+    by_confidence = section.figures["by-confidence"]
+    for trace, who in zip(by_confidence["data"], ("model", "people", "both"), strict=True):
+        assert trace["y"] == pytest.approx(account.confidence[who].tolist(), abs=1e-4)
+    low, high, everything, skipped = section.figures["deferral"]["data"]
+    for trace, name in ((low, "low"), (high, "high"), (everything, "accuracy")):
+        assert trace["y"] == pytest.approx(account.deferral[name].tolist(), abs=1e-4)
+    assert skipped["y"][0] is None
+    assert skipped["y"][1:] == pytest.approx(account.deferral["skipped"].tolist()[1:], abs=1e-4)
+
+
+def test_series_are_told_apart_without_colour(section: models.ModelsSection) -> None:
+    for name in ("by-class", "by-confidence"):
+        symbols = [trace["marker"]["symbol"] for trace in section.figures[name]["data"]]
+        assert len(set(symbols)) == 3
+    assert section.figures["calibration"]["data"][1]["line"]["dash"] == "dash"
+    assert section.figures["deferral"]["data"][3]["line"]["dash"] == "dash"
+
+
+def test_figures_are_valid_plotly_and_each_has_its_place(page: QuestionPage, section: models.ModelsSection) -> None:
+    import plotly.graph_objects as go
+
+    found = seen(page, page)
+    places = {a["id"] for _, a in found.tags if "plot" in (a.get("class") or "").split()}
+    names = {f"q2-{name}" for name in section.figures}
+    assert names <= places
+    assert names <= set(found.data["figures"])
+    for name in names:
+        figure: dict[str, Any] = found.data["figures"][name]
+        go.Figure(json.loads(re.sub(r'"--[a-z0-9/.]+"', '"red"', json.dumps(figure))))
+        for axis in ("xaxis", "yaxis"):
+            assert figure["layout"][axis]["title"]["text"]
+
+
+def test_names_from_outside_do_no_harm() -> None:
+    evidence, truth = asked(200, (EVIL, "b</style>", "c"), model=EVIL)
+    html = render(Report("T", (QuestionPage("q", evidence, DefaultCombiner().fit(evidence), truth=truth),)))
+    assert EVIL not in html
+    assert "<script" not in json.dumps(Page(html).data["figures"])
+
+
+def test_of_many_classes_those_where_people_add_most_are_shown() -> None:
+    evidence, truth = asked(900, tuple(f"class {j}" for j in range(40)))
+    page = QuestionPage("q", evidence, DefaultCombiner().fit(evidence), truth=truth)
+    found = models.models_section(page)
+    assert found is not None
+    assert (len(found.classes), found.n_classes) == (models.CLASSES, 40)
+    added = [row.people_add.value for row in found.classes]
+    assert added == sorted(added, reverse=True)
+    assert f"the {models.CLASSES} of 40 where people add most" in seen(page).text
+    assert len(json.dumps(found.figures)) < 60_000
+
+
+def test_no_model_no_method_that_takes_one_nobody_asked() -> None:
+    plain, _ = sample()
+    assert models.models_section(plain) is None
+    evidence, _ = asked(60)
+    for method in (VBIBCC(), PLEM()):
+        consensus: Consensus = method.fit(evidence)
+        assert (models.models_section(QuestionPage("q", evidence, consensus)) is None) == (method == VBIBCC())
+    unknown = replace(PLEM().fit(evidence), fit=replace(PLEM().fit(evidence).fit, method="somebody else's"))
+    assert models.models_section(QuestionPage("q", evidence, unknown)) is None
+    nobody = replace(evidence, annotations=evidence.annotations.select(np.zeros(len(evidence.annotations), bool)))
+    assert models.models_section(QuestionPage("q", nobody, PLEM().fit(nobody))) is None
+    assert "Human and model" not in seen(plain).text

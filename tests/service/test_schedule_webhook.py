@@ -1,0 +1,123 @@
+"""The ear for webhooks, spoken to over real connections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hitl.errors import BadSettings
+from hitl.service.webhook import LARGEST_BODY, Webhooks, concerns_labels, url_of
+from tests.command_line import Run
+from tests.scheduled import project
+
+
+@pytest.fixture
+def ear() -> Iterator[tuple[int, list[str]]]:
+    heard: list[str] = []
+    hints = {"p": lambda: heard.append("p"), "my reviews": lambda: heard.append("my reviews")}
+    server = Webhooks("127.0.0.1:0", "s3cret", hints, lambda: len(heard) < 3)
+    server.start()
+    yield server.port, heard
+    server.stop()
+
+
+def asked(port: int, method: str, path: str, body: bytes = b"", secret: str | None = "s3cret") -> tuple[int, Any]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=5)
+    connection.request(method, path, body, {} if secret is None else {"x-hitl-secret": secret})
+    answer = connection.getresponse()
+    data = json.loads(answer.read())
+    connection.close()
+    return answer.status, data
+
+
+def test_a_webhook_wants_the_secret_and_names_a_project(ear: tuple[int, list[str]]) -> None:
+    port, heard = ear
+    for secret in (None, "", "s3cre", "s3cret!", "ß"):
+        assert asked(port, "POST", "/webhook/p", secret=secret)[0] == 401
+    assert asked(port, "POST", "/webhook/q")[0] == 404
+    assert asked(port, "POST", "/webhook")[0] == 404
+    assert asked(port, "POST", "/other/p")[0] == 404
+    assert asked(port, "GET", "/webhook/p")[0] == 404
+    assert heard == []
+    assert asked(port, "POST", "/webhook/p") == (200, {"queued": True})
+    assert asked(port, "POST", "/webhook/my%20reviews") == (200, {"queued": True})
+    assert heard == ["p", "my reviews"]
+
+
+def test_only_the_action_of_a_body_counts(ear: tuple[int, list[str]]) -> None:
+    port, heard = ear
+    body = json.dumps({"action": "PROJECT_UPDATED", "project": {"id": 1}}).encode()
+    assert asked(port, "POST", "/webhook/p", body) == (200, {"queued": False})
+    assert heard == []
+    body = json.dumps({"action": "ANNOTATION_CREATED", "annotation": {"id": 1}}).encode()
+    assert asked(port, "POST", "/webhook/p", body) == (200, {"queued": True})
+    for odd in (b"", b"not json", b"[1]", b'{"action": 3}', b"\xff\xfe"):
+        assert concerns_labels(odd)
+    for action in ("ANNOTATIONS_DELETED", "TASKS_CREATED", "annotation_updated"):
+        assert concerns_labels(json.dumps({"action": action}).encode())
+    assert not concerns_labels(b'{"action": "LABEL_LINK_CREATED"}')
+
+
+def test_a_huge_body_is_a_hint_unread(ear: tuple[int, list[str]]) -> None:
+    port, heard = ear
+    connection = HTTPConnection("127.0.0.1", port, timeout=5)
+    connection.putrequest("POST", "/webhook/p")
+    connection.putheader("X-Hitl-Secret", "s3cret")
+    connection.putheader("Content-Length", str(LARGEST_BODY + 1))
+    connection.endheaders()
+    assert connection.getresponse().status == 200
+    connection.close()
+    assert heard == ["p"]
+
+
+def test_health_says_whether_all_runs(ear: tuple[int, list[str]]) -> None:
+    port, heard = ear
+    assert asked(port, "GET", "/health", secret=None) == (200, {"status": "ok"})
+    heard += ["x"] * 3
+    assert asked(port, "GET", "/health", secret=None)[0] == 503
+
+
+def test_an_address_in_use_is_a_setting(ear: tuple[int, list[str]]) -> None:
+    with pytest.raises(BadSettings, match=r"schedule.webhook: cannot listen at 127.0.0.1:\d+"):
+        Webhooks(f"127.0.0.1:{ear[0]}", "s", {}, lambda: True)
+
+
+def test_the_url_to_give_to_the_platform() -> None:
+    assert url_of("127.0.0.1:8090", "my reviews/2") == "http://127.0.0.1:8090/webhook/my%20reviews%2F2"
+    assert url_of("[::1]:8090", "p") == "http://[::1]:8090/webhook/p"
+    for everywhere in ("0.0.0.0:80", "[::]:80"):
+        assert "0.0.0.0" not in url_of(everywhere, "p")
+        assert "[" not in url_of(everywhere, "p")
+
+
+def test_a_list_shows_the_webhook_and_needs_no_secret(tmp_path: Path, run: Run) -> None:
+    project(tmp_path, 'webhook = "127.0.0.1:8090"')
+    code, out, err = run("schedule", "--list")
+    assert (code, err) == (0, "")
+    assert out == (
+        "p: webhook at 127.0.0.1:8090; give the platform http://127.0.0.1:8090/webhook/p and the header X-Hitl-Secret\n"
+    )
+    told = {"project": "p", "listens": "127.0.0.1:8090", "url": "http://127.0.0.1:8090/webhook/p"}
+    assert json.loads(run("schedule", "--list", "--json")[1]) == {"jobs": [], "webhooks": [told]}
+    code, out, err = run("schedule")
+    assert (code, out) == (78, "")
+    assert "needs a secret: set HITL_WEBHOOK_SECRET" in err
+
+
+def test_a_second_scheduler_of_the_port_fails_before_it_says_anything(
+    tmp_path: Path, run: Run, ear: tuple[int, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(tmp_path, f'every = "1h"\nwebhook = "127.0.0.1:{ear[0]}"')
+    monkeypatch.setenv("HITL_WEBHOOK_SECRET", "s3cret")
+    monkeypatch.setattr(
+        "hitl.service.scheduling.scheduler.Scheduler.wait", lambda self: None
+    )  # else it goes on where it may
+    code, out, err = run("schedule")
+    assert (code, out) == (78, "")
+    assert f"schedule.webhook: cannot listen at 127.0.0.1:{ear[0]}" in err
+    assert json.loads(run("schedule", "--list", "--json")[1])["jobs"] == []
