@@ -23,14 +23,15 @@ import numpy as np
 import pyarrow as pa
 
 from hitl.active.pending.outstanding import HOUR, next_plan
+from hitl.active.registry import policy
 from hitl.annotations import Annotations, Name
-from hitl.catalog import combiner, policy
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import BadInput, BadSettings, Busy, HitlError, StoreError
 from hitl.evidence import Evidence
 from hitl.exchange import Connector, Operation, Progress, Question, Receipt
 from hitl.metrics import DIGITS, metrics_of
+from hitl.models.registry import combiner
 from hitl.plan import Plan
 from hitl.settings import PushSettings, Settings
 

@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
             folder = item.path.parent.name
-            item.add_marker(pytest.mark.xdist_group("Label Studio" if folder == "label_studio" else item.path.name))
+            item.add_marker(pytest.mark.xdist_group("Label Studio" if folder == "label_studio" else str(item.path)))
 
 
 @pytest.fixture

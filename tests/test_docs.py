@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hitl.catalog import COMBINERS, combiner_class
 from hitl.cli.app import app
 from hitl.errors import Busy, HitlError
+from hitl.models.registry import COMBINERS
 from hitl.settings import Settings
 from tests.bench import results
 
@@ -128,7 +128,7 @@ def test_every_command_method_setting_and_error_is_documented() -> None:
         name = entry.name or entry.callback.__name__
         assert f"hitl {name}" in README + GUIDE, name
     for method in COMBINERS:
-        assert combiner_class(method).__name__ in GUIDE
+        assert COMBINERS.load(method).__name__ in GUIDE
         assert method in GUIDE
     for section, field in Settings.model_fields.items():
         keys = getattr(field.annotation, "model_fields", None)

@@ -32,12 +32,12 @@ from scipy.special import betaincinv
 
 from hitl.active.acquisition import value_of_information
 from hitl.annotations import Floats, Name
-from hitl.catalog import combiner_of
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import HitlError
 from hitl.evidence import Evidence
 from hitl.models.combiner import Applicable
+from hitl.models.registry import combiner_of
 
 Judged = tuple[Evidence, Consensus]
 

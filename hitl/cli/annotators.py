@@ -80,7 +80,7 @@ def of_project(config: Path, output: Path | None, rows: int, as_json: bool) -> N
 
 def stored_results(settings: Settings, store: Store, evidence: dict[str, Evidence], progress: Any) -> tuple[Any, bool]:
     """The consensus of each question, and whether it is that of the last cycle."""
-    from hitl.catalog import combiner
+    from hitl.models.registry import combiner
 
     latest = store.latest(settings.name)
     if latest is not None and all(_is_over(latest[0].get(name), known) for name, known in evidence.items()):

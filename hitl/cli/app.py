@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from hitl.catalog import COMBINERS
 from hitl.cli import annotators as people
 from hitl.cli import files, project, show
 from hitl.cli import models as together
@@ -30,6 +29,7 @@ from hitl.cli.options import (
 )
 from hitl.cli.replay import EXAMPLES as REPLAYS
 from hitl.cli.replay import replay
+from hitl.models.registry import COMBINERS
 
 app = typer.Typer(
     name="hitl",

@@ -49,9 +49,9 @@ def judged(
     inputs: Sequence[Path],
 ) -> Consensus:
     """The saved consensus, or one made here by the method. Raises BadSettings for both, or an output over an input."""
-    from hitl.catalog import combiner
     from hitl.consensus import Consensus
     from hitl.files import require_distinct, require_writable
+    from hitl.models.registry import combiner
 
     require_writable(output)
     require_distinct([output], [*inputs, *([consensus] if consensus else [])])
@@ -137,9 +137,9 @@ def combine(  # type: ignore[no-untyped-def]
     inputs: Sequence[Path],
 ) -> None:
     """Combine, write what was asked for over none of the `inputs`, and show a summary."""
-    from hitl.catalog import combiner
     from hitl.cli import show
     from hitl.files import require_distinct, require_folder, require_writable, write_table
+    from hitl.models.registry import combiner
 
     require_writable(output, annotators)
     require_distinct([output, annotators, save], inputs)

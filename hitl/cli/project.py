@@ -79,8 +79,8 @@ def _ask(question: str, flag: str, default: str | None) -> str:
 
 def doctor(config: Path, as_json: bool) -> None:
     """Every check with how to mend it; ends with the exit code of the first failure."""
-    from hitl.catalog import combiner
     from hitl.exchange import Check
+    from hitl.models.registry import combiner
 
     checks: list[Check] = []
     failure: HitlError | None = None

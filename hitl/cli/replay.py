@@ -270,7 +270,7 @@ def _need_truth(evidence: Evidence) -> None:
 def _near(evidence: Evidence, method: str) -> float:
     """Half a point or one item, whichever is more, below the accuracy with all recorded labels."""
     from hitl.active.replay.replay import accuracy_of
-    from hitl.catalog import combiner
+    from hitl.models.registry import combiner
 
     full = accuracy_of(combiner(method).fit(replace(evidence, truth=None)), evidence)
     return max(full - max(NEAR, 1 / int(evidence.known.sum())) - ROUNDING, 0.0)
@@ -281,8 +281,8 @@ def _replays(evidence: Evidence, asked: Asked, crew: Crew, simulated: bool) -> d
     from hitl.active.replay.baselines import Evenly
     from hitl.active.replay.replay import Replay
     from hitl.active.replay.response_model import Habits
-    from hitl.catalog import combiner
     from hitl.crew import Budget
+    from hitl.models.registry import combiner
 
     annotations = evidence.annotations
     labels = asked.labels
@@ -311,8 +311,8 @@ def _replays(evidence: Evidence, asked: Asked, crew: Crew, simulated: bool) -> d
 
 
 def _policy(name: str) -> Policy:
+    from hitl.active.registry import POLICIES, policy
     from hitl.active.replay.baselines import Randomly
-    from hitl.catalog import POLICIES, policy
 
     if name == "random":
         return Randomly()

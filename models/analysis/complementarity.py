@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Floats, Ints, Names
-from hitl.catalog import COMBINERS, combiner_of
 from hitl.consensus import TIE, Consensus
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
@@ -29,6 +28,7 @@ from hitl.models.annotators.confusion import accurate_pseudo_counts, confusion_f
 from hitl.models.combiner import Applicable, Combiner
 from hitl.models.default import DefaultCombiner
 from hitl.models.numerics import kernels
+from hitl.models.registry import COMBINERS, combiner_of
 
 if TYPE_CHECKING:
     import pandas as pd

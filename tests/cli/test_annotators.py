@@ -186,7 +186,7 @@ def test_a_project_is_judged_by_its_last_cycle(run: Run, project: Path, monkeypa
     def never(*_: object, **__: object) -> None:
         raise AssertionError("combined again")
 
-    monkeypatch.setattr("hitl.catalog.combiner", never)
+    monkeypatch.setattr("hitl.models.registry.combiner", never)
     code, out, err = run("annotators", "--output", "people.csv")
     assert (code, err) == (0, "")
     assert "judged by the last cycle" in out

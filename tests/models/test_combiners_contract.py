@@ -112,7 +112,7 @@ def test_combiners_are_found() -> None:
 
 
 def test_the_catalog_lists_exactly_the_combiners_found() -> None:
-    listed = {catalog.combiner_class(name).__name__: catalog.combiner_class(name) for name in catalog.COMBINERS}
+    listed = {catalog.COMBINERS.load(name).__name__: catalog.COMBINERS.load(name) for name in catalog.COMBINERS}
     assert listed == COMBINERS
     assert set(COMBINERS) <= set(hitl.models.__all__)
     assert all(getattr(hitl.models, name) is found for name, found in COMBINERS.items())

@@ -14,14 +14,7 @@ from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.dbcc import DBCC
-from hitl.models.sampling import (
-    chains,
-    network_chain,
-    network_draws,
-    network_groups,
-    network_layout,
-    network_posterior,
-)
+from hitl.models.sampling import chains, network_chain, network_draws, network_groups, network_layout, network_posterior
 from hitl.models.sampling.network_chain import Prior, State
 from hitl.models.sampling.network_layout import Layout
 from hitl.models.sampling.network_posterior import Expected

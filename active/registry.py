@@ -1,0 +1,27 @@
+"""The names of policies, and how one is made from a name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hitl.registry import Registry
+
+if TYPE_CHECKING:
+    from hitl.active.policy import Policy
+
+POLICIES = Registry(
+    "hitl.policies",
+    "policy.name",
+    {
+        "expected-gain": "hitl.active.policy:ExpectedGain",
+        "even": "hitl.active.replay.baselines:Evenly",
+        "random": "hitl.active.replay.baselines:Randomly",
+    },
+)
+"""Policy name -> where its class is."""
+
+
+def policy(name: str, **settings: Any) -> Policy:
+    """A policy with settings. Raises BadSettings for an unknown name or setting."""
+    made: Policy = POLICIES.make(name, settings)
+    return made

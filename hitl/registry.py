@@ -1,0 +1,74 @@
+"""Names to classes, loaded on demand: those of this package, and those that other packages bring.
+
+A package that is installed beside hitl adds a combiner, a policy or a connector by an entry point:
+
+    [project.entry-points."hitl.combiners"]
+    loudest = "their_package.loudest:Loudest"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from hitl.errors import BadSettings
+
+
+@dataclass(frozen=True)
+class Registry(Mapping[str, str]):
+    """Name -> where its class is ("module:Class").
+
+    Attributes:
+        group: the entry points that other packages add to it.
+        noun: what a name is called in messages.
+        own: the names of this package; no other package can replace them.
+    """
+
+    group: str
+    noun: str
+    own: Mapping[str, str]
+
+    @cached_property
+    def others(self) -> dict[str, EntryPoint]:
+        """Names that other packages bring, in alphabetical order."""
+        found = sorted(entry_points(group=self.group), key=lambda entry: entry.name)
+        return {entry.name: entry for entry in found if entry.name not in self.own}
+
+    def __getitem__(self, name: str) -> str:
+        return self.own[name] if name in self.own else self.others[name].value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self.own, *self.others))
+
+    def __len__(self) -> int:
+        return len(self.own) + len(self.others)
+
+    def load(self, name: str) -> Any:
+        """The class of this name. Raises BadSettings where the name is unknown or its package cannot be loaded."""
+        if name in self.own:
+            module, _, attribute = self.own[name].partition(":")
+            return getattr(import_module(module), attribute)
+        if name not in self.others:
+            raise BadSettings(f"{self.noun} {name!r} is unknown; expected one of {', '.join(self)}")
+        entry = self.others[name]
+        try:
+            return entry.load()
+        except (ImportError, AttributeError) as error:
+            package = entry.dist.name if entry.dist else "another package"
+            raise BadSettings(
+                f"{self.noun} {name!r} of {package} cannot be loaded: {error}; repair its install"
+            ) from error
+
+    def make(self, name: str, settings: Mapping[str, Any]) -> Any:
+        """One of this name with these settings. Raises BadSettings for an unknown name or setting."""
+        made = self.load(name)
+        known = getattr(made, "__dataclass_fields__", {})
+        strange = [key for key in settings if key not in known]
+        if strange:
+            has = ", ".join(known) or "none"
+            raise BadSettings(f"{self.noun} {name!r} has no setting {strange[0]!r}; it has {has}")
+        return made(**settings)

@@ -1,0 +1,61 @@
+"""The names of combiners, and how one is made from a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from hitl.registry import Registry
+
+if TYPE_CHECKING:
+    from hitl.consensus import Fit
+    from hitl.models.combiner import Combiner
+
+COMBINERS = Registry(
+    "hitl.combiners",
+    "method",
+    {
+        "default": "hitl.models.default:DefaultCombiner",
+        "majority": "hitl.models.majority:MajorityVote",
+        "weighted-majority": "hitl.models.weighted_majority:WeightedMajority",
+        "weighted-sum": "hitl.models.weighted_sum:WeightedSum",
+        "mean-score": "hitl.models.mean_score:MeanScore",
+        "one-coin": "hitl.models.coins:OneCoin",
+        "two-coin": "hitl.models.coins:TwoCoin",
+        "dawid-skene": "hitl.models.dawid_skene:DawidSkene",
+        "moments": "hitl.models.moment_matching:MomentMatching",
+        "vb-ibcc": "hitl.models.vb_ibcc:VBIBCC",
+        "gibbs-ibcc": "hitl.models.gibbs_ibcc:GibbsIBCC",
+        "ebcc": "hitl.models.ebcc:EBCC",
+        "dbcc": "hitl.models.dbcc:DBCC",
+        "edbcc": "hitl.models.edbcc:EDBCC",
+        "pl": "hitl.models.pl:PL",
+        "pl-em": "hitl.models.pl_em:PLEM",
+        "ll": "hitl.models.ll:LL",
+        "sp": "hitl.models.sp:SP",
+        "lr": "hitl.models.lr:LR",
+        "bayesian-pl": "hitl.models.bayesian_pl:BayesianPL",
+    },
+)
+"""Method name -> where its class is."""
+
+
+def combiner(name: str, **settings: Any) -> Combiner:
+    """A method with settings. Raises BadSettings for an unknown name or setting."""
+    if isinstance(settings.get("temperature"), Mapping):  # as a table of hitl.toml gives it
+        prior = import_module("hitl.models.calibration.temperature").LogTemperature
+        settings["temperature"] = prior(**settings["temperature"])
+    made: Combiner = COMBINERS.make(name, settings)
+    return made
+
+
+def combiner_of(fit: Fit) -> Combiner:
+    """The method that made a fit, with its settings. Raises BadSettings for a method that has no name here."""
+    fields = COMBINERS.load(fit.method).__dataclass_fields__
+    settings = {
+        name: tuple(value) if isinstance(value, list) else value  # as JSON keeps them
+        for name, value in fit.settings.items()
+        if name in fields and (name == "temperature" or not isinstance(value, Mapping))
+    }
+    return combiner(fit.method, **settings)
