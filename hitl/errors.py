@@ -14,6 +14,8 @@
     └── Busy                another cycle holds the project: try again later          exit 75
         └── LeaseLost           this cycle was overtaken; it wrote nothing afterwards
 
+    IgnoredEvidence         a warning: a method does not use something it was given
+
 Exit codes follow BSD sysexits. Messages and logs never carry secrets.
 """
 
@@ -90,3 +92,7 @@ class Busy(HitlError):
 
 class LeaseLost(Busy):
     """This cycle was overtaken by another one; nothing was written after that."""
+
+
+class IgnoredEvidence(UserWarning):
+    """A combiner was given evidence that it does not use. The message names both, and a method that would use it."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +37,10 @@ from hitl.models.annotators import confusion
 from hitl.models.calibration.bayesian_temperature import BayesianTemperature, TemperaturePosterior
 from hitl.models.calibration.calibrator import floored_log
 from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.combiner import used
 from hitl.models.inference import em
 from hitl.models.numerics.checks import require_between
-from hitl.models.pl import PL, calibrated_prior, speaks, told_truth
+from hitl.models.pl import PL, calibrated_prior, predicts
 from hitl.models.priors.fixed import Fixed
 
 FACTOR, WEIGHT = "temperature factor", "temperature weight"
@@ -48,6 +50,9 @@ FACTOR, WEIGHT = "temperature factor", "temperature weight"
 @dataclass(frozen=True, slots=True)
 class BayesianPL:
     """Bayesian P+L; settings as in `PL`."""
+
+    uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
+    needs: ClassVar[frozenset[str]] = uses
 
     accuracy: float = 0.85
     off: float = 0.3
@@ -59,8 +64,8 @@ class BayesianPL:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
+        evidence = used(self, evidence)
         began = time.perf_counter()
-        told_truth(evidence, "Bayesian P+L")
         mode = self._mode.fit(evidence)
         assert evidence.truth is not None
         temperature_m = np.array(list(mode.temperatures.values()))
@@ -89,8 +94,8 @@ class BayesianPL:
 
     def _pool(self, mode: Consensus, evidence: Evidence) -> Floats:
         """(N, J) probabilities of the pool at the mode, NaN where all models are silent."""
-        prior = calibrated_prior(evidence, self.temperature, "Bayesian P+L", mode)
-        spoken_n = np.any([speaks(p_nj) for p_nj in evidence.probabilities.values()], axis=0)
+        prior = calibrated_prior(self, evidence, mode)
+        spoken_n = np.any([predicts(p_nj) for p_nj in evidence.probabilities.values()], axis=0)
         return np.where(spoken_n[:, None], np.exp(prior.log_prior()), np.nan)
 
     @property

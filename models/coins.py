@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
 from hitl.models.annotators.coins import Coins
+from hitl.models.combiner import used
 from hitl.models.inference import em, warm_start
 from hitl.models.numerics.checks import require_between, require_whole
 from hitl.models.priors.shares import Shares
@@ -43,6 +45,8 @@ class OneCoin:
         tolerance: an iteration that gains less, in nats an item, is the last.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
     accuracy: float = 0.75
     strength: float = 9.0
     share_smoothing: float = 1.0
@@ -55,6 +59,7 @@ class OneCoin:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the votes, or from what `start` learned."""
+        evidence = used(self, evidence)
         return _fit("one-coin", self, evidence, start)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
@@ -69,6 +74,8 @@ class TwoCoin:
     Settings as in `OneCoin`; `strength` is in answers a class.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
     accuracy: float = 0.75
     strength: float = 9.0
     share_smoothing: float = 1.0
@@ -81,6 +88,7 @@ class TwoCoin:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the votes, or from what `start` learned."""
+        evidence = used(self, evidence)
         return _fit("two-coin", self, evidence, start)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:

@@ -1,14 +1,41 @@
-"""The contract of every combiner: evidence in, consensus out."""
+"""The contract of every combiner: evidence in, consensus out; and what it uses of the evidence.
+
+A combiner declares what it uses beside the annotations, and begins its `fit` with `used`:
+
+    @dataclass(frozen=True, slots=True)
+    class Loudest:
+        uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
+        def fit(self, evidence, *, start=None):
+            evidence = used(self, evidence)
+
+so that who gives it more is warned, once and by name, and that it sees nothing but what it declares.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+import warnings
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from hitl.consensus import Consensus
+from hitl.errors import BadEvidence, BadSettings, IgnoredEvidence
 from hitl.evidence import Evidence
+from hitl.models.registry import COMBINERS
 
 if TYPE_CHECKING:
     from hitl.models.inference.incremental import IncrementalEM
+
+EVIDENCE = {
+    "probabilities": "class probabilities of a model (probabilities=, --probabilities)",
+    "truth": "known truth of some items (truth=, --truth)",
+    "features": "features of the items (features=)",
+    "sequence": "the sequence of the items (sequence=)",
+    "graph": "a graph of the items (graph=)",
+}
+"""Each kind of evidence beside the annotations (a field of `Evidence`), and how it is supplied."""
 
 
 class Combiner(Protocol):
@@ -16,7 +43,12 @@ class Combiner(Protocol):
 
     Settings are the fields of a frozen dataclass; `fit` remembers nothing. `start` is an earlier consensus to
     begin from (usually the same answer, in fewer iterations).
+
+    `uses`: which fields of the evidence it uses beside the annotations. Where it cannot do without some of them, a
+    class attribute `needs` names these.
     """
+
+    uses: ClassVar[frozenset[str]]
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the evidence and judge all its items."""
@@ -52,3 +84,67 @@ class Followable(Protocol):
     def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
         """Something that starts from `consensus` and the labels of `evidence` and takes in changes as they come."""
         ...
+
+
+def used(combiner: Combiner, evidence: Evidence) -> Evidence:
+    """What this combiner uses of the evidence: the first line of every `fit`.
+
+    Warns (IgnoredEvidence) of what is given and not used. Raises BadEvidence where something is missing that the
+    combiner needs. Both name methods that would do.
+    """
+    require_given(combiner, evidence, needs_of(combiner))
+    ignored = given(evidence) - combiner.uses
+    for kind in (kind for kind in EVIDENCE if kind in ignored):
+        of = f" of {', '.join(map(repr, evidence.probabilities))}" if kind == "probabilities" else ""
+        others = _instead({kind}, "does not", "do not", "so does every other method")
+        warnings.warn(f"{name_of(combiner)} ignores the {kind}{of}; {others}", IgnoredEvidence, stacklevel=3)
+    return without(evidence, ignored)
+
+
+def require_given(combiner: Combiner, evidence: Evidence, kinds: frozenset[str]) -> None:
+    """Raise BadEvidence, which says what to supply and what does without, where one of these kinds is missing."""
+    missing = kinds - given(evidence)
+    if missing:
+        what = " and ".join(words for kind, words in EVIDENCE.items() if kind in missing)
+        others = _instead(given(evidence) & combiner.uses, "does without", "do without", "supply it")
+        raise BadEvidence(f"{name_of(combiner)} needs {what} and found none; {others}")
+
+
+def given(evidence: Evidence) -> frozenset[str]:
+    """Which kinds of evidence there are beside the annotations."""
+    there = {kind for kind in ("features", "sequence", "graph") if getattr(evidence, kind) is not None}
+    there |= {"probabilities"} if evidence.probabilities else set()
+    there |= {"truth"} if evidence.known.any() else set()
+    return frozenset(there)
+
+
+def without(evidence: Evidence, kinds: frozenset[str]) -> Evidence:
+    """The same evidence less these kinds; itself where it has none of them."""
+    gone: dict[str, Any] = {kind: {} if kind == "probabilities" else None for kind in kinds & given(evidence)}
+    return replace(evidence, **gone) if gone else evidence
+
+
+def needs_of(combiner: Combiner | type[Combiner]) -> frozenset[str]:
+    """The kinds of evidence that a combiner (or a class of them) cannot do without."""
+    needs: frozenset[str] = getattr(combiner, "needs", frozenset())
+    return needs
+
+
+def name_of(combiner: Combiner) -> str:
+    """The name of its method; that of its class where it has none."""
+    made = type(combiner)
+    place = f"{made.__module__}:{made.__qualname__}"
+    return next((name for name, listed in COMBINERS.items() if listed == place), made.__qualname__)
+
+
+def _instead(kinds: AbstractSet[str], one: str, several: str, none: str) -> str:
+    """The first two methods that use these kinds and need no others, and a verb; or `none`."""
+    names = []
+    for name in COMBINERS:
+        with suppress(BadSettings):  # a method of another package that cannot be loaded
+            made = COMBINERS.load(name)
+            if needs_of(made) <= kinds <= getattr(made, "uses", frozenset()):
+                names.append(name)
+        if len(names) == 2:
+            break
+    return f"{' and '.join(names)} {one if len(names) == 1 else several}" if names else none

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
+from hitl.models.combiner import used
 from hitl.models.inference import em, warm_start
 from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.warm_start import better, cautious, goes_on, iterations, require_same_classes
@@ -42,6 +44,8 @@ class DawidSkene:
         tolerance: an iteration that gains less, in nats an item, is the last.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
     smoothing: float = 0.01
     accuracy: float | None = None
     strength: float = 4.0
@@ -60,6 +64,7 @@ class DawidSkene:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the votes, or from what `start` learned."""
+        evidence = used(self, evidence)
         return self._fitted(evidence, start, self.max_iterations)
 
     def _fitted(self, evidence: Evidence, start: Consensus | None, max_iterations: int) -> Consensus:

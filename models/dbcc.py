@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
+from hitl.models.combiner import used
 from hitl.models.sampling.network_posterior import Expected, NetworkChains, sampled
 
 
@@ -36,8 +38,11 @@ class DBCC(NetworkChains):
     labels of a few people, half a minute with hundreds of people or dozens of options.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Sample from the votes, or from what `start` learned. `fit.converged` tells whether the chains have mixed."""
+        evidence = used(self, evidence)
         began = time.perf_counter()
         found = sampled(evidence, Expected(self.accuracy, self.answer_sd, self.coupling_sd), start, self)
         return found.consensus(evidence.annotations, "dbcc", asdict(self), time.perf_counter() - began)

@@ -14,6 +14,7 @@ Three things make VB-IBCC fit for any crowd (docs/decisions.md has figures):
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from hitl.consensus import Consensus, Correction
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import right_answers
+from hitl.models.combiner import used
 from hitl.models.dependence import dependence, shared_errors
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics.checks import require_between
@@ -44,6 +46,8 @@ class DefaultCombiner:
     `accuracy` is expected of people, in (0, 1); below 1 / L it is held there: nobody is expected to mislead.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
+
     accuracy: float = 0.75
 
     def __post_init__(self) -> None:
@@ -51,6 +55,7 @@ class DefaultCombiner:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Fit the combiner that suits the evidence."""
+        evidence = used(self, evidence)
         if evidence.probabilities:
             raw = self._with_models.fit(evidence, start=start)
             log_q0_nj = self._untold(raw, evidence)

@@ -21,11 +21,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
+from hitl.models.combiner import used
 from hitl.models.numerics.checks import require_between
 from hitl.models.sampling import posterior
 from hitl.models.sampling.chains import Chains
@@ -47,6 +49,8 @@ class EBCC(Chains):
     Those of the chains as in `Chains`.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
     epsilon: float = 0.01
     hard: float = 0.8
     diagonal: float = 8.0
@@ -62,6 +66,7 @@ class EBCC(Chains):
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Sample from the votes, or from what `start` learned. `fit.converged` tells whether the chains have mixed."""
+        evidence = used(self, evidence)
         began = time.perf_counter()
         annotations = evidence.annotations
         all_hard = posterior.all_hard(annotations, self.diagonal, self.off, self.share_smoothing)

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
 
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
+from hitl.models.combiner import used
 from hitl.models.numerics.checks import require_between
 from hitl.models.sampling.network_posterior import Expected, NetworkChains, sampled
 
@@ -41,6 +43,8 @@ class EDBCC(NetworkChains):
     The others as in `NetworkChains`; `accuracy` is that on hard items.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
     hard: float = 0.5
     easy_accuracy: float = 0.99
     easy_sd: float = 0.1
@@ -54,6 +58,7 @@ class EDBCC(NetworkChains):
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Sample from the votes, or from what `start` learned. `fit.converged` tells whether the chains have mixed."""
+        evidence = used(self, evidence)
         began = time.perf_counter()
         expected = Expected(
             self.accuracy, self.answer_sd, self.coupling_sd, self.hard, self.easy_accuracy, self.easy_sd

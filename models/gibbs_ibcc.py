@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
+from hitl.models.combiner import used
 from hitl.models.inference import warm_start
 from hitl.models.numerics.checks import require_between
 from hitl.models.sampling import posterior
@@ -33,6 +35,8 @@ class GibbsIBCC(Chains):
     Those of the chains as in `Chains`.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
     diagonal: float = 8.0
     off: float = 1.0
     share_smoothing: float = 1.0
@@ -44,6 +48,7 @@ class GibbsIBCC(Chains):
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Sample from the votes, or from what `start` learned. `fit.converged` tells whether the chains have mixed."""
+        evidence = used(self, evidence)
         began = time.perf_counter()
         annotations = evidence.annotations
         prior = posterior.all_hard(annotations, self.diagonal, self.off, self.share_smoothing)

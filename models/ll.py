@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +21,13 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
+from hitl.models.combiner import used
 from hitl.models.inference import em
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between
-from hitl.models.pl import speaks, told_truth
+from hitl.models.numerics.clamping import known_truth
+from hitl.models.pl import predicts
 from hitl.models.priors.fixed import Fixed
 from hitl.models.priors.shares import Shares
 
@@ -42,6 +45,9 @@ class LL:
         share_smoothing: pseudo-items of each class in the class shares, > 0.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
+    needs: ClassVar[frozenset[str]] = uses
+
     accuracy: float = 0.75
     off: float = 0.1
     share_smoothing: float = 1.0
@@ -53,9 +59,10 @@ class LL:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
+        evidence = used(self, evidence)
         began = time.perf_counter()
         annotations, known = evidence.annotations, evidence.known
-        truth_nj = told_truth(evidence, "L+L")
+        truth_nj = known_truth(evidence)
         pseudo_jl = self._pseudo_counts(annotations)
         counts_klj = kernels.counts(annotations, truth_nj, known)
         share_j = Shares.even(annotations.n_classes, self.share_smoothing).learn(truth_nj, known).share_j
@@ -100,7 +107,7 @@ class LL:
 
 def model_labels(probability_nj: Floats) -> npt.NDArray[np.intp]:
     """(N,) code of a model's most probable class; -1 where it is silent or several are as probable."""
-    spoken = speaks(probability_nj)
+    spoken = predicts(probability_nj)
     p_nj = np.where(spoken[:, None], probability_nj, 0.0)
     single = (p_nj == p_nj.max(axis=1, keepdims=True)).sum(axis=1) == 1
     return np.where(single, p_nj.argmax(axis=1), -1)

@@ -23,6 +23,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +34,12 @@ from hitl.errors import BadEvidence, MissingExtra
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.calibration.calibrator import floored_log
+from hitl.models.combiner import used
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between, require_whole
-from hitl.models.numerics.clamping import clamp
-from hitl.models.pl import speaks, told_truth
+from hitl.models.numerics.clamping import clamp, known_truth
+from hitl.models.pl import predicts
 from hitl.models.priors.shares import Shares
 
 INTERCEPT, ANSWERS, MODEL, ANNOTATOR = "intercept", "weights of answers", "weights of model ", "weights of annotator "
@@ -58,6 +60,9 @@ class LR:
         tolerance: largest gradient, in nats an item, at which the fit ends.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
+    needs: ClassVar[frozenset[str]] = uses
+
     strength: float = 1.0
     pseudo_items: float = 1.0
     own_weights: int | None = None
@@ -73,9 +78,10 @@ class LR:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from known truth, then judge all. Raises BadEvidence without model or truth, MissingExtra."""
+        evidence = used(self, evidence)
         began = time.perf_counter()
         annotations, known = evidence.annotations, evidence.known
-        truth_nj = told_truth(evidence, "LR")
+        truth_nj = known_truth(evidence)
         assert evidence.truth is not None
         share_j = Shares.even(annotations.n_classes, 1.0).learn(truth_nj, known).share_j
         blocks = features(evidence, annotations.options, self._own(evidence))
@@ -152,7 +158,7 @@ def features(evidence: Evidence, options: Names, own: Mapping[str, Name]) -> dic
 
 def centred(probability_nj: Floats) -> Floats:
     """(N, J) log probabilities less their mean; 0 where the model is silent."""
-    spoken_n = speaks(probability_nj)
+    spoken_n = predicts(probability_nj)
     log_p_nj = floored_log(np.where(spoken_n[:, None], probability_nj, 1.0))
     log_p_nj -= log_p_nj.mean(axis=1, keepdims=True)
     return log_p_nj
@@ -189,7 +195,7 @@ def _judged(evidence: Evidence, blocks: Mapping[str, Floats], weights: Mapping[s
         if name in weights:
             logit_nj += block @ weights[name].T
     for p_nj in evidence.probabilities.values():
-        silent_n = silent_n & ~speaks(p_nj)
+        silent_n = silent_n & ~predicts(p_nj)
     logit_nj[silent_n] = np.log(share_j)
     q_nj, _ = kernels.beliefs(logit_nj, np.zeros((1, annotations.n_classes)))
     return clamp(q_nj, evidence)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
+from hitl.models.combiner import used
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between
 from hitl.models.numerics.votes import shares, voted
@@ -23,6 +25,8 @@ from hitl.models.numerics.votes import shares, voted
 class MajorityVote:
     """Majority vote; `smoothing` is the number of votes spread evenly over the classes of every item, > 0."""
 
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
     smoothing: float = 1.0
 
     def __post_init__(self) -> None:
@@ -30,6 +34,7 @@ class MajorityVote:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """(N, J) smoothed vote fractions; known truths as they are."""
+        evidence = used(self, evidence)
         began = time.perf_counter()
         annotations = evidence.annotations
         q_nj = voted(evidence, self.smoothing)

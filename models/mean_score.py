@@ -19,6 +19,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from hitl.consensus import Consensus, Fit
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
+from hitl.models.combiner import used
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp
 from hitl.models.numerics.votes import shares
@@ -41,6 +43,8 @@ class MeanScore:
             all classes are numbers, else 0, 1, ... for the classes in their order, and nothing for other options.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
     scores: Mapping[Name, float] | None = None
 
     def __post_init__(self) -> None:
@@ -54,6 +58,7 @@ class MeanScore:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """The nearest class to each item's mean score. Raises BadEvidence for names that do not fit."""
+        evidence = used(self, evidence)
         began = time.perf_counter()
         annotations = evidence.annotations
         score_l = option_scores(annotations, self.scores)

@@ -30,7 +30,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -41,11 +41,12 @@ from hitl.errors import MissingExtra
 from hitl.evidence import Evidence
 from hitl.models import moment_triples
 from hitl.models.annotators import confusion
+from hitl.models.combiner import used
 from hitl.models.inference import em, warm_start
 from hitl.models.moment_triples import Codes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between, require_whole
-from hitl.models.numerics.clamping import clamp
+from hitl.models.numerics.clamping import known_truth
 from hitl.models.numerics.votes import voted
 from hitl.models.priors.shares import Shares
 
@@ -103,6 +104,8 @@ class MomentMatching:
         seed: of which people are heard together.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
     triples: int = 10
     least_shared: int = 50
     groupings: int = 5
@@ -125,6 +128,7 @@ class MomentMatching:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Match the moments; a `start` has nothing to add. Raises MissingExtra without tensorly."""
+        evidence = used(self, evidence)
         began = time.perf_counter()
         _tensorly()  # said at once, not only where there is a tensor to decompose
         annotations = evidence.annotations
@@ -156,7 +160,7 @@ class MomentMatching:
             pi_kjl = matched(unknown, average(parts, unknown.n_annotators), share_j, self.rounds)
             answers_k = unknown.labels_per_annotator
             answers_klj = (answers_k[:, None, None] * share_j[:, None] * pi_kjl).transpose(0, 2, 1)
-            told_nj = clamp(np.zeros((annotations.n_items, annotations.n_classes)), evidence)
+            told_nj = known_truth(evidence)
             items_j = share_j * (~evidence.known).sum()
         else:
             answers_klj, items_j = np.zeros(()), np.zeros(annotations.n_classes)

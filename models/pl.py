@@ -11,20 +11,21 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
-from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.combiner import Combiner, require_given, used
 from hitl.models.inference import em
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics.checks import require_between
-from hitl.models.numerics.clamping import clamp
+from hitl.models.numerics.clamping import known_truth
 from hitl.models.priors.calibrated import Calibrated
 from hitl.models.priors.shares import Shares
 
@@ -39,6 +40,9 @@ class PL:
         temperature: prior of each model's log temperature.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
+    needs: ClassVar[frozenset[str]] = uses
+
     accuracy: float = 0.85
     off: float = 0.3
     temperature: LogTemperature = LogTemperature()
@@ -49,13 +53,12 @@ class PL:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
+        evidence = used(self, evidence)
         began = time.perf_counter()
-        prior = calibrated_prior(evidence, self.temperature, "P+L")
-        if not evidence.known.any():
-            raise BadEvidence("P+L learns from known truth and found none; give truth for some items, or use P+L-EM")
+        prior = calibrated_prior(self, evidence)
         known = evidence.known
         pseudo_jl = self.pseudo_counts(evidence.annotations)
-        truth_nj = clamp(np.zeros((evidence.annotations.n_items, evidence.annotations.n_classes)), evidence)
+        truth_nj = known_truth(evidence)
         people = confusion.Confusion.unlearned(pseudo_jl, evidence.annotations.n_annotators)
         counts_klj, people, prior = em.maximisation(evidence, prior, people, truth_nj, known)
         prior = prior.with_shares(prior.shares.learn(truth_nj, known))  # all known items tell how common classes are
@@ -65,7 +68,7 @@ class PL:
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; people and models not met before get the prior's mode."""
-        prior = calibrated_prior(evidence, self.temperature, "P+L", consensus)
+        prior = calibrated_prior(self, evidence, consensus)
         pi_klj = confusion.confusion_from(consensus, evidence.annotations, self.pseudo_counts(evidence.annotations))
         q_nj, _ = em.expectation(evidence, prior, np.log(pi_klj))
         return consensus.judging(evidence.annotations.items, q_nj)
@@ -75,18 +78,22 @@ class PL:
         return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, self.accuracy, self.off)
 
 
-def calibrated_prior(
-    evidence: Evidence, temperature: LogTemperature, method: str, learned: Consensus | None = None
-) -> Calibrated:
+class Calibrating(Combiner, Protocol):
+    """A combiner with a prior of each model's log temperature."""
+
+    @property
+    def temperature(self) -> LogTemperature:
+        """The prior."""
+        ...
+
+
+def calibrated_prior(method: Calibrating, evidence: Evidence, learned: Consensus | None = None) -> Calibrated:
     """The pool of the evidence's models, with the temperatures and shares a consensus learned, if one is given."""
-    if not evidence.probabilities:
-        raise BadEvidence(
-            f"{method} needs class probabilities of a model (probabilities=, --probabilities) and found none"
-        )
+    require_given(method, evidence, frozenset({"probabilities"}))
     if learned is None:
-        return Calibrated.from_evidence(evidence, temperature)
+        return Calibrated.from_evidence(evidence, method.temperature)
     require_same_classes(learned, evidence)
-    prior = Calibrated.from_evidence(evidence, temperature, learned)
+    prior = Calibrated.from_evidence(evidence, method.temperature, learned)
     return prior.with_shares(Shares(learned.class_shares, prior.shares.smoothing))
 
 
@@ -109,19 +116,7 @@ def judged(
     )
 
 
-def told_truth(evidence: Evidence, method: str) -> Floats:
-    """(N, J) one-hot where the truth is known, else 0. Raises BadEvidence without a model or without any truth."""
-    if not evidence.probabilities:
-        raise BadEvidence(
-            f"{method} needs class probabilities of a model (probabilities=, --probabilities) and found none"
-        )
-    if not evidence.known.any():
-        raise BadEvidence(f"{method} learns from known truth and found none; give truth for some items, or use P+L-EM")
-    annotations = evidence.annotations
-    return clamp(np.zeros((annotations.n_items, annotations.n_classes)), evidence)
-
-
-def speaks(probability_nj: Floats) -> npt.NDArray[np.bool_]:
-    """(N,) where a model is not silent."""
-    spoken: npt.NDArray[np.bool_] = ~np.isnan(probability_nj[:, 0])
-    return spoken
+def predicts(probability_nj: Floats) -> npt.NDArray[np.bool_]:
+    """(N,) where a model does not abstain."""
+    predicted: npt.NDArray[np.bool_] = ~np.isnan(probability_nj[:, 0])
+    return predicted

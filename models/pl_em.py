@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, field, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.combiner import used
 from hitl.models.inference import em
 from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.unsupervised_pool import judged_by_people
@@ -42,6 +43,9 @@ class PLEM:
     `tolerance`: an iteration that gains less, in nats an item, is the last.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
+    needs: ClassVar[frozenset[str]] = frozenset({"probabilities"})
+
     accuracy: float = 0.85
     off: float = 0.3
     temperature: LogTemperature = LogTemperature(0.45)
@@ -56,6 +60,7 @@ class PLEM:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the prior's modes, or from what `start` learned. Raises BadEvidence without a model."""
+        evidence = used(self, evidence)
         return self._fitted(evidence, start, self.max_iterations)
 
     def _fitted(self, evidence: Evidence, start: Consensus | None, max_iterations: int) -> Consensus:
@@ -63,7 +68,7 @@ class PLEM:
         annotations = evidence.annotations
         pseudo_jl = self._supervised.pseudo_counts(annotations)
         usable = start if start is not None and start.classes == annotations.classes else None
-        prior = calibrated_prior(evidence, self.temperature, "P+L-EM")
+        prior = calibrated_prior(self, evidence)
         pool, q_nj = judged_by_people(evidence, prior)
         few = ~evidence.known & (annotations.labels_per_item < ENOUGH_LABELS)
         people = TaughtOnce.unlearned(pseudo_jl, annotations.n_annotators).once(kernels.counts(annotations, q_nj, few))
@@ -104,7 +109,7 @@ class PLEM:
         return self._fitted(evidence, consensus, iterations(self.max_iterations))
 
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
-        models = calibrated_prior(evidence, self.temperature, "P+L-EM", consensus)
+        models = calibrated_prior(self, evidence, consensus)
         pseudo_jl = self._supervised.pseudo_counts(evidence.annotations)
         return Rule(pseudo_jl, models.shares.smoothing, models=models)
 

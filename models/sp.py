@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,9 +22,11 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.annotators.coins import Coins
 from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.combiner import used
 from hitl.models.inference import em
 from hitl.models.numerics.checks import require_between
-from hitl.models.pl import calibrated_prior, judged, told_truth
+from hitl.models.numerics.clamping import known_truth
+from hitl.models.pl import calibrated_prior, judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,9 @@ class SP:
         temperature: prior of each model's log temperature.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
+    needs: ClassVar[frozenset[str]] = uses
+
     accuracy: float = 0.75
     strength: float = 3.6
     temperature: LogTemperature = LogTemperature()
@@ -46,10 +52,11 @@ class SP:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
+        evidence = used(self, evidence)
         began = time.perf_counter()
         annotations, known = evidence.annotations, evidence.known
-        truth_nj = told_truth(evidence, "SP")
-        prior = calibrated_prior(evidence, self.temperature, "SP")
+        truth_nj = known_truth(evidence)
+        prior = calibrated_prior(self, evidence)
         counts_klj, people, prior = em.maximisation(evidence, prior, self._unlearned(annotations), truth_nj, known)
         prior = prior.with_shares(prior.shares.learn(truth_nj, known))  # all known items tell how common classes are
         q_nj, _ = em.expectation(evidence, prior, people.log_pi_klj)
@@ -60,7 +67,7 @@ class SP:
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; people and models not met before get the prior's mode."""
         annotations = evidence.annotations
-        prior = calibrated_prior(evidence, self.temperature, "SP", consensus)
+        prior = calibrated_prior(self, evidence, consensus)
         pi_klj = confusion.confusion_from(consensus, annotations, self._stranger(annotations))
         q_nj, _ = em.expectation(evidence, prior, np.log(pi_klj))
         return consensus.judging(annotations.items, q_nj)

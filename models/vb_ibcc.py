@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion, dirichlet_confusion
 from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
+from hitl.models.combiner import used
 from hitl.models.inference import em, warm_start
 from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.warm_start import better, goes_on, iterations, require_same_classes
@@ -50,6 +52,8 @@ class VBIBCC:
         tolerance: an iteration that gains less, in nats an item, is the last.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
     diagonal: float = 2.0
     off: float = 1.0
     shared: bool = True
@@ -68,6 +72,7 @@ class VBIBCC:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Raise the bound from the votes, or from what `start` learned."""
+        evidence = used(self, evidence)
         return self._fitted(evidence, start, self.max_iterations)
 
     def _fitted(self, evidence: Evidence, start: Consensus | None, max_iterations: int) -> Consensus:

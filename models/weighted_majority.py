@@ -23,7 +23,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,10 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
+from hitl.models.combiner import used
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between, require_whole
-from hitl.models.numerics.clamping import clamp
+from hitl.models.numerics.clamping import clamp, known_truth
 from hitl.models.numerics.votes import shares
 
 ROWS = 500_000
@@ -56,6 +57,8 @@ class WeightedMajority:
         rounds: how often mistakes are counted, each time against the vote with the weights so far.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
     beta: float = 0.5
     horizon: float = 5.0
     shrinkage: float = 5.0
@@ -67,6 +70,7 @@ class WeightedMajority:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Vote `rounds` times for the weights, from equal ones (a `start` changes nothing), and then for the result."""
+        evidence = used(self, evidence)
         return weighted_vote("weighted-majority", self, evidence, outvoted)
 
 
@@ -117,7 +121,7 @@ def loss_rates(evidence: Evidence, weight_k: Floats, loss: Loss, shrinkage: floa
     annotations = evidence.annotations
     assert evidence.truth is not None
     vote_nj = weighted_votes(annotations, weight_k)
-    truth_nj = clamp(np.zeros_like(vote_nj), evidence)
+    truth_nj = known_truth(evidence)
     lost_k, counted_k = np.zeros_like(weight_k), np.zeros_like(weight_k)
     for first in range(0, len(annotations), ROWS):
         rows = slice(first, first + ROWS)

@@ -11,6 +11,7 @@ beta^loss. Who is outvoted narrowly loses little, so weights depend smoothly on 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +19,15 @@ import numpy.typing as npt
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
+from hitl.models.combiner import used
 from hitl.models.weighted_majority import check, weighted_vote
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedSum:
     """Votes weighted by how little others contradict; settings as in `WeightedMajority`."""
+
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
 
     beta: float = 0.5
     horizon: float = 5.0
@@ -36,6 +40,7 @@ class WeightedSum:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Vote `rounds` times for the weights, from equal ones (a `start` changes nothing), and then for the result."""
+        evidence = used(self, evidence)
         return weighted_vote("weighted-sum", self, evidence, contradicted)
 
 

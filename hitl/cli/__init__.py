@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 
 def main() -> None:
@@ -11,7 +15,8 @@ def main() -> None:
     from hitl.errors import HitlError
 
     try:
-        app()
+        with _warnings_as_lines():
+            app()
     except HitlError as error:
         print(f"hitl: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -21,3 +26,20 @@ def main() -> None:
     except OSError as error:  # a file that cannot be written, a full disk
         print(f"hitl: {error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
         sys.exit(74)
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Show each warning of hitl once, as one line on standard error."""
+    of_python = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if category.__module__.startswith("hitl."):
+            print(f"hitl: warning: {message}", file=sys.stderr)
+        else:
+            of_python(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("default", category=UserWarning, module="hitl")
+        warnings.showwarning = show
+        yield

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import typer
 
 from hitl.errors import BadSettings, BadTable
 
@@ -92,23 +89,18 @@ def read_evidence(  # type: ignore[no-untyped-def]
     table = read_table(annotations, text)
     if table.num_rows == 0:
         raise BadTable(f"{annotations}: the table is empty; expected one row an annotation")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        evidence = Evidence.from_tables(
-            table,
-            models,
-            None if truth is None else read_table(truth, text),
-            item=columns.item,
-            label=columns.label,
-            annotator=columns.annotator,
-            time=columns.time,
-            classes=classes,
-            options=options,
-            strict=strict,
-        )
-    for warning in caught:
-        typer.echo(f"hitl: warning: {warning.message}", err=True)
-    return evidence
+    return Evidence.from_tables(
+        table,
+        models,
+        None if truth is None else read_table(truth, text),
+        item=columns.item,
+        label=columns.label,
+        annotator=columns.annotator,
+        time=columns.time,
+        classes=classes,
+        options=options,
+        strict=strict,
+    )
 
 
 def item_order(table: Path, item: str) -> list[str]:

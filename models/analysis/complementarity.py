@@ -87,7 +87,7 @@ class Judges:
         """
         both = self.both or _method_of(consensus)
         model_nj = _model_alone(both, consensus, evidence)
-        people_nj = self.people.fit(replace(evidence, probabilities={})).probabilities.copy()
+        people_nj = self.people.fit(_annotators_alone(evidence)).probabilities.copy()
         both_nj = consensus.probabilities.copy()
         labels_nj = _log_likelihood(consensus, evidence)
         speaks = np.zeros(len(both_nj), dtype=bool)
@@ -103,12 +103,16 @@ class Judges:
             both_nj[part] = learned.probabilities[part]
             labels_nj[part] = _log_likelihood(learned, told)[part]
             model_nj[part] = _model_alone(both, learned, told)[part]
-            people_nj[part] = self.people.fit(replace(told, probabilities={})).probabilities[part]
+            people_nj[part] = self.people.fit(_annotators_alone(told)).probabilities[part]
         return Judgements(model_nj, people_nj, both_nj, labels_nj, compared)
 
     def _parts(self, evidence: Evidence) -> Sequence[npt.NDArray[np.intp]]:
         known = np.random.default_rng(self.seed).permutation(np.flatnonzero(evidence.known))
         return np.array_split(known, max(2, min(self.folds, known.size)))
+
+
+def _annotators_alone(evidence: Evidence) -> Evidence:
+    return Evidence(evidence.annotations, truth=evidence.truth)
 
 
 def _method_of(consensus: Consensus) -> ApplicableCombiner:

@@ -8,6 +8,11 @@ from hitl.annotations import Floats
 from hitl.evidence import Evidence
 
 
+def known_truth(evidence: Evidence) -> Floats:
+    """(N, J) one-hot where the truth is known, else 0."""
+    return clamp(np.zeros((evidence.annotations.n_items, evidence.annotations.n_classes)), evidence)
+
+
 def clamp(q_nj: Floats, evidence: Evidence) -> Floats:
     """Beliefs with the known truths put in as one-hot rows."""
     known = np.flatnonzero(evidence.known)
