@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hitl._lazy import lazy
 
 if TYPE_CHECKING:
     from hitl.models.bayesian_pl import BayesianPL as BayesianPL
@@ -28,64 +29,8 @@ if TYPE_CHECKING:
     from hitl.models.pl_em import PLEM as PLEM
     from hitl.models.sp import SP as SP
     from hitl.models.vb_ibcc import VBIBCC as VBIBCC
+    from hitl.models.vb_ibcc_models import VBIBCCWithModels as VBIBCCWithModels
     from hitl.models.weighted_majority import WeightedMajority as WeightedMajority
     from hitl.models.weighted_sum import WeightedSum as WeightedSum
 
-_PUBLIC = {
-    "Applicable": "combiner",
-    "BayesianPL": "bayesian_pl",
-    "Combiner": "combiner",
-    "DBCC": "dbcc",
-    "DawidSkene": "dawid_skene",
-    "DefaultCombiner": "default",
-    "EBCC": "ebcc",
-    "EDBCC": "edbcc",
-    "Followable": "combiner",
-    "GibbsIBCC": "gibbs_ibcc",
-    "LL": "ll",
-    "LR": "lr",
-    "MajorityVote": "majority",
-    "MeanScore": "mean_score",
-    "MomentMatching": "moment_matching",
-    "OneCoin": "coins",
-    "PL": "pl",
-    "PLEM": "pl_em",
-    "SP": "sp",
-    "TwoCoin": "coins",
-    "Updatable": "combiner",
-    "VBIBCC": "vb_ibcc",
-    "WeightedMajority": "weighted_majority",
-    "WeightedSum": "weighted_sum",
-}
-__all__ = [
-    "DBCC",
-    "EBCC",
-    "EDBCC",
-    "LL",
-    "LR",
-    "PL",
-    "PLEM",
-    "SP",
-    "VBIBCC",
-    "Applicable",
-    "BayesianPL",
-    "Combiner",
-    "DawidSkene",
-    "DefaultCombiner",
-    "Followable",
-    "GibbsIBCC",
-    "MajorityVote",
-    "MeanScore",
-    "MomentMatching",
-    "OneCoin",
-    "TwoCoin",
-    "Updatable",
-    "WeightedMajority",
-    "WeightedSum",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return getattr(import_module(f"hitl.models.{_PUBLIC[name]}"), name)
-    raise AttributeError(f"module 'hitl.models' has no attribute {name!r}")
+__getattr__, __dir__, __all__ = lazy(__name__)

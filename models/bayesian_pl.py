@@ -89,7 +89,7 @@ class BayesianPL:
         log_p_nj = floored_log(p_nj)
         if annotations.anonymous is not None:
             log_p_nj += repeated_answers(annotations, a_kjl[annotations.anonymous])
-        q_nj, _ = em.expectation(evidence, Fixed(log_p_nj), np.log(pi_kjl).transpose(0, 2, 1))
+        q_nj = em.expectation(evidence, Fixed(log_p_nj), np.log(pi_kjl).transpose(0, 2, 1)).q_nj
         return consensus.judging(annotations.items, q_nj)
 
     def _pool(self, mode: Consensus, evidence: Evidence) -> Floats:

@@ -65,14 +65,15 @@ class LL:
         truth_nj = known_truth(evidence)
         pseudo_jl = self._pseudo_counts(annotations)
         counts_klj = kernels.counts(annotations, truth_nj, known)
-        share_j = Shares.even(annotations.n_classes, self.share_smoothing).learn(truth_nj, known).share_j
+        shares = Shares.even(annotations.n_classes, self.share_smoothing)
+        share_j = shares.learn(kernels.totals(truth_nj, known)).share_j
         models = {
             f"{MODEL}{name}": model_confusion(p_nj[known], truth_nj[known], self._stranger(annotations))
             for name, p_nj in evidence.probabilities.items()
         }
         prior = self._prior(evidence, share_j, models)
         log_pi_klj = np.log(confusion.posterior_mode(counts_klj, pseudo_jl))
-        q_nj, _ = em.expectation(evidence, prior, log_pi_klj)
+        q_nj = em.expectation(evidence, prior, log_pi_klj).q_nj
         people = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
         fit = Fit("ll", asdict(self), seconds=time.perf_counter() - began)
         return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit, parameters=models)
@@ -83,7 +84,7 @@ class LL:
         annotations = evidence.annotations
         pi_klj = confusion.confusion_from(consensus, annotations, self._pseudo_counts(annotations))
         prior = self._prior(evidence, consensus.class_shares, consensus.parameters)
-        q_nj, _ = em.expectation(evidence, prior, np.log(pi_klj))
+        q_nj = em.expectation(evidence, prior, np.log(pi_klj)).q_nj
         return consensus.judging(annotations.items, q_nj)
 
     def _prior(self, evidence: Evidence, share_j: Floats, models: Mapping[str, Floats]) -> Fixed:

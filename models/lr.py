@@ -83,7 +83,7 @@ class LR:
         annotations, known = evidence.annotations, evidence.known
         truth_nj = known_truth(evidence)
         assert evidence.truth is not None
-        share_j = Shares.even(annotations.n_classes, 1.0).learn(truth_nj, known).share_j
+        share_j = Shares.even(annotations.n_classes, 1.0).learn(kernels.totals(truth_nj, known)).share_j
         blocks = features(evidence, annotations.options, self._own(evidence))
         known_blocks = {name: block[known] for name, block in blocks.items()}
         weights, converged = self._regression(known_blocks, evidence.truth[known], annotations.n_classes)
@@ -190,12 +190,12 @@ def _judged(evidence: Evidence, blocks: Mapping[str, Floats], weights: Mapping[s
     """(N, J) beliefs; an item on which all are silent has the class shares."""
     annotations = evidence.annotations
     logit_nj = np.tile(weights[INTERCEPT], (annotations.n_items, 1))
-    silent_n = annotations.labels_per_item == 0
+    abstained_n = annotations.labels_per_item == 0
     for name, block in blocks.items():
         if name in weights:
             logit_nj += block @ weights[name].T
     for p_nj in evidence.probabilities.values():
-        silent_n = silent_n & ~predicts(p_nj)
-    logit_nj[silent_n] = np.log(share_j)
+        abstained_n = abstained_n & ~predicts(p_nj)
+    logit_nj[abstained_n] = np.log(share_j)
     q_nj, _ = kernels.beliefs(logit_nj, np.zeros((1, annotations.n_classes)))
     return clamp(q_nj, evidence)

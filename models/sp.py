@@ -24,6 +24,7 @@ from hitl.models.annotators.coins import Coins
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import used
 from hitl.models.inference import em
+from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between
 from hitl.models.numerics.clamping import known_truth
 from hitl.models.pl import calibrated_prior, judged
@@ -57,9 +58,9 @@ class SP:
         annotations, known = evidence.annotations, evidence.known
         truth_nj = known_truth(evidence)
         prior = calibrated_prior(self, evidence)
-        counts_klj, people, prior = em.maximisation(evidence, prior, self._unlearned(annotations), truth_nj, known)
-        prior = prior.with_shares(prior.shares.learn(truth_nj, known))  # all known items tell how common classes are
-        q_nj, _ = em.expectation(evidence, prior, people.log_pi_klj)
+        counts_klj = kernels.counts(annotations, truth_nj, known)
+        people, prior = self._unlearned(annotations).learn(counts_klj), prior.supervised(truth_nj, known)
+        q_nj = em.expectation(evidence, prior, people.log_pi_klj).q_nj
         fit = Fit("sp", asdict(self), seconds=time.perf_counter() - began)
         found = judged(evidence, prior, counts_klj, self._stranger(annotations), q_nj, fit)
         return replace(found, annotators=people.report(annotations, counts_klj, found.class_shares))
@@ -69,7 +70,7 @@ class SP:
         annotations = evidence.annotations
         prior = calibrated_prior(self, evidence, consensus)
         pi_klj = confusion.confusion_from(consensus, annotations, self._stranger(annotations))
-        q_nj, _ = em.expectation(evidence, prior, np.log(pi_klj))
+        q_nj = em.expectation(evidence, prior, np.log(pi_klj)).q_nj
         return consensus.judging(annotations.items, q_nj)
 
     def _unlearned(self, annotations: Annotations) -> Coins:

@@ -15,10 +15,12 @@ FOLDERS = {"hitl": "hitl", "hitl.connectors": "connectors", "hitl.models": "mode
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 CORE = (
+    "_lazy",
     "annotations",
     "batches",
     "consensus",
     "crew",
+    "design_effect",
     "errors",
     "evidence",
     "exchange",

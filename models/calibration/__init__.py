@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hitl._lazy import lazy
 
 if TYPE_CHECKING:
     from hitl.models.calibration.bayesian_temperature import BayesianTemperature as BayesianTemperature
@@ -18,35 +19,4 @@ if TYPE_CHECKING:
     from hitl.models.calibration.temperature_scaling import TemperatureScaling as TemperatureScaling
     from hitl.models.calibration.vector_scaling import VectorScaling as VectorScaling
 
-_PUBLIC = {
-    "BayesianTemperature": "bayesian_temperature",
-    "Calibration": "calibrator",
-    "Calibrator": "calibrator",
-    "DirichletCalibration": "dirichlet_calibration",
-    "EnsembleTemperature": "ensemble_temperature",
-    "IMax": "imax",
-    "IsotonicCalibration": "isotonic",
-    "LogTemperature": "temperature",
-    "MatrixScaling": "matrix_scaling",
-    "TemperatureScaling": "temperature_scaling",
-    "VectorScaling": "vector_scaling",
-}
-__all__ = [
-    "BayesianTemperature",
-    "Calibration",
-    "Calibrator",
-    "DirichletCalibration",
-    "EnsembleTemperature",
-    "IMax",
-    "IsotonicCalibration",
-    "LogTemperature",
-    "MatrixScaling",
-    "TemperatureScaling",
-    "VectorScaling",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return getattr(import_module(f"hitl.models.calibration.{_PUBLIC[name]}"), name)
-    raise AttributeError(f"module 'hitl.models.calibration' has no attribute {name!r}")
+__getattr__, __dir__, __all__ = lazy(__name__)

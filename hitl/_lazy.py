@@ -1,0 +1,39 @@
+"""Public names that load on first use, each written once: as an import that type checkers and editors read.
+
+if TYPE_CHECKING:
+    from hitl.models.pl import PL as PL
+
+__getattr__, __dir__, __all__ = lazy(__name__)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from sys import modules
+from typing import Any
+
+
+def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package: the names that it imports under `if TYPE_CHECKING`."""
+    home = _imported_for_types(package)
+
+    def load(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(home[name]), name)
+
+    return load, lambda: sorted({*vars(modules[package]), *home}), sorted(home)
+
+
+def _imported_for_types(package: str) -> dict[str, str]:
+    """Name -> the module it is from."""
+    spec = find_spec(package)
+    source = spec.loader.get_source(package) if spec and hasattr(spec.loader, "get_source") else None
+    if source is None:
+        raise ImportError(f"{package}: its source is missing; install hitl-toolkit with its .py files")
+    blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
+    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: node.module or "" for node in imports for alias in node.names}
