@@ -13,6 +13,7 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from sys import modules
+from types import ModuleType
 from typing import Any
 
 
@@ -25,7 +26,11 @@ def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], l
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(home[name]), name)
 
-    return load, lambda: sorted({*vars(modules[package]), *home}), sorted(home)
+    def known() -> list[str]:
+        there = vars(modules[package]).items()
+        return sorted({name for name, value in there if name[:2] == "__" or isinstance(value, ModuleType)} | {*home})
+
+    return load, known, sorted(home)
 
 
 def _imported_for_types(package: str) -> dict[str, str]:

@@ -74,24 +74,6 @@ def change_at_random(live: IncrementalEM, rng: np.random.Generator, changes: int
         present = [row for row in present if name is None or row[:2] != (item, name)] + [(item, name, label)]
 
 
-def then_and_now(full: Evidence) -> tuple[Evidence, Evidence]:
-    """Two parts of the labels: the first without 30 items and a person of the second, which lacks some of the first."""
-    a, rng, n = full.annotations, np.random.default_rng(20), full.annotations.n_items - 30
-    early = a.select((rng.random(len(a)) < 0.9) & (a.item < n) & (a.annotator != 2))
-    people = tuple(name for k, name in enumerate(a.annotators) if k != 2)
-    anonymous = None if a.anonymous is None else people.index(a.annotators[a.anonymous])
-    codes = early.annotator - (early.annotator > 2)
-    then = Evidence(
-        replace(early, items=a.items[:n], annotator=codes, annotators=people, anonymous=anonymous),
-        {model: p[:n] for model, p in full.probabilities.items()},
-        truth=full.truth[:n],
-        features=None if full.features is None else full.features[:n],
-        sequence=None if full.sequence is None else full.sequence[:n],
-        graph=None if full.graph is None else full.graph[:n][:, :n],
-    )
-    return then, replace(full, annotations=a.select(rng.random(len(a)) < 0.95))
-
-
 def assert_sums_are_exact(live: IncrementalEM, atol: float = 1e-9) -> None:
     """The sums are those of the beliefs over the labels as they are now, by plain loops."""
     evidence, n, k = live.evidence(), live.labels.n_items, live.labels.n_annotators

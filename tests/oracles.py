@@ -14,78 +14,12 @@ from scipy.special import digamma, gammaln, logsumexp
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
+from hitl.testing.crowds import crowd as crowd
+from hitl.testing.crowds import names as names
+from hitl.testing.crowds import predictions as predictions
+from hitl.testing.crowds import reordered as reordered
 
 Floats = NDArray[np.float64]
-
-
-# -- simulated crowds ----------------------------------------------------------------------------------------
-
-
-def names(letter: str, size: int) -> tuple[str, ...]:
-    return tuple(f"{letter}{number}" for number in range(size))
-
-
-def crowd(
-    rng: np.random.Generator,
-    n_items: int = 5,
-    n_annotators: int = 4,
-    n_classes: int = 3,
-    n_options: int | None = None,
-    *,
-    asked: float = 0.7,
-    accuracy: tuple[float, float] = (0.55, 0.95),
-    unlabeled: int = 0,
-    pool: int = 0,
-    known: float = 0.0,
-    models: int = 0,
-    silent: float = 0.0,
-) -> tuple[Evidence, NDArray[np.int32]]:
-    """Simulated evidence and its truth.
-
-    The last `unlabeled` items have no label; a pool of people without ids gives `pool` labels, repeats included;
-    the truth of a share `known` is told; `models` models predict, silent on a share `silent` of the items.
-    """
-    n_options = n_classes if n_options is None else n_options
-    truth = rng.integers(n_classes, size=n_items).astype(np.int32)
-    right = rng.uniform(*accuracy, size=n_annotators)
-    rows = [
-        (n, k) for n in range(n_items - unlabeled) for k in range(n_annotators) if rng.random() < asked
-    ]  # fmt: skip
-    people = [*names("k", n_annotators)]
-    anonymous = None
-    if pool:
-        anonymous = n_annotators
-        people.append("(anonymous)")
-        right = np.append(right, 0.7)
-        rows += [(int(rng.integers(n_items - unlabeled)), anonymous) for _ in range(pool)]
-    label = [
-        truth[n] if rng.random() < right[k] else rng.choice(np.delete(np.arange(n_options), truth[n])) for n, k in rows
-    ]
-    annotations = Annotations(
-        np.array([n for n, _ in rows], np.int32),
-        np.array([k for _, k in rows], np.int32),
-        np.array(label, np.int32),
-        names("n", n_items),
-        tuple(people),
-        names("j", n_classes),
-        (*names("j", n_classes), *names("unsure", n_options - n_classes)),
-        anonymous,
-    )
-    told = np.where(rng.random(n_items) < known, truth, -1).astype(np.int32)
-    return Evidence(annotations, predictions(rng, truth, n_classes, models, silent), truth=told), truth
-
-
-def predictions(
-    rng: np.random.Generator, truth: NDArray[np.int32], n_classes: int, models: int, silent: float = 0.0
-) -> dict[str, Floats]:
-    found = {}
-    for number in range(models):
-        logits = rng.normal(size=(len(truth), n_classes)) + 1.5 * np.eye(n_classes)[truth]
-        p = np.exp(2 * logits)
-        p /= p.sum(axis=1, keepdims=True)
-        p[rng.random(len(truth)) < silent] = np.nan
-        found[f"m{number}"] = p
-    return found
 
 
 # -- the hot loops -------------------------------------------------------------------------------------------
@@ -234,42 +168,3 @@ def largest_at(gain: Floats, j: int) -> Floats:
         if (x <= x[j] * (1 + 1e-12)).all():
             tried.append(((gain * np.log(x) - x).sum(), x))
     return max(tried, key=lambda entry: entry[0])[1]
-
-
-# -- the same evidence, told differently ---------------------------------------------------------------------
-
-
-def reordered(
-    evidence: Evidence,
-    items: NDArray[np.intp] | None = None,
-    annotators: NDArray[np.intp] | None = None,
-    classes: NDArray[np.intp] | None = None,
-    rows: NDArray[np.intp] | None = None,
-) -> Evidence:
-    """The same evidence with new codes: place i of the new order holds the old code items[i], and so on."""
-    a = evidence.annotations
-    items = np.arange(a.n_items) if items is None else items
-    annotators = np.arange(a.n_annotators) if annotators is None else annotators
-    classes = np.arange(a.n_classes) if classes is None else classes
-    rows = np.arange(len(a)) if rows is None else rows
-    options = np.concatenate((classes, np.arange(a.n_classes, a.n_options))).astype(int)
-    new_item, new_annotator, new_option = np.argsort(items), np.argsort(annotators), np.argsort(options)
-    annotations = Annotations(
-        new_item[a.item[rows]],
-        new_annotator[a.annotator[rows]],
-        new_option[a.label[rows]],
-        tuple(a.items[n] for n in items),
-        tuple(a.annotators[k] for k in annotators),
-        tuple(a.classes[j] for j in classes),
-        tuple(a.options[o] for o in options),
-        None if a.anonymous is None else int(new_annotator[a.anonymous]),
-    )
-    truth = evidence.truth[items]
-    return Evidence(
-        annotations,
-        {name: p[np.ix_(items, classes)] for name, p in evidence.probabilities.items()},
-        truth=np.where(truth < 0, -1, np.argsort(classes)[truth]).astype(np.int32),
-        features=None if evidence.features is None else evidence.features[items],
-        sequence=None if evidence.sequence is None else evidence.sequence[items],
-        graph=None if evidence.graph is None else evidence.graph[items][:, items],
-    )

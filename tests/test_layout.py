@@ -42,6 +42,7 @@ MAY_IMPORT = {
     "metrics": {"core", "models", "active", "metrics"},
     "cycle": {"core", "models", "active", "settings", "store", "connectors", "metrics", "cycle"},
     "report": {"core", "models", "settings", "store", "metrics", "cycle", "report"},
+    "testing": {"core", "models", "active", "connectors", "testing"},
     "demo": {"core", "models", "active", "settings", "store", "connectors", "cycle", "report", "demo"},
     "project": {"core", "settings", "store", "connectors"},
     "service": {"core", "settings", "store", "connectors", "project", "cycle", "service"},

@@ -1,0 +1,23 @@
+"""Contract suites: what every combiner, prior, policy and connector must do, for those of other packages too.
+
+    from hitl.testing import check_combiner
+
+    def test_contract():
+        check_combiner(Loudest(), exempt={"a start changes nothing in the answer": "a closed form"})
+
+Each suite is a mapping FACTS of its module from the fact in words to a function, for a test a fact.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hitl._lazy import lazy
+
+if TYPE_CHECKING:
+    from hitl.testing.combiners import check_combiner as check_combiner
+    from hitl.testing.contract import DoesNotApply as DoesNotApply
+    from hitl.testing.crowds import crowd as crowd
+    from hitl.testing.priors import check_prior as check_prior
+
+__getattr__, __dir__, __all__ = lazy(__name__)

@@ -1,0 +1,500 @@
+"""What every combiner must do: evidence in, consensus out.
+
+`check_combiner` tries all facts. FACTS has them one by one, for a test each:
+
+    @pytest.mark.parametrize("fact", FACTS)
+    def test_contract(fact):
+        FACTS[fact](Loudest())
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+import warnings
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import FrozenInstanceError, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hitl import score
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import Consensus
+from hitl.errors import BadEvidence, BadInput, IgnoredEvidence
+from hitl.evidence import Evidence
+from hitl.models.combiner import (
+    EVIDENCE,
+    Applicable,
+    Combiner,
+    Followable,
+    Updatable,
+    given,
+    name_of,
+    needs_of,
+    without,
+)
+from hitl.models.majority import MajorityVote
+from hitl.models.registry import COMBINERS
+from hitl.testing.contract import DoesNotApply, Fact, add_to, check, refused
+from hitl.testing.crowds import of_use, reordered, sample, then_and_now, with_everything
+
+FACTS: dict[str, Fact[Any]] = {}
+"""Fact in words -> a function of a combiner."""
+
+fact = add_to(FACTS)
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "more options than classes": {"n_options": 5},
+    "an anonymous pool": {"pool": 50},
+    "items without labels": {"unlabeled": 10},
+    "models that abstain": {"silent": 0.4},
+    "two classes": {"n_classes": 2},
+    "one annotator": {"n_annotators": 1},
+    "sparse": {"asked": 0.15},
+    "annotators alone": {"models": 0},
+    "annotators alone and nothing known": {"models": 0, "known": 0.0},
+}
+ORDERS = ("rows", "items", "annotators", "classes", "everything")
+
+
+def check_combiner(combiner: Combiner, exempt: Mapping[str, str] | None = None) -> None:
+    """Raise AssertionError, which names the fact, unless this combiner does what every combiner must do.
+
+    `exempt`: fact -> the reason why it does not hold for this one.
+
+    Example:
+        >>> from hitl.models import MajorityVote
+        >>> from hitl.testing import check_combiner
+        >>> check_combiner(MajorityVote(), {"a start changes nothing in the answer": "a closed form"})
+    """
+    check(FACTS, combiner, exempt or {})
+
+
+def asked(combiner: Any, contract: Any) -> None:
+    """Raise DoesNotApply where the combiner has not the methods of this contract."""
+    if not isinstance(combiner, contract):
+        raise DoesNotApply(f"{type(combiner).__name__} is not {contract.__name__}")
+
+
+# -- shape ---------------------------------------------------------------------------------------------------
+
+
+def gives_a_consensus(shape: Mapping[str, Any], combiner: Combiner) -> None:
+    """The consensus has the shapes, names and sums that it promises."""
+    evidence, _ = sample(combiner, **shape)
+    annotations = evidence.annotations
+    if needs_of(combiner) - given(evidence):
+        raise DoesNotApply(f"{type(combiner).__name__} needs {', '.join(sorted(needs_of(combiner)))}")
+    consensus = combiner.fit(evidence)
+    assert consensus.items == annotations.items
+    assert consensus.classes == annotations.classes
+    p = consensus.probabilities
+    assert p.shape == (annotations.n_items, annotations.n_classes)
+    assert ((p >= 0) & (p <= 1)).all()
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-9)
+    np.testing.assert_allclose(consensus.class_shares.sum(), 1, atol=1e-6)
+    report = consensus.annotators
+    assert (report.names, report.options) == (annotations.annotators, annotations.options)
+    shape_kjl = (annotations.n_annotators, annotations.n_classes, annotations.n_options)
+    assert report.confusion.shape == report.concentration.shape == shape_kjl
+    np.testing.assert_allclose(report.confusion.sum(axis=2), 1, atol=1e-9)
+    assert (report.concentration > 0).all()
+    np.testing.assert_array_equal(report.labels, annotations.labels_per_annotator)
+    low, high = report.interval
+    assert ((low >= 0) & (low <= report.accuracy) & (report.accuracy <= high) & (high <= 1)).all()
+
+
+FACTS |= {f"gives a consensus: {name}": partial(gives_a_consensus, shape) for name, shape in SHAPES.items()}
+
+
+def _accuracies(combiner: Combiner) -> tuple[float, float]:
+    """Of this combiner and of the majority vote, on the items of unknown truth."""
+    evidence, truth = sample(combiner, seed=1, n_items=200)
+    unknown = ~evidence.known
+    vote = MajorityVote().fit(of_use(MajorityVote(), evidence))
+    p, voted = combiner.fit(evidence).probabilities, vote.probabilities
+    return score.accuracy(p[unknown], truth[unknown]), score.accuracy(voted[unknown], truth[unknown])
+
+
+@fact
+def better_than_chance(combiner: Combiner) -> None:
+    """More than 40 % of three classes are right."""
+    assert _accuracies(combiner)[0] > 0.4
+
+
+@fact
+def not_worse_than_a_vote(combiner: Combiner) -> None:
+    """At most two points below the majority vote."""
+    found, vote = _accuracies(combiner)
+    assert vote > 0.7
+    assert found >= vote - 0.02
+
+
+@fact
+def known_truth_is_kept_whatever_annotators_say(combiner: Combiner) -> None:
+    """An item of known truth has that class with certainty, even a wrong one."""
+    evidence, truth = sample(combiner, seed=2, known=0.4)
+    assert "truth" in combiner.uses
+    wrong = np.where(evidence.known, (truth + 1) % 3, -1)
+    consensus = combiner.fit(replace(evidence, truth=wrong))
+    known = evidence.known
+    np.testing.assert_array_equal(consensus.probabilities[known], np.eye(3)[wrong[known]])
+
+
+@fact
+def an_item_without_labels_or_predictions_gets_the_prior(combiner: Combiner) -> None:
+    """Nothing tells such items apart; they are even, or have the class shares."""
+    evidence, _ = sample(combiner, seed=3, unlabeled=4, known=0.0)
+    first = np.arange(40)
+    truth = np.where(first < 20, 0, -1)
+    truth[:20] = evidence.annotations.label[evidence.annotations.item_start[:20]] % 3
+    abstaining = {model: np.where(first[:, None] >= 36, np.nan, p) for model, p in evidence.probabilities.items()}
+    bare = replace(evidence, probabilities=abstaining, truth=truth, features=np.zeros((40, 2)))
+    consensus = combiner.fit(of_use(combiner, bare))
+    last = consensus.probabilities[36:]
+    np.testing.assert_allclose(last, np.tile(last[0], (4, 1)), atol=1e-9)
+    even, shares = np.full(3, 1 / 3), consensus.class_shares
+    assert np.allclose(last[0], even, atol=1e-6) or np.allclose(last[0], shares, atol=0.02)
+
+
+# -- what it uses --------------------------------------------------------------------------------------------
+
+
+def _without_words(combiner: Combiner, evidence: Evidence) -> tuple[Floats, list[str]]:
+    """(N, J) probabilities and what was said to be ignored."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        p = combiner.fit(evidence).probabilities
+    return p, [str(warning.message) for warning in caught if issubclass(warning.category, IgnoredEvidence)]
+
+
+def _changed(evidence: Evidence, kind: str) -> Evidence:
+    """Something else of this kind."""
+    moved = np.roll(np.arange(evidence.annotations.n_items), 7)
+    if kind == "probabilities":
+        return replace(evidence, probabilities={model: p[moved] for model, p in evidence.probabilities.items()})
+    if kind == "truth":
+        assert evidence.truth is not None
+        return replace(evidence, truth=np.where(evidence.known, (evidence.truth + 1) % 3, -1))
+    value = getattr(evidence, kind)
+    return replace(evidence, **{kind: value[moved][:, moved] if kind == "graph" else value[moved]})
+
+
+@fact
+def what_is_not_used_is_named_in_a_warning(combiner: Combiner) -> None:
+    """Evidence either moves the answer or is said to be ignored, never neither and never both."""
+    everything, _ = with_everything(seed=22)
+    used = without(everything, given(everything) - combiner.uses)
+    answer, said = _without_words(combiner, used)
+    assert not said, f"it uses {sorted(combiner.uses)}, but says: {said[0]}"
+    for kind in EVIDENCE:
+        if kind in combiner.uses:
+            found, _ = _without_words(combiner, _changed(used, kind))
+            assert np.abs(found - answer).max() > 1e-9, f"other {kind} change nothing, and no warning says so"
+            continue
+        more = replace(used, **{kind: getattr(everything, kind)})
+        found, said = _without_words(combiner, more)
+        assert any(kind in words and name_of(combiner) in words for words in said), f"no warning says: ignores {kind}"
+        np.testing.assert_allclose(found, answer, atol=1e-9, err_msg=f"it uses {kind}, but does not declare it")
+
+
+@fact
+def without_what_it_needs_it_says_what_to_supply(combiner: Combiner) -> None:
+    """BadEvidence names each kind that is needed and not there."""
+    full, truth = sample(combiner, seed=15)
+    bare = Evidence(full.annotations)
+    if needs_of(combiner):
+        with refused(BadEvidence, "found none", *needs_of(combiner)):
+            combiner.fit(bare)
+    else:
+        combiner.fit(bare)
+    # Whatever it asked for, it is content when all is there.
+    combiner.fit(replace(full, truth=np.where(np.arange(40) < 20, truth, -1)))
+
+
+# -- symmetries ----------------------------------------------------------------------------------------------
+
+
+def same_in_another_order(what: str, combiner: Combiner) -> None:
+    """Another order of rows, items, annotators, classes or all of them permutes the answer exactly."""
+    evidence, _ = sample(combiner, seed=4, n_items=60, n_options=4, pool=20, unlabeled=3, silent=0.1)
+    evidence = replace(evidence, sequence=None, graph=None)
+    rng, a = np.random.default_rng(5), evidence.annotations
+    sizes = {"rows": len(a), "items": a.n_items, "annotators": a.n_annotators, "classes": a.n_classes}
+    order = {key: rng.permutation(size) for key, size in sizes.items() if what in (key, "everything")}
+    assert_permuted(combiner, evidence, order)
+
+
+FACTS |= {f"the order of {what} does not matter": partial(same_in_another_order, what) for what in ORDERS}
+
+
+def assert_permuted(
+    combiner: Combiner, evidence: Evidence, order: dict[str, NDArray[np.intp]], atol: float = 1e-6
+) -> None:
+    """Raise AssertionError unless the answer on the reordered evidence is the reordered answer."""
+    plain, moved = combiner.fit(evidence), combiner.fit(reordered(evidence, **order))
+    n, j = evidence.annotations.n_items, evidence.annotations.n_classes
+    items, classes = order.get("items", np.arange(n)), order.get("classes", np.arange(j))
+    annotators = order.get("annotators", np.arange(evidence.annotations.n_annotators))
+    options = np.concatenate((classes, np.arange(j, evidence.annotations.n_options))).astype(int)
+    np.testing.assert_allclose(moved.probabilities, plain.probabilities[np.ix_(items, classes)], atol=atol)
+    expected = plain.annotators.confusion[np.ix_(annotators, classes, options)]
+    np.testing.assert_allclose(moved.annotators.confusion, expected, atol=atol)
+    np.testing.assert_allclose(moved.class_shares, plain.class_shares[classes], atol=atol)
+
+
+@fact
+def names_do_not_matter(combiner: Combiner) -> None:
+    """Items, annotators and classes of other names (and types of names) have the same answer."""
+    evidence, _ = sample(combiner, seed=6)
+    a = evidence.annotations
+    renamed = replace(
+        a,
+        items=tuple(range(40)),
+        annotators=tuple(f"ünï {k}" for k in range(a.n_annotators)),
+        classes=(9, 3, 7),
+        options=(9, 3, 7),
+    )
+    plain, other = combiner.fit(evidence), combiner.fit(replace(evidence, annotations=renamed))
+    np.testing.assert_allclose(other.probabilities, plain.probabilities, atol=1e-9)
+    assert other.classes == (9, 3, 7)
+
+
+# -- manners -------------------------------------------------------------------------------------------------
+
+
+def _snapshot(evidence: Evidence) -> list[bytes]:
+    a = evidence.annotations
+    arrays = [a.item, a.annotator, a.label, evidence.truth, evidence.features, evidence.sequence]
+    arrays += [*evidence.probabilities.values(), None if evidence.graph is None else evidence.graph.toarray()]
+    return [array.tobytes() for array in arrays if array is not None]
+
+
+@fact
+def a_fit_changes_nothing_and_remembers_nothing(combiner: Combiner) -> None:
+    """Neither the evidence nor the combiner, which fits other evidence in between."""
+    evidence, _ = sample(combiner, seed=7)
+    before, as_it_was = _snapshot(evidence), copy(combiner)
+    first = combiner.fit(evidence).probabilities
+    combiner.fit(sample(combiner, seed=8)[0])
+    # Sums over arrays may differ in the last digit with where the arrays lie in memory.
+    np.testing.assert_allclose(combiner.fit(evidence).probabilities, first, atol=1e-9)
+    assert _snapshot(evidence) == before
+    assert combiner == as_it_was
+
+
+@fact
+def settings_are_frozen(combiner: Any) -> None:
+    """A frozen dataclass with slots, which keep a fit from leaving anything behind."""
+    for field in dataclasses.fields(combiner):
+        try:
+            setattr(combiner, field.name, 1)
+        except FrozenInstanceError:
+            continue
+        raise AssertionError(f"{field.name} can be set; expected @dataclass(frozen=True, slots=True)")
+    assert not hasattr(combiner, "__dict__"), "expected @dataclass(frozen=True, slots=True)"
+
+
+@fact
+def how_the_fit_went_is_part_of_the_result(combiner: Combiner) -> None:
+    """The method's name, seconds, trace, convergence, and settings that can be written as JSON."""
+    fit = combiner.fit(sample(combiner, seed=9)[0]).fit
+    assert fit.method in COMBINERS, f"{fit.method!r} is no registered method; see hitl.registry"
+    assert fit.seconds > 0
+    assert isinstance(fit.converged, bool)
+    assert np.isfinite(fit.objective).all()
+    assert json.loads(json.dumps(dict(fit.settings))) == dict(fit.settings)
+
+
+@fact
+def its_settings_are_those_of_the_fit(combiner: Any) -> None:
+    """The result holds every setting by its name."""
+    fit = combiner.fit(sample(combiner, seed=9)[0]).fit
+    assert set(fit.settings) == {field.name for field in dataclasses.fields(combiner)}
+
+
+@fact
+def a_result_is_saved_and_loaded_whole(combiner: Combiner) -> None:
+    """To the last bit."""
+    consensus = combiner.fit(sample(combiner, seed=10, pool=5)[0])
+    with tempfile.TemporaryDirectory() as folder:
+        consensus.save(Path(folder) / "c.npz")
+        again = Consensus.load(Path(folder) / "c.npz")
+    np.testing.assert_array_equal(again.probabilities, consensus.probabilities)
+    np.testing.assert_array_equal(again.annotators.confusion, consensus.annotators.confusion)
+    assert again.fit == consensus.fit
+    assert again.temperatures == consensus.temperatures
+    assert again.frame().equals(consensus.frame())
+
+
+@fact
+def a_start_changes_nothing_in_the_answer(combiner: Combiner) -> None:
+    """From its own answer it comes to the same, in fewer iterations."""
+    evidence, _ = sample(combiner, seed=11, n_items=80)
+    cold = combiner.fit(evidence)
+    warm = combiner.fit(evidence, start=cold)
+    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.02)
+    assert warm.fit.iterations < cold.fit.iterations
+
+
+@fact
+def a_start_of_other_annotators_items_or_classes_does_no_harm(combiner: Combiner) -> None:
+    """It is used as far as it fits, or not at all."""
+    evidence, truth = sample(combiner, seed=12, n_items=150)
+    unknown = ~evidence.known
+    plain = score.accuracy(combiner.fit(evidence).probabilities[unknown], truth[unknown])
+    for shape in ({"n_classes": 2}, {"n_options": 4}, {"n_annotators": 2}, {"models": 1}):
+        start = combiner.fit(sample(combiner, seed=13, n_items=20, **shape)[0])
+        found = combiner.fit(evidence, start=start).probabilities
+        assert score.accuracy(found[unknown], truth[unknown]) >= plain - 0.05
+
+
+# -- small and degenerate ------------------------------------------------------------------------------------
+
+
+@fact
+def two_items_and_one_label_are_enough(combiner: Combiner) -> None:
+    """Finite, and never certain of what was not told."""
+    annotations = Annotations.from_frame(
+        {"item": ["a"], "annotator": ["ann"], "label": ["x"]}, items=["a", "b"], classes=["x", "y"]
+    )
+    evidence = Evidence(
+        annotations,
+        {"m": np.array([[0.6, 0.4], [0.5, 0.5]])},
+        features=np.array([[0.0], [1.0]]),
+        truth=np.array([0, -1], np.int32),
+        sequence=np.array([[0, 0], [0, 1]]),
+        graph=sparse.csr_array([[0, 1], [1, 0]]),
+    )
+    p = combiner.fit(of_use(combiner, evidence)).probabilities
+    assert np.isfinite(p).all()
+    assert p[0].tolist() == [1, 0]
+    assert p[1].min() > 0  # nearly maximum likelihood may be very sure after one label, never certain
+
+
+@fact
+def no_labels_and_no_annotators_are_no_error(combiner: Combiner) -> None:
+    """Neither nobody who labeled, nor nobody at all."""
+    evidence, _ = sample(combiner, seed=14, known=0.2)
+    none = evidence.annotations.select(np.zeros(len(evidence.annotations), dtype=bool))
+    for nothing in (none, replace(none, annotators=())):
+        assert np.isfinite(combiner.fit(replace(evidence, annotations=nothing)).probabilities).all()
+
+
+@fact
+def all_agreeing_is_no_error_and_very_sure(combiner: Combiner) -> None:
+    """Four annotators and a model that agree on every item."""
+    matrix = np.tile(np.arange(12)[:, None] % 3, (1, 4))
+    evidence = Evidence(
+        Annotations.from_matrix(matrix),
+        {"m": np.full((12, 3), 0.05) + 0.85 * np.eye(3)[matrix[:, 0]]},
+        truth=np.where(np.arange(12) < 6, matrix[:, 0], -1).astype(np.int32),
+        features=np.eye(3)[matrix[:, 0]],
+        sequence=np.stack((np.zeros(12, int), np.arange(12)), axis=1),
+        graph=sparse.csr_array((12, 12)),
+    )
+    consensus = combiner.fit(of_use(combiner, evidence))
+    assert (consensus.labels == matrix[:, 0]).all()
+    assert consensus.confidence.min() > 0.75
+
+
+# -- judging what was not seen -------------------------------------------------------------------------------
+
+
+@fact
+def what_was_learned_judges_other_items(combiner: Any) -> None:
+    """`apply` judges with what was learned, keeps known truth, and changes nothing."""
+    asked(combiner, Applicable)
+    evidence, truth = sample(combiner, seed=16, n_items=200)
+    learned = combiner.fit(evidence)
+    before = learned.to_bytes()
+    p = combiner.apply(learned, replace(evidence, truth=None)).probabilities
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-9)
+    assert score.accuracy(p, truth) > 0.75
+    assert learned.to_bytes() == before
+    knowing = combiner.apply(learned, evidence)
+    assert (knowing.labels[evidence.known] == truth[evidence.known]).all()
+    unknown = ~evidence.known
+    np.testing.assert_allclose(knowing.probabilities[unknown], p[unknown], atol=1e-9)
+    few = combiner.apply(replace(learned, difficulty=np.zeros(200)), sample(combiner, seed=21, n_items=7)[0])
+    assert (few.probabilities.shape, few.difficulty) == ((7, 3), None)
+    saved = Consensus.from_bytes(learned.to_bytes())
+    np.testing.assert_allclose(combiner.apply(saved, replace(evidence, truth=None)).probabilities, p, atol=1e-12)
+
+
+@fact
+def items_it_learned_from_are_judged_as_before(combiner: Any) -> None:
+    """`apply` on the evidence of the fit gives its answer."""
+    asked(combiner, Applicable)
+    evidence, _ = sample(combiner, seed=16, n_items=200)
+    learned, unknown = combiner.fit(evidence), ~evidence.known
+    p = combiner.apply(learned, replace(evidence, truth=None)).probabilities
+    np.testing.assert_allclose(p[unknown], learned.probabilities[unknown], atol=0.02)
+
+
+@fact
+def gold_questions_can_be_checked(combiner: Any) -> None:
+    """Asked again without the truth, it judges items of known truth by the labels alone, and finds most of it."""
+    asked(combiner, Applicable)
+    evidence, truth = sample(combiner, seed=23, n_items=120, known=0.4)
+    gold = evidence.known
+    blind = combiner.apply(combiner.fit(evidence), replace(evidence, truth=None)).probabilities
+    assert (blind[gold].max(axis=1) < 1).any(), "it remembers the truth that it was given"
+    assert score.accuracy(blind[gold], truth[gold]) > 0.6
+
+
+@fact
+def other_classes_cannot_be_judged(combiner: Any) -> None:
+    """`apply` refuses evidence of other classes than those learned."""
+    asked(combiner, Applicable)
+    learned = combiner.fit(sample(combiner, seed=17)[0])
+    for shape in ({"n_classes": 4}, {"n_classes": 2}):
+        with refused(BadInput, "classes"):
+            combiner.apply(learned, sample(combiner, seed=18, **shape)[0])
+
+
+# -- new labels without a refit ------------------------------------------------------------------------------
+
+
+@fact
+def an_update_takes_in_what_is_new_and_gone(combiner: Any) -> None:
+    """`update` comes near what a fit of all comes to."""
+    asked(combiner, Updatable)
+    full, truth = sample(combiner, seed=19, n_items=230, unlabeled=3, n_options=4, pool=20)
+    then, now = then_and_now(full)
+    learned = combiner.fit(then)
+    before = learned.to_bytes()
+    updated, refit = combiner.update(learned, now), combiner.fit(now)
+    assert learned.to_bytes() == before
+    assert (updated.items, updated.annotators.names) == (refit.items, refit.annotators.names)
+    np.testing.assert_allclose(updated.probabilities, refit.probabilities, atol=0.1)
+    np.testing.assert_array_equal(updated.annotators.labels, now.annotations.labels_per_annotator)
+    np.testing.assert_array_equal(updated.labels[now.known], truth[now.known])
+    assert updated.fit.settings == refit.fit.settings
+    saved = combiner.update(Consensus.from_bytes(before), now)
+    np.testing.assert_allclose(saved.probabilities, updated.probabilities, atol=1e-9)
+    with refused(BadInput, "classes"):
+        combiner.update(learned, sample(combiner, seed=18, n_classes=4)[0])
+
+
+@fact
+def following_the_labels_comes_to_what_a_fit_comes_to(combiner: Any) -> None:
+    """`follow` takes in labels one by one, of new items and annotators too."""
+    asked(combiner, Followable)
+    _, now = then_and_now(sample(combiner, seed=19, n_items=230, n_options=4, pool=20)[0])
+    learned = combiner.fit(now)
+    live = combiner.follow(Consensus.from_bytes(learned.to_bytes()), now)
+    np.testing.assert_allclose(live.consensus().probabilities, learned.probabilities, atol=0.02)
+    live.label(now.annotations.items[0], "a new annotator", now.annotations.classes[1])
+    live.label("a new item", now.annotations.annotators[0], now.annotations.classes[2])
+    followed = live.consensus()
+    assert followed.items == (*now.annotations.items, "a new item")
+    np.testing.assert_allclose(followed.probabilities, combiner.fit(live.evidence()).probabilities, atol=0.1)

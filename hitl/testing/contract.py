@@ -1,0 +1,52 @@
+"""What a contract suite is: facts, each a function that fails with an AssertionError where it does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+Fact = Callable[[T], None]
+
+
+class DoesNotApply(Exception):
+    """A fact says nothing about this one; the message tells why (it has no `apply`, for instance)."""
+
+
+def add_to(facts: dict[str, Fact[T]]) -> Callable[[Fact[T]], Fact[T]]:
+    """A decorator that adds a function to these facts, under its name in words."""
+
+    def add(fact: Fact[T]) -> Fact[T]:
+        facts[fact.__name__.replace("_", " ")] = fact  # type: ignore[attr-defined]
+        return fact
+
+    return add
+
+
+@contextmanager
+def refused(error: type[Exception], *words: str) -> Iterator[None]:
+    """Raise AssertionError unless what is done within raises this error with these words in its message."""
+    try:
+        yield
+    except error as raised:
+        missing = [word for word in words if word not in str(raised)]
+        if missing:
+            raise AssertionError(f"its message lacks {missing[0]!r}: {raised}") from raised
+    else:
+        raise AssertionError(f"expected {error.__name__}")
+
+
+def check(facts: Mapping[str, Fact[T]], one: T, exempt: Mapping[str, str]) -> None:
+    """Raise AssertionError, which names the fact, unless all facts hold but the exempt ones (fact -> reason)."""
+    unknown = [name for name in exempt if name not in facts]
+    assert not unknown, f"no fact is called {unknown[0]!r}; expected one of: {'; '.join(facts)}"
+    for name, fact in facts.items():
+        if name in exempt:
+            continue
+        try:
+            fact(one)
+        except DoesNotApply:
+            continue
+        except Exception as error:
+            raise AssertionError(f"{type(one).__name__}: {name}: {error}") from error

@@ -1,0 +1,164 @@
+"""Simulated crowds: evidence with a known truth, small, with whatever a contract wants to see in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hitl.annotations import Annotations, Floats
+from hitl.evidence import Evidence
+from hitl.models.combiner import Combiner, given, without
+
+
+def names(letter: str, size: int) -> tuple[str, ...]:
+    """a0, a1, ..."""
+    return tuple(f"{letter}{number}" for number in range(size))
+
+
+def crowd(
+    rng: np.random.Generator,
+    n_items: int = 5,
+    n_annotators: int = 4,
+    n_classes: int = 3,
+    n_options: int | None = None,
+    *,
+    asked: float = 0.7,
+    accuracy: tuple[float, float] = (0.55, 0.95),
+    unlabeled: int = 0,
+    pool: int = 0,
+    known: float = 0.0,
+    models: int = 0,
+    silent: float = 0.0,
+) -> tuple[Evidence, NDArray[np.int32]]:
+    """Simulated evidence and its truth.
+
+    The last `unlabeled` items have no label; a pool of annotators without ids gives `pool` labels, repeats included;
+    the truth of a share `known` of the items is known; `models` models predict, and abstain on a share `silent` of the
+    items. Each annotator labels an item with chance `asked`, and is right with one chance drawn from `accuracy`.
+    """
+    n_options = n_classes if n_options is None else n_options
+    truth = rng.integers(n_classes, size=n_items).astype(np.int32)
+    right = rng.uniform(*accuracy, size=n_annotators)
+    rows = [(n, k) for n in range(n_items - unlabeled) for k in range(n_annotators) if rng.random() < asked]
+    annotators = [*names("k", n_annotators)]
+    anonymous = None
+    if pool:
+        anonymous = n_annotators
+        annotators.append("(anonymous)")
+        right = np.append(right, 0.7)
+        rows += [(int(rng.integers(n_items - unlabeled)), anonymous) for _ in range(pool)]
+    label = [
+        truth[n] if rng.random() < right[k] else rng.choice(np.delete(np.arange(n_options), truth[n])) for n, k in rows
+    ]
+    annotations = Annotations(
+        np.array([n for n, _ in rows], np.int32),
+        np.array([k for _, k in rows], np.int32),
+        np.array(label, np.int32),
+        names("n", n_items),
+        tuple(annotators),
+        names("j", n_classes),
+        (*names("j", n_classes), *names("unsure", n_options - n_classes)),
+        anonymous,
+    )
+    known_n = np.where(rng.random(n_items) < known, truth, -1).astype(np.int32)
+    return Evidence(annotations, predictions(rng, truth, n_classes, models, silent), truth=known_n), truth
+
+
+def predictions(
+    rng: np.random.Generator, truth: NDArray[np.int32], n_classes: int, models: int, silent: float = 0.0
+) -> dict[str, Floats]:
+    """(N, J) probabilities of `models` models that are right more often than not."""
+    found = {}
+    for number in range(models):
+        logits = rng.normal(size=(len(truth), n_classes)) + 1.5 * np.eye(n_classes)[truth]
+        p = np.exp(2 * logits)
+        p /= p.sum(axis=1, keepdims=True)
+        p[rng.random(len(truth)) < silent] = np.nan
+        found[f"m{number}"] = p
+    return found
+
+
+def with_everything(seed: int = 0, n_items: int = 40, **shape: Any) -> tuple[Evidence, NDArray[np.int32]]:
+    """Evidence of every kind that a combiner may use, and the truth; `shape` as for `crowd`."""
+    rng = np.random.default_rng(seed)
+    shape = {"n_annotators": 5, "n_classes": 3, "models": 2, "known": 0.3, "asked": 0.8} | shape
+    evidence, truth = crowd(rng, n_items, **shape)
+    ring = sparse.eye_array(n_items, k=1, format="csr")
+    kinds = {
+        "features": rng.normal(size=(n_items, 2)) + truth[:, None],
+        "sequence": np.stack((np.arange(n_items) // 10, np.arange(n_items) % 10), axis=1),
+        "graph": ring + ring.T,
+    }
+    return replace(evidence, **kinds), truth
+
+
+def sample(combiner: Combiner, seed: int = 0, n_items: int = 40, **shape: Any) -> tuple[Evidence, NDArray[np.int32]]:
+    """Evidence of all that this combiner uses, and the truth."""
+    evidence, truth = with_everything(seed, n_items, **shape)
+    return of_use(combiner, evidence), truth
+
+
+def of_use(combiner: Combiner, evidence: Evidence) -> Evidence:
+    """The same evidence without what this combiner declares no use of."""
+    assert hasattr(combiner, "uses"), f"{type(combiner).__name__} does not declare `uses`; see hitl.models.combiner"
+    return without(evidence, given(evidence) - combiner.uses)
+
+
+def reordered(
+    evidence: Evidence,
+    items: NDArray[np.intp] | None = None,
+    annotators: NDArray[np.intp] | None = None,
+    classes: NDArray[np.intp] | None = None,
+    rows: NDArray[np.intp] | None = None,
+) -> Evidence:
+    """The same evidence with new codes: place i of the new order holds the old code items[i], and so on."""
+    a = evidence.annotations
+    items = np.arange(a.n_items) if items is None else items
+    annotators = np.arange(a.n_annotators) if annotators is None else annotators
+    classes = np.arange(a.n_classes) if classes is None else classes
+    rows = np.arange(len(a)) if rows is None else rows
+    options = np.concatenate((classes, np.arange(a.n_classes, a.n_options))).astype(int)
+    new_item, new_annotator, new_option = np.argsort(items), np.argsort(annotators), np.argsort(options)
+    annotations = Annotations(
+        new_item[a.item[rows]],
+        new_annotator[a.annotator[rows]],
+        new_option[a.label[rows]],
+        tuple(a.items[n] for n in items),
+        tuple(a.annotators[k] for k in annotators),
+        tuple(a.classes[j] for j in classes),
+        tuple(a.options[o] for o in options),
+        None if a.anonymous is None else int(new_annotator[a.anonymous]),
+    )
+    assert evidence.truth is not None
+    truth = evidence.truth[items]
+    return Evidence(
+        annotations,
+        {name: p[np.ix_(items, classes)] for name, p in evidence.probabilities.items()},
+        truth=np.where(truth < 0, -1, np.argsort(classes)[truth]).astype(np.int32),
+        features=None if evidence.features is None else evidence.features[items],
+        sequence=None if evidence.sequence is None else evidence.sequence[items],
+        graph=None if evidence.graph is None else evidence.graph[items][:, items],
+    )
+
+
+def then_and_now(full: Evidence) -> tuple[Evidence, Evidence]:
+    """Two parts of the labels: the first lacks 30 items and an annotator of the second, the second some labels."""
+    a, rng, n = full.annotations, np.random.default_rng(20), full.annotations.n_items - 30
+    early = a.select((rng.random(len(a)) < 0.9) & (a.item < n) & (a.annotator != 2))
+    annotators = tuple(name for k, name in enumerate(a.annotators) if k != 2)
+    anonymous = None if a.anonymous is None else annotators.index(a.annotators[a.anonymous])
+    codes = early.annotator - (early.annotator > 2)
+    assert full.truth is not None
+    then = Evidence(
+        replace(early, items=a.items[:n], annotator=codes, annotators=annotators, anonymous=anonymous),
+        {model: p[:n] for model, p in full.probabilities.items()},
+        truth=full.truth[:n],
+        features=None if full.features is None else full.features[:n],
+        sequence=None if full.sequence is None else full.sequence[:n],
+        graph=None if full.graph is None else full.graph[:n][:, :n],
+    )
+    return then, replace(full, annotations=a.select(rng.random(len(a)) < 0.95))

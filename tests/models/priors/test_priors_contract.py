@@ -1,0 +1,77 @@
+"""Every truth prior passes the contract of `hitl.testing.priors`, a chain of the tests too."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import is_dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hitl.models.priors
+from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.priors.calibrated import Calibrated
+from hitl.models.priors.dirichlet_shares import DirichletShares
+from hitl.models.priors.fixed import Fixed
+from hitl.models.priors.shares import Shares
+from hitl.testing.contract import DoesNotApply
+from hitl.testing.crowds import crowd
+from hitl.testing.priors import FACTS, PriorCase
+from tests.models.priors.chains import ToyChain
+
+N, J = 5, 3
+EXEMPT: dict[tuple[str, str], str] = {}
+"""(prior, fact) -> why it does not hold."""
+
+
+def factored(prior: Any, part: Any) -> PriorCase:
+    """A prior whose items are independent: its joint is the sum of its log priors."""
+    log_p_nj = np.broadcast_to(prior.log_prior(), (N, J))
+    return PriorCase(prior, N, J, lambda z: float(log_p_nj[np.arange(N), list(z)].sum()), part)
+
+
+def cases() -> dict[str, PriorCase]:
+    rng = np.random.default_rng(0)
+    shares, dirichlet = Shares(rng.dirichlet(np.ones(J)), 0.3), DirichletShares(rng.uniform(1, 5, size=J), 0.7)
+    fixed = Fixed(np.log(rng.dirichlet(np.ones(J), size=N)))
+    evidence, _ = crowd(rng, N, 4, J, models=2, silent=0.2)
+    pool = Calibrated.from_evidence(evidence, LogTemperature())
+    chain = ToyChain(rng.dirichlet(np.ones(J)), rng.dirichlet(np.ones(J), size=J))
+
+    def steps(z: tuple[int, ...]) -> float:
+        return float(np.log(chain.start_j[z[0]]) + sum(np.log(chain.step_ij[a, b]) for a, b in pairwise(z)))
+
+    return {
+        "Shares": factored(shares, lambda rows: shares),
+        "DirichletShares": factored(dirichlet, lambda rows: dirichlet),
+        "Fixed": factored(fixed, lambda rows: replace(fixed, log_p_nj=fixed.log_p_nj[rows])),
+        "Calibrated": factored(pool, None),
+        "ToyChain": PriorCase(chain, N, J, steps),
+    }
+
+
+CASES = cases()
+
+
+def test_every_prior_has_a_case() -> None:
+    """Found by looking: what has `posterior` and `learn`."""
+    found = set()
+    for entry in pkgutil.iter_modules(hitl.models.priors.__path__, "hitl.models.priors."):
+        for name, value in vars(importlib.import_module(entry.name)).items():
+            if is_dataclass(value) and value.__module__ == entry.name and hasattr(value, "learn"):
+                found.add(name)
+    assert found - {"FollowedPool"} <= set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("fact", FACTS)
+def test_contract(name: str, fact: str) -> None:
+    if (name, fact) in EXEMPT:
+        pytest.skip(EXEMPT[name, fact])
+    try:
+        FACTS[fact](CASES[name])
+    except DoesNotApply as reason:
+        pytest.skip(str(reason))
