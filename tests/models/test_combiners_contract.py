@@ -38,6 +38,7 @@ EXEMPT: dict[tuple[str, str], str] = {
     ("MeanScore", "names do not matter"): "names that are numbers are the scores",
     ("MomentMatching", START): "matches moments from a fixed start; one answer",
     ("GibbsIBCC", "items it learned from are judged as before"): "an item's own labels do not count in its judgement",
+    ("VBIBCCWithModels", START): "learns the prior of the rows anew, in as many iterations",
     ("DBCC", START): "up to chance: see test_dbcc",
     ("EDBCC", START): "up to chance: see test_edbcc",
     ("PL", START): "fits in one step from the known items; has nothing to start",
@@ -124,9 +125,7 @@ def test_votes_are_the_same_in_any_order(seed: int) -> None:
 
 def test_what_is_ignored_is_named_with_a_method_that_would_use_it() -> None:
     evidence, _ = crowd(np.random.default_rng(0), 20, models=2)
-    with pytest.warns(
-        IgnoredEvidence, match=r"^vb-ibcc ignores the probabilities of .m0., .m1.; default and pl-em do"
-    ):
+    with pytest.warns(IgnoredEvidence, match=r"^vb-ibcc ignores the probabilities of .m0., .m1.; default and pl-em do"):
         VBIBCC().fit(evidence)
     featured = Evidence(evidence.annotations, features=np.zeros((20, 1)))
     with pytest.warns(IgnoredEvidence, match="^default ignores the features; so does every other method$"):

@@ -1,0 +1,109 @@
+"""A connector: a folder with labels.jsonl, one {"item", "annotator", "label"} a line; what is pushed goes beside it.
+
+labels.jsonl    read; items.jsonl: {"item"}, items that nobody has labeled yet
+pushed.json     written: "kind key" -> payload of every operation
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from hitl.annotations import natural_order
+from hitl.errors import BadTable
+from hitl.exchange import AnnotationRow, AnnotatorRow, Check, Cursor, ItemRow, Operation, Page, Question, Receipt
+from hitl.settings import SourceSettings
+
+EPOCH = "1970-01-01T00:00:00Z"
+
+
+class JsonLinesSettings(SourceSettings):
+    """The keys of `[source]`: the folder."""
+
+    kind: Literal["json-lines"] = "json-lines"
+    path: str
+
+
+class JsonLines:
+    """A folder of JSON lines as source and sink."""
+
+    Settings = JsonLinesSettings
+
+    def __init__(self, folder: Path) -> None:
+        self._labels, self._items, self._pushed = (
+            folder / name for name in ("labels.jsonl", "items.jsonl", "pushed.json")
+        )
+
+    @classmethod
+    def open(cls, settings: JsonLinesSettings, folder: Path) -> JsonLines:
+        """The folder that `[source]` of a hitl.toml in `folder` names."""
+        return cls(folder / settings.path)
+
+    def questions(self) -> tuple[Question, ...]:
+        """One: the label, of one of the classes seen."""
+        classes = natural_order(list({row["label"] for row in self._rows(self._labels)}))
+        return (Question("label", classes, classes),)
+
+    def pull(self, cursor: Cursor | None) -> Iterator[Page]:
+        """Everything on one page, unless nothing has changed."""
+        labels, items, pushed = self._rows(self._labels), self._rows(self._items), self._read()
+        digest = hashlib.sha256(json.dumps([labels, items, pushed]).encode()).hexdigest()
+        if cursor and cursor.get("digest") == digest:
+            return
+        gold = pushed.get("gold ", {}).get("questions", {}).get("label", {})
+        added = [
+            row["key"] for name, batch in pushed.items() if name.startswith("add_items ") for row in batch["items"]
+        ]
+        keys = list(dict.fromkeys([*(row["item"] for row in (*labels, *items)), *added]))
+        rows = [
+            AnnotationRow(
+                f"{row['item']}/{row['annotator']}",
+                row["item"],
+                "label",
+                row["annotator"],
+                row["label"],
+                "answer",
+                EPOCH,
+                EPOCH,
+            )
+            for row in labels
+        ] + [
+            AnnotationRow(f"{key}/gold", key, "label", None, label, "gold", EPOCH, EPOCH) for key, label in gold.items()
+        ]
+        names = dict.fromkeys(row["annotator"] for row in labels)
+        yield Page(
+            {"digest": digest},
+            items=tuple(ItemRow(key, {"item": key}, EPOCH) for key in keys),
+            annotations=tuple(rows),
+            annotators=tuple(AnnotatorRow(name, name) for name in names),
+            live=frozenset(keys),
+            total=len(keys),
+        )
+
+    def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
+        """Write each payload; nothing changes where it is there already."""
+        for operation in operations:
+            pushed, place = self._read(), f"{operation.kind} {operation.key}"
+            payload = json.loads(json.dumps(operation.payload))
+            changed = int(pushed.get(place) != payload)
+            if changed:
+                self._pushed.write_text(json.dumps(pushed | {place: payload}, indent=1), encoding="utf-8")
+            yield Receipt(operation, changed)
+
+    def check(self) -> list[Check]:
+        """Whether the labels are there."""
+        return [Check("labels", self._labels.is_file(), str(self._labels), mend="write the labels there, one a line")]
+
+    def _read(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._pushed.read_text("utf-8")) if self._pushed.is_file() else {}
+        return found
+
+    def _rows(self, path: Path) -> list[dict[str, str]]:
+        lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+        try:
+            return [json.loads(line) for line in lines if line.strip()]
+        except json.JSONDecodeError as error:
+            raise BadTable(f"{path}: {error}; expected one JSON object a line") from None

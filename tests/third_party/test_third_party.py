@@ -1,0 +1,122 @@
+"""A package beside hitl: its combiner, connector and policy are found by entry point and work like ours."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from hitl.active.policy import ExpectedGain
+from hitl.connectors import catalog
+
+PACKAGE = Path(__file__).parent / "package"
+policies_plan_questions = pytest.mark.skipif(
+    "questions" not in inspect.signature(ExpectedGain.plan).parameters, reason="policies plan one question as yet"
+)
+connectors_are_registered = pytest.mark.skipif(
+    not hasattr(catalog, "CONNECTORS"), reason="connectors have no registry as yet"
+)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as `pip install --target` leaves it."""
+    folder = tmp_path_factory.mktemp("site")
+    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
+    shutil.copytree(PACKAGE / "third_party", folder / "third_party", ignore=shutil.ignore_patterns("__pycache__"))
+    about = folder / "third_party-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    groups = [
+        f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in names.items())
+        for group, names in project["entry-points"].items()
+    ]
+    (about / "entry_points.txt").write_text("\n".join(groups))
+    return folder
+
+
+def python(installed: Path, folder: Path, *arguments: str) -> str:
+    """What a Python that has both packages prints; the test fails where it does not end well."""
+    paths = [str(installed), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "200"}
+    command = [sys.executable, "-W", "error::hitl.errors.IgnoredEvidence", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def hitl(installed: Path, folder: Path, *arguments: str) -> str:
+    return python(installed, folder, "-m", "hitl", *arguments)
+
+
+def labels(folder: Path) -> None:
+    """Twelve items, three annotators, twice the same: as a table and as JSON lines."""
+    rows = [
+        (f"i{n}", f"k{k}", "cat" if (n + (k == 2 and n % 3 == 0)) % 2 else "dog") for n in range(12) for k in range(3)
+    ]
+    (folder / "labels.csv").write_text("item,annotator,label\n" + "".join(",".join(row) + "\n" for row in rows))
+    lines = [json.dumps(dict(zip(("item", "annotator", "label"), row, strict=True))) for row in rows]
+    (folder / "labels.jsonl").write_text("\n".join(lines))
+
+
+def project(folder: Path, source: str = 'kind = "tables"\npath = "labels.csv"', more: str = "") -> None:
+    labels(folder)
+    (folder / "hitl.toml").write_text(f'name = "theirs"\n\n[source]\n{source}\n\n{more}')
+
+
+def test_help_names_what_the_package_brings(installed: Path, tmp_path: Path) -> None:
+    assert "squared" in hitl(installed, tmp_path, "combine", "--help")
+    assert "squared" in hitl(installed, tmp_path, "replay", "--help")
+
+
+def test_their_combiner_combines_a_file(installed: Path, tmp_path: Path) -> None:
+    labels(tmp_path)
+    hitl(installed, tmp_path, "combine", "labels.csv", "--method", "squared", "--output", "consensus.csv")
+    assert (tmp_path / "consensus.csv").read_text().startswith("item,label,confidence")
+
+
+def test_their_combiner_judges_a_project(installed: Path, tmp_path: Path) -> None:
+    project(tmp_path, more='[combine]\nmethod = "squared"\noptions = { power = 3.0 }\n')
+    hitl(installed, tmp_path, "run")
+    assert "squared" in hitl(installed, tmp_path, "combine", "--json")
+
+
+@policies_plan_questions
+def test_their_policy_plans_a_project(installed: Path, tmp_path: Path) -> None:
+    project(tmp_path, more='[policy]\nname = "by-name"\n\n[budget]\ntarget_confidence = 1.0\n')
+    hitl(installed, tmp_path, "run")
+
+
+@connectors_are_registered
+def test_their_connector_is_a_source_and_a_sink(installed: Path, tmp_path: Path) -> None:
+    project(tmp_path, source='kind = "json-lines"\npath = "."')
+    hitl(installed, tmp_path, "doctor")
+    hitl(installed, tmp_path, "run")
+    pushed = json.loads((tmp_path / "pushed.json").read_text())
+    (judged,) = pushed["consensus "]["questions"].values()
+    assert len(judged) == 12
+
+
+def test_their_combiner_passes_the_contract(installed: Path, tmp_path: Path) -> None:
+    python(
+        installed,
+        tmp_path,
+        "-c",
+        "from third_party.squared import Squared\nfrom hitl.testing import check_combiner\n"
+        "check_combiner(Squared(), {'a start changes nothing in the answer': 'a closed form'})",
+    )
+
+
+@policies_plan_questions
+def test_their_policy_passes_the_contract(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "from third_party.by_name import ByName\nfrom hitl.testing.policies import check_policy\ncheck_policy(ByName())"
+    )
+    python(installed, tmp_path, "-c", code)
