@@ -16,6 +16,7 @@ from hitl.models.dawid_skene import DawidSkene
 from hitl.models.inference.incremental import IncrementalEM
 from hitl.models.pl_em import PLEM
 from hitl.models.vb_ibcc import VBIBCC
+from hitl.testing.crowds import of_use
 from tests import oracles
 from tests.tables import said
 
@@ -49,7 +50,8 @@ def some_crowd(seed: int, n_items: int = 30, **shape: Any) -> Evidence:
 
 
 def follow(method: Any, evidence: Evidence) -> IncrementalEM:
-    """From the fit of this evidence."""
+    """From the fit of what the method uses of this evidence."""
+    evidence = of_use(method, evidence)
     live: IncrementalEM = method.follow(method.fit(evidence), evidence)
     return live
 

@@ -13,6 +13,7 @@ from hitl.models.inference import incremental
 from hitl.models.inference.incremental import IncrementalEM
 from hitl.models.pl_em import PLEM
 from hitl.models.vb_ibcc import VBIBCC
+from hitl.testing.crowds import of_use
 from tests import oracles
 from tests.changing_crowds import (
     METHODS,
@@ -109,7 +110,7 @@ class Climb:
 @every_method
 @pytest.mark.parametrize("seed", range(3))
 def test_no_step_falls(method: Any, seed: int) -> None:
-    rng, evidence = np.random.default_rng(seed), some_crowd(10 + seed, 15)
+    rng, evidence = np.random.default_rng(seed), of_use(method, some_crowd(10 + seed, 15))
     fitted = method.fit(evidence)
     live = method.follow(fitted, evidence)
     live.q_nj[:] = np.where(evidence.known[:, None], live.q_nj, rng.dirichlet(np.ones(3), size=15))
@@ -162,7 +163,7 @@ def test_one_item_and_one_annotator_are_judged_as_the_equations_say(method: Any)
 @every_method
 def test_a_fit_is_where_the_steps_rest(method: Any) -> None:
     # In P+L-EM items with few labels teach once: there it rests where all have several.
-    evidence = some_crowd(30, 60, asked=1.0 if isinstance(method, PLEM) else 0.4)
+    evidence = of_use(method, some_crowd(30, 60, asked=1.0 if isinstance(method, PLEM) else 0.4))
     assert (evidence.annotations.labels_per_item == 1).any() or isinstance(method, PLEM)
     fitted = exact(method).fit(evidence)
     live = method.follow(fitted, evidence)

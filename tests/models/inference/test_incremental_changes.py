@@ -16,6 +16,7 @@ from hitl.models.inference import incremental
 from hitl.models.inference.incremental import IncrementalEM
 from hitl.models.pl_em import PLEM
 from hitl.models.vb_ibcc import VBIBCC
+from hitl.testing.crowds import of_use
 from tests import oracles
 from tests.changing_crowds import assert_sums_are_exact, every_method, follow, some_crowd
 from tests.tables import rows, said
@@ -29,7 +30,7 @@ def plain() -> Evidence:
 
 @every_method
 def test_an_item_that_loses_all_labels_believes_the_prior(method: Any) -> None:
-    evidence = some_crowd(40, known=0.0, pool=0, silent=1.0)
+    evidence = of_use(method, some_crowd(40, known=0.0, pool=0, silent=1.0))
     live = follow(method, evidence)
     for item, annotator, _ in said(evidence.annotations):
         if item == "n3":
@@ -42,7 +43,7 @@ def test_an_item_that_loses_all_labels_believes_the_prior(method: Any) -> None:
 
 @every_method
 def test_an_annotator_who_loses_all_labels_is_a_stranger(method: Any) -> None:
-    evidence = some_crowd(41, known=0.0, pool=0)
+    evidence = of_use(method, some_crowd(41, known=0.0, pool=0))
     live = follow(method, evidence)
     for item, annotator, _ in said(evidence.annotations):
         if annotator == "k2":
@@ -103,7 +104,7 @@ def test_an_item_that_strangers_alone_have_labeled_begins_with_their_votes() -> 
 
 @pytest.mark.parametrize("method", [DawidSkene(), PLEM()])
 def test_many_changes_at_once_are_those_changes(method: Any) -> None:
-    evidence = some_crowd(42, known=0.0)
+    evidence = of_use(method, some_crowd(42, known=0.0))
     table = said(evidence.annotations)
     live, single = follow(method, evidence), follow(method, evidence)
     named = [row for row in table if row[1] is not None]

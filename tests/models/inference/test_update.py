@@ -18,6 +18,7 @@ from hitl.models.dawid_skene import DawidSkene
 from hitl.models.inference import em, warm_start
 from hitl.models.pl_em import PLEM
 from hitl.models.vb_ibcc import VBIBCC
+from hitl.testing.crowds import of_use
 from tests import oracles
 from tests.changing_crowds import METHODS, every_method, exact, some_crowd
 from tests.tables import rows
@@ -28,7 +29,7 @@ from tests.tables import rows
 @every_method
 def test_an_update_ends_after_few_iterations_where_a_fit_goes_on(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_start, "ITERATIONS", 3)
-    method, evidence = exact(method), some_crowd(52, 60)
+    method, evidence = exact(method), of_use(method, some_crowd(52, 60))
     fitted = method.fit(evidence)
     kept = evidence.annotations.select(np.random.default_rng(53).random(len(evidence.annotations)) < 0.8)
     now = replace(evidence, annotations=kept)
@@ -40,7 +41,7 @@ def test_an_update_ends_after_few_iterations_where_a_fit_goes_on(method: Any, mo
 
 @every_method
 def test_an_update_takes_few_iterations_and_leaves_what_it_is_given(method: Any) -> None:
-    evidence = some_crowd(50, 80)
+    evidence = of_use(method, some_crowd(50, 80))
     fitted = method.fit(evidence)
     before = fitted.to_bytes()
     kept = evidence.annotations.select(np.random.default_rng(51).random(len(evidence.annotations)) < 0.9)
@@ -57,7 +58,7 @@ def test_an_update_takes_few_iterations_and_leaves_what_it_is_given(method: Any)
 @pytest.mark.parametrize("method", [DawidSkene(), PLEM(), VBIBCC()])
 def test_an_update_begins_with_the_chance_of_each_answer(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Modes call an answer that somebody has not given yet all but impossible, and would not be moved by it."""
-    evidence = some_crowd(54, 40, known=0.0)
+    evidence = of_use(method, some_crowd(54, 40, known=0.0))
     fitted = method.fit(evidence)
     begun: list[oracles.Floats] = []
     maximise = em.maximise
@@ -102,7 +103,7 @@ def test_who_can_be_updated_and_followed() -> None:
 
 def test_with_twice_as_many_labels_an_update_begins_from_nothing() -> None:
     """What few labels say may be next to the wrong top, and no iteration leaves that."""
-    evidence = some_crowd(55, 60)
+    evidence = some_crowd(55, 60, models=0)
     a = evidence.annotations
     for share, anew in ((0.45, True), (0.55, False)):
         few = a.select(np.arange(len(a)) % 20 < 20 * share)

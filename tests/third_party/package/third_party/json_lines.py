@@ -53,26 +53,12 @@ class JsonLines:
         digest = hashlib.sha256(json.dumps([labels, items, pushed]).encode()).hexdigest()
         if cursor and cursor.get("digest") == digest:
             return
-        gold = pushed.get("gold ", {}).get("questions", {}).get("label", {})
-        added = [
-            row["key"] for name, batch in pushed.items() if name.startswith("add_items ") for row in batch["items"]
-        ]
+        batches = [batch["items"] for place, batch in pushed.items() if place.startswith("add_items ")]
+        added = [item["key"] for batch in batches for item in batch]
         keys = list(dict.fromkeys([*(row["item"] for row in (*labels, *items)), *added]))
-        rows = [
-            AnnotationRow(
-                f"{row['item']}/{row['annotator']}",
-                row["item"],
-                "label",
-                row["annotator"],
-                row["label"],
-                "answer",
-                EPOCH,
-                EPOCH,
-            )
-            for row in labels
-        ] + [
-            AnnotationRow(f"{key}/gold", key, "label", None, label, "gold", EPOCH, EPOCH) for key, label in gold.items()
-        ]
+        gold = pushed.get("gold ", {}).get("questions", {}).get("label", {})
+        rows = [_answer(row["item"], row["annotator"], row["label"]) for row in labels]
+        rows += [_answer(key, None, label) for key, label in gold.items()]
         names = dict.fromkeys(row["annotator"] for row in labels)
         yield Page(
             {"digest": digest},
@@ -107,3 +93,9 @@ class JsonLines:
             return [json.loads(line) for line in lines if line.strip()]
         except json.JSONDecodeError as error:
             raise BadTable(f"{path}: {error}; expected one JSON object a line") from None
+
+
+def _answer(item: str, annotator: str | None, label: str) -> AnnotationRow:
+    """A label, or a known truth where nobody gave it."""
+    kind: Literal["answer", "gold"] = "gold" if annotator is None else "answer"
+    return AnnotationRow(f"{item}/{annotator or kind}", item, "label", annotator, label, kind, EPOCH, EPOCH)
