@@ -4,9 +4,8 @@
     items, annotators                   the names behind the codes   N items, K annotators
     classes, options                    J true classes, L >= J label options; options[:J] == classes
 
-An item nobody has labeled yet belongs to the table too: the pool is part of what is known. An option that is
-no class ("unsure") is a legal answer. People without ids form one anonymous pool: a single annotator that may
-label an item many times.
+Items without labels belong to the table too. An option that is no class ("unsure") is a legal answer. Annotators
+without ids form one anonymous pool: a single annotator that may label an item many times.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hitl.errors import BadAnnotations, BadTable
+from hitl.errors import BadAnnotations, BadTable, ConflictingLabels
 from hitl.files import are_whole, as_text, empty_as_null, read_table, require_columns, write_table
 
 Name = str | int
@@ -34,10 +33,6 @@ Floats = npt.NDArray[np.float64]
 
 ANONYMOUS = "(anonymous)"
 """Name of the pool of people without ids."""
-
-
-class ConflictingLabels(UserWarning):
-    """One annotator gave two different answers to one item and no time tells which is the later."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +48,11 @@ class Annotations:
 
     Raises BadAnnotations when a code is outside its names or names repeat. Two answers of one (named)
     annotator to one item are an error here; `from_frame` resolves them.
+
+    Example:
+        >>> from hitl import Annotations
+        >>> Annotations.from_matrix([[0, -1], [1, 1]], classes=["cat", "dog"])
+        Annotations(3 labels of 2 annotators on 2 items, 2 classes, 2 options)
     """
 
     item: Ints

@@ -109,6 +109,13 @@ class AnnotatorReport:
             of people in general.
         answers: (K, 3) expected number of right and of wrong answers, by the consensus, and the variance of that
             number; then they are what `accuracy` says. None: it follows from `concentration` and `shares`.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import MajorityVote
+        >>> report = MajorityVote().fit(Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, 0]]))).annotators
+        >>> report.frame()["annotator"][report.accuracy < 0.5].tolist()
+        [2]
     """
 
     names: Names
@@ -181,6 +188,16 @@ class Consensus:
             None where not modelled.
         design_effect: how these probabilities came from those under independence.
         parameters: what else was learned, by names of the method's own, for its `apply`.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import MajorityVote
+        >>> annotations = Annotations.from_matrix([[0, 0, 0], [1, 1, 0]], classes=["cat", "dog"])
+        >>> consensus = MajorityVote().fit(Evidence(annotations))
+        >>> consensus.confidence.tolist()
+        [0.875, 0.625]
+        >>> consensus.frame()["label"].tolist()
+        ['cat', 'dog']
     """
 
     items: Names

@@ -27,6 +27,12 @@ class Crew:
             have all of it are asked about it.
         asked: (annotator, item) pairs asked before whose answers are still expected, in serving order. They
             count against the capacities; a policy asks nobody else about these items meanwhile.
+
+    Example:
+        >>> from hitl import Crew
+        >>> crew = Crew(("ann", "bob"), capacity={"ann": 20}, default_capacity=5, never=frozenset({("bob", "item 7")}))
+        >>> crew.capacity_of("bob"), crew.may_answer("bob", "item 7")
+        (5, False)
     """
 
     names: Names = ()
@@ -81,6 +87,11 @@ class Budget:
             item is done.
         worth: what one more item with a right label is worth, in the unit of `Crew.cost`: nothing is asked that costs
             more than it is expected to bring. None: no such limit.
+
+    Example:
+        >>> from hitl import Budget
+        >>> Budget(labels=50, target_confidence=0.9).max_labels
+        10
     """
 
     labels: int = 100

@@ -14,7 +14,9 @@
     └── Busy                another cycle holds the project: try again later          exit 75
         └── LeaseLost           this cycle was overtaken; it wrote nothing afterwards
 
-    IgnoredEvidence         a warning: a method does not use something it was given
+    warnings
+    ├── ConflictingLabels   two answers of one annotator to one item
+    └── IgnoredEvidence     a method does not use something that it was given
 
 Exit codes follow BSD sysexits. Messages and logs never carry secrets.
 """
@@ -23,7 +25,16 @@ from __future__ import annotations
 
 
 class HitlError(Exception):
-    """Root of the tree. `exit_code` is what the command line ends with."""
+    """Root of the tree. `exit_code` is what the command line ends with.
+
+    Example:
+        >>> from hitl import Annotations, HitlError
+        >>> try:
+        ...     Annotations.from_frame({"item": [], "annotator": [], "label": []})
+        ... except HitlError as error:
+        ...     error.exit_code
+        65
+    """
 
     exit_code = 70
 
@@ -92,6 +103,10 @@ class Busy(HitlError):
 
 class LeaseLost(Busy):
     """This cycle was overtaken by another one; nothing was written after that."""
+
+
+class ConflictingLabels(UserWarning):
+    """One annotator gave two different answers to one item and no time tells which is the later."""
 
 
 class IgnoredEvidence(UserWarning):

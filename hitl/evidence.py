@@ -38,6 +38,13 @@ class Evidence:
         graph: sparse symmetric (N, N) non-negative weights, or None.
 
     Raises BadEvidence, naming the field and the item.
+
+    Example:
+        >>> from hitl import Evidence
+        >>> labels = {"item": ["a", "b"], "annotator": ["ann", "ann"], "label": ["cat", "dog"]}
+        >>> resnet = {"item": ["a", "c"], "p_cat": [0.9, 0.2], "p_dog": [0.1, 0.8]}
+        >>> Evidence.from_tables(labels, {"resnet": resnet}).annotations.items
+        ('a', 'b', 'c')
     """
 
     annotations: Annotations

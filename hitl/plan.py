@@ -96,6 +96,13 @@ class Plan:
         stop: why the project is done and nothing is asked any more; None while it goes on.
         expired: questions given up for want of an answer, whose items are still open.
         people: when the crew was last heard of; kept for the next plan (`hitl.active.pending.outstanding`).
+
+    Example:
+        >>> from hitl import Plan
+        >>> from hitl.plan import Ask
+        >>> plan = Plan((Ask("item 7", "ann", gain=0.3, right=0.9, why="least sure"),), (), 12)
+        >>> plan.annotators, plan.asks_of("ann")[0].item
+        (('ann',), 'item 7')
     """
 
     asks: tuple[Ask, ...] = ()

@@ -49,7 +49,16 @@ FACTOR, WEIGHT = "temperature factor", "temperature weight"
 
 @dataclass(frozen=True, slots=True)
 class BayesianPL:
-    """Bayesian P+L; settings as in `PL`."""
+    """Bayesian P+L; settings as in `PL`.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import BayesianPL
+        >>> annotations, net = Annotations.from_matrix([[0], [1], [1]]), [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]
+        >>> evidence = Evidence(annotations, {"net": net}, truth=[0, 1, -1])
+        >>> BayesianPL().fit(evidence).labels.tolist()
+        [0, 1, 1]
+    """
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
     needs: ClassVar[frozenset[str]] = uses

@@ -43,6 +43,13 @@ class OneCoin:
         share_smoothing: pseudo-items of each class, > 0.
         least_labels: labels an item needs to teach (all items are judged).
         tolerance: an iteration that gains less, in nats an item, is the last.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import OneCoin
+        >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
+        >>> OneCoin().fit(evidence).labels.tolist()
+        [0, 1, 1]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
@@ -72,6 +79,13 @@ class TwoCoin:
     """One accuracy a class and annotator: for two classes sensitivity and specificity.
 
     Settings as in `OneCoin`; `strength` is in answers a class.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import TwoCoin
+        >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
+        >>> TwoCoin().fit(evidence).labels.tolist()
+        [0, 1, 1]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})

@@ -46,6 +46,12 @@ class Combiner(Protocol):
 
     `uses`: which fields of the evidence it uses beside the annotations. Where it cannot do without some of them, a
     class attribute `needs` names these.
+
+    Example:
+        >>> from hitl.models import Combiner, DawidSkene
+        >>> method: Combiner = DawidSkene()
+        >>> sorted(method.uses)
+        ['truth']
     """
 
     uses: ClassVar[frozenset[str]]
@@ -57,7 +63,16 @@ class Combiner(Protocol):
 
 @runtime_checkable
 class Applicable(Protocol):
-    """A combiner whose result judges items it has not seen."""
+    """A combiner whose result judges items it has not seen.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import DawidSkene
+        >>> learned = DawidSkene().fit(Evidence(Annotations.from_matrix([[0, 0], [1, 1]])))
+        >>> new = Evidence(Annotations.from_matrix([[1, 1], [0, 0], [1, 1]]))
+        >>> DawidSkene().apply(learned, new).labels.tolist()
+        [1, 0, 1]
+    """
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge the items of `evidence` with what `consensus` learned; nothing is refitted."""
@@ -66,7 +81,15 @@ class Applicable(Protocol):
 
 @runtime_checkable
 class Updatable(Protocol):
-    """A combiner that takes in new, edited and withdrawn labels without a refit, all at once."""
+    """A combiner that takes in new, edited and withdrawn labels without a refit, all at once.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import VBIBCC
+        >>> learned = VBIBCC().fit(Evidence(Annotations.from_matrix([[0, 0], [1, 1]])))
+        >>> VBIBCC().update(learned, Evidence(Annotations.from_matrix([[0, 0], [1, 1], [1, 1]]))).labels.tolist()
+        [0, 1, 1]
+    """
 
     def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """What `consensus` becomes with all that is known now, `evidence`, matched to it by name.
@@ -79,7 +102,17 @@ class Updatable(Protocol):
 
 @runtime_checkable
 class Followable(Protocol):
-    """A combiner whose result can follow the labels one by one, each in a fraction of a millisecond."""
+    """A combiner whose result can follow the labels one by one, each in a fraction of a millisecond.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import VBIBCC
+        >>> evidence = Evidence(Annotations.from_matrix([[0, 0], [1, 1]], classes=["cat", "dog"]))
+        >>> live = VBIBCC().follow(VBIBCC().fit(evidence), evidence)
+        >>> live.label(2, 0, "dog")
+        >>> live.consensus().labels.tolist()
+        [0, 1, 1]
+    """
 
     def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
         """Something that starts from `consensus` and the labels of `evidence` and takes in changes as they come."""

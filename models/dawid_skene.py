@@ -42,6 +42,13 @@ class DawidSkene:
         least_labels: labels an item needs to teach (all items are judged). One label alone says nothing about who
             is right; with 2, the start of a project cannot talk itself into a single class.
         tolerance: an iteration that gains less, in nats an item, is the last.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import DawidSkene
+        >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
+        >>> DawidSkene().fit(evidence).labels.tolist()
+        [0, 1, 1]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})

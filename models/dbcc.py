@@ -36,6 +36,13 @@ class DBCC(NetworkChains):
     The result's `annotators.dependence` is the correlation of two annotators' errors given the class. What it keeps of
     the networks is too little to judge items it has not seen; there is no `apply`. A fit takes seconds on a thousand
     labels of a few people, half a minute with hundreds of people or dozens of options.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import DBCC
+        >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
+        >>> DBCC(draws=200, burn_in=50).fit(evidence).labels.tolist()
+        [0, 1, 1]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})

@@ -50,6 +50,14 @@ class DefaultCombiner:
     """P+L-EM where there are model probabilities, else a corrected VB-IBCC.
 
     `accuracy` is expected of people, in (0, 1); below 1 / L it is held there: nobody is expected to mislead.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import DefaultCombiner
+        >>> annotations = Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]], classes=["cat", "dog"])
+        >>> consensus = DefaultCombiner().fit(Evidence(annotations))
+        >>> consensus.frame()[["item", "label"]].values.tolist()
+        [[0, 'cat'], [1, 'dog'], [2, 'dog']]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})

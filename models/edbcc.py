@@ -41,6 +41,13 @@ class EDBCC(NetworkChains):
         easy_sd: prior standard deviation of U, > 0.
 
     The others as in `NetworkChains`; `accuracy` is that on hard items.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import EDBCC
+        >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
+        >>> EDBCC(draws=200, burn_in=50).fit(evidence).labels.tolist()
+        [0, 1, 1]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})

@@ -33,6 +33,13 @@ class GibbsIBCC(Chains):
         share_smoothing: pseudo-items of each class, > 0.
 
     Those of the chains as in `Chains`.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import GibbsIBCC
+        >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
+        >>> GibbsIBCC(draws=200).fit(evidence).labels.tolist()
+        [0, 1, 1]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})

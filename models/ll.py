@@ -43,6 +43,14 @@ class LL:
         accuracy: expected accuracy of people and models in (0, 1): the diagonal of the prior's mode.
         off: pseudo-count off the diagonal, > 0.
         share_smoothing: pseudo-items of each class in the class shares, > 0.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import LL
+        >>> annotations, net = Annotations.from_matrix([[0], [1], [1]]), [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]
+        >>> evidence = Evidence(annotations, {"net": net}, truth=[0, 1, -1])
+        >>> LL().fit(evidence).labels.tolist()
+        [0, 1, 1]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})

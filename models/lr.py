@@ -58,6 +58,14 @@ class LR:
         pseudo_items: weight s of each pseudo-item, > 0.
         own_weights: labels on items with known truth from which on people get weights of their own, or None: nobody.
         tolerance: largest gradient, in nats an item, at which the fit ends.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import LR
+        >>> annotations, net = Annotations.from_matrix([[0], [1], [1]]), [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]
+        >>> evidence = Evidence(annotations, {"net": net}, truth=[0, 1, -1])
+        >>> LR().fit(evidence).labels.tolist()
+        [0, 1, 1]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})

@@ -23,7 +23,15 @@ from hitl.models.numerics.votes import shares, voted
 
 @dataclass(frozen=True, slots=True)
 class MajorityVote:
-    """Majority vote; `smoothing` is the number of votes spread evenly over the classes of every item, > 0."""
+    """Majority vote; `smoothing` is the number of votes spread evenly over the classes of every item, > 0.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import MajorityVote
+        >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
+        >>> MajorityVote().fit(evidence).labels.tolist()
+        [0, 1, 1]
+    """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
 

@@ -41,6 +41,13 @@ class MeanScore:
     Attributes:
         scores: option name -> number, for all classes and for other options that count. None: the names where those of
             all classes are numbers, else 0, 1, ... for the classes in their order, and nothing for other options.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import MeanScore
+        >>> stars = Annotations.from_matrix([[0, 1, 2], [2, 2, 1]], classes=[1, 2, 3])
+        >>> MeanScore().fit(Evidence(stars)).frame().label.tolist()
+        [2, 3]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})

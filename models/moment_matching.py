@@ -102,6 +102,13 @@ class MomentMatching:
         share_smoothing: pseudo-items of each class, > 0.
         tolerance: a decomposition stops when its relative error falls by less, or after `max_iterations`.
         seed: of which people are heard together.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import MomentMatching
+        >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
+        >>> MomentMatching().fit(evidence).labels.tolist()
+        [0, 1, 1]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})

@@ -39,6 +39,14 @@ class PL:
         accuracy: expected accuracy of the people in (0, 1): the diagonal of the prior's mode; 0.75 in the paper.
         off: pseudo-count off the diagonal, > 0; 0.1 in the paper, which is very sure of errors seldom seen.
         temperature: prior of each model's log temperature.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import PL
+        >>> annotations, net = Annotations.from_matrix([[0], [1], [1]]), [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]
+        >>> evidence = Evidence(annotations, {"net": net}, truth=[0, 1, -1])
+        >>> PL().fit(evidence).labels.tolist()
+        [0, 1, 1]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})

@@ -42,6 +42,14 @@ class PLEM:
     """P+L by expectation-maximisation; settings as in `PL`.
 
     `tolerance`: an iteration that gains less, in nats an item, is the last.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import PLEM
+        >>> annotations, net = Annotations.from_matrix([[0], [1], [1]]), [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]
+        >>> evidence = Evidence(annotations, {"net": net})
+        >>> PLEM().fit(evidence).labels.tolist()
+        [0, 1, 1]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})

@@ -38,6 +38,14 @@ class SP:
         accuracy: expected accuracy of the people in (0, 1): the prior's mode.
         strength: answers that this expectation weighs, > 0.
         temperature: prior of each model's log temperature.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import SP
+        >>> annotations, net = Annotations.from_matrix([[0], [1], [1]]), [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]
+        >>> evidence = Evidence(annotations, {"net": net}, truth=[0, 1, -1])
+        >>> SP().fit(evidence).labels.tolist()
+        [0, 1, 1]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})

@@ -50,6 +50,13 @@ class VBIBCC:
         share_smoothing: pseudo-items of each class, > 0.
         least_labels: labels an item needs to teach (all items are judged).
         tolerance: an iteration that gains less, in nats an item, is the last.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import VBIBCC
+        >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
+        >>> VBIBCC().fit(evidence).labels.tolist()
+        [0, 1, 1]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})

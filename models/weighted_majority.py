@@ -55,6 +55,13 @@ class WeightedMajority:
         shrinkage: labels' worth of the crowd's mistakes everybody begins with, > 0.
         smoothing: votes spread evenly over the classes of every item, > 0.
         rounds: how often mistakes are counted, each time against the vote with the weights so far.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import WeightedMajority
+        >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
+        >>> WeightedMajority().fit(evidence).labels.tolist()
+        [0, 1, 1]
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})

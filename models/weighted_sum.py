@@ -25,7 +25,15 @@ from hitl.models.weighted_majority import check, weighted_vote
 
 @dataclass(frozen=True, slots=True)
 class WeightedSum:
-    """Votes weighted by how little others contradict; settings as in `WeightedMajority`."""
+    """Votes weighted by how little others contradict; settings as in `WeightedMajority`.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import WeightedSum
+        >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
+        >>> WeightedSum().fit(evidence).labels.tolist()
+        [0, 1, 1]
+    """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
 

@@ -16,8 +16,8 @@ from hitl._lazy import lazy
 
 if TYPE_CHECKING:
     from hitl.testing.combiners import check_combiner as check_combiner
-    from hitl.testing.contract import DoesNotApply as DoesNotApply
     from hitl.testing.crowds import crowd as crowd
+    from hitl.testing.priors import PriorCase as PriorCase
     from hitl.testing.priors import check_prior as check_prior
 
 __getattr__, __dir__, __all__ = lazy(__name__)

@@ -39,6 +39,13 @@ def crowd(
     The last `unlabeled` items have no label; a pool of annotators without ids gives `pool` labels, repeats included;
     the truth of a share `known` of the items is known; `models` models predict, and abstain on a share `silent` of the
     items. Each annotator labels an item with chance `asked`, and is right with one chance drawn from `accuracy`.
+
+    Example:
+        >>> import numpy as np
+        >>> from hitl.testing import crowd
+        >>> evidence, truth = crowd(np.random.default_rng(0), n_items=20, n_annotators=3, models=1)
+        >>> evidence.annotations.n_items, list(evidence.probabilities), truth.shape
+        (20, ['m0'], (20,))
     """
     n_options = n_classes if n_options is None else n_options
     truth = rng.integers(n_classes, size=n_items).astype(np.int32)

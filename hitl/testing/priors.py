@@ -32,6 +32,13 @@ class PriorCase:
         n_items, n_classes: N and J.
         log_joint: z (N class codes) -> log p(z), up to a constant where it is learned from; None: not known.
         part: rows -> the same prior over these items alone; None where its items depend on each other.
+
+    Example:
+        >>> import numpy as np
+        >>> from hitl.models.priors.fixed import Fixed
+        >>> from hitl.testing import PriorCase
+        >>> PriorCase(Fixed(np.log([[0.5, 0.5], [0.9, 0.1]])), n_items=2, n_classes=2).messages().shape
+        (2, 2)
     """
 
     prior: TruthPrior
@@ -61,7 +68,7 @@ def check_prior(case: PriorCase, exempt: Mapping[str, str] | None = None) -> Non
     Example:
         >>> import numpy as np
         >>> from hitl.models.priors.shares import Shares
-        >>> from hitl.testing.priors import PriorCase, check_prior
+        >>> from hitl.testing import PriorCase, check_prior
         >>> prior = Shares(np.array([0.2, 0.3, 0.5]))
         >>> joint = lambda z: float(np.log(prior.share_j[list(z)]).sum())
         >>> check_prior(PriorCase(prior, 4, 3, joint, part=lambda rows: prior))

@@ -63,7 +63,15 @@ class TemperaturePosterior:
 
 @dataclass(frozen=True, slots=True)
 class BayesianTemperature:
-    """One temperature for all classes, integrated over. `prior`: of log T."""
+    """One temperature for all classes, integrated over. `prior`: of log T.
+
+    Example:
+        >>> from hitl.models.calibration import BayesianTemperature
+        >>> too_sure = [[0.99, 0.01], [0.98, 0.02], [0.97, 0.03], [0.02, 0.98]]
+        >>> calibration = BayesianTemperature().fit(too_sure, truth=[0, 1, 0, 1])
+        >>> bool(calibration.apply([[0.99, 0.01]])[0, 0] < 0.99)
+        True
+    """
 
     prior: LogTemperature = LogTemperature()
 

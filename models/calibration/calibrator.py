@@ -25,7 +25,14 @@ FLOOR = 1e-12
 
 
 class Calibration(Protocol):
-    """A calibration that has been learned."""
+    """A calibration that has been learned.
+
+    Example:
+        >>> from hitl.models.calibration import Calibration, TemperatureScaling
+        >>> learned: Calibration = TemperatureScaling().fit([[0.99, 0.01], [0.98, 0.02]], truth=[0, 1])
+        >>> learned.apply([[0.5, 0.5]]).tolist()
+        [[0.5, 0.5]]
+    """
 
     def apply(self, probabilities: npt.ArrayLike) -> Floats:
         """(N, J) calibrated probabilities of (N, J) probabilities; rows sum to 1, a silent row (NaN) stays NaN."""
@@ -33,7 +40,14 @@ class Calibration(Protocol):
 
 
 class Calibrator(Protocol):
-    """A way to calibrate. Settings are the fields of a frozen dataclass; `fit` remembers nothing."""
+    """A way to calibrate. Settings are the fields of a frozen dataclass; `fit` remembers nothing.
+
+    Example:
+        >>> from hitl.models.calibration import Calibrator, IMax, TemperatureScaling
+        >>> tried: list[Calibrator] = [TemperatureScaling(), IMax(bins=5)]
+        >>> [calibrator.fit([[0.9, 0.1], [0.4, 0.6]], truth=[0, 1]).apply([[0.5, 0.5]]).shape for calibrator in tried]
+        [(1, 2), (1, 2)]
+    """
 
     def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> Calibration:
         """Learn from (N, J) probabilities and (N,) class codes, -1 where unknown, or (N, J) soft labels.

@@ -32,6 +32,13 @@ class DirichletCalibration:
     Attributes:
         off: regularisation of the slopes off the diagonal, > 0.
         intercept: regularisation of the intercepts, > 0.
+
+    Example:
+        >>> from hitl.models.calibration import DirichletCalibration
+        >>> too_sure = [[0.99, 0.01], [0.98, 0.02], [0.97, 0.03], [0.02, 0.98]]
+        >>> calibration = DirichletCalibration().fit(too_sure, truth=[0, 1, 0, 1])
+        >>> bool(calibration.apply([[0.99, 0.01]])[0, 0] < 0.99)
+        True
     """
 
     off: float = 10.0

@@ -39,6 +39,13 @@ class EnsembleTemperature:
     """A temperature and three weights.
 
     `prior`: of log T (maximum a posteriori), or None (maximum likelihood, as published).
+
+    Example:
+        >>> from hitl.models.calibration import EnsembleTemperature
+        >>> too_sure = [[0.99, 0.01], [0.98, 0.02], [0.97, 0.03], [0.02, 0.98]]
+        >>> calibration = EnsembleTemperature().fit(too_sure, truth=[0, 1, 0, 1])
+        >>> bool(calibration.apply([[0.99, 0.01]])[0, 0] < 0.99)
+        True
     """
 
     prior: LogTemperature | None = LogTemperature()

@@ -68,6 +68,13 @@ class IMax:
         bins: how many, at least 1; fewer where there are fewer different log-odds.
         shared: one set of bins for all classes, from all of them together; else one a class.
         doubt: how many items the model's own word counts as in each bin, > 0.
+
+    Example:
+        >>> from hitl.models.calibration import IMax
+        >>> too_sure = [[0.99, 0.01], [0.98, 0.02], [0.97, 0.03], [0.02, 0.98]]
+        >>> calibration = IMax().fit(too_sure, truth=[0, 1, 0, 1])
+        >>> calibration.apply([[0.99, 0.01]]).shape
+        (1, 2)
     """
 
     bins: int = 15

@@ -46,7 +46,15 @@ class Isotonic:
 
 @dataclass(frozen=True, slots=True)
 class IsotonicCalibration:
-    """A rising function for each class; `doubt`: how many items the model's own word counts as, > 0."""
+    """A rising function for each class; `doubt`: how many items the model's own word counts as, > 0.
+
+    Example:
+        >>> from hitl.models.calibration import IsotonicCalibration
+        >>> too_sure = [[0.99, 0.01], [0.98, 0.02], [0.97, 0.03], [0.02, 0.98]]
+        >>> calibration = IsotonicCalibration().fit(too_sure, truth=[0, 1, 0, 1])
+        >>> bool(calibration.apply([[0.99, 0.01]])[0, 0] < 0.99)
+        True
+    """
 
     doubt: float = 10.0
 

@@ -28,6 +28,13 @@ class MatrixScaling:
     Attributes:
         prior, spread, shift: as in `VectorScaling`.
         off: standard deviation of a slope off the diagonal, > 0.
+
+    Example:
+        >>> from hitl.models.calibration import MatrixScaling
+        >>> too_sure = [[0.99, 0.01], [0.98, 0.02], [0.97, 0.03], [0.02, 0.98]]
+        >>> calibration = MatrixScaling().fit(too_sure, truth=[0, 1, 0, 1])
+        >>> bool(calibration.apply([[0.99, 0.01]])[0, 0] < 0.99)
+        True
     """
 
     prior: LogTemperature = LogTemperature()

@@ -33,7 +33,13 @@ WINDOW = 0.7
 
 @dataclass(frozen=True)
 class LogTemperature:
-    """Gaussian prior on log T; the mode of T is exp(mean) (1.65: networks tend to be over-confident)."""
+    """Gaussian prior on log T; the mode of T is exp(mean) (1.65: networks tend to be over-confident).
+
+    Example:
+        >>> from hitl.models.calibration import LogTemperature
+        >>> round(LogTemperature(mean=0.5).mode, 2)
+        1.65
+    """
 
     mean: float = 0.5
     sd: float = 0.5

@@ -35,6 +35,13 @@ class TemperatureScaling:
     """One temperature for all classes.
 
     `prior`: of log T (maximum a posteriori), or None (maximum likelihood).
+
+    Example:
+        >>> from hitl.models.calibration import TemperatureScaling
+        >>> too_sure = [[0.99, 0.01], [0.98, 0.02], [0.97, 0.03], [0.02, 0.98]]
+        >>> calibration = TemperatureScaling().fit(too_sure, truth=[0, 1, 0, 1])
+        >>> bool(calibration.apply([[0.99, 0.01]])[0, 0] < 0.99)
+        True
     """
 
     prior: LogTemperature | None = LogTemperature()

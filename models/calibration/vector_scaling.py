@@ -32,6 +32,13 @@ class VectorScaling:
         prior: of the log temperature that the classes have in common.
         spread: standard deviation of a class's log temperature around it, > 0.
         shift: standard deviation of a class's shift, in nats, > 0.
+
+    Example:
+        >>> from hitl.models.calibration import VectorScaling
+        >>> too_sure = [[0.99, 0.01], [0.98, 0.02], [0.97, 0.03], [0.02, 0.98]]
+        >>> calibration = VectorScaling().fit(too_sure, truth=[0, 1, 0, 1])
+        >>> bool(calibration.apply([[0.99, 0.01]])[0, 0] < 0.99)
+        True
     """
 
     prior: LogTemperature = LogTemperature()

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import hitl
-from hitl.annotations import ANONYMOUS, Annotations, ConflictingLabels, _order, natural_order
-from hitl.errors import BadAnnotations, BadTable
+from hitl.annotations import ANONYMOUS, Annotations, _order, natural_order
+from hitl.errors import BadAnnotations, BadTable, ConflictingLabels
 from tests.tables import rows, said
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hitl.annotations import Annotations, ConflictingLabels
+from hitl.annotations import Annotations
+from hitl.errors import ConflictingLabels
 from tests.tables import rows, said
 
 TRIPLES = st.lists(

@@ -322,7 +322,7 @@ def test_an_expected_accuracy_out_of_range_is_named() -> None:
 REAL = ("bluebirds", "rte", "weather_amt", "face_sentiment", "music_genre", "reuters_crowd")
 
 
-@pytest.mark.filterwarnings("ignore::hitl.annotations.ConflictingLabels")
+@pytest.mark.filterwarnings("ignore::hitl.errors.ConflictingLabels")
 def test_on_real_crowds_confidence_means_what_it_says() -> None:
     """Against VB-IBCC of the paper, which knows no truth; mean calibration error over six quick sets."""
     plain, ours, told = [], [], []

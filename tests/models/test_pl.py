@@ -62,7 +62,7 @@ def test_the_e_step_agrees_with_all_truths_of_five_items(shape: dict[str, float]
     annotations = evidence.annotations
     pi_kjl = rng.dirichlet(np.ones(annotations.n_options), size=(annotations.n_annotators, 3))
     shares = Shares(rng.dirichlet(np.ones(3)))
-    prior = calibrated_prior(evidence, LogTemperature(), "test").with_shares(shares)
+    prior = calibrated_prior(PL(), evidence).with_shares(shares)
     temperatures = {name: float(np.exp(0.5)) for name in evidence.probabilities}
     found = em.expectation(evidence, prior, np.log(pi_kjl).transpose(0, 2, 1))
     q_nj, log_evidence = found.q_nj, found.log_evidence
@@ -78,7 +78,7 @@ def test_the_trace_is_the_log_posterior(shape: dict[str, float]) -> None:
     evidence, _ = oracles.crowd(rng, 12, 4, 3, **shape)
     annotations = evidence.annotations
     pseudo = PL().pseudo_counts(annotations)
-    prior = calibrated_prior(evidence, LogTemperature(), "test")
+    prior = calibrated_prior(PL(), evidence)
     informative = (annotations.labels_per_item > 0) | evidence.known
     q_nj = clamp(rng.dirichlet(np.ones(3), size=12), evidence)
     people = confusion.Confusion.unlearned(pseudo, annotations.n_annotators)
@@ -121,7 +121,7 @@ def test_at_the_end_no_nearby_confusion_matrices_are_better() -> None:
     evidence, _ = oracles.crowd(rng, 60, 5, 3, models=2, silent=0.2, known=0.2, asked=1.0)
     consensus = PLEM(tolerance=1e-12).fit(evidence)
     pseudo = PL().pseudo_counts(evidence.annotations)
-    prior = calibrated_prior(evidence, LogTemperature(), "test", consensus)
+    prior = calibrated_prior(PL(), evidence, consensus)
     correlation = consensus.parameters["model correlation"]
     assert 0 < correlation[0, 1] < 1
     log_prior = oracles.pool(evidence, consensus.temperatures, prior.shares.share_j, correlation=correlation)
@@ -141,7 +141,7 @@ def test_items_with_few_labels_teach_once() -> None:
     evidence, _ = oracles.crowd(rng, 80, 4, 3, models=1, asked=0.6, known=0.1)
     annotations = evidence.annotations
     consensus = PLEM(tolerance=1e-13, max_iterations=2000).fit(evidence)
-    pool, first_nj = unsupervised(evidence, calibrated_prior(evidence, PLEM().temperature, "test"))
+    pool, first_nj = unsupervised(evidence, calibrated_prior(PLEM(), evidence))
     again = (annotations.labels_per_item > 2) | evidence.known
     assert 10 < again.sum() < 70
     taught_nj = np.where(again[:, None], consensus.probabilities, first_nj)

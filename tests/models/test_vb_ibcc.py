@@ -409,7 +409,7 @@ def test_real_crowds_come_out_as_noted(name: str, accuracy: float, log_loss: flo
     assert score.log_loss(consensus.probabilities[told], evidence.truth[told]) == pytest.approx(log_loss, abs=0.03)
 
 
-@pytest.mark.filterwarnings("ignore::hitl.annotations.ConflictingLabels")
+@pytest.mark.filterwarnings("ignore::hitl.errors.ConflictingLabels")
 def test_the_anchor_keeps_a_sparse_crowd_with_its_votes() -> None:
     evidence = crowd("fact_eval")
     told, blind = evidence.known, without_truth(evidence)

@@ -179,7 +179,7 @@ def test_independent_models_keep_their_own_temperatures_in_a_pool() -> None:
 def test_caution_is_the_root_of_how_much_surer_the_pool_is_than_the_labels_suggest(models: int) -> None:
     """In sums of the exponents of log p_m: those of the pool that is held, and those that were learned."""
     evidence, _ = simulated(21, 400, models=models, right=0.85)
-    pool = calibrated_prior(evidence, PRIOR, "P+L-EM")
+    pool = calibrated_prior(PLEM(), evidence)
     held, _ = unsupervised(evidence, pool)
     worth = worth_of(evidence, pool, teaching_rows(evidence, pool))
     held_mn = np.linalg.lstsq(  # the exponents, from the beliefs themselves
@@ -283,7 +283,7 @@ def test_a_copy_or_a_random_model_changes_next_to_nothing(items: int) -> None:
 
 def test_a_large_pool_is_learned_from_some_items(monkeypatch: pytest.MonkeyPatch) -> None:
     evidence, _ = simulated(4, 3000, models=2)
-    pool = calibrated_prior(evidence, PRIOR, "test")
+    pool = calibrated_prior(PLEM(), evidence)
     everything = unsupervised(evidence, pool)[0].temperature_m
     monkeypatch.setattr(unsupervised_pool, "ENOUGH", 1000)
     rows = teaching_rows(evidence, pool)
@@ -301,11 +301,11 @@ def test_where_nothing_teaches_models_are_as_expected() -> None:
 
 def test_what_is_learned_does_not_depend_on_the_order_of_models() -> None:
     evidence, _ = simulated(6, 500, models=3)
-    pool = calibrated_prior(evidence, PRIOR, "test")
+    pool = calibrated_prior(PLEM(), evidence)
     rows = teaching_rows(evidence, pool)
     worth = worth_of(evidence, pool, rows)
     turned = Evidence(evidence.annotations, dict(reversed(evidence.probabilities.items())))
-    other = calibrated_prior(turned, PRIOR, "test")
+    other = calibrated_prior(PLEM(), turned)
     again = worth_of(turned, other, rows)
     np.testing.assert_allclose(again.weight_m[::-1], worth.weight_m, rtol=1e-8)
     np.testing.assert_allclose(again.correlation_mm[::-1, ::-1], worth.correlation_mm, rtol=1e-8)
@@ -325,7 +325,7 @@ def test_errors_are_as_correlated_where_people_were_asked_because_models_disagre
         matrix = np.full((n, 1), -1)
         matrix[rows, 0] = said
         evidence = Evidence(Annotations.from_matrix(matrix, classes=(0, 1, 2, 3)), probabilities)
-        pool = calibrated_prior(evidence, PRIOR, "test")
+        pool = calibrated_prior(PLEM(), evidence)
         found[name] = worth_of(evidence, pool, teaching_rows(evidence, pool)).correlation_mm[np.triu_indices(3, 1)]
     wrong_m = [(p.argmax(axis=1) != truth).astype(float) for p in probabilities.values()]
     real = np.corrcoef(wrong_m)[np.triu_indices(3, 1)]

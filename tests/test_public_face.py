@@ -1,0 +1,42 @@
+"""Every public name loads, is found by tab completion, and has an example in its help that runs."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+from typing import Any
+
+import pytest
+
+PACKAGES = ("hitl", "hitl.models", "hitl.models.calibration", "hitl.active", "hitl.connectors", "hitl.testing")
+NAMES = [(package, name) for package in PACKAGES for name in getattr(importlib.import_module(package), "__all__", ())]
+every_name = pytest.mark.parametrize(("package", "name"), NAMES, ids=[".".join(pair) for pair in NAMES])
+
+
+def public(package: str, name: str) -> Any:
+    return getattr(importlib.import_module(package), name)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_tab_completion_finds_every_name(package: str) -> None:
+    module = importlib.import_module(package)
+    assert module.__all__
+    assert set(module.__all__) <= set(dir(module))
+
+
+def test_a_name_that_is_not_there_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'hitl.models' has no attribute 'Loudest'$"):
+        public("hitl.models", "Loudest")
+
+
+@every_name
+def test_help_shows_an_example_that_runs(package: str, name: str) -> None:
+    made = public(package, name)
+    examples = doctest.DocTestFinder(recurse=False).find(made, name, globs={})
+    assert any(example.examples for example in examples), f"no >>> in {inspect.getsourcefile(made)}"
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    said: list[str] = []
+    for example in examples:
+        runner.run(example, out=said.append)
+    assert not runner.failures, "".join(said)
