@@ -10,7 +10,7 @@ of the posterior. Several models: their temperatures vary together, in the propo
 as a whole moves a prediction to first order; proportions shift it from model to model and average out (simulated: the
 mean distance to what the posterior of two temperatures says is half that of P+L).
 
-People. The rows of a confusion matrix are Dirichlet(N + b) given D, so that one label of a person has the
+Annotators. The rows of a confusion matrix are Dirichlet(N + b) given D, so that one label of an annotator has the
 probability (N_jl + b_jl) / sum: what P+L takes as the mode. Several labels of the anonymous pool on one item come
 from one row, and each tells of the row what the next will be (Polya's urn):
 
@@ -85,7 +85,7 @@ class BayesianPL:
         return replace(found, fit=fit)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; people and models not met before are as the prior expects."""
+        """Judge other items with what was learned; annotators and models not met before are as the prior expects."""
         annotations = evidence.annotations
         if FACTOR not in consensus.parameters:
             raise BadEvidence("not learned by Bayesian P+L; apply the method that learned it")
@@ -102,7 +102,7 @@ class BayesianPL:
         return consensus.judging(annotations.items, q_nj)
 
     def _pool(self, mode: Consensus, evidence: Evidence) -> Floats:
-        """(N, J) probabilities of the pool at the mode, NaN where all models are silent."""
+        """(N, J) probabilities of the pool at the mode, NaN where all models abstain."""
         prior = calibrated_prior(self, evidence, mode)
         spoken_n = np.any([predicts(p_nj) for p_nj in evidence.probabilities.values()], axis=0)
         return np.where(spoken_n[:, None], np.exp(prior.log_prior()), np.nan)
@@ -117,7 +117,7 @@ def posterior_of_factor(
 ) -> TemperaturePosterior:
     """The posterior of the factor tau of all temperatures.
 
-    p_nj: (N, J) the pool at the temperatures `temperature_m` (M,), NaN where all are silent; truth_n: (N,) class codes,
+    p_nj: (N, J) the pool at the temperatures `temperature_m` (M,), NaN where all abstain; truth_n: (N,) class codes,
     -1 where unknown. The M priors of log T_m are one of log tau.
     """
     n_models, n_classes = len(temperature_m), p_nj.shape[1]

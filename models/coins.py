@@ -11,8 +11,9 @@
 
 (One coin: the form of Zhang et al. 2016, "Spectral methods meet EM"; two coins: Raykar et al. 2010, one accuracy a
 class where there are more than two.) An answer that is no class ("unsure") says nothing: an annotator gives it with
-the same chance whatever the class, so that it counts neither for nor against them. The prior expects people to be
-right; without it, or from another start than the votes, all roles may swap: everybody wrong, all labels turned round.
+the same chance whatever the class, so that it counts neither for nor against them. The prior expects annotators to be
+right; without it, or from another start than the votes, all roles may swap: every annotator wrong, all labels turned
+round.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class OneCoin:
         accuracy: what it is expected to be, in (0, 1), and
         strength: how many answers that expectation weighs, > 0.
         share_smoothing: pseudo-items of each class, > 0.
-        least_labels: labels an item needs to teach (all items are judged).
+        least_labels: labels an item needs to count (all items are judged).
         tolerance: an iteration that gains less, in nats an item, is the last.
 
     Example:
@@ -70,7 +71,7 @@ class OneCoin:
         return _fit("one-coin", self, evidence, start)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; people not met yet are as the prior expects."""
+        """Judge other items with what was learned; annotators not met yet are as the prior expects."""
         return _apply(self, consensus, evidence)
 
 
@@ -106,7 +107,7 @@ class TwoCoin:
         return _fit("two-coin", self, evidence, start)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; people not met yet are as the prior expects."""
+        """Judge other items with what was learned; annotators not met yet are as the prior expects."""
         return _apply(self, consensus, evidence)
 
 

@@ -6,7 +6,7 @@
     M   pi[k, j, l] ∝ sum_{n: l_nk = l} q_nj + b_jl,   p_j ∝ sum_n q_nj + b  (eqs. 2.3, 2.4, as posterior modes)
 
 starting from the votes. `smoothing` b = 0.01 is nearly maximum likelihood. With `accuracy` set, each row's prior
-expects that accuracy with the weight of a few labels (Kerrigan 2021), which keeps people with few labels sane.
+expects that accuracy with the weight of a few labels (Kerrigan 2021), which keeps annotators with few labels sane.
 Label options may outnumber the classes; items with known truth are clamped.
 """
 
@@ -39,7 +39,7 @@ class DawidSkene:
         accuracy: expected accuracy of annotators in (0, 1), or None for an even prior.
         strength: pseudo-counts of a whole confusion row when `accuracy` is set, > 0.
         share_smoothing: pseudo-items of each class in the class shares, > 0; large: shares stay even.
-        least_labels: labels an item needs to teach (all items are judged). One label alone says nothing about who
+        least_labels: labels an item needs to count (all items are judged). One label alone says nothing about who
             is right; with 2, the start of a project cannot talk itself into a single class.
         tolerance: an iteration that gains less, in nats an item, is the last.
 
@@ -96,7 +96,7 @@ class DawidSkene:
         return Consensus(annotations.items, annotations.classes, estimate.q_nj, people, share_j, fit=fit)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items, by the same or new people, with what was learned."""
+        """Judge other items, by the same or new annotators, with what was learned."""
         annotations = evidence.annotations
         q_nj = warm_start.judged(consensus, evidence, self._strangers(consensus, annotations))
         return consensus.judging(annotations.items, q_nj)
@@ -127,7 +127,7 @@ class DawidSkene:
         return confusion.accurate_pseudo_counts(j, options, self.accuracy, off)
 
     def _strangers(self, learned: Consensus, annotations: Annotations) -> Floats:
-        """(J, L) what to expect of people not met: the prior, or with an even one the average of those met."""
+        """(J, L) what to expect of annotators not met: the prior, or with an even one the average of those met."""
         people = learned.annotators
         if self.accuracy is not None or not people.labels.any() or people.options != annotations.options:
             return self._pseudo_counts(annotations)

@@ -1,18 +1,18 @@
-"""Dependent Bayesian classifier combination (Kim & Ghahramani 2012, section 3.2): people who answer alike.
+"""Dependent Bayesian classifier combination (Kim & Ghahramani 2012, section 3.2): annotators who answer alike.
 
     p ~ Dir(nu)    t_n ~ Cat(p)    V_kjl ~ N(mu_jl, answer_sd^2)    W_kk' ~ N(0, coupling_sd^2)
     p(answers of all | t_n = j) = exp( sum_k V_kj,l_nk + sum_{k<k'} W_kk' [l_nk = l_nk'] ) / Z_j     (eqs. 21, 24, 25)
 
 W > 0 says that two annotators agree more often than the class explains: they copy, or fail alike. Several of them then
 count for little more than one. The partition function Z is exact as long as the answers of all who share items can be
-listed (`exact_states`); beyond, people who agree most beyond chance are put into groups (`group_states`) and W is 0
+listed (`exact_states`); beyond, annotators who agree most beyond chance are put into groups (`group_states`) and W is 0
 between groups (see `network_groups`). Annotators who did not answer an item are summed out, not ignored: they are part
-of the network, so an annotator's confusion matrix is the same whoever else answered. The pool of people without ids
-depends on nobody.
+of the network, so an annotator's confusion matrix is the same whichever others answered. The pool of annotators
+without ids depends on no annotator.
 
 `accuracy` sets mu as in eq. 32; 1 / L gives the zero mean of eq. 24, with which nothing but known items tells the
 classes apart. The likelihood hardly does: three copying annotators and a truth that they miss, or a truth that they
-tell and three others who fail alike, explain the same answers equally well. Where few people label (a handful, all
+tell and three others who fail alike, explain the same answers equally well. Where few annotators label (a handful, all
 connected) give truth for some items, as the paper does, or use EDBCC, whose easy items tell the difference. The paper's
 sd of 3 makes this worse: with W so free the network explains what the classes should, so `coupling_sd` is small.
 """
@@ -35,7 +35,7 @@ class DBCC(NetworkChains):
 
     The result's `annotators.dependence` is the correlation of two annotators' errors given the class. What it keeps of
     the networks is too little to judge items it has not seen; there is no `apply`. A fit takes seconds on a thousand
-    labels of a few people, half a minute with hundreds of people or dozens of options.
+    labels of a few annotators, half a minute with hundreds of annotators or dozens of options.
 
     Example:
         >>> from hitl import Annotations, Evidence

@@ -4,9 +4,9 @@
     alpha_kjl ~ Exp(mean lambda_jl)    pi_kj ~ Dir(alpha_kj)
     l_nk | t_n = j ~ Cat(pi_kj) where s_n = 1 (hard), else Cat(E_j)                           (eqs. 14-16)
 
-E is the same for everybody and fixed: 1 - epsilon on the diagonal, the rest spread evenly. So where all agree the item
-is probably easy, and what people do on hard items is learned from hard items alone: eq. 19 as printed also counts the
-easy ones; only those with s_n = 1 may add to the counts of pi.
+E is the same for every annotator and fixed: 1 - epsilon on the diagonal, the rest spread evenly. So where all agree
+the item is probably easy, and what annotators do on hard items is learned from hard items alone: eq. 19 as printed also
+counts the easy ones; only those with s_n = 1 may add to the counts of pi.
 
 A single s_n hangs on each d_n, which therefore integrates out: s_n ~ Bernoulli(h), h = beta_1 / (beta_1 + beta_2).
 (t_n, s_n) are drawn together (see `sampling`).
@@ -37,8 +37,8 @@ from hitl.models.sampling.chains import Chains
 class EBCC(Chains):
     """Bayesian classifier combination with easy and hard items, by several Gibbs chains.
 
-    The result's `difficulty` is the probability that an item is hard. Its confusion matrices are what people do on all
-    items, easy and hard in the proportion found in each class.
+    The result's `difficulty` is the probability that an item is hard. Its confusion matrices are what annotators do on
+    all items, easy and hard in the proportion found in each class.
 
     Attributes:
         epsilon: chance of a wrong answer on an easy item, in (0, 1).

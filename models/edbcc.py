@@ -3,8 +3,8 @@
     s_n ~ Bernoulli(hard)    U_jl ~ N(mu_jl, easy_sd^2)
     answers of item n | t_n = j ~ DBCC's networks where s_n = 1, else each label ~ Cat(softmax U_j)      (eqs. 29-33)
 
-U is the same for everybody: on easy items nearly all are right, independently of each other. So where all agree the
-item is probably easy, and dependence is learned from hard items. A single s_n hangs on each d_n of the paper, which
+U is the same for every annotator: on easy items nearly all are right, independently of each other. So where all agree
+the item is probably easy, and dependence is learned from hard items. A single s_n hangs on each d_n of the paper, which
 therefore integrates out: `hard` = beta_1 / (beta_1 + beta_2), 0.5 in the paper.
 
 The paper lets U vary widely (easy_sd 3) and grounds it by known items. Without any, easy items must stay easy, or the

@@ -3,7 +3,7 @@
     p ~ Dir(nu)    t_n ~ Cat(p)    alpha_kjl ~ Exp(mean lambda_jl)    pi_kj ~ Dir(alpha_kj)
     l_nk | t_n = j ~ Cat(pi_kj)                                                              (eqs. 2-10)
 
-lambda is larger on the diagonal (8 against 1 in the paper), which says that people are better than random. Every
+lambda is larger on the diagonal (8 against 1 in the paper), which says that annotators are better than random. Every
 annotator has an alpha of their own, so this prior stays broad: exponential in the weight of each cell.
 
 The draws are made in `sampling` and averaged in `posterior`.
@@ -63,7 +63,7 @@ class GibbsIBCC(Chains):
         return found.consensus(annotations, "gibbs-ibcc", asdict(self), time.perf_counter() - began)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items, by the same or new people, with the posterior means of what was learned."""
+        """Judge other items, by the same or new annotators, with the posterior means of what was learned."""
         annotations = evidence.annotations
         prior = posterior.all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
         q_nj = warm_start.judged(consensus, evidence, prior.mean_jl)

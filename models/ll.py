@@ -3,7 +3,7 @@
     p(z_n = j | labels, models)  ∝  p_j  prod_k pi[k, j, l_nk]  prod_m mu[m, j, y_nm],     y_nm = argmax_j p_m[n, j]
 
 Of a model's probabilities only the most probable class is kept; a tie says nothing. Shares p, confusion matrices pi
-of the people and mu of the models are the modes of their Dirichlet posteriors given the items with known truth: a
+of the annotators and mu of the models are the modes of their Dirichlet posteriors given the items with known truth: a
 Dawid-Skene model whose truth is seen. It is the baseline that shows what a model's confidence is worth.
 """
 
@@ -40,7 +40,7 @@ class LL:
     """L+L by supervised maximum a posteriori.
 
     Attributes:
-        accuracy: expected accuracy of people and models in (0, 1): the diagonal of the prior's mode.
+        accuracy: expected accuracy of annotators and models in (0, 1): the diagonal of the prior's mode.
         off: pseudo-count off the diagonal, > 0.
         share_smoothing: pseudo-items of each class in the class shares, > 0.
 
@@ -87,7 +87,7 @@ class LL:
         return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit, parameters=models)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; people and models not met before get the prior's mode."""
+        """Judge other items with what was learned; annotators and models not met before get the prior's mode."""
         require_same_classes(consensus, evidence)
         annotations = evidence.annotations
         pi_klj = confusion.confusion_from(consensus, annotations, self._pseudo_counts(annotations))

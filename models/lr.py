@@ -2,19 +2,20 @@
 
     p(z_n = j | labels, models)  =  softmax_j( b_j  +  sum_m V_m[j, :] x_nm  +  U[j, :] c_n  +  sum_k U_k[j, :] c_nk )
 
-x_nm: log probabilities of model m less their mean (a silent model says as much as an even one: nothing); c_n: how
-often each option was given to item n by anybody. With V_m = I / T_m and U[:, l] = log pi[:, l] this is P+L (eq. 16): LR
-is P+L with a full matrix of weights, and needs the more known truths. Fitted by scikit-learn to the items with
+x_nm: log probabilities of model m less their mean (a model that abstains says as much as an even one: nothing); c_n:
+how often each option was given to item n by anybody. With V_m = I / T_m and U[:, l] = log pi[:, l] this is P+L (eq.
+16): LR is P+L with a full matrix of weights, and needs the more known truths. Fitted by scikit-learn to the items with
 known truth:
 
     minimise  - sum_n log p(z_n)  -  s sum_i log p(z_i)  +  |V, U|^2 / (2 C)          i: pseudo-items
 
-On a pseudo-item of each class one model, or one person, gives that class and all others are silent. They say which
+On a pseudo-item of each class one model, or one annotator, gives that class and all others abstain. They say which
 way the weights should point, and keep possible a class that the known truths lack: plain LR (s near 0) gets all
 items of such classes wrong, a third of all where ten items of ten classes are known.
 
-Counts of answers are what people alike leave to be known of them. Weights of a person's own, U_k, are J x L more
-parameters for each: they pay where somebody has hundreds of labels on items with known truth, and are off by default.
+Counts of answers are what annotators alike leave to be known of them. Weights of an annotator's own, U_k, are J x L
+more parameters for each: they pay where an annotator has hundreds of labels on items with known truth, and are off by
+default.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class LR:
     Attributes:
         strength: C, how weakly weights are held to 0, > 0.
         pseudo_items: weight s of each pseudo-item, > 0.
-        own_weights: labels on items with known truth from which on people get weights of their own, or None: nobody.
+        own_weights: labels on items with known truth from which on annotators get weights of their own, or None: no
+        annotator.
         tolerance: largest gradient, in nats an item, at which the fit ends.
 
     Example:
@@ -96,7 +98,7 @@ class LR:
         known_blocks = {name: block[known] for name, block in blocks.items()}
         weights, converged = self._regression(known_blocks, evidence.truth[known], annotations.n_classes)
         q_nj = _judged(evidence, blocks, weights, share_j)
-        counts_klj = kernels.counts(annotations, truth_nj, known)  # how people did, not what weighs them
+        counts_klj = kernels.counts(annotations, truth_nj, known)  # how annotators did, not what weighs them
         pseudo_jl = confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED)
         people = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
         fit = Fit("lr", asdict(self), converged=converged, seconds=time.perf_counter() - began)
@@ -165,7 +167,7 @@ def features(evidence: Evidence, options: Names, own: Mapping[str, Name]) -> dic
 
 
 def centred(probability_nj: Floats) -> Floats:
-    """(N, J) log probabilities less their mean; 0 where the model is silent."""
+    """(N, J) log probabilities less their mean; 0 where the model abstains."""
     spoken_n = predicts(probability_nj)
     log_p_nj = floored_log(np.where(spoken_n[:, None], probability_nj, 1.0))
     log_p_nj -= log_p_nj.mean(axis=1, keepdims=True)
@@ -183,7 +185,7 @@ def _answers(
 
 
 def _pseudo_items(blocks: Mapping[str, Floats], voice: str, n_classes: int) -> Floats:
-    """(J, F) an item of each class on which one voice gives that class and all others are silent."""
+    """(J, F) an item of each class on which one voice gives that class and all others abstain."""
     sizes = {name: block.shape[1] for name, block in blocks.items()}
     said: dict[str, Floats] = {name: np.zeros((n_classes, size)) for name, size in sizes.items()}
     if voice == ANSWERS:
@@ -195,7 +197,7 @@ def _pseudo_items(blocks: Mapping[str, Floats], voice: str, n_classes: int) -> F
 
 
 def _judged(evidence: Evidence, blocks: Mapping[str, Floats], weights: Mapping[str, Floats], share_j: Floats) -> Floats:
-    """(N, J) beliefs; an item on which all are silent has the class shares."""
+    """(N, J) beliefs; an item on which all abstain has the class shares."""
     annotations = evidence.annotations
     logit_nj = np.tile(weights[INTERCEPT], (annotations.n_items, 1))
     abstained_n = annotations.labels_per_item == 0

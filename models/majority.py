@@ -1,9 +1,9 @@
-"""Majority vote: the baseline that everybody understands.
+"""Majority vote: the baseline that needs no explanation.
 
     p[n, j] = (votes for j + 1/J) / (votes + 1)
 
-A flat truth prior and an annotator model that believes everybody alike. Options that are no class do not vote.
-The smoothing is a Dirichlet prior of one vote in all: an item nobody labeled is even, one vote is not certainty.
+A flat truth prior and an annotator model that believes all annotators alike. Options that are no class do not vote.
+The smoothing is a Dirichlet prior of one vote in all: an item no annotator labeled is even, one vote is not certainty.
 """
 
 from __future__ import annotations

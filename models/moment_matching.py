@@ -4,25 +4,26 @@
     S_km    = E[e(l_k) e(l_m)']               = Pi_k' diag(p) Pi_m                                      (eq. 14)
     Psi_kmr = E[e(l_k) o e(l_m) o e(l_r)]     = sum_j p_j Pi_k[j] o Pi_m[j] o Pi_r[j]                   (eq. 16)
 
-(Pi_k the J x L confusion matrix, e(l) the one-hot answer, p the class shares.) The third-order moment of three people
-is a PARAFAC model whose factors lie on simplices; its decomposition is unique, but for the order of the classes, as
-soon as the matrices have full rank. So the matrices are found (eq. 17)
+(Pi_k the J x L confusion matrix, e(l) the one-hot answer, p the class shares.) The third-order moment of three
+annotators is a PARAFAC model whose factors lie on simplices; its decomposition is unique, but for the order of the
+classes, as soon as the matrices have full rank. So the matrices are found (eq. 17)
 
-1.  from the tensors of some triples of people who have labeled enough items in common (`voices.triples`), decomposed by
-    tensorly's constrained_parafac from a diagonal start, brought into one order of the classes, and averaged, each
-    triple with the weight of its items. Matrices of people in no such triple begin as that of their group: three
-    groups of people speak as three voices (`voices.groups`), whose tensor rests on nearly all items.
-2.  by `rounds` sweeps over the means and cross-moments of everybody, each pair with the weight of the items that both
-    have labeled. With the others fixed, Pi_k minimises over matrices with rows on the simplex
+1.  from the tensors of some triples of annotators who have labeled enough items in common (`moment_triples.triples`),
+    decomposed by tensorly's constrained_parafac from a diagonal start, brought into one order of the classes, and
+    averaged, each triple with the weight of its items. Matrices of annotators in no such triple begin as that of their
+    group: three groups of annotators are three sources (`moment_triples.groups`), whose tensor rests on nearly all
+    items.
+2.  by `rounds` sweeps over the means and cross-moments of every annotator, each pair with the weight of the items that
+    both have labeled. With the others fixed, Pi_k minimises over matrices with rows on the simplex
 
         n_k |mu_k - Pi_k' p|^2  +  sum_m n_km |S_km - Pi_k' diag(p) Pi_m|^2,
 
     a quadratic whose coefficients are two passes of the hot loops, so that no K x K table is needed.
 
-Which column is which class is decided by the assumption that people are better than random on the whole. The moments
-are those of the items whose truth is unknown; what people said of known items is counted, and the two are added: n_k
-labels of unknown items count as n_k p_j Pi_k[j] answers. Then items are judged as in Dawid-Skene (eq. 18). Where there
-are too few items to tell anything from moments, the votes take their place.
+Which column is which class is decided by the assumption that annotators are better than random on the whole. The
+moments are those of the items whose truth is unknown; what annotators said of known items is counted, and the two are
+added: n_k labels of unknown items count as n_k p_j Pi_k[j] answers. Then items are judged as in Dawid-Skene (eq. 18).
+Where there are too few items to tell anything from moments, the votes take their place.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ TOGETHER = 10
 """Items a class that three groups need in common; below, the votes decide."""
 
 DAMPING = 0.5
-"""How far a sweep moves everybody at once towards what is best given the others."""
+"""How far a sweep moves every annotator at once towards what is best given the others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,30 +63,30 @@ class Part:
     """What one tensor tells.
 
     Attributes:
-        members: the annotators behind each of the three voices.
-        pi_vjl: (3, J, L) confusion matrices of the voices.
+        members: the annotators behind each of the three sources.
+        pi_sjl: (3, J, L) confusion matrices of the sources.
         share_j: (J,) class shares.
         converged: whether its decomposition stopped by tolerance.
         items: how many items it rests on.
     """
 
     members: tuple[Codes, ...]
-    pi_vjl: Floats
+    pi_sjl: Floats
     share_j: Floats
     converged: bool
     items: int
 
     @property
-    def of_people(self) -> bool:
-        """Whether each voice is that of one person."""
+    def of_annotators(self) -> bool:
+        """Whether each source is one annotator."""
         return all(len(members) == 1 for members in self.members)
 
-    def aligned(self, reference_vjl: Floats) -> Part:
-        """With the classes in the order that agrees best with reference matrices of its voices."""
-        agreement = np.einsum("vil,vjl->ij", self.pi_vjl, reference_vjl)
+    def aligned(self, reference_sjl: Floats) -> Part:
+        """With the classes in the order that agrees best with reference matrices of its sources."""
+        agreement = np.einsum("sil,sjl->ij", self.pi_sjl, reference_sjl)
         found, place = linear_sum_assignment(agreement, maximize=True)
         order = found[np.argsort(place)]
-        return replace(self, pi_vjl=self.pi_vjl[:, order], share_j=self.share_j[order])
+        return replace(self, pi_sjl=self.pi_sjl[:, order], share_j=self.share_j[order])
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +94,15 @@ class MomentMatching:
     """Moment matching; needs the extra `moments` (tensorly).
 
     Attributes:
-        triples: at most this many triples of people are decomposed.
-        least_shared: items a class that the three people of a triple must have labeled in common.
-        groupings: random splits into three groups, for people in no triple.
+        triples: at most this many triples of annotators are decomposed.
+        least_shared: items a class that the three annotators of a triple must have labeled in common.
+        groupings: random splits into three groups, for annotators in no triple.
         rounds: sweeps over means and cross-moments; few, which regularises where labels are few.
         accuracy: expected accuracy of annotators, in (0, 1), and
         strength: how many labels of each class that expectation weighs, > 0.
         share_smoothing: pseudo-items of each class, > 0.
         tolerance: a decomposition stops when its relative error falls by less, or after `max_iterations`.
-        seed: of which people are heard together.
+        seed: of which annotators are compared.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -141,14 +142,14 @@ class MomentMatching:
         annotations = evidence.annotations
         counts_klj, share_j, converged = self._learned(evidence)
         pseudo_jl = self._pseudo_counts(annotations)
-        people = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
+        report = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
         log_pi_klj = np.log(confusion.posterior_mode(counts_klj, pseudo_jl))
         q_nj = em.expectation(evidence, Shares(share_j), log_pi_klj).q_nj
         fit = Fit("moments", asdict(self), converged=converged, seconds=time.perf_counter() - began)
-        return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit)
+        return Consensus(annotations.items, annotations.classes, q_nj, report, share_j, fit=fit)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; people not met yet are expected to be as the prior says."""
+        """Judge other items with what was learned; annotators not met yet are expected to be as the prior says."""
         annotations = evidence.annotations
         q_nj = warm_start.judged(consensus, evidence, self._pseudo_counts(annotations))
         return consensus.judging(annotations.items, q_nj)
@@ -177,15 +178,15 @@ class MomentMatching:
         return counts_klj, raised / raised.sum(), all(part.converged for part in parts)
 
     def _parts(self, annotations: Annotations) -> list[Part]:
-        """Tensors of triples of people and, if somebody is in none, of three groups of people."""
+        """Tensors of triples of annotators and, if an annotator is in none, of three groups of annotators."""
         least = self.least_shared * annotations.n_classes
         parts = []
-        for people in moment_triples.triples(annotations, least, self.triples, self.seed):
-            one_each = tuple(np.array([k]) for k in people)
-            parts.append(self._part(annotations, one_each, *moment_triples.triple_moment(annotations, people)))
-        heard = {int(members[0]) for part in parts for members in part.members}
+        for three in moment_triples.triples(annotations, least, self.triples, self.seed):
+            one_each = tuple(np.array([k]) for k in three)
+            parts.append(self._part(annotations, one_each, *moment_triples.triple_moment(annotations, three)))
+        placed = {int(members[0]) for part in parts for members in part.members}
         rng = np.random.default_rng(self.seed)
-        for _ in range(self.groupings if heard < set(np.flatnonzero(annotations.labels_per_annotator)) else 0):
+        for _ in range(self.groupings if placed < set(np.flatnonzero(annotations.labels_per_annotator)) else 0):
             group_k = moment_triples.groups(annotations, rng)
             moment, items = moment_triples.group_moment(annotations, group_k)
             if items >= TOGETHER * annotations.n_classes:
@@ -207,7 +208,7 @@ def matched(annotations: Annotations, pi_kjl: Floats, share_j: Floats, rounds: i
 
 
 def moment_equations(annotations: Annotations, pi_kjl: Floats, share_j: Floats) -> tuple[Floats, Floats]:
-    """(K, J, J) A and (K, J, L) B: everybody's distance from the moments, given the others, is tr X'AX - 2 tr X'B.
+    """(K, J, J) A and (K, J, L) B: each annotator's distance from the moments, given the others, is tr X'AX - 2 tr X'B.
 
     A_k = n_k p p' + sum_m n_km D Pi_m Pi_m' D    B_k = n_k p mu_k' + sum_m n_km D Pi_m S_km'    D = diag(p)
 
@@ -263,7 +264,7 @@ def on_simplex(values: Floats) -> Floats:
 def decompose(moment: Floats, n_classes: int, tolerance: float, max_iterations: int) -> tuple[Floats, Floats, bool]:
     """(3, J, L) confusion matrices, (J,) class shares of a third-order moment, and whether it converged.
 
-    The start is diagonal: everybody is right more often than not, and all alike.
+    The start is diagonal: every annotator is right more often than not, and all alike.
     """
     cp_tensor, constrained_parafac = _tensorly()
     options = moment.shape[0]
@@ -298,27 +299,27 @@ def _tensorly() -> tuple[Any, Any]:
 def in_one_order(parts: Sequence[Part], n_annotators: int) -> list[Part]:
     """The parts with their classes in one order.
 
-    People being better than random settles the order of each part; then, of a part whose people are not, what all
-    parts together say of its people.
+    Annotators being better than random settles the order of each part; then, of a part whose annotators are not, what
+    all parts together say of its annotators.
     """
     if not parts:
         return []
-    right = np.stack([np.eye(parts[0].pi_vjl.shape[1], parts[0].pi_vjl.shape[2])] * 3)
+    right = np.stack([np.eye(parts[0].pi_sjl.shape[1], parts[0].pi_sjl.shape[2])] * 3)
     together = average([part.aligned(right) for part in parts], n_annotators)
     return [part.aligned(np.stack([together[members].mean(axis=0) for members in part.members])) for part in parts]
 
 
 def average(parts: Sequence[Part], n_annotators: int) -> Floats:
-    """(K, J, L) averages by items; of groups only for people whom no part tells of alone; even for the unheard."""
-    _, n_classes, options = parts[0].pi_vjl.shape
+    """(K, J, L) averages by items; of groups only for annotators whom no part tells of alone; even where none does."""
+    _, n_classes, options = parts[0].pi_sjl.shape
     average_kjl = np.full((n_annotators, n_classes, options), 1 / options)
     for alone in (False, True):
         total_kjl, items_k = np.zeros_like(average_kjl), np.zeros(n_annotators)
         for part in parts:
-            for members, pi_jl in zip(part.members, part.pi_vjl, strict=True):
-                if part.of_people is alone:
+            for members, pi_jl in zip(part.members, part.pi_sjl, strict=True):
+                if part.of_annotators is alone:
                     total_kjl[members] += part.items * pi_jl
                     items_k[members] += part.items
-        heard = items_k > 0
-        average_kjl[heard] = total_kjl[heard] / items_k[heard, None, None]
+        found = items_k > 0
+        average_kjl[found] = total_kjl[found] / items_k[found, None, None]
     return average_kjl

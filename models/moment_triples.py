@@ -1,11 +1,11 @@
-"""Who is heard together when moments are matched: triples of people, and groups of people.
+"""Whose labels are compared when moments are matched: triples of annotators, and groups of annotators.
 
-A voice is what one person says, or the average of what a group of people says, of an item. Given the class, voices of
-different people are independent, so the third-order moment of three voices tells their confusion matrices apart
+A source is one annotator, or a group of annotators with the average of what they say of an item. Given the class,
+different sources are independent, so the third-order moment of three sources tells their confusion matrices apart
 (see `moment_matching`).
 
-Which people are heard together is drawn at random from `seed`, but so that neither their order nor their names nor
-those of items or classes matter: people are first put into an order that only what they said decides.
+Which annotators are compared is drawn at random from `seed`, but so that neither their order nor their names nor
+those of items or classes matter: annotators are first put into an order that only what they said decides.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from hitl.models.numerics.votes import votes
 Codes = npt.NDArray[np.intp]
 
 ACTIVE = 200
-"""Triples are sought among this many people, those with the most labels."""
+"""Triples are sought among this many annotators, those with the most labels."""
 
 PARTNERS = 8
 """For each of them, among this many of those with whom they share the most items."""
 
 
 def triples(annotations: Annotations, least_shared: int, most: int, seed: int) -> list[tuple[int, int, int]]:
-    """At most `most` triples of people who have labeled at least `least_shared` items in common, all three.
+    """At most `most` triples of annotators who have labeled at least `least_shared` items in common, all three.
 
-    Those who share many items come first, those already in many of the chosen triples last. The pool of people
-    without ids is no person.
+    Those who share many items come first, those already in many of the chosen triples last. The pool of annotators
+    without ids is no annotator.
     """
-    people = _active(annotations)
-    lot = np.random.default_rng(seed).random((len(people),) * 2)
+    annotators = _active(annotations)
+    lot = np.random.default_rng(seed).random((len(annotators),) * 2)
     lot = lot + lot.T
-    labeled = _labeled(annotations, people)
+    labeled = _labeled(annotations, annotators)
     shared = (labeled.T @ labeled).toarray()
     np.fill_diagonal(shared, 0)
     found = _candidates(shared, lot, least_shared)
@@ -48,12 +48,12 @@ def triples(annotations: Annotations, least_shared: int, most: int, seed: int) -
     support = np.array([int(np.bitwise_count(bits[i] & bits[j] & bits[k]).sum()) for i, j, k in found])
     order = np.lexsort((lot[a, b] + lot[b, c] + lot[a, c], -support))
     order = order[support[order] >= least_shared]
-    chosen = _spread(found[order], support[order], most, len(people))
-    return [(int(i), int(j), int(k)) for i, j, k in people[chosen]]
+    chosen = _spread(found[order], support[order], most, len(annotators))
+    return [(int(i), int(j), int(k)) for i, j, k in annotators[chosen]]
 
 
 def groups(annotations: Annotations, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-    """(K,) a random split of all people into three groups that gave about equally many labels."""
+    """(K,) a random split of all annotators into three groups that gave about equally many labels."""
     order = canonical_order(annotations)[rng.permutation(annotations.n_annotators)]
     labels = annotations.labels_per_annotator
     given = np.zeros(3, dtype=np.int64)
@@ -77,10 +77,10 @@ def canonical_order(annotations: Annotations) -> Codes:
     return order
 
 
-def triple_moment(annotations: Annotations, people: tuple[int, int, int]) -> tuple[Floats, int]:
-    """(L, L, L) how often three people say (a, b, c), over the items that all three have labeled, and their number."""
+def triple_moment(annotations: Annotations, annotators: tuple[int, int, int]) -> tuple[Floats, int]:
+    """(L, L, L) how often three annotators say (a, b, c), over the items all three labeled, and their number."""
     start, rows = annotations.by_annotator
-    said = [rows[start[k] : start[k + 1]] for k in people]
+    said = [rows[start[k] : start[k + 1]] for k in annotators]
     items = [annotations.item[row] for row in said]
     common = np.intersect1d(np.intersect1d(items[0], items[1]), items[2])
     size = annotations.n_options
@@ -91,18 +91,18 @@ def triple_moment(annotations: Annotations, people: tuple[int, int, int]) -> tup
 
 
 def group_moment(annotations: Annotations, group_k: Codes) -> tuple[Floats, int]:
-    """(L, L, L) mean product of three groups' voices, over the items on which all three spoke, and their number."""
+    """(L, L, L) mean product of three groups' average labels, over the items all three labeled, and their number."""
     n, size = annotations.n_items, annotations.n_options
     cell = annotations.item.astype(np.int64) * size + annotations.label
-    voice = np.empty((3, n, size))
+    label_vnl = np.empty((3, n, size))
     for group in range(3):
         mine = group_k[annotations.annotator] == group
-        voice[group] = np.bincount(cell[mine], minlength=n * size).reshape(n, size)
-    spoke = voice.sum(axis=2)
-    heard = (spoke > 0).all(axis=0)
-    a, b, c = voice[:, heard] / spoke[:, heard, None]
-    moment = np.stack([(a[:, option, None] * b).T @ c for option in range(size)]) / max(1, int(heard.sum()))
-    return moment, int(heard.sum())
+        label_vnl[group] = np.bincount(cell[mine], minlength=n * size).reshape(n, size)
+    labels_vn = label_vnl.sum(axis=2)
+    common_n = (labels_vn > 0).all(axis=0)
+    a, b, c = label_vnl[:, common_n] / labels_vn[:, common_n, None]
+    moment = np.stack([(a[:, option, None] * b).T @ c for option in range(size)]) / max(1, int(common_n.sum()))
+    return moment, int(common_n.sum())
 
 
 def _active(annotations: Annotations) -> Codes:
@@ -114,18 +114,20 @@ def _active(annotations: Annotations) -> Codes:
     return order[labels[order] > 0][:ACTIVE]
 
 
-def _labeled(annotations: Annotations, people: Codes) -> sparse.csc_array:
-    """(N, people) 1 where the person has labeled the item."""
+def _labeled(annotations: Annotations, annotators: Codes) -> sparse.csc_array:
+    """(N, annotators) 1 where the annotator has labeled the item."""
     place = np.full(annotations.n_annotators, -1)
-    place[people] = np.arange(len(people))
+    place[annotators] = np.arange(len(annotators))
     column = place[annotations.annotator]
     mine = column >= 0
     ones = np.ones(int(mine.sum()), dtype=np.int64)
-    return sparse.csc_array((ones, (annotations.item[mine], column[mine])), shape=(annotations.n_items, len(people)))
+    return sparse.csc_array(
+        (ones, (annotations.item[mine], column[mine])), shape=(annotations.n_items, len(annotators))
+    )
 
 
 def _candidates(shared: npt.NDArray[np.int64], lot: Floats, least_shared: int) -> Codes:
-    """(T, 3) triples of a person and two of those with whom they share the most items."""
+    """(T, 3) triples of an annotator and two of those with whom they share the most items."""
     found = set()
     for k in range(len(shared)):
         partners = np.lexsort((lot[k], -shared[k]))[:PARTNERS]
@@ -135,15 +137,15 @@ def _candidates(shared: npt.NDArray[np.int64], lot: Floats, least_shared: int) -
     return np.array(sorted(found), dtype=np.intp).reshape(-1, 3)
 
 
-def _spread(found: Codes, support: npt.NDArray[np.int64], most: int, n_people: int) -> Codes:
-    """The chosen triples: each time the one with the most items for each triple its people are in already."""
-    times = np.zeros(n_people)
+def _spread(found: Codes, support: npt.NDArray[np.int64], most: int, n_annotators: int) -> Codes:
+    """The chosen triples: each time the one with the most items for each triple its annotators are in already."""
+    times = np.zeros(n_annotators)
     left = np.ones(len(found), dtype=bool)
     chosen: list[int] = []
     while len(chosen) < most and left.any():
-        worth = np.where(left, (support[:, None] / (1 + times[found])).sum(axis=1), -1.0)
+        gain = np.where(left, (support[:, None] / (1 + times[found])).sum(axis=1), -1.0)
         # Sums in another order differ in the last bits; what is equal must stay equal.
-        best = int(np.argmax(np.round(worth, 6)))
+        best = int(np.argmax(np.round(gain, 6)))
         chosen.append(best)
         left[best] = False
         times[found[best]] += 1

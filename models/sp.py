@@ -35,7 +35,7 @@ class SP:
     """P+L with one accuracy an annotator, by supervised maximum a posteriori.
 
     Attributes:
-        accuracy: expected accuracy of the people in (0, 1): the prior's mode.
+        accuracy: expected accuracy of the annotators in (0, 1): the prior's mode.
         strength: answers that this expectation weighs, > 0.
         temperature: prior of each model's log temperature.
 
@@ -74,7 +74,7 @@ class SP:
         return replace(found, annotators=people.report(annotations, counts_klj, found.class_shares))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; people and models not met before get the prior's mode."""
+        """Judge other items with what was learned; annotators and models not met before get the prior's mode."""
         annotations = evidence.annotations
         prior = calibrated_prior(self, evidence, consensus)
         pi_klj = confusion.confusion_from(consensus, annotations, self._stranger(annotations))
@@ -86,7 +86,7 @@ class SP:
         return Coins.unlearned(annotations, True, right, self.strength - right)
 
     def _stranger(self, annotations: Annotations) -> Floats:
-        """(J, L) confusion matrix of somebody not met."""
+        """(J, L) confusion matrix of an annotator not met."""
         nothing = np.zeros((1, annotations.n_options, annotations.n_classes))
         pi_jl: Floats = np.exp(self._unlearned(annotations).learn(nothing).log_pi_klj[0]).T
         return pi_jl

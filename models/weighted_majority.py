@@ -2,15 +2,15 @@
 
     p[n, j] ∝ sum over labels (n, k, j) of w_k  +  s/J            w_k ∝ beta ^ (mistakes of k in `horizon` labels)
 
-Everybody begins with the same weight, and each mistake multiplies it by beta in (0, 1). Littlestone & Warmuth have the
-truth after each item and experts who judge every item. Here
+Every annotator begins with the same weight, and each mistake multiplies it by beta in (0, 1). Littlestone & Warmuth
+have the truth after each item and experts who judge every item. Here
 
 - a mistake is an answer other than the known truth or, where the truth is unknown, other than what the weighted
-  majority of the OTHERS on that item says (ties share; where nobody else spoke, nothing is counted). The vote is
+  majority of the OTHERS on that item says (ties share; where no annotator else spoke, nothing is counted). The vote is
   repeated with the new weights `rounds` times, over all items at once: their order does not matter. It need not come
   to rest, because near ties may flip for ever, but after a few rounds next to nothing changes;
-- people label different numbers of items, so a mistake is counted per label, m_k / n_k times `horizon`: otherwise those
-  who have said least would weigh most. Rates of people with few labels are shrunk to that of the crowd, by
+- annotators label different numbers of items, so a mistake is counted per label, m_k / n_k times `horizon`: otherwise
+  those who have said least would weigh most. Rates of annotators with few labels are shrunk to that of the crowd, by
   `shrinkage` labels.
 
 Options that are no class do not vote and are no mistakes. Weights are scaled to a mean of 1 over the labels, so that s,
@@ -47,12 +47,12 @@ Loss = Callable[[Floats, npt.NDArray[np.intp]], Floats]
 
 @dataclass(frozen=True, slots=True)
 class WeightedMajority:
-    """Votes weighted by how seldom people were outvoted.
+    """Votes weighted by how seldom annotators were outvoted.
 
     Attributes:
         beta: what a mistake multiplies a weight by, in (0, 1).
         horizon: number of labels in which mistakes are counted, > 0.
-        shrinkage: labels' worth of the crowd's mistakes everybody begins with, > 0.
+        shrinkage: labels' worth of the crowd's mistakes every annotator begins with, > 0.
         smoothing: votes spread evenly over the classes of every item, > 0.
         rounds: how often mistakes are counted, each time against the vote with the weights so far.
 
@@ -124,7 +124,7 @@ def weighted_votes(annotations: Annotations, weight_k: Floats) -> Floats:
 
 
 def loss_rates(evidence: Evidence, weight_k: Floats, loss: Loss, shrinkage: float) -> Floats:
-    """(K,) mean loss of everybody's answers, shrunk to the mean of all; 0 where nobody can be compared."""
+    """(K,) mean loss of each annotator's answers, shrunk to the mean of all; 0 where no annotator can be compared."""
     annotations = evidence.annotations
     assert evidence.truth is not None
     vote_nj = weighted_votes(annotations, weight_k)

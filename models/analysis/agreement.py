@@ -1,4 +1,4 @@
-"""How much people agree, beyond what chance alone would give: coefficients of nominal labels with gaps.
+"""How much annotators agree, beyond what chance alone would give: coefficients of nominal labels with gaps.
 
     c[n, l]    labels l on item n        m_n = sum_l c[n, l]        only items with m_n >= 2 speak of agreement
 
@@ -6,14 +6,14 @@
                                                 expected E = sum_l t_l (t_l - 1) / (t (t - 1)),  t_l = sum_n c_nl
     Fleiss' kappa (Fleiss 1971)                 A = mean_n sum_l c_nl (c_nl - 1) / (m_n (m_n - 1))
                                                 E = sum_l (t_l / t)^2
-    Cohen's kappa (Cohen 1960) of two people    A = share of their common items with the same label
+    Cohen's kappa (Cohen 1960) of two annotators    A = share of their common items with the same label
                                                 E = sum_l p(l of one) p(l of the other), over the common items
 
     coefficient = (A - E) / (1 - E)      1: always the same; 0: as by chance; below 0: less than chance
 
 Alpha weighs every label alike, Fleiss' kappa every item; Fleiss' own form needs equally many labels an item, this one
-equals it there. An option that is no class ("unsure") is an answer like any other. Where everybody always says the
-same, chance agrees too and nothing is defined: NaN.
+equals it there. An option that is no class ("unsure") is an answer like any other. Where every annotator always says
+the same, chance agrees too and nothing is defined: NaN.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Agreement:
         alpha: Krippendorff's alpha, <= 1; NaN where undefined, as below.
         low, high: its 95 % interval, over draws of items (infinitesimal jackknife); NaN below LEAST_ITEMS.
         fleiss: Fleiss' kappa.
-        cohen: mean of Cohen's kappa over pairs of people, each weighed by its common items.
+        cohen: mean of Cohen's kappa over pairs of annotators, each weighed by its common items.
         pairs: how many pairs that mean is over.
     """
 
@@ -58,7 +58,7 @@ class Agreement:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Cohen's kappa of pairs of people.
+    """Cohen's kappa of pairs of annotators.
 
     Attributes:
         first, second: (P,) annotator codes, first < second.
@@ -121,8 +121,8 @@ def fleiss_kappa(counts_nl: Floats) -> float:
 def cohen_kappas(annotations: Annotations, *, least_shared: int = 10, most_people: int = 500) -> Pairs:
     """Cohen's kappa of every pair with at least `least_shared` common items.
 
-    Among the `most_people` annotators with most labels only: pairs grow with the square. The pool of people without
-    ids is nobody in particular and left out.
+    Among the `most_people` annotators with most labels only: pairs grow with the square. The pool of annotators without
+    ids is no annotator in particular and left out.
     """
     from scipy.sparse import csr_array
 
@@ -156,9 +156,9 @@ def cohen_kappas(annotations: Annotations, *, least_shared: int = 10, most_peopl
 
 
 def agreement_with_others(annotations: Annotations) -> tuple[Floats, Floats]:
-    """(K,) how often another person's label of the same item equals one's own, in [0, 1], and (K,) beyond chance.
+    """(K,) how often another annotator's label of the same item equals one's own, in [0, 1], and (K,) beyond chance.
 
-    Each own label on an item with other labels counts alike; NaN for people without one. The second is the share
+    Each own label on an item with other labels counts alike; NaN for annotators without one. The second is the share
     corrected as Cohen's kappa, with what one says and what the others say on these items as the two margins.
     """
     counts_nl = _counts(annotations)

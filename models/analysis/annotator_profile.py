@@ -1,9 +1,9 @@
-"""What a lead wants to know of people: how often they are right, how they err, what a label of theirs tells.
+"""What a lead wants to know of annotators: how often they are right, how they err, what a label of theirs tells.
 
 Puts together what the other files find: bits of information (`information`), agreement (`agreement`),
-people who answer without looking (`spammers`), change over time (`drift`), communities (`communities`). A confusion is
-worth a word where its posterior (the Beta margin of the row's Dirichlet) leaves no doubt that it happens, and some have
-been seen.
+annotators who answer without looking (`spammers`), change over time (`drift`), communities (`communities`). A
+confusion is worth a word where its posterior (the Beta margin of the row's Dirichlet) leaves no doubt that it happens,
+and some have been seen.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SURE = 0.95
-"""Probability from which somebody is called a spammer or misleading."""
+"""Probability from which an annotator is called a spammer or misleading."""
 
 LITTLE = 0.05
 """Share of the bits missing below which a community is said to answer at random."""
@@ -71,7 +71,7 @@ class CommunityProfile:
     Attributes:
         size: annotators that belong to it most.
         accuracy: of its typical matrix, by class share, in [0, 1].
-        bits: one label of such a person carries.
+        bits: one label of such an annotator carries.
         words: how they answer.
     """
 
@@ -90,7 +90,7 @@ class AnnotatorProfiles:
         bits: (K,) bits of information one label carries about the class.
         entropy: bits that are missing before any label: the entropy of the class shares.
         confusions: for each annotator the typical ones, most frequent first.
-        agrees: (K,) how often another person's label of the same item equals theirs; NaN without such labels.
+        agrees: (K,) how often another annotator's label of the same item equals theirs; NaN without such labels.
         kappa: (K,) the same beyond chance.
         ways: probability that each works, spams or misleads.
         changes: for each annotator the most likely change over time, or None.

@@ -5,8 +5,8 @@ Similarity of two annotators (eq. 24 of Simpson, with distances told apart from 
     V[k, m] = exp(-sharpness D_km)      D_km^2 = mean_j  H^2(pi_k[j], pi_m[j]) / (resolution^2 + (e_kj + e_mj) / 2)
 
 H^2 = 1 - sum_l sqrt(pi_k[j, l] pi_m[j, l]) is the squared Hellinger distance of two rows, and e_kj = 1 - sum_l (E sqrt
-pi_k[j, l])^2 what a row's posterior uncertainty alone adds to it: people with few labels are not taken apart for what
-may be chance. Nor are they drawn together: a prior that all share is taken out first. With exp(-H) as printed all
+pi_k[j, l])^2 what a row's posterior uncertainty alone adds to it: annotators with few labels are not taken apart for
+what may be chance. Nor are they drawn together: a prior that all share is taken out first. With exp(-H) as printed all
 similarities lie between exp(-1) and 1, and shrinkage finds one group.
 
 Communities are the columns of a Bayesian non-negative factorisation of V with half-normal priors, whose precisions
@@ -22,9 +22,9 @@ shrink superfluous columns to nothing (Psorakis 2011, after Tan & Fevotte 2009):
 
 The first is the exact maximum of the usual bound (Lee & Seung 2001), so that the objective never falls; the paper's
 W <- C / (S + beta W) has the same fixed points and no such proof. Several random starts, the best objective wins.
-Memberships are the rows of W normalised to 1: they overlap. Whoever answers partly like one kind and partly like
-another has shares in both, unless a third kind lies nearer. People beyond the first `most_people` join with W and beta
-held, from their similarities to those: nothing grows with the square of all annotators.
+Memberships are the rows of W normalised to 1: they overlap. An annotator who answers partly like one kind and partly
+like another has shares in both, unless a third kind lies nearer. Annotators beyond the first `most_people` join with W
+and beta held, from their similarities to those: nothing grows with the square of all annotators.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from hitl.models.numerics.checks import require_between, require_whole
 from hitl.models.numerics.compiled import compiled
 
 SHARE = 0.2
-"""Membership from which somebody is said to belong to a community."""
+"""Membership from which an annotator is said to belong to a community."""
 
 FLOOR = 1e-30
 """Where a product of factors underflows."""
@@ -54,7 +54,7 @@ EVERY = 10
 """Iterations between two looks at the objective."""
 
 BLOCK = 2_000
-"""People who join at a time."""
+"""Annotators who join at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Communities:
 
     Attributes:
         membership: (K, G) shares of each community in each annotator, largest community first; rows sum to 1, NaN for
-            people with too few labels.
+            annotators with too few labels.
         prototype: (G, J, L) confusion matrix typical of each community; rows sum to 1.
         learned: codes of the annotators the communities were learned from.
         similarity: (len(learned), len(learned)) V among these, in (0, 1].
@@ -124,7 +124,7 @@ class CommunityModel:
         least_labels: labels a class, on average, that an annotator needs to be placed, >= 0.
         most_people: annotators (those with most labels) that communities are learned from, > 0; the rest join.
         most: communities to start with, > 0; shrinkage leaves those there are.
-        least_members: people a community needs, who belong to it most, > 0.
+        least_members: annotators a community needs, who belong to it most, > 0.
         resolution: Hellinger distance of two rows below which they count as alike, > 0.
         sharpness: how fast similarity falls with distance, > 0.
         shape, rate: a and b of the precisions' prior, > 0.
@@ -193,7 +193,7 @@ class CommunityModel:
         columns = min(self.most, len(v_kk))
         if not columns:
             return Factors(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0), (), True)
-        found = [self._climb(v_kk, *_start(v_kk, columns, rng)) for _ in range(self.starts)]
+        found = [self._climb(v_kk, *random_start(v_kk, columns, rng)) for _ in range(self.starts)]
         return max(found, key=lambda factors: factors.objective[-1])
 
     def _climb(self, v_kk: Floats, weight_kg: Floats, other_gk: Floats) -> Factors:
@@ -225,7 +225,7 @@ class CommunityModel:
         return float(_fit(v_kk, weight_kg, other_gk) + prior.sum())
 
     def join(self, v_km: Floats, factors: Factors, iterations: int = 100) -> Floats:
-        """(G, len(joining)) weights of people with similarities `v_km` to those the factors were learned from."""
+        """(G, len(joining)) weights of annotators with similarities `v_km` to those the factors were learned from."""
         start = float(factors.weight_kg.mean()) if factors.weight_kg.size else 0.0
         other_gm: Floats = np.full((len(factors.precision_g), v_km.shape[1]), start)
         for _ in range(iterations):
@@ -239,7 +239,7 @@ class CommunityModel:
             return np.full((len(weight_kg), 0), np.nan)
         weight = weight_kg[placed]
         keep = np.arange(weight.shape[1])
-        # A community that too few belong to most is dropped, the smallest first, and its people go elsewhere.
+        # A community that too few belong to most is dropped, the smallest first, and its annotators go elsewhere.
         while True:
             size = np.bincount(weight[:, keep].argmax(axis=1), minlength=len(keep))
             if size.min() >= self.least_members or len(keep) == 1:
@@ -268,7 +268,7 @@ class _Rows:
         return cls(np.sqrt(a_kjl / total_kj1), 1 - np.exp(2 * log_root_kjl).sum(axis=2))
 
     def take(self, people: npt.NDArray[np.intp]) -> _Rows:
-        """Those of some people."""
+        """Those of some annotators."""
         return _Rows(self.root_kjl[people], self.noise_kj[people])
 
 
@@ -320,7 +320,7 @@ def _fit(v: Any, weight: Any, other: Any) -> float:
     return total
 
 
-def _start(v_kk: Floats, columns: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def random_start(v_kk: Floats, columns: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Random positive factors whose product has the mean of V."""
     size = 2 * np.sqrt(v_kk.mean() / columns)
     return size * rng.random((len(v_kk), columns)), size * rng.random((columns, len(v_kk)))
@@ -329,7 +329,7 @@ def _start(v_kk: Floats, columns: int, rng: np.random.Generator) -> tuple[Floats
 def own_counts(people: AnnotatorReport) -> Floats:
     """(K, J, L) what each annotator's own labels say, in labels: the posterior without the prior the crowd shares.
 
-    What everybody shares tells nobody apart, and would draw people with few labels together.
+    What every annotator shares tells no annotator apart, and would draw annotators with few labels together.
     """
     if people.prior is None:
         return people.concentration
@@ -339,8 +339,8 @@ def own_counts(people: AnnotatorReport) -> Floats:
 def _prototypes(membership_kg: Floats, counts_kjl: Floats) -> Floats:
     """(G, J, L) mean confusion matrices of the members.
 
-    Each annotator weighs by the square of the membership (whoever is half elsewhere blurs little), each row by how much
-    is known of it.
+    Each annotator weighs by the square of the membership (an annotator who is half elsewhere blurs little), each row
+    by how much is known of it.
     """
     weight_kg = np.nan_to_num(membership_kg) ** 2
     a_kjl = counts_kjl + FLOOR

@@ -1,6 +1,6 @@
-"""What people and model are right about: each alone, and both together, by one account of the truth.
+"""What annotators and model are right about: each alone, and both together, by one account of the truth.
 
-    people alone   the default combiner on the labels, no probabilities
+    annotators alone   the default combiner on the labels, no probabilities
     model alone    the calibrated pool: what was learned, applied without any label
     both           the consensus
 
@@ -25,7 +25,7 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.analysis.proportions import difference, wilson
 from hitl.models.annotators.confusion import accurate_pseudo_counts, confusion_from
-from hitl.models.combiner import Applicable, Combiner
+from hitl.models.combiner import Applicable, Combiner, name_of
 from hitl.models.default import DefaultCombiner
 from hitl.models.numerics import kernels
 from hitl.models.registry import COMBINERS, combiner_of
@@ -40,7 +40,7 @@ LEAST_KNOWN = 10
 
 
 STRANGER = 0.75
-"""Accuracy expected of somebody the consensus has not met."""
+"""Accuracy expected of an annotator the consensus has not met."""
 
 LEAST_CHANCE = 1e-12
 """No answer is thought less likely than this."""
@@ -55,9 +55,9 @@ class Judgements:
     """What is thought of each item, and by whom.
 
     Attributes:
-        model, people, both: (N, J) probabilities of the class by the model alone, people alone, and both.
+        model, people, both: (N, J) probabilities of the class by the model alone, annotators alone, and both.
         log_likelihood: (N, J) of the item's labels, by the confusion matrices that `both` has learned.
-        compared: (N,) items with a label, on which a model speaks, and of which no judge knew the truth.
+        compared: (N,) items with a label, on which a model predicts, and of which no judge knew the truth.
     """
 
     model: Floats
@@ -86,6 +86,8 @@ class Judges:
         Raises BadEvidence where the method behind the consensus does not judge by the models.
         """
         both = self.both or _method_of(consensus)
+        if "probabilities" not in both.uses:
+            raise BadEvidence(f"{name_of(both)!r} makes nothing of models' probabilities; combine with pl-em or pl")
         model_nj = _model_alone(both, consensus, evidence)
         people_nj = self.people.fit(_annotators_alone(evidence)).probabilities.copy()
         both_nj = consensus.probabilities.copy()
@@ -93,7 +95,6 @@ class Judges:
         speaks = np.zeros(len(both_nj), dtype=bool)
         for rows in evidence.probabilities.values():
             speaks |= ~np.isnan(rows[:, 0])
-        _require_models(evidence, model_nj[speaks], consensus.fit.method)
         compared = speaks & (evidence.annotations.labels_per_item > 0)
         if evidence.known.sum() < LEAST_KNOWN:
             return Judgements(model_nj, people_nj, both_nj, labels_nj, compared & ~evidence.known)
@@ -131,23 +132,11 @@ def _model_alone(method: ApplicableCombiner, learned: Consensus, evidence: Evide
 
 
 def _log_likelihood(learned: Consensus, evidence: Evidence) -> Floats:
-    """(N, J) log of prod_k pi[k, j, l_nk]; whoever was not met is right as often as P+L expects."""
+    """(N, J) log of prod_k pi[k, j, l_nk]; an annotator who was not met is right as often as P+L expects."""
     annotations = evidence.annotations
     unmet_jl = accurate_pseudo_counts(annotations.n_classes, annotations.n_options, STRANGER)
     pi_klj = confusion_from(learned, annotations, unmet_jl)
     return kernels.messages(annotations, np.log(np.maximum(pi_klj, LEAST_CHANCE)))
-
-
-def _require_models(evidence: Evidence, model_nj: Floats, method: str) -> None:
-    """The models say different things of different items; what does not is no pool of them."""
-    varied = any(np.nanmax(np.ptp(p, axis=0), initial=0) > 0 for p in map(_spoken, evidence.probabilities.values()))
-    if varied and len(model_nj) and not np.ptp(model_nj, axis=0).any():
-        raise BadEvidence(f"method {method!r} makes nothing of models' probabilities; combine with pl-em or pl")
-
-
-def _spoken(p_nj: Floats) -> Floats:
-    rows: Floats = p_nj[~np.isnan(p_nj[:, 0])]
-    return rows if len(rows) else np.zeros((1, p_nj.shape[1]))
 
 
 def _without_truth(evidence: Evidence, items: npt.NDArray[np.intp]) -> Evidence:
@@ -159,7 +148,7 @@ def _without_truth(evidence: Evidence, items: npt.NDArray[np.intp]) -> Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What the model, people and both make of the same N items, and the (expected) truth of these.
+    """What the model, annotators and both make of the same N items, and the (expected) truth of these.
 
     Attributes:
         model, people, both: (N,) the code of each one's label.
@@ -180,12 +169,12 @@ class Comparison:
         return cls(model, people, both, judged.model[items].max(axis=1), truth_nj[items])
 
     def right(self, who: str) -> Floats:
-        """(N,) how right the label of the model, people or both is, in [0, 1]."""
+        """(N,) how right the label of the model, annotators or both is, in [0, 1]."""
         right: Floats = self.truth[np.arange(len(self.truth)), getattr(self, who)]
         return right
 
     def overall(self) -> pd.DataFrame:
-        """One row: accuracies over all items, what people add to the model, and what the model adds to people."""
+        """One row: accuracies over all items, what annotators add to the model, and the model to them."""
         return self._table([(np.ones(len(self.truth)), {who: self.right(who) for who in WHO})])
 
     def by_class(self, classes: Names) -> pd.DataFrame:

@@ -2,8 +2,8 @@
 
     r(n, j) = p[n, j] / sum_{i != j} p[n, i]                                            (eq. 4: odds of class j)
 
-of the model (its calibrated probabilities) and of the people (the likelihood of their labels, prod_k pi[k, j, l_nk]).
-P+L is the normalised product of the two, so where r_model(n, j) r_people(n, j) > 1 its label is j:
+of the model (its calibrated probabilities) and of the annotators (the likelihood of their labels, prod_k pi[k, j,
+l_nk]). P+L is the normalised product of the two, so where r_model(n, j) r_people(n, j) > 1 its label is j:
 
     sum_{i != j} m_i h_i  <=  sum_{i != j} m_i  sum_{i != j} h_i  <  m_j h_j
 
@@ -56,11 +56,11 @@ class ConfidenceRatios:
         return _guaranteed(self.runner_up, truth_nj)
 
     def above_one(self, truth_nj: Floats) -> tuple[float, float]:
-        """Share of items whose true class is more probable than all others together: for the model, for the people."""
+        """Share of items whose true class is more probable than all others together: for model and annotators."""
         return _guaranteed(self.model, truth_nj), _guaranteed(self.people, truth_nj)
 
     def quantiles(self, truth_nj: Floats, at: tuple[float, ...]) -> tuple[Floats, Floats]:
-        """Quantiles of the log ratio of the (expected) true class: of the model, of the people."""
+        """Quantiles of the log ratio of the (expected) true class: of the model, of the annotators."""
         return _quantiles(self.model, truth_nj, at), _quantiles(self.people, truth_nj, at)
 
 

@@ -1,6 +1,6 @@
-"""How many items could skip people: the model decides where it is surest, people (and the model) the rest.
+"""How many items could skip annotators: the model decides where it is surest, annotators (and the model) the rest.
 
-Items are sorted by the model's calibrated confidence, surest first. For every share that skips people
+Items are sorted by the model's calibrated confidence, surest first. For every share that skips annotators
 
     accuracy(s) = ( sum over the surest s N items of right_model  +  sum over the rest of right_both ) / N
 
@@ -8,7 +8,8 @@ where "right" is a chance by the consensus, or 0 and 1 where the truth is known.
 told apart, so they skip together; between such points the curve is what a random choice among them would give.
 
 At a target accuracy a the largest number of items skip that are on average right at least that often: by the model's
-own calibrated confidence, which takes no label but is only as good as the calibration; or by what people say of them.
+own calibrated confidence, which takes no label but is only as good as the calibration; or by what annotators say of
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ POINTS = 101
 
 @dataclass(frozen=True, eq=False)
 class DeferralCurve:
-    """Accuracy when the items the model is surest of skip people.
+    """Accuracy when the items the model is surest of skip annotators.
 
     Attributes:
         share: (P,) share of the items that skip, rising from 0 to 1.
@@ -46,7 +47,7 @@ class DeferralCurve:
 
 @dataclass(frozen=True)
 class Skip:
-    """What can skip people at a target.
+    """What can skip annotators at a target.
 
     Attributes:
         target: mean accuracy wanted of the labels that the model gives alone.
@@ -64,7 +65,7 @@ class Skip:
 
 
 def deferral_curve(confidence_n: Floats, alone_n: Floats, both_n: Floats, points: int = POINTS) -> DeferralCurve:
-    """The curve of N items: the model's confidence, how right it is alone, how right it is with people, in [0, 1]."""
+    """The curve of N items: the model's confidence, how right it is alone and with annotators, in [0, 1]."""
     n = len(confidence_n)
     order, ends = _from_the_surest(confidence_n)
     model = np.append(0.0, np.cumsum(alone_n[order]))[ends]

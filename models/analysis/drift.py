@@ -1,4 +1,4 @@
-"""Whether people change over time: a test against what the others say, and accuracy in windows of time.
+"""Whether annotators change over time: a test against what the others say, and accuracy in windows of time.
 
 Annotator k's labels l_1, l_2, ... in order of time, the others' beliefs q_tj about their items (`leave_one_out`)
 and one confusion matrix pi for the whole time. Shift its accuracy by d, in every class alike, the wrong answers
@@ -38,7 +38,7 @@ BETWEEN = 0.5826
 """How much further a bridge goes between its steps than at them, times the root of their number (Siegmund 1985)."""
 
 SURE_OF_ROW = 0.995
-"""Highest accuracy of a class that is believed: a single slip of somebody perfect so far is no event of a century."""
+"""Highest accuracy of a class that is believed: one slip of an annotator perfect so far is no event of a century."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class Change:
     """The most likely change of one annotator.
 
     Attributes:
-        p_value: chance of as strong a sign of change from somebody who does not change, in [0, 1].
+        p_value: chance of as strong a sign of change from an annotator who does not change, in [0, 1].
         when: time of the first label after the change, in seconds since the epoch.
         before, after: accuracy until and from then, in [0, 1]; the split is where they differ most clearly, so that
             their difference is somewhat too large.

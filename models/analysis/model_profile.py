@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TARGETS = (0.9, 0.95, 0.98, 0.99, 0.995)
-"""Accuracies of the labels that the model gives alone for which it is said how many items can skip people."""
+"""Accuracies of the labels that the model gives alone for which it is said how many items can skip annotators."""
 
 QUANTILES = (0.1, 0.5, 0.9)
 
@@ -54,7 +54,7 @@ class Bound:
 
     Attributes:
         bound: lower bound of the accuracy of both; `tighter` is never lower.
-        accuracy: of the P+L of model and people (that of `both`, if this is P+L), over the same items.
+        accuracy: of the P+L of model and annotators (that of `both`, if this is P+L), over the same items.
         model_above_one, people_above_one: share of items whose true class outweighs all others, by each alone.
         model_odds, people_odds: 10 %, 50 % and 90 % quantiles of log10 of the confidence ratio of the true class.
     """
@@ -70,16 +70,16 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class Account:
-    """What people and model are right about, by one account of the truth.
+    """What annotators and model are right about, by one account of the truth.
 
     Attributes:
-        items: how many are compared: with a label, and a model that speaks.
-        overall, classes, confidence: accuracy of model, people and both, with 95 % intervals, and what each adds.
+        items: how many are compared: with a label, and a model that predicts.
+        overall, classes, confidence: accuracy of model, annotators and both, with 95 % intervals, and what each adds.
         bound: Theorem 1.
         calibration: reliability before (each model as it comes) and after (the calibrated pool).
         error: calibration error of each of these: mean gap between confidence and accuracy, in [0, 1].
-        deferral: accuracy over the share of items that skip people, the surest of the model first.
-        skips: at each target how many items can skip people, by the model's own confidence (`claimed`) and by this
+        deferral: accuracy over the share of items that skip annotators, the surest of the model first.
+        skips: at each target how many items can skip annotators, by the model's own confidence (`claimed`) and by this
             account (`accuracy`, of those compared), and how right all labels would be (`overall`).
         dependence: conditional mutual information of every two judges, given the class.
     """
@@ -137,9 +137,9 @@ class ModelProfiler:
     """Profiles human and model together.
 
     Attributes:
-        judges: who judges as the model alone, people alone, and both.
+        judges: who judges as the model alone, annotators alone, and both.
         dependence: how dependence is tested.
-        targets: accuracies for which it is said how many items can skip people, in (0, 1].
+        targets: accuracies for which it is said how many items can skip annotators, in (0, 1].
         bins: groups of similar confidence.
     """
 

@@ -15,7 +15,7 @@ one annotator), which is exact where the others are certain:
     log p(labels | works)  >=  sum_n log sum_j q_nj exp E log pi[j, l_n]  -  sum_j KL(Dir(a_j + counts) || Dir(a_j))
 
 The shares of the three ways and the crowd's a (fixed point of Minka 2000, anchored) are learned by a few rounds of EM
-over the annotators, from priors that expect few spammers. A person with few labels stays near the shares.
+over the annotators, from priors that expect few spammers. An annotator with few labels stays near the shares.
 
 Who works without effect is no better: whose label almost certainly carries less information than a small part of what
 is missing (drawn from the posterior of the matrix, `hitl.models.analysis.information`) is uninformative as well.
@@ -56,14 +56,14 @@ ALMOST_ALWAYS = 0.9
 
 @dataclass(frozen=True, eq=False)
 class WaysToAnswer:
-    """What kind of annotator everybody is.
+    """What kind each annotator is.
 
     Attributes:
         probability: (K, 3) of working, spamming, misleading; rows sum to 1; the prior shares without labels.
         answers: (K, L) how often each gives each answer, whatever the class; rows sum to 1.
         shares: (3,) how common each way is in this crowd, sums to 1.
-        typical: (J, L) confusion matrix to expect of somebody who works; rows sum to 1.
-        confusion: (K, J, L) confusion matrices as judged by the others, for somebody who works; rows sum to 1.
+        typical: (J, L) confusion matrix to expect of an annotator who works; rows sum to 1.
+        confusion: (K, J, L) confusion matrices as judged by the others, for an annotator who works; rows sum to 1.
         uninformative: (K,) probability that a label tells next to nothing of the class: of spamming, and of working
             with less information than the least.
     """
@@ -98,7 +98,7 @@ class SpammerModel:
     """The mixture of three ways to answer.
 
     Attributes:
-        accuracy: expected of somebody who works, in (0, 1); the crowd's own matrices move it.
+        accuracy: expected of an annotator who works, in (0, 1); the crowd's own matrices move it.
         strength: pseudo-labels a class that this expectation weighs, > 0.
         spam, mislead: prior shares of spammers and misleaders, in (0, 1).
         people: pseudo-annotators that the prior shares weigh, > 0.
@@ -130,7 +130,7 @@ class SpammerModel:
             require_whole(setting, getattr(self, setting), 1)
 
     def fit(self, annotations: Annotations, others: Others, share_j: Floats) -> WaysToAnswer:
-        """What kind everybody is, for class shares (J,); the pool of people without ids stays at the prior."""
+        """What kind each annotator is, for class shares (J,); the pool of those without ids stays at the prior."""
         most = min(self.most_labels, MOST_CELLS // max(1, annotations.n_annotators * annotations.n_classes))
         rows = some_rows(annotations, max(most, LEAST_LABELS))
         crowd = _Crowd(annotations, rows, others.beliefs(rows))
@@ -171,7 +171,7 @@ class SpammerModel:
         return chance_k / self.draws
 
     def _priors(self, annotations: Annotations) -> tuple[Floats, Floats]:
-        """(J, L) Dirichlet parameters of somebody who works, before the crowd is seen, and of one who misleads."""
+        """(J, L) Dirichlet parameters of an annotator who works, before the crowd is seen, and of one who misleads."""
         j, options = annotations.n_classes, annotations.n_options
         working = np.full((j, options), self.strength * (1 - self.accuracy) / (options - 1))
         np.fill_diagonal(working, self.strength * self.accuracy)
@@ -188,13 +188,13 @@ class _Crowd:
 
     def __init__(self, annotations: Annotations, rows: npt.NDArray[np.intp], q_mj: Floats) -> None:
         self.q_mj = q_mj
-        self._people, self._options = annotations.n_annotators, annotations.n_options
+        self._annotators, self._options = annotations.n_annotators, annotations.n_options
         cell_m = annotations.annotator[rows] * np.int64(self._options) + annotations.label[rows]
         cell_c, self._pair_m = np.unique(cell_m, return_inverse=True)
         self._k_c, self._l_c = np.divmod(cell_c, max(1, self._options))
         self._k_m = self._k_c[self._pair_m]
-        said = np.bincount(cell_m, minlength=self._people * self._options)
-        self._said_kl = said.reshape(self._people, self._options).astype(np.float64)
+        said = np.bincount(cell_m, minlength=self._annotators * self._options)
+        self._said_kl = said.reshape(self._annotators, self._options).astype(np.float64)
         self.labels_k = self._said_kl.sum(axis=1)
 
     def counts(self, r_mj: Floats) -> Floats:
@@ -209,7 +209,7 @@ class _Crowd:
 
     def posterior(self, a_jl: Floats, counts_cj: Floats) -> Floats:
         """(K, J, L) Dirichlet parameters of all matrices."""
-        posterior_kjl = np.repeat(a_jl[None], self._people, axis=0)
+        posterior_kjl = np.repeat(a_jl[None], self._annotators, axis=0)
         posterior_kjl[self._k_c, :, self._l_c] += counts_cj
         return posterior_kjl
 
@@ -230,7 +230,7 @@ class _Crowd:
             log_pi_cj = self._expected_log(a_jl, counts_cj)
             r_mj = self.q_mj * np.exp(log_pi_cj)[self._pair_m]
             p_m = r_mj.sum(axis=1)
-            fit_k = np.bincount(self._k_m, weights=np.log(p_m), minlength=self._people)
+            fit_k = np.bincount(self._k_m, weights=np.log(p_m), minlength=self._annotators)
             bound_k = fit_k - self._divergence(a_jl, counts_cj, log_pi_cj)
             counts_cj = self.counts(r_mj / p_m[:, None])
         return bound_k, counts_cj
@@ -240,7 +240,7 @@ class _Crowd:
 
         The anchor counts as one annotator who would leave the parameters where it is.
         """
-        labels_kj = _summed(self._k_c, counts_cj, self._people)
+        labels_kj = _summed(self._k_c, counts_cj, self._annotators)
         for _ in range(sweeps):
             a_cj, total_j = a_jl.T[self._l_c], a_jl.sum(axis=1)
             gained_cj = weight_k[self._k_c, None] * (digamma(a_cj + counts_cj) - digamma(a_cj))
@@ -251,7 +251,7 @@ class _Crowd:
 
     def _expected_log(self, a_jl: Floats, counts_cj: Floats) -> Floats:
         """(C, J) E log pi[j, l] of the answers given."""
-        total_kj = a_jl.sum(axis=1) + _summed(self._k_c, counts_cj, self._people)
+        total_kj = a_jl.sum(axis=1) + _summed(self._k_c, counts_cj, self._annotators)
         expected: Floats = digamma(a_jl.T[self._l_c] + counts_cj) - digamma(total_kj)[self._k_c]
         return expected
 
@@ -259,9 +259,9 @@ class _Crowd:
         """(K,) KL divergence of the posterior rows from their prior, summed over the classes."""
         a_cj, total_j = a_jl.T[self._l_c], a_jl.sum(axis=1)
         moved_cj = counts_cj * log_pi_cj + gammaln(a_cj) - gammaln(a_cj + counts_cj)
-        labels_kj = _summed(self._k_c, counts_cj, self._people)
+        labels_kj = _summed(self._k_c, counts_cj, self._annotators)
         divergence: Floats = np.sum(gammaln(total_j + labels_kj) - gammaln(total_j), axis=1)
-        return divergence + np.bincount(self._k_c, weights=moved_cj.sum(axis=1), minlength=self._people)
+        return divergence + np.bincount(self._k_c, weights=moved_cj.sum(axis=1), minlength=self._annotators)
 
 
 def _summed(group_m: npt.NDArray[Any], values_mj: Floats, groups: int) -> Floats:

@@ -126,7 +126,7 @@ def informative_edges(s_i: Floats, weight_i: Floats, bins: int) -> Floats:
         cut = cut[(cut > 0) & (cut < s_i.size)]  # no empty bins
         if np.array_equal(cut, before):
             break
-        edges = _best_edges(_values(yes_i, no_i, cut))
+        edges = best_edges(_values(yes_i, no_i, cut))
     middle: Floats = 0.5 * (s_i[cut - 1] + s_i[cut])
     return middle
 
@@ -139,7 +139,7 @@ def _values(yes_i: Floats, no_i: Floats, cut: npt.NDArray[np.intp]) -> Floats:
     return phi
 
 
-def _best_edges(phi_m: Floats) -> Floats:
+def best_edges(phi_m: Floats) -> Floats:
     """(M - 1,) log-odds at which the neighbouring bins describe an item equally well."""
     phi_m = np.unique(phi_m)
     gain, loss = np.diff(np.logaddexp(0, phi_m)), -np.diff(np.logaddexp(0, -phi_m))

@@ -42,7 +42,7 @@ def messages(annotations: Annotations, log_pi_klj: Floats) -> Floats:
     """(N, J) sum of each item's log likelihoods; 0 for an item without labels. `log_pi_klj` is (K, L, J)."""
     out = np.empty((annotations.n_items, annotations.n_classes))
     table = np.ascontiguousarray(log_pi_klj).reshape(-1, annotations.n_classes)
-    runs = _runs(annotations, _threads(len(annotations)))
+    runs = equal_runs(annotations, _threads(len(annotations)))
     if len(runs) == 2:
         _gather(0, len(out), annotations.item_start, annotations.cell, table, out)
     else:
@@ -54,7 +54,7 @@ def counts(annotations: Annotations, q_nj: Floats, among_n: npt.NDArray[np.bool_
     """(K, L, J) expected number of times annotator k said l for an item of class j, among some items or all."""
     out = np.zeros((annotations.n_annotators, annotations.n_options, annotations.n_classes))
     table = out.reshape(-1, annotations.n_classes)
-    runs = _runs(annotations, min(_threads(len(annotations)), max(1, TABLES // max(1, out.nbytes))))
+    runs = equal_runs(annotations, min(_threads(len(annotations)), max(1, TABLES // max(1, out.nbytes))))
     among = np.ones(annotations.n_items, bool) if among_n is None else among_n
     q_nj = np.ascontiguousarray(q_nj)
     if len(runs) == 2:
@@ -112,7 +112,7 @@ def _threads(size: int) -> int:
     return 1 if size < SERIAL_BELOW else int(get_num_threads())
 
 
-def _runs(annotations: Annotations, threads: int) -> npt.NDArray[np.int64]:
+def equal_runs(annotations: Annotations, threads: int) -> npt.NDArray[np.int64]:
     """(threads + 1,) bounds of runs of items with equal numbers of labels and items together."""
     start, n = annotations.item_start, annotations.n_items
     work = (len(annotations) + n) / threads

@@ -38,7 +38,7 @@ LOWEST, HIGHEST = -40.0, 4.0
 class Table(NamedTuple):
     """What is known.
 
-    Labels sorted by item, (N,) known classes or -1, the items that teach, and (N,) items which somebody (of the
+    Labels sorted by item, (N,) known classes or -1, the items that teach, and (N,) items which an annotator (of the
     anonymous pool) labels more than once.
     """
 
@@ -380,7 +380,7 @@ def keep_items(table: Any, state: Any, sums: Any, kept: int) -> None:
 
 @compiled
 def keep_people(prior: Any, state: Any, weight_ak: Any, sums: Any, kept: int) -> None:
-    """Add E x and E x^2 given alpha and counts, where x = easy E + (1 - easy) pi is what people do on all items.
+    """Add E x and E x^2 given alpha and counts, where x = easy E + (1 - easy) pi is what annotators do on all items.
 
     `easy` is the share of easy items in the class, with one item of the prior. Keep shares and monitored accuracies.
     """

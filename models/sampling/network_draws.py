@@ -1,7 +1,7 @@
 """What is kept of the draws of a chain over networks: sums for the averages, and the quantities that are monitored.
 
-Of the parameters is kept what people do on all items, hard and easy: with h_j the share of hard items among those drawn
-in class j (one prior item included),
+Of the parameters is kept what annotators do on all items, hard and easy: with h_j the share of hard items among those
+drawn in class j (one prior item included),
 
     pi_kj = h_j p(c_k | j) + (1 - h_j) softmax(U_j)
     cov_j(a, b) = h_j p(c_a = c_b = j | j) + (1 - h_j) u_jj^2 - pi_ajj pi_bjj       right answers of two annotators

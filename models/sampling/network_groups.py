@@ -12,10 +12,10 @@ explains,
 
 with confusion matrices from the votes (a model might already have taken those who copy for the truth) and beliefs q
 that leave the labels of both k and k' out: from the largest z down to JOINED_ABOVE, the groups of the two become one if
-the result is small enough. The pool of people without ids, who may label an item many times, is always alone; so is
-whoever shares no item with anybody.
+the result is small enough. The pool of annotators without ids, who may label an item many times, is always alone; so is
+an annotator who shares no item with anybody.
 
-What cutting costs, measured on six people where the exact network is to be had: with W = 1 within two triples and
+What cutting costs, measured on six annotators where the exact network is to be had: with W = 1 within two triples and
 nothing between them, cut in threes, probabilities move by 0.03 on average and the log loss stays; with W = 0.4 between
 them as well they move by 0.04, and of what the exact network gains in log loss over VB-IBCC some 60 % is kept.
 """
@@ -36,13 +36,13 @@ from hitl.models.numerics.compiled import compiled
 
 JOINED_ABOVE = 2.0
 """Agreement beyond chance, in standard deviations, that joins two annotators of a network too large to be exact: who
-is joined without reason gets a coupling near 0; on real people log loss was better with 2 than with 3 or 4."""
+is joined without reason gets a coupling near 0; on real annotators log loss was better with 2 than with 3 or 4."""
 
 Codes = npt.NDArray[np.int64]
 
 
 def groups(evidence: Evidence, exact_states: int, group_states: int) -> tuple[list[Codes], npt.NDArray[np.bool_]]:
-    """Annotators by network, each exactly once; and (K, K) who labels an item together (the pool with nobody)."""
+    """Annotators by network, each exactly once; and (K, K) who labels an item together (the pool with no annotator)."""
     annotations = evidence.annotations
     shared_kk = shared_items(annotations) > 0
     found: list[Codes] = []

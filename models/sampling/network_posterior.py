@@ -35,7 +35,7 @@ class NetworkChains(Chains):
     """Settings that DBCC and EDBCC share; those of the chains as in `Chains`.
 
     Attributes:
-        accuracy: expected chance of a right answer of somebody who depends on nobody, in (0, 1).
+        accuracy: expected chance of a right answer of an annotator who depends on no annotator, in (0, 1).
         answer_sd, coupling_sd: prior standard deviations of V and W, > 0 (3 in the paper).
         share_smoothing: pseudo-items of each class, > 0.
         exact_states: answers (L to the number of annotators) up to which all who share items are one network.
@@ -63,10 +63,10 @@ class NetworkChains(Chains):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is expected of people before they answer.
+    """What is expected of annotators before they answer.
 
     Attributes:
-        accuracy: chance of a right answer where V is at its mean and nobody depends on anybody.
+        accuracy: chance of a right answer where V is at its mean and no annotator depends on anybody.
         answer_sd, coupling_sd: standard deviations of V and W.
         hard: probability that an item is hard; 1: there are no easy ones.
         easy_accuracy, easy_sd: the same of U.
@@ -136,7 +136,7 @@ def prior_of(networks: Networks, expected: Expected, share_smoothing: float) -> 
 
 
 def _mean_logits(networks: Networks, accuracy: float) -> Floats:
-    """(J, L) the diagonal that gives this accuracy to an annotator who depends on nobody; 0 elsewhere."""
+    """(J, L) the diagonal that gives this accuracy to an annotator who depends on no annotator; 0 elsewhere."""
     logits = np.zeros((networks.n_classes, networks.n_options))
     np.fill_diagonal(logits, np.log(accuracy * (networks.n_options - 1) / (1 - accuracy)))
     return logits

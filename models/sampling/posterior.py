@@ -106,7 +106,7 @@ def known_table(evidence: Evidence) -> gibbs.Table:
 def accuracy_weights(annotations: Annotations) -> Floats:
     """(1 + A, K) weights of the monitored accuracies: of all labels, and of each of the annotators with most labels.
 
-    Chains in which different people are the good ones can agree on everything else.
+    Chains in which different annotators are the good ones can agree on everything else.
     """
     labels_k = annotations.labels_per_annotator
     return np.vstack((labels_k / max(1, labels_k.sum()), busiest(annotations)[:, None] == np.arange(labels_k.size)))

@@ -9,6 +9,7 @@ import importlib
 import inspect
 import pkgutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from hitl.models import PL, PLEM, VBIBCC, DefaultCombiner, MajorityVote
 from hitl.testing.combiners import FACTS, assert_permuted
 from hitl.testing.contract import DoesNotApply, check
 from hitl.testing.crowds import crowd, with_everything
+from tests.command_line import Run
 
 ORDERS = ("items", "annotators", "classes", "everything")
 START, ANY_ORDER = "a start changes nothing in the answer", [f"the order of {what} does not matter" for what in ORDERS]
@@ -137,6 +139,13 @@ def test_a_warning_points_at_the_line_that_fits() -> None:
     with pytest.warns(IgnoredEvidence) as caught:
         MajorityVote().fit(evidence)
     assert caught[0].filename == __file__
+
+
+def test_the_command_line_shows_it_as_one_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("item,annotator,label\na,ann,x\nb,ann,y\na,bob,x\nb,bob,y\n")
+    (tmp_path / "net.csv").write_text("item,p_x,p_y\na,0.9,0.1\nb,0.2,0.8\n")
+    code, _, err = run("combine", "labels.csv", "--method", "vb-ibcc", "--probabilities", "net=net.csv")
+    assert (code, err) == (0, "hitl: warning: vb-ibcc ignores the probabilities of 'net'; default and pl-em do not\n")
 
 
 @pytest.mark.parametrize(

@@ -2,98 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hitl import score
-from hitl.annotations import Annotations
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.dbcc import DBCC
-from hitl.models.sampling import chains, network_chain, network_draws, network_groups, network_layout, network_posterior
-from hitl.models.sampling.network_chain import Prior, State
-from hitl.models.sampling.network_layout import Layout
-from hitl.models.sampling.network_posterior import Expected
+from hitl.models.sampling import network_chain, network_draws, network_groups, network_posterior
 from hitl.models.vb_ibcc import VBIBCC
-from tests import bcc_oracles, network_oracles, oracles
-from tests.network_oracles import Drawn, all_pairs
-from tests.oracles import Floats
-
-FOUR: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "two known truths": {"known": 0.5},
-    "everything known": {"known": 1.0},
-    "options beyond the classes": {"n_options": 3},
-    "an anonymous pool": {"pool": 4},
-    "items without labels": {"unlabeled": 1, "known": 0.3},
-}
-
-
-class Model:
-    """Evidence as chains see it, with random parameters; `drawn` are the same parameters for the oracles."""
-
-    def __init__(
-        self, evidence: Evidence, hard: float = 1.0, exact_states: int = 4096, seed: int = 0, like: Model | None = None
-    ) -> None:
-        rng = np.random.default_rng(seed)
-        self.evidence, self.hard = evidence, hard
-        self.shared = network_groups.groups(evidence, exact_states, 0) if like is None else like.shared
-        groups, shared_kk = self.shared
-        self.groups = [group.tolist() for group in groups]
-        self.pairs = [
-            [(a, b) for a, b in all_pairs(len(group)) if shared_kk[group[a], group[b]]] for group in self.groups
-        ]
-        self.layout: Layout = network_layout.layout(evidence, groups, shared_kk, easy=hard < 1)
-        self.prior: Prior = network_posterior.prior_of(self.layout.networks, Expected(0.7, 1.1, 0.9, hard), 0.8)
-        self.state: State = network_chain.blank_state(self.layout, self.prior)
-        self.state.theta_x[:] = rng.normal(size=self.state.theta_x.size)
-        self.state.log_share_j[:] = np.log(rng.dirichlet(np.ones(evidence.annotations.n_classes)))
-        network_chain.fill_tables(self.layout.networks, self.state.theta_x, self.state.tables)
-        self.weigh()
-
-    def weigh(self) -> None:
-        networks = self.layout.networks
-        network_chain.weigh_patterns(
-            self.layout.patterns, networks.n_options, self.state.tables, self.hard, self.state.log_suj
-        )
-
-    def parameters(self, g: int) -> tuple[Floats, Floats]:
-        """V (J, S, L) and W (P,) of a network."""
-        start = self.layout.networks.theta_start
-        theta, pairs = self.state.theta_x[start[g] : start[g + 1]], len(self.pairs[g]) if g < len(self.groups) else 0
-        v = theta[: theta.size - pairs]
-        return v.reshape(self.evidence.annotations.n_classes, -1, self.layout.networks.n_options), theta[v.size :]
-
-    @property
-    def drawn(self) -> Drawn:
-        tables, couplings = [], []
-        for g, pairs in enumerate(self.pairs):
-            v, w = self.parameters(g)
-            tables.append(np.exp([[network_oracles.log_table(v_sl, w, pairs)[0] for v_sl in v]]))
-            couplings.append(w[None])
-        easy = np.ones((1, *self.parameters(0)[0][:, 0].shape))
-        if self.hard < 1:
-            easy = network_oracles.softmax(self.parameters(len(self.groups))[0][:, 0])[None]
-        return Drawn(np.exp(self.state.log_share_j)[None], couplings, tables, easy)
-
-    def joint(self, n: int) -> Floats:
-        """(2, J) p(class, hard or easy | labels and truth of item n)."""
-        hard, easy = network_oracles.item_likelihood(self.evidence, n, self.groups, self.drawn)
-        joint = np.stack((self.hard * hard[0], (1 - self.hard) * easy[0])) * np.exp(self.state.log_share_j)
-        known = self.evidence.truth[n]
-        if known >= 0:
-            joint[:, np.arange(joint.shape[1]) != known] = 0
-        return joint / joint.sum()
-
-
-def some_crowd(seed: int, n_items: int = 6, n_annotators: int = 3, **shape: Any) -> Evidence:
-    shape = {"n_classes": 2, "asked": 0.7} | shape
-    return oracles.crowd(np.random.default_rng(seed), n_items, n_annotators, **shape)[0]
-
+from tests import network_oracles, oracles
+from tests.network_models import (
+    FOUR,
+    Model,
+    accuracies,
+    assert_clearly_better,
+    check_joint_distribution,
+    check_posterior,
+    check_truths,
+    copied,
+    some_crowd,
+)
 
 # -- conditionals ------------------------------------------------------------------------------------------------
 
@@ -103,29 +35,6 @@ def some_crowd(seed: int, n_items: int = 6, n_annotators: int = 3, **shape: Any)
 def test_the_class_of_an_item_is_drawn_from_its_enumerated_chances(shape: dict[str, Any], exact_states: int) -> None:
     model = Model(some_crowd(1, **shape), exact_states=exact_states, seed=1)
     check_truths(model)
-
-
-def check_truths(model: Model) -> None:
-    """Weights against enumeration, drawn truths against weights, counts against drawn truths."""
-    state, items = model.state, model.layout.items
-    rng, turns = np.random.default_rng(2), 400
-    seen = np.zeros_like(state.items_sj)
-    for _ in range(turns):
-        network_chain.draw_truths(rng, items, model.hard, state)
-        seen += state.items_sj
-        for s, j in np.ndindex(state.items_sj.shape):
-            assert state.items_sj[s, j] <= items.weight_i.sum()
-        assert state.items_sj.sum() == items.weight_i.sum()
-    expected = np.zeros_like(seen)
-    for n, i in enumerate(model.layout.distinct_n):
-        a = model.evidence.annotations
-        if i < 0:
-            assert a.labels_per_item[n] == 0
-            assert model.evidence.truth[n] < 0
-            continue
-        np.testing.assert_allclose(state.weight_ic[i].reshape(2, -1), model.joint(n), atol=1e-12)
-        expected += model.joint(n)
-    np.testing.assert_allclose(seen / turns, expected, atol=5 * np.sqrt(len(model.layout.distinct_n) / 4 / turns))
 
 
 def test_the_log_likelihood_is_that_of_all_items() -> None:
@@ -228,170 +137,11 @@ def test_people_of_several_networks_are_reported_in_their_own_order() -> None:
     assert {name for name in mixing.rhat if "coupling" in name} == {"coupling of k0 and k2", "coupling of k1 and k3"}
 
 
-def check_posterior(evidence: Evidence, combiner: Any, hard: float, sd: tuple[float, float, float]) -> None:
-    a, rng = evidence.annotations, np.random.default_rng(10)
-    groups, shared_kk = network_groups.groups(evidence, combiner.exact_states, combiner.group_states)
-    codes = [group.tolist() for group in groups]
-    pairs = [[(x, y) for x, y in all_pairs(len(group)) if shared_kk[group[x], group[y]]] for group in codes]
-    mean = np.eye(a.n_classes, a.n_options) * np.log(0.7 * (a.n_options - 1) / 0.3)
-    easy = np.eye(a.n_classes, a.n_options) * np.log(0.9 * (a.n_options - 1) / 0.1)
-    drawn = network_oracles.draw_prior(rng, 150_000, codes, pairs, a.n_options, mean, easy, sd, 0.8)
-    exact = network_oracles.weighed_prior(rng, evidence, codes, drawn, hard)
-    assert exact.effective > 3000
-    found = combiner.fit(evidence)
-    assert found.fit.converged
-    people = found.annotators
-    np.testing.assert_allclose(found.probabilities, exact.q_nj, atol=0.02)
-    np.testing.assert_allclose(found.class_shares, exact.share_j, atol=0.02)
-    np.testing.assert_allclose(people.confusion, exact.mean_kjl, atol=0.025)
-    variance = people.confusion * (1 - people.confusion) / (people.concentration.sum(axis=2, keepdims=True) + 1)
-    expected = (exact.square_kjl - exact.mean_kjl**2).sum(axis=2)
-    np.testing.assert_allclose(variance.sum(axis=2), expected, atol=0.012)
-    assert people.dependence is not None
-    np.testing.assert_allclose(people.dependence, exact.correlation_kk, atol=0.05)
-    if hard < 1:
-        np.testing.assert_allclose(found.difficulty, exact.hard_n, atol=0.02)
-
-
 def test_a_sweep_leaves_the_joint_distribution_as_it_is() -> None:
     check_joint_distribution(1.0)
 
 
-def check_joint_distribution(hard: float) -> None:
-    """Geweke 2004: draws of everything from the model; and by turns a sweep and new labels from its parameters."""
-    rng = np.random.default_rng(11)
-    table = some_crowd(12, n_items=5, n_annotators=3, asked=0.8, pool=3).annotations
-    world = World(table, hard)
-    independent = np.array([world.features(*world.draw(rng)) for _ in range(3000)])
-    dependent = []
-    parameters, truth, level, label = world.draw(rng)
-    for turn in range(4300):
-        parameters, truth, level = world.swept(rng, parameters, truth, level, label)
-        label = world.labels(rng, parameters, truth, level)
-        if turn >= 300:
-            dependent.append(world.features(parameters, truth, level, label))
-    z = bcc_oracles.z_scores(independent, np.array(dependent), chains.effective_size)
-    assert np.abs(z).max() < 4, z
-
-
-class World:
-    """Draws from the model over a fixed table of who labels what (its last annotator is the pool)."""
-
-    def __init__(self, table: Annotations, hard: float) -> None:
-        self.table, self.hard = table, hard
-        self.model = Model(Evidence(table), hard)
-        prior = self.model.prior
-        self.mean, self.sd = prior.mean_x, prior.precision_x**-0.5
-        self.tuning = network_chain.blank_tuning(self.model.layout.networks)
-
-    def draw(self, rng: np.random.Generator) -> tuple[Floats, np.ndarray, np.ndarray, np.ndarray]:
-        shares = rng.dirichlet(np.full(2, 0.8))
-        parameters = np.concatenate((np.log(shares), self.mean + self.sd * rng.normal(size=self.mean.size)))
-        truth = rng.choice(2, p=shares, size=self.table.n_items)
-        level = (rng.random(self.table.n_items) >= self.hard).astype(int)
-        return parameters, truth, level, self.labels(rng, parameters, truth, level)
-
-    def set(self, model: Model, parameters: Floats) -> None:
-        model.state.log_share_j[:], model.state.theta_x[:] = parameters[:2], parameters[2:]
-        network_chain.fill_tables(model.layout.networks, model.state.theta_x, model.state.tables)
-
-    def labels(self, rng: np.random.Generator, parameters: Floats, truth: np.ndarray, level: np.ndarray) -> np.ndarray:
-        """Complete answers of each network, and of them those that the table asks for."""
-        self.set(self.model, parameters)
-        drawn, a = self.model.drawn, self.table
-        label = np.zeros(len(a), np.int32)
-        for group, table in zip(self.model.groups, drawn.tables, strict=True):
-            answers = np.array(network_oracles.answers(len(group), 2))
-            rows = np.flatnonzero(np.isin(a.annotator, group))
-            # One answer of the network an item; but of the pool everybody answers for themselves.
-            chance = rng.random(len(a) if len(group) == 1 else a.n_items)[rows if len(group) == 1 else a.item[rows]]
-            cell = (chance[:, None] > table[0].cumsum(axis=1)[truth[a.item[rows]]]).sum(axis=1)
-            label[rows] = answers[np.minimum(cell, len(answers) - 1), np.searchsorted(group, a.annotator[rows])]
-        easy = rng.random(len(a)) < drawn.easy_djl[0, truth[a.item], 1]
-        return np.where(level[a.item] == 1, easy, label).astype(np.int32)
-
-    def swept(
-        self, rng: np.random.Generator, parameters: Floats, truth: np.ndarray, level: np.ndarray, label: np.ndarray
-    ) -> tuple[Floats, np.ndarray, np.ndarray]:
-        """The parameters after one sweep over these labels, and (t, s) from its last weights."""
-        model = Model(Evidence(replace(self.table, label=label)), self.hard, like=self.model)
-        self.set(model, parameters)
-        networks, state, items = model.layout.networks, model.state, model.layout.items
-        for n, i in enumerate(model.layout.distinct_n):
-            network_chain.count_item(items, i, truth[n], level[n], state.seen_suj, state.items_sj)
-        network_chain.complete(rng, networks, model.layout.patterns, state)
-        learning = 0.0 if self.tuning.root.any() else 1.0  # the first metric will do for all
-        network_chain.draw_networks(rng, networks, model.prior, state, self.tuning, learning, 0.0)
-        network_chain.draw_shares(rng, 0.8, state.items_sj, state.log_share_j)
-        model.weigh()
-        network_chain.draw_truths(rng, items, self.hard, state)
-        weight = state.weight_ic[model.layout.distinct_n].cumsum(axis=1)
-        cell = (rng.random((len(truth), 1)) * weight[:, -1:] >= weight).sum(axis=1)
-        return np.concatenate((state.log_share_j, state.theta_x)), cell % 2, cell // 2
-
-    def features(self, parameters: Floats, truth: np.ndarray, level: np.ndarray, label: np.ndarray) -> list[float]:
-        a, theta, w = self.table, parameters[2:], parameters[2 + 12 : 2 + 15]
-        right = (label == truth[a.item]).astype(float)
-        agree = [(label[a.annotator == 0][:2] == label[a.annotator == 1][:2]).mean(), right[a.annotator == 3].mean()]
-        return [
-            np.exp(parameters[0]),
-            np.exp(2 * parameters[0]),
-            (truth == 0).mean(),
-            (truth == 0).mean() * np.exp(parameters[0]),
-            *theta[:6],
-            *w,
-            *(w**2),
-            w[0] * agree[0],
-            *agree,
-            theta[0] ** 2,
-            theta[0] * right.mean(),
-            theta[0] * theta[2],
-            theta[-1],
-            theta[-1] * label.mean(),
-            right.mean(),
-            right.mean() ** 2,
-            label.mean(),
-            level.mean(),
-            level.mean() * right.mean(),
-        ]
-
-
 # -- people who copy -----------------------------------------------------------------------------------------------
-
-
-def copied(seed: int, n_classes: int, known: int = 0, n_items: int = 600) -> tuple[Evidence, np.ndarray]:
-    """Three annotators copy one answer that is right 6 times in 10 (97 copies in 100 exact), three others are right
-    8 times in 10, each by themselves.
-    """
-    rng = np.random.default_rng(seed)
-    truth = rng.integers(n_classes, size=n_items)
-
-    def answers(accuracy: float, people: int) -> np.ndarray:
-        wrong = (truth[:, None] + rng.integers(1, n_classes, size=(n_items, people))) % n_classes
-        return np.where(rng.random((n_items, people)) < accuracy, truth[:, None], wrong)
-
-    source = answers(0.6, 1)
-    slips = rng.random((n_items, 3)) < 0.03
-    copies = np.where(slips, rng.integers(n_classes, size=(n_items, 3)), source)
-    annotations = Annotations.from_matrix(np.column_stack((copies, answers(0.8, 3))), range(n_classes))
-    return Evidence(annotations, truth=np.where(np.arange(n_items) < known, truth, -1)), truth
-
-
-def accuracies(combiner: Any, n_classes: int, known: int, seeds: int = 5) -> Floats:
-    """Share of the other items that are right, for each seed."""
-    found = []
-    for seed in range(seeds):
-        evidence, truth = copied(seed, n_classes, known)
-        right = combiner.fit(evidence).labels == truth
-        found.append(right[~evidence.known].mean())
-    return np.array(found)
-
-
-def assert_clearly_better(found: Floats, other: Floats) -> None:
-    gain = found - other
-    assert gain.min() > 0.1, (found, other)
-    assert gain.mean() > 0.15
-    assert gain.mean() > 6 * gain.std(ddof=1) / np.sqrt(len(gain))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -18,7 +18,7 @@ from hitl.models.gibbs_ibcc import GibbsIBCC
 from hitl.models.majority import MajorityVote
 from hitl.models.sampling import chains, gibbs, posterior
 from tests import bcc_oracles, oracles
-from tests.models.test_gibbs_ibcc import log_joint, matched_variance, some_state
+from tests.gibbs_states import log_joint, matched_variance, some_state
 from tests.reference_data import crowd, without_truth
 
 FOUR: dict[str, dict[str, Any]] = {

@@ -17,7 +17,7 @@ from hitl.models.edbcc import EDBCC
 from hitl.models.sampling import network_chain
 from hitl.models.vb_ibcc import VBIBCC
 from tests import oracles
-from tests.models.test_dbcc import (
+from tests.network_models import (
     FOUR,
     Model,
     accuracies,

@@ -11,12 +11,13 @@ from scipy.integrate import quad
 from scipy.special import betaln, gammaln, logsumexp
 
 from hitl import score
-from hitl.annotations import Annotations, Floats, Ints
+from hitl.annotations import Annotations
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
 from hitl.models.gibbs_ibcc import GibbsIBCC
 from hitl.models.sampling import chains, gibbs, posterior
 from tests import bcc_oracles, oracles
+from tests.gibbs_states import log_joint, matched_variance, some_state
 from tests.reference_data import crowd, without_truth
 
 FIVE: dict[str, dict[str, Any]] = {
@@ -27,15 +28,6 @@ FIVE: dict[str, dict[str, Any]] = {
     "an anonymous pool": {"pool": 6},
     "items without labels": {"unlabeled": 2, "known": 0.3},
 }
-
-
-def some_state(rng: np.random.Generator, evidence: Evidence, prior: gibbs.Prior) -> gibbs.State:
-    """A state with arbitrary truths, difficulties and alphas."""
-    a = evidence.annotations
-    state = gibbs.blank_state(a.n_items, a.n_annotators, a.n_classes, a.n_options)
-    even_nj = np.full((a.n_items, a.n_classes), 1 / a.n_classes)
-    gibbs.disperse(rng, posterior.known_table(evidence), prior, even_nj, state)
-    return state
 
 
 # -- single draws ----------------------------------------------------------------------------------------------
@@ -123,24 +115,6 @@ def test_a_row_of_alphas_has_the_moments_of_its_posterior() -> None:
 # -- truths ----------------------------------------------------------------------------------------------------
 
 
-def log_joint(evidence: Evidence, prior: gibbs.Prior, state: gibbs.State, truth: Ints, hard: Any) -> float:
-    """Log p(labels, t, s | alpha) one label after the other: each answer makes the next alike more probable."""
-    a = evidence.annotations
-    seen = state.alpha_klj.copy()
-    items = prior.smoothing_j.copy()
-    value = 0.0
-    for n in np.flatnonzero((a.labels_per_item > 0) | evidence.known):
-        value += np.log(items[truth[n]] / items.sum()) + np.log(prior.hard if hard[n] else 1 - prior.hard)
-        items[truth[n]] += 1
-    for n, k, l in zip(a.item, a.annotator, a.label, strict=True):  # noqa: E741
-        if hard[n]:
-            value += np.log(seen[k, l, truth[n]] / seen[k, :, truth[n]].sum())
-            seen[k, l, truth[n]] += 1
-        else:
-            value += np.log(prior.easy_jl[truth[n], l])
-    return float(value)
-
-
 @pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
 def test_conditional_truths_are_ratios_of_the_joint(shape: dict[str, Any]) -> None:
     rng = np.random.default_rng(5)
@@ -201,13 +175,6 @@ def test_weights_stay_finite_with_hundreds_of_labels_an_item(pool: int) -> None:
 
 
 # -- the whole -------------------------------------------------------------------------------------------------
-
-
-def matched_variance(concentration: Floats) -> Floats:
-    """(K, J) sum over a row of the variances of a Dirichlet."""
-    total = concentration.sum(axis=2)
-    mean = concentration / total[..., None]
-    return (mean * (1 - mean)).sum(axis=2) / (total + 1)
 
 
 @pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)

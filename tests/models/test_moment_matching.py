@@ -285,7 +285,7 @@ def test_a_part_is_aligned_by_the_order_that_agrees_most() -> None:
     part = Part((np.array([0]), np.array([1]), np.array([2])), np.stack([pi] * 3), np.array([0.5, 0.3, 0.2]), True, 9)
     found = part.aligned(np.stack([np.eye(3)] * 3))
     np.testing.assert_allclose(found.share_j, [0.3, 0.2, 0.5])
-    np.testing.assert_allclose(found.pi_vjl[1], pi[[1, 2, 0]])
+    np.testing.assert_allclose(found.pi_sjl[1], pi[[1, 2, 0]])
 
 
 def test_parts_come_into_one_order_of_the_classes_even_one_of_liars() -> None:

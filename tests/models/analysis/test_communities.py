@@ -123,7 +123,7 @@ def plain_objective(model: CommunityModel, v: Array, w: Array, h: Array, beta: A
 
 def test_the_objective_is_the_log_posterior_and_never_falls() -> None:
     model, v, rng = CommunityModel(), similarities(), np.random.default_rng(1)
-    w, h = groups._start(v, 5, rng)
+    w, h = groups.random_start(v, 5, rng)
     beta = model.precisions(w, h)
     constant = model.objective(v, w, h, beta) - plain_objective(model, v, w, h, beta)
     last = model.objective(v, w, h, beta)
@@ -144,7 +144,7 @@ def test_the_objective_is_the_log_posterior_and_never_falls() -> None:
 def test_each_step_is_the_plain_one_and_the_maximum_of_its_bound() -> None:
     """H of the update against a loop, and against a grid: Lee and Seung's bound is highest there."""
     v, rng = similarities(2, 6), np.random.default_rng(0)
-    w, h = groups._start(v, 3, rng)
+    w, h = groups.random_start(v, 3, rng)
     beta = np.array([0.5, 2.0, 8.0])
     following = groups.ascend(v, w, h, beta)
     for g in range(3):

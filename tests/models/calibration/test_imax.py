@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 
 from hitl.models.calibration import IMax
-from hitl.models.calibration.imax import _best_edges, informative_edges, log_odds
+from hitl.models.calibration.imax import best_edges, informative_edges, log_odds
 from tests.miscalibrated import bent, honest
 
 
@@ -84,7 +84,7 @@ def test_no_edge_lies_better_a_little_further(seed: int) -> None:
 
 def test_an_edge_lies_where_its_bins_describe_an_item_equally_well() -> None:
     phi = np.array([-20.0, -3.0, 0.1, 4.0, 25.0])
-    edges = _best_edges(phi)
+    edges = best_edges(phi)
     for g, a, b in zip(edges, phi, phi[1:], strict=False):
         left = expit(g) * np.log(expit(a)) + expit(-g) * np.log(expit(-a))
         right = expit(g) * np.log(expit(b)) + expit(-g) * np.log(expit(-b))

@@ -114,7 +114,7 @@ def test_fewer_threads_count_where_their_tables_would_take_too_much(
 @pytest.mark.parametrize("parts", [1, 2, 3, 8, 50])
 def test_runs_share_the_work_evenly_and_cover_every_item_once(parts: int) -> None:
     annotations = skewed(np.random.default_rng(9))
-    runs = kernels._runs(annotations, parts)
+    runs = kernels.equal_runs(annotations, parts)
     assert (runs[0], runs[-1], len(runs)) == (0, 200, parts + 1)
     assert (np.diff(runs) >= 0).all()
     work = np.array([(annotations.labels_per_item[a:b] + 1).sum() for a, b in pairwise(runs)])
