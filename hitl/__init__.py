@@ -32,7 +32,17 @@ _PUBLIC = {
     "HitlError": "hitl.errors",
     "Plan": "hitl.plan",
 }
-__all__ = ["Annotations", "AnnotatorReport", "Budget", "Consensus", "Crew", "DesignEffect", "Evidence", "HitlError", "Plan"]
+__all__ = [
+    "Annotations",
+    "AnnotatorReport",
+    "Budget",
+    "Consensus",
+    "Crew",
+    "DesignEffect",
+    "Evidence",
+    "HitlError",
+    "Plan",
+]
 
 
 def __getattr__(name: str) -> Any:
