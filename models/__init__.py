@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hitl.models.pl_em import PLEM as PLEM
     from hitl.models.sp import SP as SP
     from hitl.models.vb_ibcc import VBIBCC as VBIBCC
+    from hitl.models.vb_ibcc_models import VBIBCCWithModels as VBIBCCWithModels
     from hitl.models.weighted_majority import WeightedMajority as WeightedMajority
     from hitl.models.weighted_sum import WeightedSum as WeightedSum
 
@@ -54,6 +55,7 @@ _PUBLIC = {
     "TwoCoin": "coins",
     "Updatable": "combiner",
     "VBIBCC": "vb_ibcc",
+    "VBIBCCWithModels": "vb_ibcc_models",
     "WeightedMajority": "weighted_majority",
     "WeightedSum": "weighted_sum",
 }
@@ -80,6 +82,7 @@ __all__ = [
     "OneCoin",
     "TwoCoin",
     "Updatable",
+    "VBIBCCWithModels",
     "WeightedMajority",
     "WeightedSum",
 ]

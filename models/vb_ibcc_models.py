@@ -20,7 +20,6 @@ from hitl.annotations import Annotations
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
 from hitl.models.annotators import dirichlet_confusion
-from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.inference import em
 from hitl.models.inference.unsupervised_pool import unsupervised
@@ -65,8 +64,7 @@ class VBIBCCWithModels:
         began = time.perf_counter()
         annotations = evidence.annotations
         pool, q_nj = unsupervised(evidence, calibrated_prior(evidence, self.temperature, "VB-IBCC with models"))
-        hyper_jl = self._without_models.hyper(annotations)
-        annotators = DirichletConfusion.unlearned(hyper_jl, annotations.n_annotators)
+        annotators = self._without_models.annotators_at_start(annotations, start)
         if start is not None and start.classes == annotations.classes:
             q_nj = em.expectation(evidence, pool, self._expected_log(start, annotations)).q_nj
         estimate = em.maximise(
