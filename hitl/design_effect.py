@@ -75,7 +75,8 @@ class DesignEffect:
         logits = log_q0 / self.temperature(labels, predicted, rho_sum)[..., None] + self._shift(labels)
         logits = logits - logits.max(axis=-1, keepdims=True)
         beliefs: Floats = np.exp(logits)
-        return beliefs / beliefs.sum(axis=-1, keepdims=True)
+        beliefs /= beliefs.sum(axis=-1, keepdims=True)
+        return beliefs
 
     def untemper(self, q: Floats, labels: Counts, predicted: Mask, rho_sum: Floats) -> Floats:
         """(n, J) log posterior under independence, up to a constant a row, from beliefs: the inverse of `temper`."""

@@ -84,7 +84,7 @@ class VBIBCC:
             least_labels=self.least_labels,
         )
         share_j = estimate.prior.share_j
-        report = dirichlet_confusion.report(annotations, estimate.people, share_j)
+        report = dirichlet_confusion.report(annotations, estimate.annotators, share_j)
         seconds = time.perf_counter() - began
         fit = Fit("vb-ibcc", asdict(self), estimate.objective, estimate.converged, seconds)
         return Consensus(annotations.items, annotations.classes, estimate.q_nj, report, share_j, fit=fit)
