@@ -139,7 +139,7 @@ class ExpectedGain:
         if self.judged_by == "others":
             return confusion_by_others(evidence, consensus, crew)
         pi_kjl = crew_confusion(consensus, crew)
-        return err_evenly(pi_kjl[0])[None] if consensus.temperatures and not crew.names else pi_kjl
+        return err_evenly(pi_kjl[0])[None] if evidence.probabilities and not crew.names else pi_kjl
 
     def _named(self, now: Situation, value: CrewValue) -> tuple[Places, Limited]:
         """The checks, and the choice among all pairs of items and people."""

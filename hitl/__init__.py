@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hitl.consensus import Consensus as Consensus
     from hitl.crew import Budget as Budget
     from hitl.crew import Crew as Crew
+    from hitl.design_effect import DesignEffect as DesignEffect
     from hitl.errors import HitlError as HitlError
     from hitl.evidence import Evidence as Evidence
     from hitl.plan import Plan as Plan
@@ -26,11 +27,12 @@ _PUBLIC = {
     "Budget": "hitl.crew",
     "Consensus": "hitl.consensus",
     "Crew": "hitl.crew",
+    "DesignEffect": "hitl.design_effect",
     "Evidence": "hitl.evidence",
     "HitlError": "hitl.errors",
     "Plan": "hitl.plan",
 }
-__all__ = ["Annotations", "AnnotatorReport", "Budget", "Consensus", "Crew", "Evidence", "HitlError", "Plan"]
+__all__ = ["Annotations", "AnnotatorReport", "Budget", "Consensus", "Crew", "DesignEffect", "Evidence", "HitlError", "Plan"]
 
 
 def __getattr__(name: str) -> Any:

@@ -30,14 +30,16 @@ import pandas as pd
 import pyarrow as pa
 
 from hitl.annotations import Floats, Ints, Names
+from hitl.design_effect import DesignEffect
 from hitl.errors import BadInput, BadTable
 from hitl.files import atomic, write_table
 
 BROKEN = (zipfile.BadZipFile, zlib.error)
 """What a damaged archive raises."""
 
-FORMAT = 2
-"""Version of the saved form. Format 1 had no mixing, difficulty, dependence, prior, answers or correction."""
+FORMAT = 3
+"""Version of the saved form. Format 1 had no mixing, difficulty, dependence, prior or answers; format 2 another form of
+the design effect."""
 
 PARAMETER = "parameter "
 """What the names of parameters begin with in the saved form."""
@@ -47,19 +49,6 @@ CROWD = 4.0
 
 TIE = 1e-9
 """Probabilities closer than this are equal: sums differ in the last bits from run to run, labels must not."""
-
-
-@dataclass(frozen=True, eq=False)
-class Correction:
-    """What makes a posterior under independence as sure as it should be (`hitl.models.dependence.dependence`).
-
-    Attributes:
-        strength: how strongly items pull all their annotators the same way, >= 0 (0: they err independently).
-        shift: (J,) added to the log posterior of items with labels; zeros where no truth is known.
-    """
-
-    strength: float
-    shift: Floats
 
 
 @dataclass(frozen=True)
@@ -190,7 +179,7 @@ class Consensus:
         fit: how the fit went.
         difficulty: (N,) probability that the item is hard (nobody tells its class better than chance), in [0, 1];
             None where not modelled.
-        correction: how these probabilities came from those under independence; None where they are the same.
+        design_effect: how these probabilities came from those under independence.
         parameters: what else was learned, by names of the method's own, for its `apply`.
     """
 
@@ -202,7 +191,7 @@ class Consensus:
     temperatures: Mapping[str, float] = field(default_factory=dict)
     fit: Fit = field(default_factory=lambda: Fit("unknown"))
     difficulty: Floats | None = None
-    correction: Correction | None = None
+    design_effect: DesignEffect = field(default_factory=DesignEffect)
     parameters: Mapping[str, Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -261,11 +250,11 @@ class Consensus:
             "temperatures": dict(self.temperatures),
             "fit": asdict(self.fit),
         }
-        told = {"difficulty": self.difficulty, "dependence": people.dependence, "prior": people.prior}
-        told |= {"answers": people.answers}
-        if self.correction is not None:
-            told |= {"strength": np.array(self.correction.strength), "shift": self.correction.shift}
-        arrays: dict[str, npt.NDArray[Any]] = {name: array for name, array in told.items() if array is not None}
+        known = {"difficulty": self.difficulty, "dependence": people.dependence, "prior": people.prior}
+        known |= {"answers": people.answers}
+        effect = self.design_effect
+        known |= {"design effect": np.array([effect.ceiling, effect.half, effect.residual]), "shift": effect.shift}
+        arrays: dict[str, npt.NDArray[Any]] = {name: array for name, array in known.items() if array is not None}
         arrays |= {f"{PARAMETER}{name}": value for name, value in self.parameters.items()}
         arrays |= {
             "header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
@@ -279,7 +268,7 @@ class Consensus:
 
     def judging(self, items: Names, probabilities: Floats) -> Consensus:
         """What was learned, with the probabilities (N, J) of other items."""
-        return replace(self, items=items, probabilities=probabilities, difficulty=None, correction=None)
+        return replace(self, items=items, probabilities=probabilities, difficulty=None, design_effect=DesignEffect())
 
     @classmethod
     def load(cls, path: str | Path) -> Consensus:
@@ -298,7 +287,7 @@ class Consensus:
                 arrays = dict(stored)
             header = json.loads(arrays["header"].tobytes())
             version = header["format"]
-            if version in (1, FORMAT):
+            if version in range(1, FORMAT + 1):
                 return cls._unpacked(header, arrays)
         except (OSError, LookupError, TypeError, ValueError, RuntimeError, EOFError, *BROKEN) as error:
             raise BadTable(f"{where}: not a saved consensus: {error}") from None
@@ -319,7 +308,6 @@ class Consensus:
             arrays.get("prior"),
             arrays.get("answers"),
         )
-        correction = Correction(float(arrays["strength"]), arrays["shift"]) if "strength" in arrays else None
         stored = dict(header["fit"])
         mixing = stored.pop("mixing", None)
         objective = tuple(stored.pop("objective"))
@@ -333,9 +321,28 @@ class Consensus:
             header["temperatures"],
             fit,
             arrays.get("difficulty"),
-            correction,
-            {name.removeprefix(PARAMETER): array for name, array in arrays.items() if name.startswith(PARAMETER)},
+            _design_effect(header, arrays),
+            {_current(name): array for name, array in arrays.items() if name.startswith(PARAMETER)},
         )
+
+
+def _design_effect(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> DesignEffect:
+    """The design effect; format 2 kept a strength, which was rho beside models and 1 / half without them."""
+    if "design effect" in arrays:
+        ceiling, half, residual = arrays["design effect"].tolist()
+        return DesignEffect(ceiling, half, residual, arrays.get("shift"))
+    if "strength" not in arrays:
+        return DesignEffect()
+    strength = float(arrays["strength"])
+    if header["temperatures"]:
+        return DesignEffect(strength, residual=float(arrays.get(f"{PARAMETER}model caution", 1.0)))
+    return DesignEffect(1.0, 1 / strength, shift=arrays["shift"]) if strength else DesignEffect(shift=arrays["shift"])
+
+
+def _current(stored: str) -> str:
+    """Today's name of a stored parameter."""
+    name = stored.removeprefix(PARAMETER)
+    return "residual temperature" if name == "model caution" else name
 
 
 def _packed(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:

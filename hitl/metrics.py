@@ -54,7 +54,7 @@ def metrics_of(
         "lacking": None if plan.stop or not lacks else missing_skills.in_words(lacks, crew),
         "idle": _idle(questions, lacks, plan, crew, budget),
         "waits": waits_for_away(questions, plan, crew, budget),
-        "corrected": all(result.correction is not None for result in results.values()),
+        "corrected": not any(result.design_effect.independent for result in results.values()),
     }
 
 

@@ -38,7 +38,7 @@ from hitl.models.calibration.calibrator import floored_log
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.inference import em
 from hitl.models.numerics.checks import require_between
-from hitl.models.pl import PL, calibrated_prior, speaks, told_truth
+from hitl.models.pl import PL, calibrated_prior, known_truth, speaks
 from hitl.models.priors.fixed import Fixed
 
 FACTOR, WEIGHT = "temperature factor", "temperature weight"
@@ -60,7 +60,7 @@ class BayesianPL:
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
         began = time.perf_counter()
-        told_truth(evidence, "Bayesian P+L")
+        known_truth(evidence, "Bayesian P+L")
         mode = self._mode.fit(evidence)
         assert evidence.truth is not None
         temperature_m = np.array(list(mode.temperatures.values()))
@@ -84,7 +84,7 @@ class BayesianPL:
         log_p_nj = floored_log(p_nj)
         if annotations.anonymous is not None:
             log_p_nj += repeated_answers(annotations, a_kjl[annotations.anonymous])
-        q_nj, _ = em.expectation(evidence, Fixed(log_p_nj), np.log(pi_kjl).transpose(0, 2, 1))
+        q_nj = em.expectation(evidence, Fixed(log_p_nj), np.log(pi_kjl).transpose(0, 2, 1)).q_nj
         return consensus.judging(annotations.items, q_nj)
 
     def _pool(self, mode: Consensus, evidence: Evidence) -> Floats:

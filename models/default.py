@@ -17,12 +17,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hitl.annotations import Floats
-from hitl.consensus import Consensus, Correction
+from hitl.consensus import Consensus
+from hitl.design_effect import SMALLEST, DesignEffect
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import right_answers
-from hitl.models.dependence import dependence, shared_errors
+from hitl.models.dependence.design_effect import (
+    Independent,
+    beside_models,
+    independent,
+    of_annotators,
+    predicted,
+    residual_temperature,
+)
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics.checks import require_between
 from hitl.models.numerics.clamping import clamp
@@ -32,7 +39,6 @@ from hitl.models.vb_ibcc import VBIBCC
 ANCHOR, ANCHOR_OF_TWO = 0.4, 0.2
 """Weight of the votes in what teaches; with two classes there is no third that could be taken over."""
 
-SMALLEST = 1e-300
 STRENGTH = 4.0
 """Pseudo-counts of a confusion row that expects `accuracy`."""
 
@@ -53,56 +59,54 @@ class DefaultCombiner:
         """Fit the combiner that suits the evidence."""
         if evidence.probabilities:
             raw = self._with_models.fit(evidence, start=start)
-            log_q0_nj = self._untold(raw, evidence)
-            strength = shared_errors.learned(evidence, log_q0_nj, shared_errors.caution_of(raw))
-            return _named(_tempered(raw, evidence, log_q0_nj, strength))
-        raw = self._people_only(evidence).fit(evidence, start=start)
-        correction = dependence.estimated(evidence, raw.annotators.concentration, raw.class_shares)
-        judged = _corrected(evidence, raw, raw.annotators.concentration, correction)
+            known = self._beside_models(raw, evidence)
+            effect = beside_models(evidence, known.log_q0_nj, residual_temperature(raw))
+            return _named(_tempered(raw, evidence, known, effect))
+        raw = self._without_models(evidence).fit(evidence, start=start)
+        alpha_kjl = raw.annotators.concentration
+        effect = of_annotators(evidence, alpha_kjl, raw.class_shares)
+        known = independent(evidence.annotations, alpha_kjl, raw.class_shares)
+        judged = _tempered(raw, evidence, known, effect)
         answers = right_answers(evidence.annotations, judged.probabilities)
         return _named(replace(judged, annotators=replace(raw.annotators, answers=answers)))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned."""
-        if consensus.correction is None or bool(consensus.temperatures) != bool(evidence.probabilities):
+        used = "pl-em" if evidence.probabilities else "vb-ibcc"
+        if consensus.fit.method != "default" or consensus.fit.settings.get("method") != used:
             raise BadEvidence(
                 "not learned by the default combiner from the same kind of evidence: "
                 + ("with" if evidence.probabilities else "without")
-                + " model probabilities (rows of NaN where a model is silent); apply the method that learned it"
+                + " model probabilities (rows of NaN where a model abstains); apply the method that learned it"
             )
         require_same_classes(consensus, evidence)
         if evidence.probabilities:
-            return _tempered(consensus, evidence, self._untold(consensus, evidence), consensus.correction.strength)
-        alpha_kjl = self._people_only(evidence).concentration(consensus, evidence.annotations)
-        return _corrected(evidence, consensus, alpha_kjl, consensus.correction)
+            known = self._beside_models(consensus, evidence)
+        else:
+            alpha_kjl = self._without_models(evidence).concentration(consensus, evidence.annotations)
+            known = independent(evidence.annotations, alpha_kjl, consensus.class_shares)
+        return _tempered(consensus, evidence, known, consensus.design_effect)
 
-    def _untold(self, learned: Consensus, evidence: Evidence) -> Floats:
-        """(N, J) log beliefs as if no truth were known."""
-        asked = replace(evidence, truth=None)
-        log_q_nj: Floats = np.log(np.maximum(self._with_models.apply(learned, asked).probabilities, SMALLEST))
-        return log_q_nj
+    def _beside_models(self, learned: Consensus, evidence: Evidence) -> Independent:
+        """The posterior under independence as if no truth were known."""
+        applied = self._with_models.apply(learned, replace(evidence, truth=None)).probabilities
+        log_q0_nj = np.log(np.maximum(applied, SMALLEST))
+        return Independent(evidence.annotations, log_q0_nj, learned.annotators.confusion, predicted(evidence))
 
     @property
     def _with_models(self) -> PLEM:
         return PLEM(accuracy=self.accuracy)
 
-    def _people_only(self, evidence: Evidence) -> VBIBCC:
+    def _without_models(self, evidence: Evidence) -> VBIBCC:
         annotations = evidence.annotations
         wrong = STRENGTH * (1 - self.accuracy) / (annotations.n_options - 1)
         anchor = ANCHOR if annotations.n_classes > 2 else ANCHOR_OF_TWO
         return VBIBCC(diagonal=STRENGTH * self.accuracy, off=wrong, anchor=anchor, least_labels=2)
 
 
-def _tempered(learned: Consensus, evidence: Evidence, log_q0_nj: Floats, strength: float) -> Consensus:
-    q_nj = shared_errors.tempered(evidence, log_q0_nj, strength, shared_errors.caution_of(learned))
-    judged = learned.judging(evidence.annotations.items, clamp(q_nj, evidence))
-    return replace(judged, correction=Correction(strength, np.zeros(q_nj.shape[1])))
-
-
-def _corrected(evidence: Evidence, raw: Consensus, alpha_kjl: Floats, correction: Correction) -> Consensus:
-    q_nj = dependence.corrected(evidence.annotations, alpha_kjl, raw.class_shares, correction)
-    judged = raw.judging(evidence.annotations.items, clamp(q_nj, evidence))
-    return replace(judged, correction=correction)
+def _tempered(learned: Consensus, evidence: Evidence, known: Independent, effect: DesignEffect) -> Consensus:
+    judged = learned.judging(evidence.annotations.items, clamp(known.tempered(effect), evidence))
+    return replace(judged, design_effect=effect)
 
 
 def _named(found: Consensus) -> Consensus:

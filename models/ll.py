@@ -24,7 +24,7 @@ from hitl.models.inference import em
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between
-from hitl.models.pl import speaks, told_truth
+from hitl.models.pl import known_truth, speaks
 from hitl.models.priors.fixed import Fixed
 from hitl.models.priors.shares import Shares
 
@@ -55,17 +55,18 @@ class LL:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
         began = time.perf_counter()
         annotations, known = evidence.annotations, evidence.known
-        truth_nj = told_truth(evidence, "L+L")
+        truth_nj = known_truth(evidence, "L+L")
         pseudo_jl = self._pseudo_counts(annotations)
         counts_klj = kernels.counts(annotations, truth_nj, known)
-        share_j = Shares.even(annotations.n_classes, self.share_smoothing).learn(truth_nj, known).share_j
+        shares = Shares.even(annotations.n_classes, self.share_smoothing)
+        share_j = shares.learn(kernels.totals(truth_nj, known)).share_j
         models = {
             f"{MODEL}{name}": model_confusion(p_nj[known], truth_nj[known], self._stranger(annotations))
             for name, p_nj in evidence.probabilities.items()
         }
         prior = self._prior(evidence, share_j, models)
         log_pi_klj = np.log(confusion.posterior_mode(counts_klj, pseudo_jl))
-        q_nj, _ = em.expectation(evidence, prior, log_pi_klj)
+        q_nj = em.expectation(evidence, prior, log_pi_klj).q_nj
         people = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
         fit = Fit("ll", asdict(self), seconds=time.perf_counter() - began)
         return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit, parameters=models)
@@ -76,7 +77,7 @@ class LL:
         annotations = evidence.annotations
         pi_klj = confusion.confusion_from(consensus, annotations, self._pseudo_counts(annotations))
         prior = self._prior(evidence, consensus.class_shares, consensus.parameters)
-        q_nj, _ = em.expectation(evidence, prior, np.log(pi_klj))
+        q_nj = em.expectation(evidence, prior, np.log(pi_klj)).q_nj
         return consensus.judging(annotations.items, q_nj)
 
     def _prior(self, evidence: Evidence, share_j: Floats, models: Mapping[str, Floats]) -> Fixed:

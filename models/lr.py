@@ -37,7 +37,7 @@ from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between, require_whole
 from hitl.models.numerics.clamping import clamp
-from hitl.models.pl import speaks, told_truth
+from hitl.models.pl import known_truth, speaks
 from hitl.models.priors.shares import Shares
 
 INTERCEPT, ANSWERS, MODEL, ANNOTATOR = "intercept", "weights of answers", "weights of model ", "weights of annotator "
@@ -75,9 +75,9 @@ class LR:
         """Learn from known truth, then judge all. Raises BadEvidence without model or truth, MissingExtra."""
         began = time.perf_counter()
         annotations, known = evidence.annotations, evidence.known
-        truth_nj = told_truth(evidence, "LR")
+        truth_nj = known_truth(evidence, "LR")
         assert evidence.truth is not None
-        share_j = Shares.even(annotations.n_classes, 1.0).learn(truth_nj, known).share_j
+        share_j = Shares.even(annotations.n_classes, 1.0).learn(kernels.totals(truth_nj, known)).share_j
         blocks = features(evidence, annotations.options, self._own(evidence))
         known_blocks = {name: block[known] for name, block in blocks.items()}
         weights, converged = self._regression(known_blocks, evidence.truth[known], annotations.n_classes)
@@ -184,12 +184,12 @@ def _judged(evidence: Evidence, blocks: Mapping[str, Floats], weights: Mapping[s
     """(N, J) beliefs; an item on which all are silent has the class shares."""
     annotations = evidence.annotations
     logit_nj = np.tile(weights[INTERCEPT], (annotations.n_items, 1))
-    silent_n = annotations.labels_per_item == 0
+    abstained_n = annotations.labels_per_item == 0
     for name, block in blocks.items():
         if name in weights:
             logit_nj += block @ weights[name].T
     for p_nj in evidence.probabilities.values():
-        silent_n = silent_n & ~speaks(p_nj)
-    logit_nj[silent_n] = np.log(share_j)
+        abstained_n = abstained_n & ~speaks(p_nj)
+    logit_nj[abstained_n] = np.log(share_j)
     q_nj, _ = kernels.beliefs(logit_nj, np.zeros((1, annotations.n_classes)))
     return clamp(q_nj, evidence)

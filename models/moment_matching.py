@@ -132,7 +132,7 @@ class MomentMatching:
         pseudo_jl = self._pseudo_counts(annotations)
         people = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
         log_pi_klj = np.log(confusion.posterior_mode(counts_klj, pseudo_jl))
-        q_nj, _ = em.expectation(evidence, Shares(share_j), log_pi_klj)
+        q_nj = em.expectation(evidence, Shares(share_j), log_pi_klj).q_nj
         fit = Fit("moments", asdict(self), converged=converged, seconds=time.perf_counter() - began)
         return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit)
 

@@ -23,6 +23,7 @@ from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.inference import em
 from hitl.models.inference.warm_start import require_same_classes
+from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between
 from hitl.models.numerics.clamping import clamp
 from hitl.models.priors.calibrated import Calibrated
@@ -57,9 +58,9 @@ class PL:
         pseudo_jl = self.pseudo_counts(evidence.annotations)
         truth_nj = clamp(np.zeros((evidence.annotations.n_items, evidence.annotations.n_classes)), evidence)
         people = confusion.Confusion.unlearned(pseudo_jl, evidence.annotations.n_annotators)
-        counts_klj, people, prior = em.maximisation(evidence, prior, people, truth_nj, known)
-        prior = prior.with_shares(prior.shares.learn(truth_nj, known))  # all known items tell how common classes are
-        q_nj, _ = em.expectation(evidence, prior, people.log_pi_klj)
+        counts_klj = kernels.counts(evidence.annotations, truth_nj, known)
+        people, prior = people.learn(counts_klj), prior.supervised(truth_nj, known)
+        q_nj = em.expectation(evidence, prior, people.log_pi_klj).q_nj
         fit = Fit("pl", asdict(self), seconds=time.perf_counter() - began)
         return judged(evidence, prior, counts_klj, pseudo_jl, q_nj, fit)
 
@@ -67,7 +68,7 @@ class PL:
         """Judge other items with what was learned; people and models not met before get the prior's mode."""
         prior = calibrated_prior(evidence, self.temperature, "P+L", consensus)
         pi_klj = confusion.confusion_from(consensus, evidence.annotations, self.pseudo_counts(evidence.annotations))
-        q_nj, _ = em.expectation(evidence, prior, np.log(pi_klj))
+        q_nj = em.expectation(evidence, prior, np.log(pi_klj)).q_nj
         return consensus.judging(evidence.annotations.items, q_nj)
 
     def pseudo_counts(self, annotations: Annotations) -> Floats:
@@ -109,7 +110,7 @@ def judged(
     )
 
 
-def told_truth(evidence: Evidence, method: str) -> Floats:
+def known_truth(evidence: Evidence, method: str) -> Floats:
     """(N, J) one-hot where the truth is known, else 0. Raises BadEvidence without a model or without any truth."""
     if not evidence.probabilities:
         raise BadEvidence(

@@ -25,11 +25,12 @@ from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.inference import em
 from hitl.models.inference.incremental import IncrementalEM, Rule
-from hitl.models.inference.unsupervised_pool import judged_by_people
+from hitl.models.inference.unsupervised_pool import unsupervised
 from hitl.models.inference.warm_start import better, cautious, goes_on, iterations, require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between, require_whole
 from hitl.models.pl import PL, calibrated_prior, judged
+from hitl.models.priors.followed import FollowedPool
 
 ENOUGH_LABELS = 3
 """Labels from which an item's people outvote a wrong one among them; with fewer it teaches once."""
@@ -64,12 +65,12 @@ class PLEM:
         pseudo_jl = self._supervised.pseudo_counts(annotations)
         usable = start if start is not None and start.classes == annotations.classes else None
         prior = calibrated_prior(evidence, self.temperature, "P+L-EM")
-        pool, q_nj = judged_by_people(evidence, prior)
+        pool, q_nj = unsupervised(evidence, prior)
         few = ~evidence.known & (annotations.labels_per_item < ENOUGH_LABELS)
         people = TaughtOnce.unlearned(pseudo_jl, annotations.n_annotators).once(kernels.counts(annotations, q_nj, few))
         if usable is not None:
             log_pi_klj = np.log(confusion.confusion_from(usable, annotations, pseudo_jl))
-            q_nj, _ = em.expectation(evidence, pool, log_pi_klj)
+            q_nj = em.expectation(evidence, pool, log_pi_klj).q_nj
         estimate = em.maximise(
             evidence,
             pool,
@@ -104,9 +105,9 @@ class PLEM:
         return self._fitted(evidence, consensus, iterations(self.max_iterations))
 
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
-        models = calibrated_prior(evidence, self.temperature, "P+L-EM", consensus)
+        pool = calibrated_prior(evidence, self.temperature, "P+L-EM", consensus)
         pseudo_jl = self._supervised.pseudo_counts(evidence.annotations)
-        return Rule(pseudo_jl, models.shares.smoothing, models=models)
+        return Rule(pseudo_jl, pool.shares.smoothing, prior=lambda known: FollowedPool(pool, dict(known.probabilities)))
 
     @property
     def _supervised(self) -> PL:

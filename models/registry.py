@@ -26,6 +26,7 @@ COMBINERS = Registry(
         "dawid-skene": "hitl.models.dawid_skene:DawidSkene",
         "moments": "hitl.models.moment_matching:MomentMatching",
         "vb-ibcc": "hitl.models.vb_ibcc:VBIBCC",
+        "vb-ibcc-models": "hitl.models.vb_ibcc_models:VBIBCCWithModels",
         "gibbs-ibcc": "hitl.models.gibbs_ibcc:GibbsIBCC",
         "ebcc": "hitl.models.ebcc:EBCC",
         "dbcc": "hitl.models.dbcc:DBCC",

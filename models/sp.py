@@ -22,8 +22,9 @@ from hitl.models.annotators import confusion
 from hitl.models.annotators.coins import Coins
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.inference import em
+from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between
-from hitl.models.pl import calibrated_prior, judged, told_truth
+from hitl.models.pl import calibrated_prior, judged, known_truth
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,11 @@ class SP:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
         began = time.perf_counter()
         annotations, known = evidence.annotations, evidence.known
-        truth_nj = told_truth(evidence, "SP")
+        truth_nj = known_truth(evidence, "SP")
         prior = calibrated_prior(evidence, self.temperature, "SP")
-        counts_klj, people, prior = em.maximisation(evidence, prior, self._unlearned(annotations), truth_nj, known)
-        prior = prior.with_shares(prior.shares.learn(truth_nj, known))  # all known items tell how common classes are
-        q_nj, _ = em.expectation(evidence, prior, people.log_pi_klj)
+        counts_klj = kernels.counts(annotations, truth_nj, known)
+        people, prior = self._unlearned(annotations).learn(counts_klj), prior.supervised(truth_nj, known)
+        q_nj = em.expectation(evidence, prior, people.log_pi_klj).q_nj
         fit = Fit("sp", asdict(self), seconds=time.perf_counter() - began)
         found = judged(evidence, prior, counts_klj, self._stranger(annotations), q_nj, fit)
         return replace(found, annotators=people.report(annotations, counts_klj, found.class_shares))
@@ -62,7 +63,7 @@ class SP:
         annotations = evidence.annotations
         prior = calibrated_prior(evidence, self.temperature, "SP", consensus)
         pi_klj = confusion.confusion_from(consensus, annotations, self._stranger(annotations))
-        q_nj, _ = em.expectation(evidence, prior, np.log(pi_klj))
+        q_nj = em.expectation(evidence, prior, np.log(pi_klj)).q_nj
         return consensus.judging(annotations.items, q_nj)
 
     def _unlearned(self, annotations: Annotations) -> Coins:

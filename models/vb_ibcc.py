@@ -111,13 +111,14 @@ class VBIBCC:
 
     def concentration(self, consensus: Consensus, annotations: Annotations) -> Floats:
         """(K, J, L) Dirichlet parameters of these annotators by what was learned, strangers by the shared prior."""
-        return dirichlet_confusion.learned_concentration(consensus.annotators, self._hyper(annotations), annotations)
+        return dirichlet_confusion.learned_concentration(consensus.annotators, self.hyper(annotations), annotations)
 
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
         prior_jl = self._people(evidence.annotations, consensus).prior_jl
         return Rule(prior_jl, self.share_smoothing, True, self.anchor, self.least_labels)
 
-    def _hyper(self, annotations: Annotations) -> Floats:
+    def hyper(self, annotations: Annotations) -> Floats:
+        """(J, L) pseudo-counts of a confusion row: the mode of their hyper-prior."""
         hyper_jl = np.full((annotations.n_classes, annotations.n_options), self.off)
         np.fill_diagonal(hyper_jl, self.diagonal)
         return hyper_jl
@@ -135,7 +136,7 @@ class VBIBCC:
         return replace(prior, anchor=self.anchor, votes_j=votes_j), people.anchored(self.anchor, votes_klj)
 
     def _people(self, annotations: Annotations, start: Consensus | None) -> DirichletConfusion:
-        people = DirichletConfusion.unlearned(self._hyper(annotations), annotations.n_annotators, self.shared)
+        people = DirichletConfusion.unlearned(self.hyper(annotations), annotations.n_annotators, self.shared)
         if start is None or not warm_start.usable(start, annotations):
             return people
         learned_jl = start.annotators.prior if self.shared else None
@@ -143,7 +144,7 @@ class VBIBCC:
 
     def _start(self, evidence: Evidence, start: Consensus | None) -> Floats:
         if start is None or start.annotators.prior is None or not warm_start.usable(start, evidence.annotations):
-            return warm_start.first_beliefs(evidence, start, self._hyper(evidence.annotations))
+            return warm_start.first_beliefs(evidence, start, self.hyper(evidence.annotations))
         met_n = confusion.judged_by(start.annotators, evidence.annotations)
         return np.where(met_n[:, None], self._beliefs(start, evidence), voted(evidence))
 
@@ -153,7 +154,7 @@ class VBIBCC:
         (Pseudo-counts of a point estimate are no posterior: by E ln pi what nobody has said yet would be impossible.)
         """
         if learned.annotators.prior is None:
-            return warm_start.judged(learned, evidence, self._hyper(evidence.annotations))
+            return warm_start.judged(learned, evidence, self.hyper(evidence.annotations))
         alpha_klj = self.concentration(learned, evidence.annotations).transpose(0, 2, 1)
         log_pi_klj = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
         return warm_start.judged_by(learned, evidence, log_pi_klj)

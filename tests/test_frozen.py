@@ -160,7 +160,7 @@ def _agree(found: Any, kept: Any) -> bool:
 def test_answers_are_those_of_before(name: str) -> None:
     kept = json.loads(FILE.read_text())[name]
     found = json.loads(json.dumps(_fits(name)))
-    assert found.keys() == kept.keys()
+    assert kept.keys() <= found.keys()  # a method may join
     assert [key for key in kept if not _agree(found[key], kept[key])] == []
 
 

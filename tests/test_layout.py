@@ -19,6 +19,7 @@ CORE = (
     "batches",
     "consensus",
     "crew",
+    "design_effect",
     "errors",
     "evidence",
     "exchange",

@@ -28,9 +28,7 @@ from hitl.active.stopping.rules import OPEN, Judged
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Crew
-from hitl.evidence import Evidence
-from hitl.models.annotators.confusion import confusion_from
-from hitl.models.dependence import shared_errors
+from hitl.models.dependence.design_effect import beliefs_for_gain
 
 Rows = npt.NDArray[np.int64]
 
@@ -96,27 +94,6 @@ def measure(information: float) -> Measure:
         lambda q, pi: accuracy_gain(q, pi) + information * information_gain(q, pi),
         lambda q, pi: accuracy_bound(q, pi) + information * information_bound(q, pi),
     )
-
-
-def beliefs_for_gain(evidence: Evidence, consensus: Consensus) -> Floats:
-    """(N, J) beliefs that take each answer as worth what a confusion matrix says, as the gain takes the next one.
-
-    Beside models confidence is corrected for errors in common, the more the more labels an item has: by these beliefs
-    the same few items would be asked about again and again (CIFAR-10H: 99 % not reached with 11,000 labels, with the
-    others from 7,400). The models count as they do alone: surer, as they are held against people who err with them,
-    they would hide the items that nobody was asked about (three networks: a tenth more labels).
-    """
-    if not consensus.temperatures:
-        return consensus.probabilities
-    q_nj, caution = consensus.probabilities, shared_errors.caution_of(consensus)
-    if consensus.correction is not None:
-        q_nj = shared_errors.independent(evidence, q_nj, consensus.correction.strength, caution)
-    if caution == 1.0:
-        return q_nj
-    annotations = evidence.annotations
-    nothing_jl = np.ones((annotations.n_classes, annotations.n_options))
-    log_pi_klj = np.log(np.maximum(confusion_from(consensus, annotations, nothing_jl), TINY))
-    return shared_errors.each_alone(evidence, q_nj, log_pi_klj, caution)
 
 
 def bonus(questions: Sequence[Judged], crew: Crew, explore: float) -> Floats:

@@ -235,7 +235,7 @@ class _Future:
         for belief, pi_dkjl in zip(self.beliefs, self.pi, strict=True):
             chance = np.cumsum(pi_dkjl[d if len(pi_dkjl) > 1 else 0, k, belief.truth_dn[d, n]], axis=1)
             said = (rng.random(d.size)[:, None] * chance[:, -1:] > chance).sum(axis=1)
-            belief.hear(d, n, k, said)
+            belief.update(d, n, k, said)
 
 
 def _as_they_may_be(consensus: Consensus, crew: Crew, pi_kjl: Floats, draws: int, rng: np.random.Generator) -> Floats:
@@ -343,7 +343,7 @@ def _doubts(questions: Sequence[Judged], expected: Expected) -> tuple[float, str
         )
     if min(_taught(evidence) for evidence, _ in questions) < TAUGHT:
         return HARDLY, "how good people are is hardly known yet: the forecast may be wrong by a factor of three"
-    if not expected.checked and any(consensus.correction is not None for _, consensus in questions):
+    if not expected.checked and not all(consensus.design_effect.independent for _, consensus in questions):
         return UNTOLD, "no known truth says how sure labels may be; some tens of known items make the forecast sharper"
     return MODEL, None
 

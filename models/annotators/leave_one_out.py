@@ -16,10 +16,8 @@ import numpy.typing as npt
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.numerics import kernels
-from hitl.models.priors.calibrated import Calibrated
-from hitl.models.priors.shares import Shares
+from hitl.models.priors.learned import learned_prior
 
 FLOOR = 1e-6
 """Chance below which no answer is thought of, so that no single label decides for ever."""
@@ -36,7 +34,9 @@ class Others:
         self._truth = evidence.truth
         confusion_kjl = np.maximum(consensus.annotators.confusion, FLOOR)
         self._log_pi_klj = np.log(np.ascontiguousarray(confusion_kjl.transpose(0, 2, 1)))
-        self._logits_nj = kernels.messages(self._annotations, self._log_pi_klj) + _log_prior(evidence, consensus)
+        self._logits_nj = (
+            kernels.messages(self._annotations, self._log_pi_klj) + learned_prior(consensus, evidence).log_prior()
+        )
 
     def beliefs(self, rows: npt.NDArray[np.intp]) -> Floats:
         """(len(rows), J) what the others believe of the items of these annotations; rows sum to 1."""
@@ -70,12 +70,3 @@ def some_rows(annotations: Annotations, most_labels: int) -> npt.NDArray[np.intp
         keep &= annotations.annotator[order] != annotations.anonymous
     rows: npt.NDArray[np.intp] = order[keep]
     return rows
-
-
-def _log_prior(evidence: Evidence, consensus: Consensus) -> Floats:
-    """(1, J) log class shares, or (N, J) of the calibrated models where there are any."""
-    shares = Shares(np.maximum(consensus.class_shares, FLOOR))
-    if not evidence.probabilities:
-        return shares.log_prior()
-    pool = Calibrated.from_evidence(evidence, LogTemperature(), consensus)
-    return pool.with_shares(shares).log_prior()

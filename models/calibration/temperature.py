@@ -59,23 +59,23 @@ def map_temperatures(
     *,
     weight_n: Floats | None = None,
     prior_weight: float = 1.0,
-    speaks_nm: npt.NDArray[np.bool_] | None = None,
+    predicts_nm: npt.NDArray[np.bool_] | None = None,
     start_m: Floats | None = None,
     tolerance: float = 1e-4,
 ) -> Floats:
     """(M,) temperatures that maximise the objective above.
 
     log_p_mnj: (M, N, J) log probabilities (0 where silent); q_nj: (N, J) true classes, one-hot or expected;
-    speaks_nm: (N, M) who has a prediction (default: all). `tolerance` is in log T.
+    predicts_nm: (N, M) who has a prediction (default: all). `tolerance` is in log T.
     """
     n_models, n_items, _ = log_p_mnj.shape
     weight_n = np.ones(n_items) if weight_n is None else weight_n
-    speaks_nm = np.ones((n_items, n_models), dtype=bool) if speaks_nm is None else speaks_nm
+    predicts_nm = np.ones((n_items, n_models), dtype=bool) if predicts_nm is None else predicts_nm
     log_p_mnj = np.ascontiguousarray(log_p_mnj)
     linear_nm = np.einsum("nj,mnj->nm", q_nj, log_p_mnj) * weight_n[:, None]
 
     def objective(log_t_m: Floats) -> float:
-        weight_nm = pool_weights(speaks_nm, np.exp(log_t_m))
+        weight_nm = pool_weights(predicts_nm, np.exp(log_t_m))
         likelihood = np.sum(linear_nm * weight_nm) - weight_n @ kernels.log_normalisers(log_p_mnj, weight_nm)
         return float(likelihood + prior_weight * prior.log_density(np.exp(log_t_m)))
 
@@ -91,14 +91,14 @@ def map_temperatures(
 
 
 def pool_weights(
-    speaks_nm: npt.NDArray[np.bool_], temperature_m: Floats, correlation_mm: Floats | None = None
+    predicts_nm: npt.NDArray[np.bool_], temperature_m: Floats, correlation_mm: Floats | None = None
 ) -> Floats:
     """(N, M) weights D_n / (S_n T_m) of the models that speak on an item, 0 of the others; S_n is how many speak.
 
     D_n, how many independent ones they are worth, from the correlation of their errors (default: copies, D_n = 1).
     """
-    weight_nm: Floats = speaks_nm / temperature_m
-    speakers = np.maximum(speaks_nm.sum(axis=1, keepdims=True), 1)
+    weight_nm: Floats = predicts_nm / temperature_m
+    speakers = np.maximum(predicts_nm.sum(axis=1, keepdims=True), 1)
     if correlation_mm is None:
         weight_nm /= speakers
         return weight_nm

@@ -1,7 +1,8 @@
 """The one loop: expectation-maximisation of a truth prior x an annotator model.
 
-    E   L = messages(people.log_pi);  q = prior.beliefs(L);  q one-hot where the truth is known
-    M   people = people.learn(counts(q));  prior = prior.learn(q)
+    E   L = messages(annotators.log_pi), -inf for the classes that a known truth rules out
+        q, statistics = prior.posterior(L)
+    M   annotators = annotators.learn(counts(q));  prior = prior.learn(statistics)
 
 It climbs the log posterior of the parameters (truths summed out), which therefore never falls:
 
@@ -29,8 +30,8 @@ from hitl.annotations import Floats
 from hitl.evidence import Evidence
 from hitl.models.annotators import AnnotatorModel
 from hitl.models.numerics import kernels
-from hitl.models.numerics.clamping import clamp
-from hitl.models.priors import TruthPrior
+from hitl.models.numerics.clamping import clamp, observe
+from hitl.models.priors import Posterior, TruthPrior
 
 MOMENTUM_BELOW = 1e-2
 """Gain of an iteration, in nats an item, below which steps gather momentum."""
@@ -69,17 +70,19 @@ def maximise(
     informative_n = informative(evidence, least_labels)
     enough = tolerance * max(1, informative_n.sum())
     q_nj = clamp(q_nj, evidence)
+    statistics = prior.statistics(q_nj, informative_n)
     counts_klj = last_klj = kernels.counts(annotations, q_nj, informative_n)
     trace: list[float] = []
     converged, streak = False, 0
     while not converged and len(trace) < max_iterations:
-        prior = prior.learn(q_nj, informative_n)
+        prior = prior.learn(statistics)
         step = people.learn(_ahead(counts_klj, last_klj, streak / (streak + 1)))
-        q_nj, objective = _judged(evidence, prior, step, informative_n)
+        found, objective = _judged(evidence, prior, step, informative_n)
         if streak and objective < trace[-1]:
             streak = 0
             step = people.learn(counts_klj)
-            q_nj, objective = _judged(evidence, prior, step, informative_n)
+            found, objective = _judged(evidence, prior, step, informative_n)
+        q_nj, statistics = found.q_nj, found.statistics
         gain = objective - trace[-1] if trace else np.inf
         trace.append(objective)
         converged = not streak and bool(gain < enough)
@@ -100,40 +103,22 @@ def _ahead(counts_klj: Floats, last_klj: Floats, momentum: float) -> Floats:
 
 
 def informative(evidence: Evidence, least_labels: int) -> npt.NDArray[np.bool_]:
-    """(N,) items that teach: with known truth or at least `least_labels` labels."""
+    """(N,) items to learn from: with known truth or at least `least_labels` labels."""
     return (evidence.annotations.labels_per_item >= least_labels) | evidence.known
 
 
 def _judged(
     evidence: Evidence, prior: TruthPrior, people: AnnotatorModel, informative_n: npt.NDArray[np.bool_]
-) -> tuple[Floats, float]:
-    """Beliefs (N, J) by these parameters, and the objective there."""
-    q_nj, log_evidence = expectation(evidence, prior, people.log_pi_klj, informative_n)
-    return q_nj, log_evidence + people.log_density() + prior.log_density()
-
-
-def maximisation(
-    evidence: Evidence, prior: P, people: A, q_nj: Floats, informative_n: npt.NDArray[np.bool_]
-) -> tuple[Floats, A, P]:
-    """The M-step: expected counts (K, L, J), the annotators, and the prior."""
-    counts_klj = kernels.counts(evidence.annotations, q_nj, informative_n)
-    return counts_klj, people.learn(counts_klj), prior.learn(q_nj, informative_n)
+) -> tuple[Posterior, float]:
+    """The posterior by these parameters, and the objective there."""
+    found = expectation(evidence, prior, people.log_pi_klj, informative_n)
+    return found, found.log_evidence + people.log_density() + prior.log_density()
 
 
 def expectation(
-    evidence: Evidence, prior: TruthPrior, log_pi_klj: Floats, informative_n: npt.NDArray[np.bool_] | None = None
-) -> tuple[Floats, float]:
-    """The E-step: (N, J) beliefs of all items and the log evidence of the informative ones (default: of all).
-
-    Known truths count as observed.
-    """
-    message_nj = kernels.messages(evidence.annotations, log_pi_klj)
-    known = np.flatnonzero(evidence.known)
-    if known.size:
-        assert evidence.truth is not None
-        truth = evidence.truth[known]
-        observed = message_nj[known, truth] + np.broadcast_to(prior.log_prior(), message_nj.shape)[known, truth]
-    q_nj, log_z_n = prior.beliefs(message_nj)
-    if known.size:
-        log_z_n[known] = observed
-    return clamp(q_nj, evidence), float(np.sum(log_z_n, where=True if informative_n is None else informative_n))
+    evidence: Evidence, prior: TruthPrior, log_pi_klj: Floats, counted_n: npt.NDArray[np.bool_] | None = None
+) -> Posterior:
+    """The E-step: beliefs of all items, known truth observed; log evidence and statistics of some (default: all)."""
+    message_nj = observe(kernels.messages(evidence.annotations, log_pi_klj), evidence)
+    counted_n = np.ones(len(message_nj), dtype=bool) if counted_n is None else counted_n
+    return prior.posterior(message_nj, counted_n)

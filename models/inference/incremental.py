@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ from hitl.models.numerics.clamping import clamp
 from hitl.models.numerics.compiled import compiled
 from hitl.models.numerics.special import digamma
 from hitl.models.numerics.votes import agreeing, agreement
-from hitl.models.priors.calibrated import Calibrated
+from hitl.models.priors.followed import FollowedPrior, FollowedShares
 
 PACE = 128
 """Items that have their turn for each label that changes."""
@@ -76,7 +76,7 @@ class Rule:
         variational: whether f is the digamma function, or the logarithm.
         anchor: w, weight of the votes, in [0, 1).
         least_labels: labels an item of unknown truth needs to teach.
-        models: the pool of models that is the prior of each item in place of the class shares, or None.
+        prior: makes the truth prior, from the evidence that is followed.
     """
 
     pseudo_jl: Floats
@@ -84,7 +84,7 @@ class Rule:
     variational: bool = False
     anchor: float = 0.0
     least_labels: int = 1
-    models: Calibrated | None = None
+    prior: Callable[[Evidence], FollowedPrior] = field(default=lambda _: FollowedShares())
 
     def expected_log(self, pseudo: Floats, axis: int) -> Floats:
         """ln of what these counts and pseudo-counts say, normalised over an axis."""
@@ -146,10 +146,7 @@ class IncrementalEM:
         self.counts_klj, self.share_j = self._sums(evidence, self.q_nj)
         if rule.anchor:
             self.votes_klj, self.vote_j = self._sums(evidence, clamp(agreement(evidence.annotations), evidence))
-        self._predictions: dict[str, Floats] = {}
-        if rule.models is not None:
-            self._predictions = {model: rows.copy() for model, rows in evidence.probabilities.items()}
-            self._log_prior_nj = rule.models.log_prior()
+        self.prior = rule.prior(evidence)
         self.log_pi_klj = np.empty_like(self.counts_klj)
         self.teach(np.arange(self.labels.n_annotators))
 
@@ -187,8 +184,7 @@ class IncrementalEM:
         items = np.array([self._item(name) for name in new.items], dtype=np.int64)
         people = [self._annotator(name, k == new.anonymous) for k, name in enumerate(new.annotators)]
         options = [self.labels.option(name) for name in new.options]
-        if self.rule.models is not None:
-            self._predict(items, given)
+        self.prior.predict(items, given.probabilities)
         codes = zip(new.item.tolist(), new.annotator.tolist(), new.label.tolist(), strict=True)
         self._change([(int(items[n]), people[k], options[o]) for n, k, o in codes], gone, items, given.truth)
 
@@ -196,8 +192,8 @@ class IncrementalEM:
         new = given.annotations
         if new.classes != self.labels.classes:
             raise BadEvidence(f"the labels followed have the classes {self.labels.classes}; these have {new.classes}")
-        others = sorted(set(given.probabilities) - set(self._predictions))
-        if self.rule.models is not None and others:
+        others = sorted(set(given.probabilities) - set(self.prior.predictions))
+        if self.prior.predictions and others:
             raise BadEvidence(f"probabilities of {', '.join(others)}: had no part in the fit; fit again to add a model")
         for option in new.options:
             self.labels.option(option)
@@ -239,17 +235,14 @@ class IncrementalEM:
             shares=share_j,
             prior=self.rule.pseudo_jl if self.rule.variational else None,
         )
-        models = self.rule.models
-        found = Consensus(names.items, names.classes, q_nj, report, share_j)
-        found = replace(found, fit=replace(self._consensus.fit, objective=(), converged=False))
-        return (
-            found if models is None else replace(found, temperatures=models.temperatures, parameters=models.parameters)
-        )
+        temperatures, parameters = self.prior.report()
+        fit = replace(self._consensus.fit, objective=(), converged=False)
+        return Consensus(names.items, names.classes, q_nj, report, share_j, temperatures, fit, parameters=parameters)
 
     def evidence(self) -> Evidence:
         """The labels and truths as they are now, and predictions if the method uses them; nothing else is followed."""
         n = self.labels.n_items
-        predictions = {model: rows[:n] for model, rows in self._predictions.items()}
+        predictions = {model: rows[:n] for model, rows in self.prior.predictions.items()}
         return Evidence(self.labels.annotations(), predictions, truth=self.truth[:n].astype(np.int32))
 
     # -- the steps; each raises F --------------------------------------------------------------------------
@@ -257,8 +250,7 @@ class IncrementalEM:
     def judge(self, items: Codes) -> None:
         """E-step of these items: beliefs by the parameters in force, and the sums after them."""
         where = self.labels.first, self.labels.size, self.labels.cells
-        models = self.rule.models
-        log_prior_nj = self.rule.expected_log(self._raised_shares()[None], 1) if models is None else self._log_prior_nj
+        log_prior_nj = self.prior.log_prior(self.rule.expected_log(self._raised_shares()[None], 1)[0])
         parameters = _by_cell(self.log_pi_klj), log_prior_nj
         sums = _by_cell(self.counts_klj), self.share_j
         _judge(items, *where, *parameters, self.truth, self.teaches, self.q_nj, *sums)
@@ -323,7 +315,7 @@ class IncrementalEM:
 
     def _vote(self, items: Codes, met: Codes) -> None:
         """Where only strangers have spoken, their votes decide: even beliefs would teach them nothing, for ever."""
-        if self.rule.models is not None:
+        if not self.prior.uninformed:
             return
         n_classes, n_options = len(self.labels.classes), len(self.labels.options)
         for n in items[(self.truth[items] < 0) & (self.labels.size[items] > 0)]:
@@ -361,11 +353,8 @@ class IncrementalEM:
 
     def _shares(self, q_nj: Floats) -> Floats:
         """(J,) class shares of a consensus."""
-        if self.rule.models is not None:
-            return self.rule.models.reported_shares(q_nj)
         raised = self._raised_shares()
-        share_j: Floats = raised / raised.sum()
-        return share_j
+        return self.prior.reported_shares(q_nj, raised / raised.sum())
 
     # -- names to codes ------------------------------------------------------------------------------------
 
@@ -375,10 +364,7 @@ class IncrementalEM:
         self.truth = roomy(self.truth, n + 1, -1)
         self.teaches = roomy(self.teaches, n + 1)
         self.q_nj = roomy(self.q_nj, n + 1)
-        if self.rule.models is not None and n >= len(self._log_prior_nj):
-            self._predictions = {model: roomy(rows, n + 1, np.nan) for model, rows in self._predictions.items()}
-            self._log_prior_nj = roomy(self._log_prior_nj, n + 1)
-            self._log_prior_nj[n:] = self.rule.models.shares.log_prior()
+        self.prior.join(n + 1)
         return n
 
     def _annotator(self, name: Name, anonymous: bool = False) -> int:
@@ -392,15 +378,6 @@ class IncrementalEM:
                 self.votes_klj = roomy(self.votes_klj, k + 1)
             self.teach(np.array([k]))
         return k
-
-    def _predict(self, items: Codes, evidence: Evidence) -> None:
-        """Put in what models say of these items."""
-        assert self.rule.models is not None
-        for model, rows in evidence.probabilities.items():
-            spoken = ~np.isnan(rows[:, 0])
-            self._predictions[model][items[spoken]] = rows[spoken]
-        predictions = {model: rows[items] for model, rows in self._predictions.items()}
-        self._log_prior_nj[items] = self.rule.models.over(predictions).log_prior()
 
     def _present(self, rows: Iterable[tuple[Name, Name, int]]) -> list[Label]:
         """The codes of labels that are there. Raises BadEvidence for one that is not."""

@@ -19,7 +19,7 @@ by expectation-maximisation from what people alone believe, in three steps.
     truth, if there are any, then say by how much it is off: log s ~ N(0, sd^2), at its mode.
 
 A pool D T* / T times as sure as the labels suggest weighs as it should against people, who err with it, but alone it is
-too sure: its own beliefs want the root of that as a further temperature (`caution`), less where truth has spoken.
+too sure: its own beliefs want the root of that as a further temperature (`residual`), less where truth has spoken.
 
 docs/decisions.md has the figures behind these numbers.
 """
@@ -27,7 +27,6 @@ docs/decisions.md has the figures behind these numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +37,6 @@ from hitl.evidence import Evidence
 from hitl.models.calibration.temperature import LogTemperature, map_temperatures, pool_weights
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp
-from hitl.models.numerics.compiled import compiled
 from hitl.models.priors.calibrated import Calibrated
 
 PRECISION = 20.0
@@ -62,7 +60,7 @@ class Worth:
     accuracy_k: Floats
 
 
-def judged_by_people(evidence: Evidence, pool: Calibrated) -> tuple[Calibrated, Floats]:
+def unsupervised(evidence: Evidence, pool: Calibrated) -> tuple[Calibrated, Floats]:
     """The pool held at the temperatures found, and the beliefs (N, J) of all items by it and people who err evenly.
 
     Known truths have taught, but stand for nothing in these beliefs.
@@ -75,12 +73,12 @@ def judged_by_people(evidence: Evidence, pool: Calibrated) -> tuple[Calibrated, 
         found = _tempered(evidence, pool, rows, worth)
     accuracy_k = _accuracies(np.zeros((evidence.annotations.n_annotators, 2))) if worth is None else worth.accuracy_k
     message_nj = kernels.messages(evidence.annotations, even_errors(evidence.annotations, accuracy_k))
-    return found, found.beliefs(message_nj)[0]
+    return found, kernels.beliefs(message_nj, found.log_prior(), out=message_nj)[0]
 
 
 def teaching_rows(evidence: Evidence, pool: Calibrated) -> npt.NDArray[np.intp]:
     """Items of which a model and, by label or known truth, people speak; at most ENOUGH, evenly spread."""
-    return _some(~pool.silent_n & ((evidence.annotations.labels_per_item > 0) | evidence.known))
+    return _some(~pool.abstained_n & ((evidence.annotations.labels_per_item > 0) | evidence.known))
 
 
 def _some(wanted_n: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
@@ -95,9 +93,9 @@ def worth_of(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp]) -
     """
     taught, feature_mnj, _ = _of_rows(evidence, pool, rows)
     weight_m, accuracy_k = learned(taught, feature_mnj, pool.prior)
-    spoken, feature_mnj, speaks_nm = _of_rows(evidence, pool, _some(~pool.silent_n))
+    spoken, feature_mnj, predicts_nm = _of_rows(evidence, pool, _some(~pool.abstained_n))
     q_nj = _beliefs(spoken, weight_m, feature_mnj, accuracy_k)
-    return Worth(weight_m, error_correlation(feature_mnj, speaks_nm, q_nj), accuracy_k)
+    return Worth(weight_m, error_correlation(feature_mnj, predicts_nm, q_nj), accuracy_k)
 
 
 def learned(evidence: Evidence, feature_mnj: Floats, prior: LogTemperature) -> tuple[Floats, Floats]:
@@ -122,7 +120,7 @@ def newton_step(weight_m: Floats, feature_mnj: Floats, q_nj: Floats, mean: float
     """(M,) weights nearer to the maximum of sum_n sum_j q_nj ln p_nj - precision / 2 sum_m (u_m - mean)^2, u >= 0."""
     n_models = weight_m.size
     gradient_m, curvature_mm = np.zeros(n_models), np.zeros((n_models, n_models))
-    _moments(feature_mnj, q_nj, weight_m, gradient_m, curvature_mm)
+    kernels.add_pool_moments(feature_mnj, q_nj, weight_m, gradient_m, curvature_mm)
     gradient_m -= precision * (weight_m - mean)
     curvature_mm += precision * np.eye(n_models)
     held = (weight_m <= LEAST_WEIGHT) & (gradient_m <= 0)
@@ -134,7 +132,7 @@ def newton_step(weight_m: Floats, feature_mnj: Floats, q_nj: Floats, mean: float
     return moved
 
 
-def error_correlation(feature_mnj: Floats, speaks_nm: npt.NDArray[np.bool_], q_nj: Floats) -> Floats:
+def error_correlation(feature_mnj: Floats, predicts_nm: npt.NDArray[np.bool_], q_nj: Floats) -> Floats:
     """(M, M) correlation of e_nm = 1 - q_nj at the most probable class j of model m, over items on which both speak."""
     n_models = len(feature_mnj)
     top_mn = feature_mnj.argmax(axis=2)
@@ -142,7 +140,7 @@ def error_correlation(feature_mnj: Floats, speaks_nm: npt.NDArray[np.bool_], q_n
     correlation_mm = np.eye(n_models)
     for m in range(n_models):
         for other in range(m):
-            both = np.flatnonzero(speaks_nm[:, m] & speaks_nm[:, other])
+            both = np.flatnonzero(predicts_nm[:, m] & predicts_nm[:, other])
             one, two = (error_mn[k, both] - error_mn[k, both].mean() if both.size else both for k in (m, other))
             size = np.sqrt(np.sum(one * one) * np.sum(two * two))
             found = np.sum(one * two) / size if size > 0 else 0.0
@@ -162,21 +160,21 @@ def even_errors(annotations: Annotations, accuracy_k: Floats) -> Floats:
 
 def _tempered(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp], worth: Worth) -> Calibrated:
     """Step 3."""
-    speaks_nm = pool.speaks_nm[rows]
-    sure = float(np.mean(speaks_nm @ worth.weight_m / speaks_nm.sum(axis=1)))
-    pooled_nm = pool_weights(speaks_nm, 1 / worth.weight_m, worth.correlation_mm)
+    predicts_nm = pool.predicts_nm[rows]
+    sure = float(np.mean(predicts_nm @ worth.weight_m / predicts_nm.sum(axis=1)))
+    pooled_nm = pool_weights(predicts_nm, 1 / worth.weight_m, worth.correlation_mm)
     several = float(np.mean(pooled_nm.sum(axis=1))) / sure
     temperature = min(max(pool.prior.mode, 1 / (BIAS * sure)), several / sure)
-    caution = float(np.sqrt(max(several / (sure * temperature), 1.0)))
-    found = pool.at(temperature * sure / worth.weight_m, worth.correlation_mm, caution)
-    known = np.flatnonzero(evidence.known & ~pool.silent_n)
+    residual = float(np.sqrt(max(several / (sure * temperature), 1.0)))
+    found = pool.at(temperature * sure / worth.weight_m, worth.correlation_mm, residual)
+    known = np.flatnonzero(evidence.known & ~pool.abstained_n)
     if not known.size:
         return found
     assert evidence.truth is not None
     log_p_nj = found.log_prior()[known]
     truth_nj = np.eye(log_p_nj.shape[1])[evidence.truth[known]]
     (off,) = map_temperatures(log_p_nj[None], truth_nj, LogTemperature(0.0, pool.prior.sd))
-    return found.at(found.temperature_m * off, worth.correlation_mm, max(caution / float(off), 1.0))
+    return found.at(found.temperature_m * off, worth.correlation_mm, max(residual / float(off), 1.0))
 
 
 def _of_rows(
@@ -189,9 +187,9 @@ def _of_rows(
     place_n[rows] = np.arange(rows.size)
     some = annotations.select(place_n[annotations.item] >= 0)
     some = replace(some, item=place_n[some.item], items=tuple(range(rows.size)))
-    speaks_nm = pool.speaks_nm[rows]
-    feature_mnj = pool.log_p_mnj[:, rows] / speaks_nm.sum(axis=1)[:, None]
-    return Evidence(some, truth=evidence.truth[rows]), feature_mnj, speaks_nm
+    predicts_nm = pool.predicts_nm[rows]
+    feature_mnj = pool.log_p_mnj[:, rows] / predicts_nm.sum(axis=1)[:, None]
+    return Evidence(some, truth=evidence.truth[rows]), feature_mnj, predicts_nm
 
 
 def _beliefs(evidence: Evidence, weight_m: Floats, feature_mnj: Floats, accuracy_k: Floats) -> Floats:
@@ -215,34 +213,3 @@ def _accuracies(right_and_wrong_k2: Floats) -> Floats:
     own_k = (right_and_wrong_k2[:, 0] + OWN * crowd) / (right_and_wrong_k2.sum(axis=1) + OWN)
     accuracy_k: Floats = np.clip(own_k, 0.01, 0.995)
     return accuracy_k
-
-
-@compiled
-def _moments(feature: Any, q: Any, weight: Any, gradient: Any, curvature: Any) -> None:
-    """Gradient and curvature of sum_n sum_j q_nj ln p_nj in the weights."""
-    models, items, classes = feature.shape
-    p, mean = np.empty(classes), np.empty(models)
-    for n in range(items):
-        top = -np.inf
-        for j in range(classes):
-            p[j] = 0.0
-            for m in range(models):
-                p[j] += weight[m] * feature[m, n, j]
-            top = max(top, p[j])
-        total = 0.0
-        for j in range(classes):
-            p[j] = np.exp(p[j] - top)
-            total += p[j]
-        for m in range(models):
-            mean[m] = 0.0
-            told = 0.0
-            for j in range(classes):
-                mean[m] += p[j] / total * feature[m, n, j]
-                told += q[n, j] * feature[m, n, j]
-            gradient[m] += told - mean[m]
-        for m in range(models):
-            for other in range(models):
-                both = 0.0
-                for j in range(classes):
-                    both += p[j] / total * feature[m, n, j] * feature[other, n, j]
-                curvature[m, other] += both - mean[m] * mean[other]

@@ -18,10 +18,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.inference import em
 from hitl.models.numerics.votes import voted
-from hitl.models.priors.shares import Shares
-
-LEAST_SHARE = 1e-6
-"""A class the earlier fit has not seen is rare, not impossible."""
+from hitl.models.priors.learned import learned_prior
 
 
 def require_same_classes(learned: Consensus, evidence: Evidence) -> None:
@@ -43,9 +40,7 @@ def judged(learned: Consensus, evidence: Evidence, stranger_jl: Floats) -> Float
 
 def judged_by(learned: Consensus, evidence: Evidence, log_pi_klj: Floats) -> Floats:
     """(N, J) beliefs by these annotators and the class shares that were learned."""
-    share_j = np.maximum(learned.class_shares, LEAST_SHARE)
-    q_nj, _ = em.expectation(evidence, Shares(share_j / share_j.sum()), log_pi_klj)
-    return q_nj
+    return em.expectation(evidence, learned_prior(learned, evidence), log_pi_klj).q_nj
 
 
 def first_beliefs(evidence: Evidence, start: Consensus | None, stranger_jl: Floats) -> Floats:

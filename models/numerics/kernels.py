@@ -296,3 +296,34 @@ def _pooled(log_p: Any, weight: Any, out: Any) -> None:
         top += np.log(total)
         for j in range(out.shape[1]):
             out[n, j] -= top
+
+
+@compiled
+def add_pool_moments(feature: Any, q: Any, weight: Any, gradient: Any, curvature: Any) -> None:
+    """Add gradient (M,) and curvature (M, M) of sum_nj q_nj ln p_nj in u, where p_nj ∝ exp sum_m u_m feature_mnj."""
+    models, items, classes = feature.shape
+    p, mean = np.empty(classes), np.empty(models)
+    for n in range(items):
+        top = -np.inf
+        for j in range(classes):
+            p[j] = 0.0
+            for m in range(models):
+                p[j] += weight[m] * feature[m, n, j]
+            top = max(top, p[j])
+        total = 0.0
+        for j in range(classes):
+            p[j] = np.exp(p[j] - top)
+            total += p[j]
+        for m in range(models):
+            mean[m] = 0.0
+            expected = 0.0
+            for j in range(classes):
+                mean[m] += p[j] / total * feature[m, n, j]
+                expected += q[n, j] * feature[m, n, j]
+            gradient[m] += expected - mean[m]
+        for m in range(models):
+            for other in range(models):
+                both = 0.0
+                for j in range(classes):
+                    both += p[j] / total * feature[m, n, j] * feature[other, n, j]
+                curvature[m, other] += both - mean[m] * mean[other]

@@ -1,33 +1,80 @@
-"""Priors over the true labels: what is believed of an item before anybody labels it."""
+"""Truth priors: what is believed of the items before annotators label them.
+
+A prior takes the messages L[n, j], the log likelihood of all labels of item n where its true class is j, and gives
+back beliefs. Known truth is evidence like the labels: its messages are -inf for all other classes before the prior
+sees them, so that a prior that ties items together passes it on to their neighbours.
+
+What a prior learns from is a statistic. The statistics of two shards of independent items add up to those of both:
+
+    class shares      expected number of items of each class
+    chain             expected number of transitions
+    pool of models    gradient and curvature of the expected log likelihood in the temperatures
+
+A prior whose items are independent given its parameters is a `FactoredPrior`.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Floats
+from hitl.models.numerics import kernels
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Posterior:
+    """What a prior makes of messages.
+
+    Attributes:
+        q_nj: (N, J) marginal beliefs; rows sum to 1.
+        log_evidence: log probability of the labels (and known truths) of the items that count, in nats.
+        statistics: what the prior learns from, of the items that count; two of them add up by `+`.
+    """
+
+    q_nj: Floats
+    log_evidence: float
+    statistics: Any
 
 
 class TruthPrior(Protocol):
-    """p(z | theta) over the true labels of all items, with its parameters theta and their density."""
+    """p(z | theta) over the true classes of all items, with its parameters theta and their density."""
 
-    def beliefs(self, message_nj: Floats) -> tuple[Floats, Floats]:
-        """(N, J) posterior given the annotators' log likelihoods, and (N,) log evidence of each item.
+    def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
+        """Beliefs given the messages (N, J), -inf where a class is ruled out; `counted_n` (N,) marks what counts.
 
-        May use the memory of `message_nj` for the posterior.
+        Items that do not count are judged, but the log evidence and the statistics leave them out. May use the memory
+        of `message_nj` for the beliefs.
         """
         ...
 
-    def log_prior(self) -> Floats:
-        """(N, J) or (1, J) log p(z_n = j | theta)."""
+    def statistics(self, q_nj: Floats, counted_n: Mask) -> Any:
+        """The statistics of items that are independent with these beliefs: what iterations start from."""
         ...
 
-    def learn(self, q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Self:
-        """The parameters that maximise the expected log joint, from the informative items."""
+    def learn(self, statistics: Any) -> Self:
+        """Parameters at (or a step nearer to) the maximum of the expected log joint."""
         ...
 
     def log_density(self) -> float:
         """Log density of the parameters, up to a constant."""
         ...
+
+
+class FactoredPrior(TruthPrior, Protocol):
+    """A truth prior under which items are independent given its parameters."""
+
+    def log_prior(self) -> Floats:
+        """(N, J), or (1, J) where it is the same for every item: log p(z_n = j | theta), of any normaliser."""
+        ...
+
+
+def factored(prior: FactoredPrior, message_nj: Floats, counted_n: Mask) -> Posterior:
+    """The posterior of a factored prior: each item by itself, exactly."""
+    q_nj, log_z_n = kernels.beliefs(message_nj, prior.log_prior(), out=message_nj)
+    return Posterior(q_nj, float(np.sum(log_z_n, where=counted_n)), prior.statistics(q_nj, counted_n))

@@ -11,7 +11,7 @@ D_n says how many independent ones they are worth: with R the correlation of the
 the prior. How probabilities are read before (a model that gives labels only, a class it does not know): `readings`.
 
 Temperatures are learned from known truth here (maximum a posteriori; R is then all ones: what several models are worth
-together is in their temperatures); without truth see `calibration.untold`.
+together is in their temperatures); without truth see `inference.unsupervised_pool`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,38 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.calibration.temperature import LogTemperature, map_temperatures, pool_weights
 from hitl.models.numerics import kernels
-from hitl.models.priors.model_outputs import Readings
+from hitl.models.priors import Mask, Posterior, factored
+from hitl.models.priors.model_outputs import ModelOutputs
 from hitl.models.priors.shares import Shares
 
 CORRELATION, CERTAINTY, KNOWS = "model correlation", "model certainty", "model knows"
-CAUTION = "model caution"
+RESIDUAL = "residual temperature"
 """Names of what a consensus keeps of its models beside their temperatures."""
+
+
+LARGEST_STEP = 0.5
+"""Largest step of a log temperature: far from the mode a Newton step may overshoot."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PoolStatistics:
+    """What a pool learns from; the statistics of two shards add up.
+
+    Attributes:
+        counts_j: (J,) expected number of items of each class among those without predictions.
+        gradient_m, curvature_mm: (M,), (M, M) of sum_nj q_nj ln p_nj in the weights 1 / T_m.
+    """
+
+    counts_j: Floats
+    gradient_m: Floats
+    curvature_mm: Floats
+
+    def __add__(self, other: PoolStatistics) -> PoolStatistics:
+        return PoolStatistics(
+            self.counts_j + other.counts_j,
+            self.gradient_m + other.gradient_m,
+            self.curvature_mm + other.curvature_mm,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,39 +68,39 @@ class Calibrated:
 
     Attributes:
         models: M names.
-        readings: how their probabilities are read.
+        outputs: how their probabilities are read.
         log_p_mnj: (M, N, J) log probabilities, 0 where the model is silent.
-        speaks_nm: (N, M) whether model m has a prediction for item n.
+        predicts_nm: (N, M) whether model m has a prediction for item n.
         temperature_m: (M,) temperatures, > 0.
         correlation_mm: (M, M) correlation of the models' errors.
         shares: prior of items on which all models are silent.
         prior: of each log temperature.
         held: whether `learn` leaves the temperatures as they are.
-        caution: by how much more a belief of the models alone should be tempered, >= 1; see `calibration.untold`.
+        residual: temperature that beliefs of the models alone still need, >= 1; see `inference.unsupervised_pool`.
     """
 
     models: tuple[str, ...]
-    readings: Readings
+    outputs: ModelOutputs
     log_p_mnj: Floats
-    speaks_nm: npt.NDArray[np.bool_]
+    predicts_nm: npt.NDArray[np.bool_]
     temperature_m: Floats
     correlation_mm: Floats
     shares: Shares
     prior: LogTemperature
     held: bool = False
-    caution: float = 1.0
+    residual: float = 1.0
 
     @classmethod
     def from_evidence(cls, evidence: Evidence, prior: LogTemperature, learned: Consensus | None = None) -> Calibrated:
         """The pool of all models in the evidence, as `learned`; models not met have the prior's mode, like copies."""
         models, n_classes = tuple(evidence.probabilities), evidence.annotations.n_classes
-        readings, temperature_m, correlation_mm = _learned(
-            models, Readings.of(models, evidence.probabilities, _used(evidence)), prior, learned
+        outputs, temperature_m, correlation_mm = _learned(
+            models, ModelOutputs.of(models, evidence.probabilities, _used(evidence)), prior, learned
         )
         return cls(
             models,
-            readings,
-            *_log_predictions(models, readings, evidence.probabilities),
+            outputs,
+            *_log_predictions(models, outputs, evidence.probabilities),
             temperature_m,
             correlation_mm,
             Shares.even(n_classes, smoothing=1.0),
@@ -91,14 +117,14 @@ class Calibrated:
         """What a consensus keeps beside the temperatures, in their order."""
         return {
             CORRELATION: self.correlation_mm,
-            CERTAINTY: self.readings.certainty_m,
-            KNOWS: self.readings.knows_mj.astype(np.float64),
-            CAUTION: np.array(self.caution),
+            CERTAINTY: self.outputs.certainty_m,
+            KNOWS: self.outputs.knows_mj.astype(np.float64),
+            RESIDUAL: np.array(self.residual),
         }
 
-    def at(self, temperature_m: Floats, correlation_mm: Floats, caution: float = 1.0) -> Calibrated:
+    def at(self, temperature_m: Floats, correlation_mm: Floats, residual: float = 1.0) -> Calibrated:
         """The same pool held at these temperatures."""
-        return replace(self, temperature_m=temperature_m, correlation_mm=correlation_mm, caution=caution, held=True)
+        return replace(self, temperature_m=temperature_m, correlation_mm=correlation_mm, residual=residual, held=True)
 
     def with_shares(self, shares: Shares) -> Calibrated:
         """The same pool with other class shares for the items on which all models are silent."""
@@ -106,8 +132,8 @@ class Calibrated:
 
     def over(self, probabilities: Mapping[str, Floats]) -> Calibrated:
         """The same pool, with what it has learned, over other items: for each of its models (N, J), NaN silent."""
-        log_p_mnj, speaks_nm = _log_predictions(self.models, self.readings, probabilities)
-        return replace(self, log_p_mnj=log_p_mnj, speaks_nm=speaks_nm)
+        log_p_mnj, predicts_nm = _log_predictions(self.models, self.outputs, probabilities)
+        return replace(self, log_p_mnj=log_p_mnj, predicts_nm=predicts_nm)
 
     def reported_shares(self, q_nj: Floats) -> Floats:
         """(J,) class shares of a consensus: the prior of the items on which all are silent, else of all beliefs.
@@ -115,43 +141,70 @@ class Calibrated:
         Where a model is silent the shares were the prior: these are then what judges other items again.
         """
         everything = np.ones(len(q_nj), dtype=bool)
-        shares = self.shares if self.silent_n.any() else self.shares.learn(q_nj, everything)
+        shares = self.shares if self.abstained_n.any() else self.shares.learn(kernels.totals(q_nj, everything))
         return shares.share_j
 
     def log_prior(self) -> Floats:
         """(N, J) log probabilities of the pool; rows sum to 1 after exp."""
-        weight_nm = pool_weights(self.speaks_nm, self.temperature_m, self.correlation_mm)
+        weight_nm = pool_weights(self.predicts_nm, self.temperature_m, self.correlation_mm)
         log_p = kernels.pooled(self.log_p_mnj, weight_nm)
-        log_p[self.silent_n] = self.shares.log_prior()
+        log_p[self.abstained_n] = self.shares.log_prior()
         return log_p
 
-    def beliefs(self, message_nj: Floats) -> tuple[Floats, Floats]:
-        """(N, J) posterior and (N,) log evidence."""
-        return kernels.beliefs(message_nj, self.log_prior(), out=message_nj)
+    def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
+        """Beliefs of each item by itself."""
+        return factored(self, message_nj, counted_n)
 
-    def learn(self, q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Self:
-        """Temperatures at their posterior mode given these classes (or held); shares from items without predictions."""
-        rows = np.flatnonzero(informative_n & ~self.silent_n)
-        shares = self.shares.learn(q_nj, informative_n & self.silent_n)
+    def statistics(self, q_nj: Floats, counted_n: Mask) -> PoolStatistics:
+        """Class counts of the items without predictions; gradient and curvature of the others, unless held."""
+        n_models = len(self.models)
+        found = PoolStatistics(
+            kernels.totals(q_nj, counted_n & self.abstained_n), np.zeros(n_models), np.zeros((n_models, n_models))
+        )
+        if not self.held:
+            rows = np.flatnonzero(counted_n & ~self.abstained_n)
+            feature_mnj = self.log_p_mnj[:, rows] / self.predicts_nm[rows].sum(axis=1)[:, None]
+            kernels.add_pool_moments(
+                feature_mnj, q_nj[rows], 1 / self.temperature_m, found.gradient_m, found.curvature_mm
+            )
+        return found
+
+    def learn(self, statistics: PoolStatistics) -> Self:
+        """Shares at their mode; each log temperature a Newton step nearer to its mode, unless held.
+
+        With u = 1 / T the expected log likelihood is concave, with gradient g and curvature C. In ln T the gradient is
+        -u g, and u C u the curvature but for a term that vanishes where the pool fits.
+        """
+        learned = replace(self, shares=self.shares.learn(statistics.counts_j))
         if self.held:
-            return replace(self, shares=shares)
+            return learned
+        u_m, variance = 1 / self.temperature_m, self.prior.sd**2
+        gradient_m = -u_m * statistics.gradient_m - (np.log(self.temperature_m) - self.prior.mean) / variance
+        curvature_mm = u_m[:, None] * statistics.curvature_mm * u_m + np.eye(u_m.size) / variance
+        step_m = np.clip(np.linalg.solve(curvature_mm, gradient_m), -LARGEST_STEP, LARGEST_STEP)
+        return replace(learned, temperature_m=self.temperature_m * np.exp(step_m))
+
+    def supervised(self, truth_nj: Floats, known_n: Mask) -> Self:
+        """Held at the temperatures of largest posterior density given known classes; all known items set the shares."""
+        rows = np.flatnonzero(known_n & ~self.abstained_n)
         temperature_m = map_temperatures(
             self.log_p_mnj[:, rows],
-            q_nj[rows],
+            truth_nj[rows],
             self.prior,
-            speaks_nm=self.speaks_nm[rows],
+            predicts_nm=self.predicts_nm[rows],
             start_m=self.temperature_m,
         )
-        return replace(self, temperature_m=temperature_m, shares=shares)
+        shares = self.shares.learn(kernels.totals(truth_nj, known_n))
+        return replace(self, temperature_m=temperature_m, shares=shares, held=True)
 
     def log_density(self) -> float:
         """Log density of the shares, and of temperatures that are learned."""
         return self.shares.log_density() + (0.0 if self.held else self.prior.log_density(self.temperature_m))
 
     @property
-    def silent_n(self) -> npt.NDArray[np.bool_]:
+    def abstained_n(self) -> npt.NDArray[np.bool_]:
         """(N,) items on which all models are silent."""
-        return np.logical_not(np.asarray(self.speaks_nm.any(axis=1)))
+        return np.logical_not(np.asarray(self.predicts_nm.any(axis=1)))
 
 
 def _used(evidence: Evidence) -> npt.NDArray[np.bool_]:
@@ -164,12 +217,12 @@ def _used(evidence: Evidence) -> npt.NDArray[np.bool_]:
 
 
 def _learned(
-    models: tuple[str, ...], readings: Readings, prior: LogTemperature, learned: Consensus | None
-) -> tuple[Readings, Floats, Floats]:
+    models: tuple[str, ...], outputs: ModelOutputs, prior: LogTemperature, learned: Consensus | None
+) -> tuple[ModelOutputs, Floats, Floats]:
     """How the models are read, their temperatures (M,) and the correlation of their errors (M, M)."""
     temperature_m, correlation_mm = np.full(len(models), prior.mode), np.ones((len(models), len(models)))
     if learned is None:
-        return readings, temperature_m, correlation_mm
+        return outputs, temperature_m, correlation_mm
     place = {name: m for m, name in enumerate(learned.temperatures)}
     here = [m for m, name in enumerate(models) if name in place]
     there = [place[models[m]] for m in here]
@@ -177,15 +230,15 @@ def _learned(
     kept = learned.parameters
     if CORRELATION in kept:
         correlation_mm[np.ix_(here, here)] = kept[CORRELATION][np.ix_(there, there)]
-        readings.certainty_m[here] = kept[CERTAINTY][there]
-        readings.knows_mj[here] = kept[KNOWS][there] > 0
-    return readings, temperature_m, correlation_mm
+        outputs.certainty_m[here] = kept[CERTAINTY][there]
+        outputs.knows_mj[here] = kept[KNOWS][there] > 0
+    return outputs, temperature_m, correlation_mm
 
 
 def _log_predictions(
-    models: tuple[str, ...], readings: Readings, probabilities: Mapping[str, Floats]
+    models: tuple[str, ...], outputs: ModelOutputs, probabilities: Mapping[str, Floats]
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """(M, N, J) log probabilities as they are read, 0 where the model is silent, and (N, M) where it speaks."""
-    log_p_mnj = np.stack([readings.log_p(m, probabilities[name]) for m, name in enumerate(models)])
-    speaks_nm = np.stack([~np.isnan(probabilities[name][:, 0]) for name in models], axis=1)
-    return log_p_mnj, speaks_nm
+    log_p_mnj = np.stack([outputs.log_p(m, probabilities[name]) for m, name in enumerate(models)])
+    predicts_nm = np.stack([~np.isnan(probabilities[name][:, 0]) for name in models], axis=1)
+    return log_p_mnj, predicts_nm

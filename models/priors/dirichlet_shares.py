@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.models.numerics import kernels
 from hitl.models.numerics.special import digamma, log_gamma
+from hitl.models.priors import Mask, Posterior, factored
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +50,17 @@ class DirichletShares:
         expected: Floats = (digamma(self.nu_j) - digamma(self.nu_j.sum()))[None]
         return expected
 
-    def beliefs(self, message_nj: Floats) -> tuple[Floats, Floats]:
-        """(N, J) q(z) and (N,) log normalisers."""
-        return kernels.beliefs(message_nj, self.log_prior(), out=message_nj)
+    def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
+        """q(z) of each item by itself."""
+        return factored(self, message_nj, counted_n)
 
-    def learn(self, q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Self:
-        """nu = nu_0 + expected number of informative items of each class (eq. 17)."""
-        believed_j = kernels.totals(q_nj, informative_n)
-        return replace(self, nu_j=(1 - self.anchor) * believed_j + self.anchor * self.votes_j + self.smoothing)
+    def statistics(self, q_nj: Floats, counted_n: Mask) -> Floats:
+        """(J,) expected number of items of each class."""
+        return kernels.totals(q_nj, counted_n)
+
+    def learn(self, statistics: Floats) -> Self:
+        """nu = nu_0 + expected number of items of each class (eq. 17)."""
+        return replace(self, nu_j=(1 - self.anchor) * statistics + self.anchor * self.votes_j + self.smoothing)
 
     def log_density(self) -> float:
         """-KL(q(p) || p(p)) + w E ln p(votes), in units of the beliefs' weight: over (1 - w)."""

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-import numpy as np
-import numpy.typing as npt
-
 from hitl.annotations import Floats
-from hitl.models.numerics import kernels
+from hitl.models.priors import Mask, Posterior, factored
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,11 +19,15 @@ class Fixed:
         """(N, J) as given."""
         return self.log_p_nj
 
-    def beliefs(self, message_nj: Floats) -> tuple[Floats, Floats]:
-        """(N, J) posterior and (N,) log evidence."""
-        return kernels.beliefs(message_nj, self.log_p_nj, out=message_nj)
+    def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
+        """Beliefs of each item by itself."""
+        return factored(self, message_nj, counted_n)
 
-    def learn(self, q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Self:
+    def statistics(self, q_nj: Floats, counted_n: Mask) -> float:
+        """0: there is nothing to learn."""
+        return 0.0
+
+    def learn(self, statistics: float) -> Self:
         """The same."""
         return self
 

@@ -33,7 +33,7 @@ LEAST_ROWS = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Readings:
+class ModelOutputs:
     """How each of M models is read: `certainty_m` (M,) c in (1 / J, 1], `knows_mj` (M, J) the classes it knows."""
 
     certainty_m: Floats
@@ -42,7 +42,7 @@ class Readings:
     @classmethod
     def of(
         cls, models: tuple[str, ...], probabilities: Mapping[str, Floats], used_j: npt.NDArray[np.bool_]
-    ) -> Readings:
+    ) -> ModelOutputs:
         """As these predictions, (N, J) of each model, NaN where it is silent, look; `used_j` (J,) people's classes."""
         certainty_m, knows_mj = np.ones(len(models)), np.ones((len(models), used_j.size), dtype=bool)
         for m, name in enumerate(models):

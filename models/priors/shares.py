@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.models.numerics import kernels
+from hitl.models.priors import Mask, Posterior, factored
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +31,17 @@ class Shares:
         """(1, J) log shares."""
         return np.log(self.share_j)[None]
 
-    def beliefs(self, message_nj: Floats) -> tuple[Floats, Floats]:
-        """(N, J) posterior and (N,) log evidence."""
-        return kernels.beliefs(message_nj, self.log_prior(), out=message_nj)
+    def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
+        """Beliefs of each item by itself."""
+        return factored(self, message_nj, counted_n)
 
-    def learn(self, q_nj: Floats, informative_n: npt.NDArray[np.bool_]) -> Self:
-        """Posterior mode of the shares: (sum_n q[n, j] + smoothing) / total."""
-        raised = kernels.totals(q_nj, informative_n) + self.smoothing
+    def statistics(self, q_nj: Floats, counted_n: Mask) -> Floats:
+        """(J,) expected number of items of each class."""
+        return kernels.totals(q_nj, counted_n)
+
+    def learn(self, statistics: Floats) -> Self:
+        """Posterior mode of the shares: (expected items + smoothing) / total."""
+        raised = statistics + self.smoothing
         return type(self)(raised / raised.sum(), self.smoothing)
 
     def log_density(self) -> float:

@@ -19,7 +19,7 @@ from hitl.models.inference import em
 from hitl.models.majority import MajorityVote
 from hitl.models.numerics.clamping import clamp
 from hitl.models.priors.shares import Shares
-from tests import oracles
+from tests import oracles, steps
 from tests.reference_data import crowd, without_truth
 
 METHODS = {"one": OneCoin, "two": TwoCoin}
@@ -87,7 +87,8 @@ def test_the_e_step_agrees_with_all_truths_of_five_items(which: str, shape: dict
     np.testing.assert_allclose(pi.sum(axis=2), 1)
     np.testing.assert_allclose(np.exp(people.log_pi_klj).transpose(0, 2, 1), pi, atol=1e-12)
     share_j = rng.dirichlet(np.ones(3))
-    q_nj, log_evidence = em.expectation(evidence, Shares(share_j), people.log_pi_klj)
+    found = em.expectation(evidence, Shares(share_j), people.log_pi_klj)
+    q_nj, log_evidence = found.q_nj, found.log_evidence
     expected, log_expected = oracles.enumerate_truths(evidence, np.tile(np.log(share_j), (5, 1)), np.log(pi))
     np.testing.assert_allclose(q_nj, expected, atol=1e-12)
     assert log_evidence == pytest.approx(log_expected, abs=1e-10)
@@ -115,7 +116,7 @@ def test_no_nearby_coins_are_better(which: str, shape: dict[str, float]) -> None
     q_nj = clamp(rng.dirichlet(np.ones(3), size=8), evidence)
     informative = (annotations.labels_per_item > 0) | evidence.known
     start = some_coins(rng, annotations, which == "one")
-    counts, people, _ = em.maximisation(evidence, Shares.even(3), start, q_nj, informative)
+    counts, people, _ = steps.maximisation(evidence, Shares.even(3), start, q_nj, informative)
     for found, expected in zip(tosses(counts), plain_tosses(evidence, q_nj), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-12)
 

@@ -21,7 +21,7 @@ from hitl.models.inference import em
 from hitl.models.majority import MajorityVote
 from hitl.models.numerics.clamping import clamp
 from hitl.models.priors.shares import Shares
-from tests import oracles
+from tests import oracles, steps
 from tests.reference_data import crowd, without_truth
 
 FIVE = {
@@ -48,7 +48,8 @@ def test_the_e_step_agrees_with_all_truths_of_five_items(shape: dict[str, float]
     evidence, _ = oracles.crowd(rng, 5, 4, 3, **shape)
     pi_kjl = some_confusion(rng, evidence.annotations)
     share_j = rng.dirichlet(np.ones(3))
-    q_nj, log_evidence = em.expectation(evidence, Shares(share_j), np.log(pi_kjl).transpose(0, 2, 1))
+    found = em.expectation(evidence, Shares(share_j), np.log(pi_kjl).transpose(0, 2, 1))
+    q_nj, log_evidence = found.q_nj, found.log_evidence
     expected, log_expected = oracles.enumerate_truths(evidence, np.tile(np.log(share_j), (5, 1)), np.log(pi_kjl))
     np.testing.assert_allclose(q_nj, expected, atol=1e-12)
     assert log_evidence == pytest.approx(log_expected, abs=1e-10)
@@ -78,7 +79,7 @@ def test_no_nearby_confusion_matrices_or_shares_are_better(shape: dict[str, floa
     ):
         prior = Shares.even(3, 0.7)
         people = confusion.Confusion.unlearned(pseudo, evidence.annotations.n_annotators)
-        counts_klj, people, learned = em.maximisation(evidence, prior, people, q_nj, informative)
+        counts_klj, people, learned = steps.maximisation(evidence, prior, people, q_nj, informative)
         log_pi_klj = people.log_pi_klj
         np.testing.assert_allclose(counts_klj.transpose(0, 2, 1), oracles.counts(annotations, q_nj), atol=1e-12)
         better = oracles.beaten_by_a_neighbour(
@@ -118,9 +119,9 @@ def test_the_trace_is_the_log_posterior_of_the_parameters(shape: dict[str, float
     belief, prior = clamp(q_nj, evidence), Shares.even(3, 0.01)
     people = confusion.Confusion.unlearned(pseudo, evidence.annotations.n_annotators)
     for _ in range(3):
-        _, people, prior = em.maximisation(evidence, prior, people, belief, informative)
+        _, people, prior = steps.maximisation(evidence, prior, people, belief, informative)
         expected.append(log_posterior(evidence, np.exp(people.log_pi_klj).transpose(0, 2, 1), prior.share_j, pseudo))
-        belief, _ = em.expectation(evidence, prior, people.log_pi_klj)
+        belief = em.expectation(evidence, prior, people.log_pi_klj).q_nj
     estimate = em.maximise(evidence, Shares.even(3, 0.01), people, q_nj, tolerance=0.0, max_iterations=3)
     np.testing.assert_allclose(estimate.objective[: len(expected)], expected[: len(estimate.objective)], atol=1e-8)
 

@@ -17,12 +17,12 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature, map_temperatures
 from hitl.models.inference import em
-from hitl.models.inference.unsupervised_pool import judged_by_people
+from hitl.models.inference.unsupervised_pool import unsupervised
 from hitl.models.numerics.clamping import clamp
 from hitl.models.pl import PL, calibrated_prior
 from hitl.models.pl_em import PLEM
 from hitl.models.priors.shares import Shares
-from tests import oracles
+from tests import oracles, steps
 
 FIVE = {
     "one model": {"models": 1},
@@ -64,7 +64,8 @@ def test_the_e_step_agrees_with_all_truths_of_five_items(shape: dict[str, float]
     shares = Shares(rng.dirichlet(np.ones(3)))
     prior = calibrated_prior(evidence, LogTemperature(), "test").with_shares(shares)
     temperatures = {name: float(np.exp(0.5)) for name in evidence.probabilities}
-    q_nj, log_evidence = em.expectation(evidence, prior, np.log(pi_kjl).transpose(0, 2, 1))
+    found = em.expectation(evidence, prior, np.log(pi_kjl).transpose(0, 2, 1))
+    q_nj, log_evidence = found.q_nj, found.log_evidence
     log_prior = oracles.pool(evidence, temperatures, shares.share_j)
     expected, log_expected = oracles.enumerate_truths(evidence, log_prior, np.log(pi_kjl))
     np.testing.assert_allclose(q_nj, expected, atol=1e-10)
@@ -82,7 +83,7 @@ def test_the_trace_is_the_log_posterior(shape: dict[str, float]) -> None:
     q_nj = clamp(rng.dirichlet(np.ones(3), size=12), evidence)
     people = confusion.Confusion.unlearned(pseudo, annotations.n_annotators)
     one = em.maximise(evidence, prior, people, q_nj, tolerance=1.0, max_iterations=1)
-    _, people, learned = em.maximisation(evidence, prior, people, q_nj, informative)
+    _, people, learned = steps.maximisation(evidence, prior, people, q_nj, informative)
     log_prior = oracles.pool(evidence, learned.temperatures, learned.shares.share_j)
     pi_kjl = np.exp(people.log_pi_klj).transpose(0, 2, 1)
     expected = log_posterior(evidence, log_prior, learned.shares.share_j, pi_kjl, pseudo)
@@ -140,7 +141,7 @@ def test_items_with_few_labels_teach_once() -> None:
     evidence, _ = oracles.crowd(rng, 80, 4, 3, models=1, asked=0.6, known=0.1)
     annotations = evidence.annotations
     consensus = PLEM(tolerance=1e-13, max_iterations=2000).fit(evidence)
-    pool, first_nj = judged_by_people(evidence, calibrated_prior(evidence, PLEM().temperature, "test"))
+    pool, first_nj = unsupervised(evidence, calibrated_prior(evidence, PLEM().temperature, "test"))
     again = (annotations.labels_per_item > 2) | evidence.known
     assert 10 < again.sum() < 70
     taught_nj = np.where(again[:, None], consensus.probabilities, first_nj)

@@ -92,7 +92,8 @@ def test_expected_logs_agree_with_quadrature(anchor: float) -> None:
             np.testing.assert_allclose(people.log_pi_klj[k, :, j], expected, rtol=1e-8)
     q_nj, informative_n = rng.dirichlet(np.ones(3), size=5), np.array([True, False, True, True, True])
     votes_j = np.array([2.0, 0.5, 1.0])
-    shares = replace(DirichletShares.even(3, 0.7), anchor=anchor, votes_j=votes_j).learn(q_nj, informative_n)
+    prior = replace(DirichletShares.even(3, 0.7), anchor=anchor, votes_j=votes_j)
+    shares = prior.learn(prior.statistics(q_nj, informative_n))
     nu_j = 0.7 + (1 - anchor) * q_nj[[0, 2, 3, 4]].sum(axis=0) + anchor * votes_j
     np.testing.assert_allclose(shares.log_prior()[0], expected_log(nu_j), rtol=1e-8)
     np.testing.assert_allclose(shares.share_j, nu_j / nu_j.sum(), rtol=1e-12)
@@ -124,7 +125,7 @@ def test_the_density_of_the_shares_is_what_it_says(anchor: float) -> None:
     votes_j = rng.gamma(3.0, size=3)
     prior = replace(DirichletShares.even(3, 0.8), anchor=anchor, votes_j=votes_j)
     assert DirichletShares.even(3, 0.8).log_density() == pytest.approx(0, abs=1e-12)
-    shares = prior.learn(rng.dirichlet(np.ones(3), size=9), np.ones(9, dtype=bool))
+    shares = prior.learn(rng.dirichlet(np.ones(3), size=9).sum(axis=0))
     told = anchor * float(votes_j @ expected_log(shares.nu_j))
     expected = (told - divergence(shares.nu_j, np.full(3, 0.8))) / (1 - anchor)
     assert shares.log_density() == pytest.approx(expected, rel=1e-8)
@@ -136,7 +137,7 @@ def test_no_nearby_posterior_explains_the_counts_better() -> None:
     counts_klj = some_counts(rng, 3, 2, 4)
     people = DirichletConfusion.unlearned(some_prior(rng, 2, 4), 3).learn(counts_klj)
     q_nj = rng.dirichlet(np.ones(4), size=20)
-    shares = DirichletShares.even(4, 0.6).learn(q_nj, np.ones(20, dtype=bool))
+    shares = DirichletShares.even(4, 0.6).learn(q_nj.sum(axis=0))
     cases = [(people.alpha_klj[k, :, j], people.prior_jl[j], counts_klj[k, :, j]) for k in range(3) for j in range(2)]
     for alpha, prior, counts in [*cases, (shares.nu_j, np.full(4, 0.6), q_nj.sum(axis=0))]:
 

@@ -17,7 +17,7 @@ from hitl.evidence import Evidence
 from hitl.models.calibration.temperature import HIGHEST, LOWEST, LogTemperature, map_temperatures, pool_weights
 from hitl.models.pl import PL
 from hitl.models.priors.calibrated import Calibrated
-from hitl.models.priors.model_outputs import FLOOR, LEAST_ROWS, Readings
+from hitl.models.priors.model_outputs import FLOOR, LEAST_ROWS, ModelOutputs
 from hitl.models.priors.shares import Shares
 from tests import oracles
 
@@ -147,7 +147,7 @@ def pools(copies: int) -> Calibrated:
     evidence, truth = oracles.crowd(rng, 400, 3, 3, models=1)
     (p,) = evidence.probabilities.values()
     evidence = Evidence(evidence.annotations, {f"copy {c}": p for c in range(copies)}, truth=truth)
-    return Calibrated.from_evidence(evidence, PRIOR).learn(np.eye(3)[truth], np.ones(400, dtype=bool))
+    return Calibrated.from_evidence(evidence, PRIOR).supervised(np.eye(3)[truth], np.ones(400, dtype=bool))
 
 
 @pytest.mark.parametrize("copies", [2, 4])
@@ -183,7 +183,7 @@ def test_no_nearby_temperatures_are_better(seed: int, models: int, known: float,
     def value(t: dict[str, float]) -> float:
         return oracles.temperature_objective(evidence, q_nj, t, 0.5, 0.5, informative_n=informative)
 
-    learned = Calibrated.from_evidence(evidence, PRIOR).learn(q_nj, informative)
+    learned = Calibrated.from_evidence(evidence, PRIOR).supervised(q_nj, informative)
     best = value(learned.temperatures)
     for _ in range(20):
         size = 10 ** -rng.uniform(0.3, 1.7)
@@ -195,7 +195,8 @@ def test_shares_come_from_the_items_without_predictions() -> None:
     annotations = Annotations.from_matrix(np.array([[0], [1], [1], [1]]))
     p = np.array([[0.5, 0.5], [0.5, 0.5], [np.nan] * 2, [np.nan] * 2])
     q_nj = np.array([[1, 0], [1, 0], [0, 1], [0.4, 0.6]])
-    learned = Calibrated.from_evidence(Evidence(annotations, {"m": p}), PRIOR).learn(q_nj, np.ones(4, dtype=bool))
+    pool = Calibrated.from_evidence(Evidence(annotations, {"m": p}), PRIOR)
+    learned = pool.learn(pool.statistics(q_nj, np.ones(4, dtype=bool)))
     np.testing.assert_allclose(learned.shares.share_j, [1.4 / 4, 2.6 / 4])  # one pseudo-item of each class
 
 
@@ -206,7 +207,7 @@ def read(p_nj: Any, used: Any = True) -> np.ndarray:
     """As a model that has said this over and over is read."""
     p = np.array(p_nj, dtype=float)
     again = np.tile(p, (LEAST_ROWS, 1))
-    return np.exp(Readings.of(("m",), {"m": again}, np.broadcast_to(used, p.shape[1])).log_p(0, p))
+    return np.exp(ModelOutputs.of(("m",), {"m": again}, np.broadcast_to(used, p.shape[1])).log_p(0, p))
 
 
 def test_probabilities_are_read_as_they_are_and_no_model_may_forbid_a_class_for_ever() -> None:
@@ -234,8 +235,8 @@ def test_a_class_that_nobody_uses_is_as_improbable_as_the_model_says() -> None:
 
 def test_few_items_do_not_show_what_a_model_never_says() -> None:
     p = np.array([[0.0, 1.0], [0.0, 1.0]])
-    readings = Readings.of(("m",), {"m": p}, np.ones(2, dtype=bool))
-    np.testing.assert_allclose(np.exp(readings.log_p(0, p)), [[FLOOR, 1.0]] * 2)
+    outputs = ModelOutputs.of(("m",), {"m": p}, np.ones(2, dtype=bool))
+    np.testing.assert_allclose(np.exp(outputs.log_p(0, p)), [[FLOOR, 1.0]] * 2)
 
 
 def test_where_a_model_that_gives_labels_is_silent_it_says_nothing() -> None:
@@ -258,5 +259,5 @@ def test_what_a_model_is_read_as_is_part_of_what_was_learned() -> None:
 
 def test_readings_once_made_hold_for_other_items() -> None:
     some, other = np.tile(np.eye(2), (LEAST_ROWS, 1)), np.array([[0.6, 0.4]])
-    readings = Readings.of(("m",), {"m": some}, np.ones(2, dtype=bool))
-    np.testing.assert_allclose(np.exp(readings.log_p(0, other)), [[0.75 * 0.6 + 0.1, 0.75 * 0.4 + 0.15]])
+    outputs = ModelOutputs.of(("m",), {"m": some}, np.ones(2, dtype=bool))
+    np.testing.assert_allclose(np.exp(outputs.log_p(0, other)), [[0.75 * 0.6 + 0.1, 0.75 * 0.4 + 0.15]])

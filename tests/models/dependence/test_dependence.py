@@ -13,9 +13,9 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from hitl.annotations import Annotations
-from hitl.consensus import Correction
 from hitl.evidence import Evidence
-from hitl.models.dependence import dependence
+from hitl.models.dependence import design_effect
+from hitl.models.dependence.design_effect import Independent, effect_of, independent
 from hitl.models.dependence.held_out import bearable_strength
 from tests import oracles
 
@@ -131,12 +131,12 @@ def plain_objective(evidence: Evidence, alpha_kjl: Floats, share_j: Floats) -> C
     held_out = plain_held_out(evidence, alpha_kjl, share_j)
     log_q0_nj = plain_log_posterior(annotations, alpha_kjl, share_j)
     mean_kjl = alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True)
-    expected = dependence.untold_strength(evidence, alpha_kjl, share_j)
+    expected = design_effect.unsupervised_strength(evidence, alpha_kjl, share_j)
 
     def log_posterior(theta: Floats) -> float:
         temperature_n = plain_temperatures(annotations, log_q0_nj, mean_kjl, np.exp(theta[0]))
-        value = stats.norm.logpdf(theta[0], np.log(expected), dependence.SPREAD)
-        value += stats.norm.logpdf(theta[1:], 0, dependence.SHIFT).sum()
+        value = stats.norm.logpdf(theta[0], np.log(expected), design_effect.SPREAD)
+        value += stats.norm.logpdf(theta[1:], 0, design_effect.SHIFT).sum()
         for row, n in zip(held_out, known, strict=True):
             if labels_of(annotations, n):
                 log_q = row / temperature_n[n] + theta[1:]
@@ -155,7 +155,7 @@ def test_temperatures_are_those_of_plain_loops(shape: dict[str, Any], strength: 
     evidence, alpha_kjl, share_j = some_crowd(shape)
     annotations, pi_kjl = evidence.annotations, alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True)
     log_q0_nj = plain_log_posterior(annotations, alpha_kjl, share_j)
-    found = dependence.temperatures(annotations, log_q0_nj, pi_kjl, strength)
+    found = temperatures(annotations, log_q0_nj, pi_kjl, strength)
     np.testing.assert_allclose(found, plain_temperatures(annotations, log_q0_nj, pi_kjl, strength), rtol=1e-10)
 
 
@@ -168,7 +168,7 @@ def test_temperatures_lie_between_one_and_the_number_of_labels_and_rise_with_str
     several = labels_n > 1
     last = np.ones(annotations.n_items)
     for strength in (0.01, 0.1, 1, 10, 1e3, 1e9):
-        found = dependence.temperatures(annotations, log_q0_nj, pi_kjl, strength)
+        found = temperatures(annotations, log_q0_nj, pi_kjl, strength)
         assert (found[~several] == 1).all()
         assert (found[several] > last[several]).all()
         assert (found[several] <= labels_n[several]).all()
@@ -185,8 +185,8 @@ def test_temperatures_do_not_depend_on_the_order_of_people_or_classes() -> None:
     pi_kjl = alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True)
     log_q0_nj = plain_log_posterior(evidence.annotations, alpha_kjl, share_j)
     np.testing.assert_allclose(
-        dependence.temperatures(other, log_q0_nj[:, classes], pi_kjl[np.ix_(people, classes, options)], 2.0),
-        dependence.temperatures(evidence.annotations, log_q0_nj, pi_kjl, 2.0),
+        temperatures(other, log_q0_nj[:, classes], pi_kjl[np.ix_(people, classes, options)], 2.0),
+        temperatures(evidence.annotations, log_q0_nj, pi_kjl, 2.0),
         rtol=1e-12,
     )
 
@@ -210,7 +210,7 @@ def test_the_evidence_of_pulled_scores_is_that_of_independent_ones_over_the_temp
     pi_jl = np.array([stats.norm.pdf(middle, s * mu, sigma) for s in (1, -1)])
     pi_kjl = np.repeat((pi_jl / pi_jl.sum(axis=1, keepdims=True))[None], m, axis=0)
     annotations = table(rng.integers(1001, size=(1, m)), 2, 1001)
-    found = dependence.temperatures(annotations, np.array([[-0.1, -2.0]]), pi_kjl, c)
+    found = temperatures(annotations, np.array([[-0.1, -2.0]]), pi_kjl, c)
     np.testing.assert_allclose(found, 1 + (m - 1) * rho, rtol=1e-6)
 
 
@@ -222,7 +222,7 @@ def test_temperatures_stay_finite_where_answers_are_certain(strength: float) -> 
     pi_kjl[:2] = np.eye(2, 4)
     pi_kjl[2, :, 0] = 1
     annotations = table(np.array([[0, 0, -1], [0, 1, 0], [-1, -1, 0]]), 2, 4)
-    found = dependence.temperatures(annotations, np.array([[0, -np.inf], [-1, -2], [0, 0]]), pi_kjl, strength)
+    found = temperatures(annotations, np.array([[0, -np.inf], [-1, -2], [0, 0]]), pi_kjl, strength)
     if strength:
         most = {1.0: 1.0, 1e300: 1.0}[strength]
         np.testing.assert_allclose(found, [1 + most, 1 + 2 * (most + most + 0) / 3, 1], rtol=0.01)
@@ -242,7 +242,7 @@ def test_the_correlation_is_a_sum_over_all_ordered_pairs_of_labels(shape: dict[s
     q_nj = rng.dirichlet(np.ones(annotations.n_classes), size=annotations.n_items)
     q_nj[q_nj < 0.02] = 0
     pi_kjl = alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True)
-    found = dependence.unexplained_correlation(annotations, q_nj, pi_kjl)
+    found = design_effect.unexplained_correlation(annotations, q_nj, pi_kjl)
     np.testing.assert_allclose(found, plain_correlation(annotations, q_nj, pi_kjl), rtol=1e-10)
 
 
@@ -251,7 +251,7 @@ def test_beliefs_next_to_nothing_count_as_nothing() -> None:
     pi_kjl = alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True)
     one_hot = np.eye(4)[np.arange(40) % 4]
     nearly = one_hot * (1 - 3.6e-3) + 0.9e-3
-    few = [dependence.unexplained_correlation(evidence.annotations, q, pi_kjl) for q in (one_hot, nearly)]
+    few = [design_effect.unexplained_correlation(evidence.annotations, q, pi_kjl) for q in (one_hot, nearly)]
     assert few[0] == pytest.approx(few[1], rel=1e-12)
 
 
@@ -263,7 +263,7 @@ def test_independent_people_leave_no_correlation() -> None:
         pi_kjl = rng.dirichlet(np.full(4, 0.8), size=(4, 3))
         truth = rng.integers(3, size=12).astype(np.int32)
         annotations = answered(rng, truth, pi_kjl)
-        found.append(dependence.unexplained_correlation(annotations, np.eye(3)[truth], pi_kjl))
+        found.append(design_effect.unexplained_correlation(annotations, np.eye(3)[truth], pi_kjl))
     error = np.std(found) / np.sqrt(len(found))
     assert error < 0.01
     assert abs(np.mean(found)) < 3 * error
@@ -285,13 +285,13 @@ def test_what_people_share_beyond_the_class_shows_as_correlation(way: str) -> No
     said = np.where(right, truth[:, None], (truth[:, None] + wrong) % 3)
     pi_kjl = oracles.counts(table(said, 3, 3), np.eye(3)[truth]) + 0.01
     pi_kjl /= pi_kjl.sum(axis=2, keepdims=True)
-    assert least < dependence.unexplained_correlation(table(said, 3, 3), np.eye(3)[truth], pi_kjl) <= 1
+    assert least < design_effect.unexplained_correlation(table(said, 3, 3), np.eye(3)[truth], pi_kjl) <= 1
 
 
 def test_without_pairs_there_is_no_correlation() -> None:
     said = np.full((5, 3), -1)
     said[np.arange(4), [0, 1, 2, 0]] = 1
-    assert dependence.unexplained_correlation(table(said, 2, 3), np.full((5, 2), 0.5), np.full((3, 2, 3), 1 / 3)) == 0.0
+    assert design_effect.unexplained_correlation(table(said, 2, 3), np.full((5, 2), 0.5), np.full((3, 2, 3), 1 / 3)) == 0.0
 
 
 # -- the corrected beliefs -----------------------------------------------------------------------------------
@@ -301,8 +301,8 @@ def test_without_pairs_there_is_no_correlation() -> None:
 @pytest.mark.parametrize("strength", [0.0, 1.5])
 def test_corrected_beliefs_are_those_of_plain_loops(shape: dict[str, Any], strength: float) -> None:
     evidence, alpha_kjl, share_j = some_crowd(shape)
-    correction = Correction(strength, np.random.default_rng(4).normal(size=share_j.size))
-    found = dependence.corrected(evidence.annotations, alpha_kjl, share_j, correction)
+    correction = effect_of(strength, np.random.default_rng(4).normal(size=share_j.size))
+    found = corrected(evidence.annotations, alpha_kjl, share_j, correction)
     np.testing.assert_allclose(found, plain_corrected(evidence.annotations, alpha_kjl, share_j, correction), atol=1e-12)
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
 
@@ -313,11 +313,11 @@ def test_without_shift_confidence_falls_and_labels_stay(shape: dict[str, Any]) -
     log_q0_nj = plain_log_posterior(evidence.annotations, alpha_kjl, share_j)
     last = np.exp(log_q0_nj - logsumexp(log_q0_nj, axis=1, keepdims=True))
     none = np.zeros(share_j.size)
-    independent = dependence.corrected(evidence.annotations, alpha_kjl, share_j, Correction(0.0, none))
+    independent = corrected(evidence.annotations, alpha_kjl, share_j, effect_of(0.0, none))
     np.testing.assert_allclose(independent, last, atol=1e-12)
     labels_n = evidence.annotations.labels_per_item
     for strength in (0.1, 1, 100):
-        found = dependence.corrected(evidence.annotations, alpha_kjl, share_j, Correction(strength, none))
+        found = corrected(evidence.annotations, alpha_kjl, share_j, effect_of(strength, none))
         np.testing.assert_array_equal(found.argmax(axis=1), last.argmax(axis=1))
         assert (found.max(axis=1) < last.max(axis=1))[labels_n > 1].all()
         np.testing.assert_allclose(found[labels_n < 2], last[labels_n < 2], atol=1e-12)
@@ -326,7 +326,7 @@ def test_without_shift_confidence_falls_and_labels_stay(shape: dict[str, Any]) -
 
 def test_items_without_labels_have_the_class_shares() -> None:
     evidence, alpha_kjl, share_j = some_crowd({"unlabeled": 6})
-    found = dependence.corrected(evidence.annotations, alpha_kjl, share_j, Correction(2.0, np.arange(4.0)))
+    found = corrected(evidence.annotations, alpha_kjl, share_j, effect_of(2.0, np.arange(4.0)))
     np.testing.assert_allclose(found[-6:], np.tile(share_j, (6, 1)), rtol=1e-12)
 
 
@@ -337,13 +337,13 @@ def test_items_without_labels_have_the_class_shares() -> None:
 def test_known_items_are_judged_by_what_the_others_taught(shape: dict[str, Any]) -> None:
     evidence, alpha_kjl, share_j = some_crowd(shape, known=0.5)
     assert 0 < evidence.known.sum() < 40
-    found = dependence.without_own_labels(evidence, alpha_kjl, share_j)
+    found = design_effect.without_own_labels(evidence, alpha_kjl, share_j)
     np.testing.assert_allclose(found, plain_held_out(evidence, alpha_kjl, share_j), rtol=1e-9, atol=1e-9)
 
 
 def test_what_is_left_of_a_count_stays_above_zero() -> None:
     evidence, alpha_kjl, share_j = some_crowd({}, known=1.0)
-    found = dependence.without_own_labels(evidence, np.full_like(alpha_kjl, 0.7), share_j)
+    found = design_effect.without_own_labels(evidence, np.full_like(alpha_kjl, 0.7), share_j)
     assert np.isfinite(found).all()
 
 
@@ -351,7 +351,7 @@ def test_what_is_left_of_a_count_stays_above_zero() -> None:
 def test_no_nearby_strength_and_shift_explain_the_known_items_better(name: str) -> None:
     evidence, alpha_kjl, share_j = some_crowd(CROWDS[name], known=0.6, seed=2)
     objective = plain_objective(evidence, alpha_kjl, share_j)
-    found = dependence.estimated(evidence, alpha_kjl, share_j)
+    found = design_effect.of_annotators(evidence, alpha_kjl, share_j)
     theta = np.append(np.log(found.strength), found.shift)
     assert np.abs(theta[1:]).max() > 0.02
     step = 1e-4 * np.eye(theta.size)
@@ -372,15 +372,15 @@ def test_the_labels_alone_suggest_a_strength(seed: int, known: float) -> None:
     log_q0_nj = plain_log_posterior(annotations, alpha_kjl, share_j)
     q_nj = np.exp(log_q0_nj - logsumexp(log_q0_nj, axis=1, keepdims=True))
     q_nj[evidence.known] = np.eye(4)[evidence.truth[evidence.known]]
-    delta_m = dependence.separations(annotations, log_q0_nj, pi_kjl)
+    delta_m = design_effect.separations(annotations, log_q0_nj, pi_kjl)
     log_pi_klj = np.log(pi_kjl).transpose(0, 2, 1)
     bearable = bearable_strength(annotations, log_q0_nj, q_nj, delta_m, alpha_kjl, log_pi_klj, share_j)
-    q_nj = np.where(q_nj < dependence.NEGLIGIBLE, 0, q_nj)
+    q_nj = np.where(q_nj < design_effect.NEGLIGIBLE, 0, q_nj)
     unexplained = max(plain_correlation(annotations, q_nj, pi_kjl), 0)
-    expected = np.clip(bearable * np.sqrt(1 + 10 * unexplained), dependence.LOWEST, dependence.HIGHEST)
-    assert dependence.untold_strength(evidence, alpha_kjl, share_j) == pytest.approx(expected)
+    expected = np.clip(bearable * np.sqrt(1 + 10 * unexplained), design_effect.LOWEST, design_effect.HIGHEST)
+    assert design_effect.unsupervised_strength(evidence, alpha_kjl, share_j) == pytest.approx(expected)
     if not known:
-        found = dependence.estimated(evidence, alpha_kjl, share_j)
+        found = design_effect.of_annotators(evidence, alpha_kjl, share_j)
         assert found.strength == pytest.approx(expected)
         np.testing.assert_array_equal(found.shift, 0)
 
@@ -392,7 +392,7 @@ def judged(said: Ints, truth: Ints, told: Ints) -> tuple[Correction, Correction]
     evidence = Evidence(annotations, truth=told)
     unknown = replace(evidence, truth=np.full(truth.size, -1, np.int32))
     share_j = np.array([0.5, 0.5])
-    return dependence.estimated(unknown, alpha_kjl, share_j), dependence.estimated(evidence, alpha_kjl, share_j)
+    return design_effect.of_annotators(unknown, alpha_kjl, share_j), design_effect.of_annotators(evidence, alpha_kjl, share_j)
 
 
 @pytest.mark.parametrize("dependent", [False, True])
@@ -421,7 +421,7 @@ def test_known_items_tell_that_a_class_is_more_common(common: int) -> None:
 def test_known_items_nobody_labeled_say_nothing() -> None:
     evidence, alpha_kjl, share_j = some_crowd({"unlabeled": 6})
     told = np.where(np.arange(40) >= 34, 0, -1).astype(np.int32)
-    found = dependence.estimated(replace(evidence, truth=told), alpha_kjl, share_j)
-    without = dependence.estimated(evidence, alpha_kjl, share_j)
+    found = design_effect.of_annotators(replace(evidence, truth=told), alpha_kjl, share_j)
+    without = design_effect.of_annotators(evidence, alpha_kjl, share_j)
     assert found.strength == pytest.approx(without.strength)
     np.testing.assert_array_equal(found.shift, 0)

@@ -90,13 +90,13 @@ class Climb:
         taught_j = (1 - w) * live.share_j + (w * live.vote_j if w else 0)
         nu_j = taught_j + rule.share_smoothing  # the best shares, which every step has
         log_p_j = digamma(nu_j) - digamma(nu_j.sum()) if rule.variational else np.log(nu_j / nu_j.sum())
-        log_prior_nj = np.tile(log_p_j, (len(q_nj), 1)) if rule.models is None else rule.models.log_prior()
+        log_prior_nj = np.tile(log_p_j, (len(q_nj), 1)) if live.prior.uninformed else live.prior.log_prior(log_p_j)
         total = 0.0
         for n in np.flatnonzero(live.teaches):
             total += float(q_nj[n] @ (message_nj[n] + log_prior_nj[n]) - xlogy(q_nj[n], q_nj[n]).sum())
         if not rule.variational:
             shares = (
-                rule.share_smoothing * log_p_j.sum() if rule.models is None else 0.0
+                rule.share_smoothing * log_p_j.sum() if live.prior.uninformed else 0.0
             )  # models': as they were learned
             return total + float((rule.pseudo_jl.T * log_pi_klj).sum() + shares)
         total *= 1 - w
@@ -142,11 +142,11 @@ def test_one_item_and_one_annotator_are_judged_as_the_equations_say(method: Any)
     live.teach(np.array([2]))
     expected = f(alpha_kjl[2]) - f(alpha_kjl[2].sum(axis=1, keepdims=True))
     np.testing.assert_allclose(live.log_pi_klj[2].T, expected, atol=1e-10)
-    if rule.models is None:
+    if live.prior.uninformed:
         raised = (1 - w) * live.share_j + (w * live.vote_j if w else 0) + rule.share_smoothing
         prior = np.tile(f(raised) - f(raised.sum()), (len(q_nj), 1))
     else:
-        models = rule.models
+        models = live.prior.pool
         shares, correlation = models.shares.share_j, models.correlation_mm
         prior = oracles.pool(evidence, models.temperatures, shares, correlation=correlation)
     logits = prior + oracles.messages(evidence.annotations, live.log_pi_klj.transpose(0, 2, 1))

@@ -150,13 +150,13 @@ def test_models_speak_of_new_items_and_anew_of_old_ones() -> None:
     now = live.evidence()
     np.testing.assert_allclose(now.probabilities["m0"][[0, 28, 30]], spoken["m0"])
     assert np.isnan(now.probabilities["m1"][30]).all()
-    models = live.rule.models
+    models = live.prior.pool
     shares, correlation = models.shares.share_j, models.correlation_mm
     expected = oracles.pool(now, models.temperatures, shares, correlation=correlation)
-    np.testing.assert_allclose(live._log_prior_nj[[0, 28, 30]], expected[[0, 28, 30]], atol=1e-9)
+    np.testing.assert_allclose(live.prior.log_prior(np.zeros(3))[[0, 28, 30]], expected[[0, 28, 30]], atol=1e-9)
     assert live.consensus().labels[-1] == 1
     live.label("of which models are silent", "k0", "j2")
-    raised_j = live.rule.models.shares.share_j * np.exp(live.log_pi_klj[0, 2])
+    raised_j = live.prior.pool.shares.share_j * np.exp(live.log_pi_klj[0, 2])
     np.testing.assert_allclose(live.belief("of which models are silent"), raised_j / raised_j.sum(), atol=0.01)
     with pytest.raises(BadEvidence, match="other: had no part in the fit"):
         live.change(Evidence(annotations, {"other": spoken["m0"]}))

@@ -14,9 +14,9 @@ from hitl.evidence import Evidence
 from hitl.models.inference import unsupervised_pool
 from hitl.models.inference.unsupervised_pool import (
     error_correlation,
-    judged_by_people,
     newton_step,
     teaching_rows,
+    unsupervised,
     worth_of,
 )
 from hitl.models.majority import MajorityVote
@@ -106,11 +106,11 @@ def test_the_correlation_of_errors_is_that_of_plain_loops() -> None:
     rng = np.random.default_rng(6)
     feature_mnj, q_nj = features(rng, 3, 200, 4)
     feature_mnj[2] = feature_mnj[1] + 0.3 * feature_mnj[2]
-    speaks_nm = rng.random((200, 3)) < 0.7
-    found = error_correlation(feature_mnj, speaks_nm, q_nj)
+    predicts_nm = rng.random((200, 3)) < 0.7
+    found = error_correlation(feature_mnj, predicts_nm, q_nj)
     for m in range(3):
         for other in range(3):
-            both = np.flatnonzero(speaks_nm[:, m] & speaks_nm[:, other])
+            both = np.flatnonzero(predicts_nm[:, m] & predicts_nm[:, other])
             wrong = [[1 - q_nj[n, feature_mnj[k, n].argmax()] for n in both] for k in (m, other)]
             plain = max(np.corrcoef(wrong)[0, 1], 0)
             expected = 1.0 if m == other else (both.size * plain + 5) / (both.size + 10)
@@ -119,8 +119,8 @@ def test_the_correlation_of_errors_is_that_of_plain_loops() -> None:
 
 def test_without_items_in_common_the_correlation_is_that_expected() -> None:
     feature_mnj, q_nj = features(np.random.default_rng(7), 2, 10, 3)
-    speaks_nm = np.arange(10)[:, None] % 2 == np.arange(2)
-    np.testing.assert_allclose(error_correlation(feature_mnj, speaks_nm, q_nj), [[1, 0.5], [0.5, 1]])
+    predicts_nm = np.arange(10)[:, None] % 2 == np.arange(2)
+    np.testing.assert_allclose(error_correlation(feature_mnj, predicts_nm, q_nj), [[1, 0.5], [0.5, 1]])
 
 
 # -- simulated people and models -----------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def test_caution_is_the_root_of_how_much_surer_the_pool_is_than_the_labels_sugge
     """In sums of the exponents of log p_m: those of the pool that is held, and those that were learned."""
     evidence, _ = simulated(21, 400, models=models, right=0.85)
     pool = calibrated_prior(evidence, PRIOR, "P+L-EM")
-    held, _ = judged_by_people(evidence, pool)
+    held, _ = unsupervised(evidence, pool)
     worth = worth_of(evidence, pool, teaching_rows(evidence, pool))
     held_mn = np.linalg.lstsq(  # the exponents, from the beliefs themselves
         np.stack(
@@ -284,11 +284,11 @@ def test_a_copy_or_a_random_model_changes_next_to_nothing(items: int) -> None:
 def test_a_large_pool_is_learned_from_some_items(monkeypatch: pytest.MonkeyPatch) -> None:
     evidence, _ = simulated(4, 3000, models=2)
     pool = calibrated_prior(evidence, PRIOR, "test")
-    everything = judged_by_people(evidence, pool)[0].temperature_m
+    everything = unsupervised(evidence, pool)[0].temperature_m
     monkeypatch.setattr(unsupervised_pool, "ENOUGH", 1000)
     rows = teaching_rows(evidence, pool)
     assert (rows.size, rows[0], rows[-1]) == (1000, 0, 2999)
-    some = judged_by_people(evidence, pool)[0].temperature_m
+    some = unsupervised(evidence, pool)[0].temperature_m
     np.testing.assert_allclose(some, everything, rtol=0.5)
     assert not np.allclose(some, everything)
 

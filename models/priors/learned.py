@@ -1,0 +1,24 @@
+"""The prior that a consensus learned, for other evidence."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hitl.consensus import Consensus
+from hitl.evidence import Evidence
+from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.priors import FactoredPrior
+from hitl.models.priors.calibrated import Calibrated
+from hitl.models.priors.shares import Shares
+
+LEAST_SHARE = 1e-6
+"""A class that an earlier fit has not met is rare, not impossible."""
+
+
+def learned_prior(consensus: Consensus, evidence: Evidence) -> FactoredPrior:
+    """Class shares; where the consensus learned what models are worth, the pool of the evidence's models."""
+    share_j = np.maximum(consensus.class_shares, LEAST_SHARE)
+    shares = Shares(share_j / share_j.sum())
+    if not (evidence.probabilities and consensus.temperatures):
+        return shares
+    return Calibrated.from_evidence(evidence, LogTemperature(), consensus).with_shares(shares)

@@ -1,0 +1,96 @@
+"""VB-IBCC beside models: Dirichlet confusion rows x a pool of calibrated models as the prior of each item.
+
+    p(z_n = j)  ∝  exp( sum_m w_nm ln p_m[n, j] )        as in P+L-EM (Kerrigan 2021, eq. 3), held
+    pi_kj       ~  Dir(a_j)                               as in VB-IBCC (Simpson 2011), a learned from all annotators
+
+    q(z_n = j)  ∝  exp( ln p(z_n = j) + sum over labels of n of E ln pi_kjl )        q(pi_kj) = Dir(a_j + N_kj)
+
+No paper has this combination. Beside P+L-EM it knows how sure it is of each annotator's matrix, and who gave few
+labels is judged by the crowd. What the models are worth is found first, without truth, and held (`unsupervised_pool`).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from hitl.annotations import Annotations
+from hitl.consensus import Consensus, Fit
+from hitl.evidence import Evidence
+from hitl.models.annotators import dirichlet_confusion
+from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
+from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.inference import em
+from hitl.models.inference.unsupervised_pool import unsupervised
+from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.special import digamma
+from hitl.models.pl import calibrated_prior
+from hitl.models.vb_ibcc import VBIBCC
+
+
+@dataclass(frozen=True, slots=True)
+class VBIBCCWithModels:
+    """Variational Bayesian classifier combination with model probabilities.
+
+    Attributes:
+        diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0: the mode of their
+            hyper-prior.
+        temperature: prior of each model's log temperature.
+        tolerance: an iteration that gains less, in nats an item, is the last.
+
+    Example:
+        >>> import numpy as np, hitl
+        >>> from hitl.models import VBIBCCWithModels
+        >>> annotations = hitl.Annotations.from_matrix(np.array([[0, 0], [1, 1], [1, -1]]))
+        >>> evidence = hitl.Evidence(annotations, {"net": np.array([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]])})
+        >>> VBIBCCWithModels().fit(evidence).labels.tolist()
+        [0, 1, 1]
+    """
+
+    diagonal: float = 2.0
+    off: float = 1.0
+    temperature: LogTemperature = LogTemperature(0.45)
+    tolerance: float = 1e-6
+    max_iterations: int = 500
+
+    def __post_init__(self) -> None:
+        for setting in ("diagonal", "off", "tolerance"):
+            require_between(setting, getattr(self, setting), 0)
+        require_whole("max_iterations", self.max_iterations, 1)
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """Raise the bound from what models and evenly erring annotators say. Raises BadEvidence without a model."""
+        began = time.perf_counter()
+        annotations = evidence.annotations
+        pool, q_nj = unsupervised(evidence, calibrated_prior(evidence, self.temperature, "VB-IBCC with models"))
+        hyper_jl = self._without_models.hyper(annotations)
+        annotators = DirichletConfusion.unlearned(hyper_jl, annotations.n_annotators)
+        if start is not None and start.classes == annotations.classes:
+            q_nj = em.expectation(evidence, pool, self._expected_log(start, annotations)).q_nj
+        estimate = em.maximise(
+            evidence, pool, annotators, q_nj, tolerance=self.tolerance, max_iterations=self.max_iterations
+        )
+        share_j = estimate.prior.reported_shares(estimate.q_nj)
+        report = dirichlet_confusion.report(annotations, estimate.people, share_j)
+        seconds = time.perf_counter() - began
+        fit = Fit("vb-ibcc-models", asdict(self), estimate.objective, estimate.converged, seconds)
+        found = Consensus(annotations.items, annotations.classes, estimate.q_nj, report, share_j, fit=fit)
+        return replace(found, temperatures=pool.temperatures, parameters=pool.parameters)
+
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Judge other items, by the same or new annotators, with what was learned."""
+        pool = calibrated_prior(evidence, self.temperature, "VB-IBCC with models", consensus)
+        log_pi_klj = self._expected_log(consensus, evidence.annotations)
+        return consensus.judging(evidence.annotations.items, em.expectation(evidence, pool, log_pi_klj).q_nj)
+
+    def _expected_log(self, learned: Consensus, annotations: Annotations) -> np.ndarray:
+        """(K, L, J) E ln pi by what was learned."""
+        alpha_klj = self._without_models.concentration(learned, annotations).transpose(0, 2, 1)
+        expected: np.ndarray = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
+        return expected
+
+    @property
+    def _without_models(self) -> VBIBCC:
+        return VBIBCC(diagonal=self.diagonal, off=self.off)
