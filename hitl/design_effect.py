@@ -75,7 +75,8 @@ class DesignEffect:
         logits = log_q0 / self.temperature(labels, predicted, rho_sum)[..., None] + self._shift(labels)
         logits = logits - logits.max(axis=-1, keepdims=True)
         beliefs: Floats = np.exp(logits)
-        return beliefs / beliefs.sum(axis=-1, keepdims=True)
+        beliefs /= beliefs.sum(axis=-1, keepdims=True)
+        return beliefs
 
     def untemper(self, q: Floats, labels: Counts, predicted: Mask, rho_sum: Floats) -> Floats:
         """(n, J) log posterior under independence, up to a constant a row, from beliefs: the inverse of `temper`."""
@@ -83,15 +84,12 @@ class DesignEffect:
         log_q0: Floats = log_q * self.temperature(labels, predicted, rho_sum)[..., None]
         return log_q0
 
-    def after_answer(
-        self, log_q0: Floats, labels: Counts, rho_sum: Floats, log_pi: Floats, delta: Floats
-    ) -> tuple[Floats, Counts, Floats]:
-        """(log_q0, labels, rho_sum) after one more answer about each item.
+    def after_answer(self, labels: Counts, rho_sum: Floats, delta: Floats) -> tuple[Counts, Floats]:
+        """Number of labels and sum of rho after one more answer about each item.
 
-        `log_pi` (n, J) is the log probability of the answer given each class, `delta` (n,) how far its annotator tells
-        the item's two most probable classes apart.
+        `delta`: how far its annotator tells the item's two most probable classes apart.
         """
-        return log_q0 + log_pi, labels + 1, rho_sum + self.rho(delta)
+        return labels + 1, rho_sum + self.rho(delta)
 
     def _shift(self, labels: Counts) -> Floats | float:
         return 0.0 if self.shift is None else np.where((labels > 0)[..., None], self.shift, 0.0)

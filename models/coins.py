@@ -132,7 +132,7 @@ def _fit(name: str, method: OneCoin | TwoCoin, evidence: Evidence, start: Consen
         least_labels=method.least_labels,
     )
     share_j = estimate.prior.share_j
-    people = estimate.people.learn(estimate.counts_klj).report(annotations, estimate.counts_klj, share_j)
+    people = estimate.annotators.learn(estimate.counts_klj).report(annotations, estimate.counts_klj, share_j)
     fit = Fit(name, asdict(method), estimate.objective, estimate.converged, time.perf_counter() - began)
     return Consensus(annotations.items, annotations.classes, estimate.q_nj, people, share_j, fit=fit)
 

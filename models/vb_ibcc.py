@@ -96,7 +96,7 @@ class VBIBCC:
             least_labels=self.least_labels,
         )
         share_j = estimate.prior.share_j
-        report = dirichlet_confusion.report(annotations, estimate.people, share_j)
+        report = dirichlet_confusion.report(annotations, estimate.annotators, share_j)
         seconds = time.perf_counter() - began
         fit = Fit("vb-ibcc", asdict(self), estimate.objective, estimate.converged, seconds)
         return Consensus(annotations.items, annotations.classes, estimate.q_nj, report, share_j, fit=fit)
@@ -126,7 +126,7 @@ class VBIBCC:
         return dirichlet_confusion.learned_concentration(consensus.annotators, self.hyper(annotations), annotations)
 
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
-        prior_jl = self._people(evidence.annotations, consensus).prior_jl
+        prior_jl = self.annotators_at_start(evidence.annotations, consensus).prior_jl
         return Rule(prior_jl, self.share_smoothing, True, self.anchor, self.least_labels)
 
     def hyper(self, annotations: Annotations) -> Floats:
@@ -138,7 +138,7 @@ class VBIBCC:
     def _parts(self, evidence: Evidence, start: Consensus | None) -> tuple[DirichletShares, DirichletConfusion]:
         annotations = evidence.annotations
         prior = DirichletShares.even(annotations.n_classes, self.share_smoothing)
-        people = self._people(annotations, start)
+        people = self.annotators_at_start(annotations, start)
         if not self.anchor:
             return prior, people
         informative_n = em.informative(evidence, self.least_labels)
@@ -147,7 +147,8 @@ class VBIBCC:
         votes_j = agreed_nj[informative_n].sum(axis=0)
         return replace(prior, anchor=self.anchor, votes_j=votes_j), people.anchored(self.anchor, votes_klj)
 
-    def _people(self, annotations: Annotations, start: Consensus | None) -> DirichletConfusion:
+    def annotators_at_start(self, annotations: Annotations, start: Consensus | None) -> DirichletConfusion:
+        """All annotators at the shared prior: the one that `start` learned, where it has the same classes."""
         people = DirichletConfusion.unlearned(self.hyper(annotations), annotations.n_annotators, self.shared)
         if start is None or not warm_start.usable(start, annotations):
             return people

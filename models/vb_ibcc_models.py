@@ -15,13 +15,10 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-
-from hitl.annotations import Annotations
+from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
 from hitl.models.annotators import dirichlet_confusion
-from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import used
 from hitl.models.inference import em
@@ -71,15 +68,14 @@ class VBIBCCWithModels:
         began = time.perf_counter()
         annotations = evidence.annotations
         pool, q_nj = unsupervised(evidence, calibrated_prior(self, evidence))
-        hyper_jl = self._without_models.hyper(annotations)
-        annotators = DirichletConfusion.unlearned(hyper_jl, annotations.n_annotators)
+        annotators = self._without_models.annotators_at_start(annotations, start)
         if start is not None and start.classes == annotations.classes:
             q_nj = em.expectation(evidence, pool, self._expected_log(start, annotations)).q_nj
         estimate = em.maximise(
             evidence, pool, annotators, q_nj, tolerance=self.tolerance, max_iterations=self.max_iterations
         )
         share_j = estimate.prior.reported_shares(estimate.q_nj)
-        report = dirichlet_confusion.report(annotations, estimate.people, share_j)
+        report = dirichlet_confusion.report(annotations, estimate.annotators, share_j)
         seconds = time.perf_counter() - began
         fit = Fit("vb-ibcc-models", asdict(self), estimate.objective, estimate.converged, seconds)
         found = Consensus(annotations.items, annotations.classes, estimate.q_nj, report, share_j, fit=fit)
@@ -91,10 +87,10 @@ class VBIBCCWithModels:
         log_pi_klj = self._expected_log(consensus, evidence.annotations)
         return consensus.judging(evidence.annotations.items, em.expectation(evidence, pool, log_pi_klj).q_nj)
 
-    def _expected_log(self, learned: Consensus, annotations: Annotations) -> np.ndarray:
+    def _expected_log(self, learned: Consensus, annotations: Annotations) -> Floats:
         """(K, L, J) E ln pi by what was learned."""
         alpha_klj = self._without_models.concentration(learned, annotations).transpose(0, 2, 1)
-        expected: np.ndarray = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
+        expected: Floats = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
         return expected
 
     @property

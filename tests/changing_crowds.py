@@ -83,7 +83,7 @@ def assert_sums_are_exact(live: IncrementalEM, atol: float = 1e-9) -> None:
     teaches = np.array(
         [np.sum(a.item == item) >= live.rule.least_labels or evidence.truth[item] >= 0 for item in range(n)]
     )
-    np.testing.assert_array_equal(live.teaches[:n], teaches)
+    np.testing.assert_array_equal(live.counted[:n], teaches)
     q_nj = live.q_nj[:n] * teaches[:, None]
     np.testing.assert_allclose(live.counts_klj[:k].transpose(0, 2, 1), oracles.counts(a, q_nj), atol=atol)
     np.testing.assert_allclose(live.share_j, q_nj.sum(axis=0), atol=atol)

@@ -58,12 +58,14 @@ class Belief:
     def update(self, d: Rows, n: Rows, k: Rows, label: Rows) -> None:
         """One answer of crew member k about item n in draw d, for each of these.
 
-        Its separation is that of the two classes that are most probable before the answer; they may be others later.
+        Its separation is that of the two classes that are most probable with the answer; they may be others later.
         """
-        two = np.argpartition(self.log_q0_dnj[d, n], -2, axis=1)[:, -2:]
+        log_q0 = self.log_q0_dnj[d, n] + self.log_pi_klj[k, label]
+        two = np.argpartition(log_q0, -2, axis=1)[:, -2:]
         delta = self.delta_kjj[k, two[:, 0], two[:, 1]]
-        self.log_q0_dnj[d, n], self.labels_dn[d, n], self.rho_dn[d, n] = self.effect.after_answer(
-            self.log_q0_dnj[d, n], self.labels_dn[d, n], self.rho_dn[d, n], self.log_pi_klj[k, label], delta
+        self.log_q0_dnj[d, n] = log_q0
+        self.labels_dn[d, n], self.rho_dn[d, n] = self.effect.after_answer(
+            self.labels_dn[d, n], self.rho_dn[d, n], delta
         )
         self.confidence_dn[d, n] = self.probabilities(d, n).max(axis=1)
 

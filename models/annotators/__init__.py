@@ -8,7 +8,7 @@ from hitl.annotations import Floats
 
 
 class AnnotatorModel(Protocol):
-    """p(label | true class, annotator) of everybody, with its parameters and their density."""
+    """p(label | true class, annotator) of all annotators, with its parameters and their density."""
 
     @property
     def log_pi_klj(self) -> Floats:

@@ -23,7 +23,7 @@ PASS = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Coins:
-    """Everybody's coins at their posterior mode.
+    """All annotators's coins at their posterior mode.
 
     Attributes:
         one: whether an annotator has one coin for all classes.
@@ -40,7 +40,7 @@ class Coins:
 
     @classmethod
     def unlearned(cls, annotations: Annotations, one: bool, right: float, wrong: float) -> Coins:
-        """Everybody at the prior's mode."""
+        """All annotators at the prior's mode."""
         size = annotations.n_annotators, annotations.n_options, annotations.n_classes
         return cls(one, right, wrong, np.zeros(0), np.zeros(0)).learn(np.zeros(size))
 

@@ -28,7 +28,7 @@ class Confusion:
 
     @classmethod
     def unlearned(cls, pseudo_jl: Floats, n_annotators: int) -> Self:
-        """Everybody at the prior's mode."""
+        """All annotators at the prior's mode."""
         return cls(pseudo_jl, np.zeros((n_annotators, *pseudo_jl.T.shape))).learn(
             np.zeros((n_annotators, *pseudo_jl.T.shape))
         )
@@ -75,7 +75,7 @@ def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, shar
     """What the fit says of the annotators, as Dirichlet(counts + pseudo-counts), whose mean is the matrix used.
 
     The posterior under the prior of the mode has one more in every cell; with many options that uniform part would
-    drown what people with hundreds of labels have shown (L = 50: an accuracy of 1 reported as 0.33).
+    drown what annotators with hundreds of labels have shown (L = 50: an accuracy of 1 reported as 0.33).
     """
     return AnnotatorReport(
         names=annotations.annotators,
@@ -100,9 +100,9 @@ def confusion_from(consensus: Consensus, annotations: Annotations, pseudo_jl: Fl
     return np.ascontiguousarray(pi_kjl.transpose(0, 2, 1))
 
 
-def matched(learned: AnnotatorReport, value_kjl: Floats, stranger_jl: Floats, annotations: Annotations) -> Floats:
-    """(K, J, L) what was learned of each annotator, for these annotators and options; `stranger_jl` of all others."""
-    value = np.repeat(stranger_jl[None], annotations.n_annotators, axis=0)
+def matched(learned: AnnotatorReport, value_kjl: Floats, unmet_jl: Floats, annotations: Annotations) -> Floats:
+    """(K, J, L) what was learned of each annotator, for these annotators and options; `unmet_jl` of all others."""
+    value = np.repeat(unmet_jl[None], annotations.n_annotators, axis=0)
     if learned.classes == annotations.classes:
         place = {name: k for k, name in enumerate(learned.names)}
         column = {name: option for option, name in enumerate(learned.options)}
@@ -128,7 +128,7 @@ def right_answers(annotations: Annotations, q_nj: Floats) -> Floats:
 
 
 def judged_by(learned: AnnotatorReport, annotations: Annotations) -> npt.NDArray[np.bool_]:
-    """(N,) items on which somebody has spoken whom an earlier fit has met.
+    """(N,) items on which an annotator whom an earlier fit has met has labeled.
 
     Where nobody has, its beliefs are even, from which no iteration could move.
     """

@@ -1,6 +1,6 @@
 """Annotator model: confusion rows with Dirichlet posteriors, and a prior shared by all annotators that is learned.
 
-    pi_kj ~ Dir(a_j)                  row j of everybody's confusion matrix comes from one Dirichlet
+    pi_kj ~ Dir(a_j)                  row j of all annotators' confusion matrix comes from one Dirichlet
     q(pi_kj) = Dir(a_j + N_kj)        E ln pi_kjl = psi(a_jl + N_kjl) - psi(A_j + N_kj.)    (Simpson 2011, 22, 23)
 
 Empirical Bayes: a_jl ~ Gamma(a0_jl + 1, 1), whose mode is a0, and a is the maximum of
@@ -20,7 +20,7 @@ is judged by the crowd, one with three thousand by themselves.
 
 Anchor: with weight w in [0, 1) everything is taught by (1 - w) N + w V, where V counts labels with shares of the item's
 agreeing pairs of votes in place of beliefs. It is coordinate ascent of the bound in which every item counts (1 - w)
-with its latent class and w as if two of its people who agree had been drawn and told its class: no class can drift
+with its latent class and w as if two of its annotators who agree had been drawn and known its class: no class can drift
 away from those who vote for it.
 Divided by (1 - w), the bound's parts are the usual ones and the densities below.
 """
@@ -53,7 +53,7 @@ class DirichletConfusion:
         prior_jl: (J, L) a, the shared prior in force.
         counts_klj: (K, L, J) what taught: expected counts, anchored.
         shared: whether `learn` learns a, or leaves it at a0.
-        anchor: w, weight of the votes in what teaches, in [0, 1).
+        anchor: w, weight of the votes in what counted, in [0, 1).
         votes_klj: (K, L, J) V, counts by the shares of agreeing pairs.
     """
 
@@ -66,7 +66,7 @@ class DirichletConfusion:
 
     @classmethod
     def unlearned(cls, hyper_jl: Floats, n_annotators: int, shared: bool = True) -> DirichletConfusion:
-        """Everybody at the prior."""
+        """All annotators at the prior."""
         return cls(hyper_jl, hyper_jl, np.zeros((n_annotators, *hyper_jl.T.shape)), shared)
 
     def anchored(self, anchor: float, votes_klj: Floats) -> Self:
@@ -106,9 +106,9 @@ class DirichletConfusion:
         return float((evidence - explained + hyper) / (1 - self.anchor))
 
 
-def report(annotations: Annotations, people: DirichletConfusion, share_j: Floats) -> AnnotatorReport:
-    """What the fit says of the annotators: their posteriors, and the shared prior for people not met yet."""
-    alpha_kjl = np.ascontiguousarray(people.alpha_klj.transpose(0, 2, 1))
+def report(annotations: Annotations, annotators: DirichletConfusion, share_j: Floats) -> AnnotatorReport:
+    """What the fit says of the annotators: their posteriors, and the shared prior for annotators not met yet."""
+    alpha_kjl = np.ascontiguousarray(annotators.alpha_klj.transpose(0, 2, 1))
     return AnnotatorReport(
         names=annotations.annotators,
         classes=annotations.classes,
@@ -117,15 +117,15 @@ def report(annotations: Annotations, people: DirichletConfusion, share_j: Floats
         confusion=alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True),
         labels=annotations.labels_per_annotator,
         shares=share_j,
-        prior=people.prior_jl,
+        prior=annotators.prior_jl,
     )
 
 
 def learned_concentration(learned: AnnotatorReport, hyper_jl: Floats, annotations: Annotations) -> Floats:
-    """(K, J, L) Dirichlet parameters of these annotators by what was learned; strangers are at the learned prior."""
+    """(K, J, L) Dirichlet parameters by what was learned; an annotator not met is at the learned prior."""
     known = confusion.same_codes(learned, annotations.classes, annotations.options)
-    stranger_jl = learned.prior if known and learned.prior is not None else hyper_jl
-    return confusion.matched(learned, learned.concentration, stranger_jl, annotations)
+    unmet_jl = learned.prior if known and learned.prior is not None else hyper_jl
+    return confusion.matched(learned, learned.concentration, unmet_jl, annotations)
 
 
 def log_hyper_density(prior_jl: Floats, hyper_jl: Floats) -> float:

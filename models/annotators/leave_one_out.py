@@ -1,8 +1,8 @@
-"""What everybody else says of an item: beliefs that leave out the annotator's own label.
+"""What all annotators else says of an item: beliefs that leave out the annotator's own label.
 
     q[m, j]  ∝  p(z_n = j) prod over the other labels of item n of pi[k', j, l']        for annotation m = (n, k, l)
 
-with the prior and the confusion matrices a fit learned. To judge people by a consensus that their own labels have
+with the prior and the confusion matrices a fit learned. To judge annotators by a consensus that their own labels have
 shaped flatters them, the more so the fewer labels an item has; against the others' belief nobody helps themselves.
 Where the truth is known it is the truth. Approximate in one way: the matrices of the others were learned with the
 annotator's labels in the table.
@@ -56,7 +56,7 @@ class Others:
 def some_rows(annotations: Annotations, most_labels: int) -> npt.NDArray[np.intp]:
     """At most `most_labels` rows of each annotator, evenly spread in time (in item order without times).
 
-    Ordered by annotator, then time. Rows of the pool of people without ids are left out.
+    Ordered by annotator, then time. Rows of the pool of annotators without ids are left out.
     """
     time = annotations.time if annotations.time is not None else np.zeros(len(annotations))
     order = np.lexsort((annotations.item, time, annotations.annotator))

@@ -85,9 +85,8 @@ class Independent:
         """(N,) sum of rho over the labels of each item."""
         labels_n = self.annotations.labels_per_item
         if effect.half == 0:
-            return effect.ceiling * labels_n
-        summed: Floats = np.bincount(self.annotations.item, effect.rho(self.delta_m), labels_n.size)
-        return summed
+            return effect.ceiling * labels_n.astype(np.float64)
+        return _over_items(self.annotations, effect.rho(self.delta_m))
 
     def temperature(self, effect: DesignEffect) -> Floats:
         """(N,) T_n >= 1."""
@@ -244,8 +243,13 @@ def _tempering(annotations: Annotations, delta_m: Floats, strength: float) -> tu
     """(N,) T_n and (N,) its derivative by ln s."""
     effect, labels_n = effect_of(strength), annotations.labels_per_item
     rho_m, nothing = effect.rho(delta_m), np.zeros(labels_n.size, dtype=bool)
-    rho_n, slope_n = (np.bincount(annotations.item, each, labels_n.size) for each in (rho_m, rho_m * (1 - rho_m)))
+    rho_n, slope_n = _over_items(annotations, rho_m), _over_items(annotations, rho_m * (1 - rho_m))
     return effect.temperature(labels_n, nothing, rho_n), effect.temperature(labels_n, nothing, slope_n) - 1
+
+
+def _over_items(annotations: Annotations, value_m: Floats) -> Floats:
+    """(N,) sums over the labels of each item."""
+    return np.asarray(np.bincount(annotations.item, value_m, annotations.n_items), dtype=np.float64)
 
 
 def _by_label(pi_kjl: Floats) -> Floats:
@@ -267,7 +271,7 @@ def beside_models(evidence: Evidence, log_q0_nj: Floats, residual: float) -> Des
 
     def cost(log_rho: float) -> float:
         effect = DesignEffect(float(np.exp(log_rho)), residual=residual)
-        temperature = effect.temperature(labels_n, predicted_n, effect.ceiling * labels_n)[:, None]
+        temperature = effect.temperature(labels_n, predicted_n, effect.ceiling * labels_n.astype(np.float64))[:, None]
         log_p = log_softmax(logits / temperature, axis=1)[np.arange(known.size), truth]
         return float(((log_rho - np.log(EXPECTED)) / SPREAD) ** 2 / 2 - log_p.sum())
 

@@ -1,12 +1,12 @@
 """How much tempering the labels themselves can bear.
 
-Hold out one label of an item. The others' posterior, tempered as if their item pulled everybody with strength c,
+Hold out one label of an item. The others' posterior, tempered as if their item pulled all annotators with strength c,
 
     p_c(l | others) = sum_j q_c(j) pi_kjl        q_c(j)  ∝  exp( ln q0_n(j without the label) / T'_n(c) )
 
-predicts it worse than the best c does, the more so the larger c. On real crowds the best c is near 0: people who are
-all misled alike predict one another well, so held-out labels cannot say how cautious one must be. They do say how
-cautious one can be. The strength taken is the largest that loses at most TOLERANCE of what others tell of a label,
+predicts it worse than the best c does, the more so the larger c. On real crowds the best c is near 0: annotators who
+are all misled alike predict one another well, so held-out labels cannot say how low confidence must be. They do say
+how low it can be. The strength taken is the largest that loses at most TOLERANCE of what others tell of a label,
 
     loss(c) = (max_c s(c) - s(c)) / (max_c s(c) - s_blind)
 
@@ -36,7 +36,7 @@ LEAST = 1e-3
 def bearable_strength(
     annotations: Annotations,
     log_q0_nj: Floats,
-    taught_nj: Floats,
+    learned_nj: Floats,
     delta_m: Floats,
     alpha_kjl: Floats,
     log_pi_klj: Floats,
@@ -44,16 +44,16 @@ def bearable_strength(
 ) -> float:
     """The largest strength of GRID, interpolated, that the labels bear; 1 where they tell nothing of one another.
 
-    log_q0_nj (N, J) log posterior under independence, taught_nj (N, J) the beliefs that taught the annotators, delta_m
+    log_q0_nj (N, J) log posterior under independence, learned_nj (N, J) the beliefs that taught the annotators, delta_m
     (M,) separations, alpha_kjl and log_pi_klj the annotators' Dirichlet parameters and the log of their means, share_j
     (J,) class shares.
     """
-    score_c, blind = scores(annotations, log_q0_nj, taught_nj, delta_m, alpha_kjl, log_pi_klj, share_j, GRID)
+    score_c, blind = scores(annotations, log_q0_nj, learned_nj, delta_m, alpha_kjl, log_pi_klj, share_j, GRID)
     best = int(score_c.argmax())
-    told = score_c[best] - blind
-    if not told > 1e-6:
+    known = score_c[best] - blind
+    if not known > 1e-6:
         return 1.0
-    loss_c = (score_c[best] - score_c) / told
+    loss_c = (score_c[best] - score_c) / known
     unbearable = np.flatnonzero(loss_c[best:] > TOLERANCE)
     if not unbearable.size:
         return float(GRID[-1])
@@ -64,7 +64,7 @@ def bearable_strength(
 def scores(
     annotations: Annotations,
     log_q0_nj: Floats,
-    taught_nj: Floats,
+    learned_nj: Floats,
     delta_m: Floats,
     alpha_kjl: Floats,
     log_pi_klj: Floats,
@@ -84,7 +84,7 @@ def scores(
         annotations.label,
         every,
         np.ascontiguousarray(log_q0_nj),
-        np.ascontiguousarray(taught_nj),
+        np.ascontiguousarray(learned_nj),
         delta_m,
         alpha_kjl,
         alpha_kjl.sum(axis=2),

@@ -46,7 +46,7 @@ class Estimate(Generic[P, A]):
 
     q_nj: Floats
     prior: P
-    people: A
+    annotators: A
     counts_klj: Floats
     objective: tuple[float, ...]
     converged: bool
@@ -55,7 +55,7 @@ class Estimate(Generic[P, A]):
 def maximise(
     evidence: Evidence,
     prior: P,
-    people: A,
+    annotators: A,
     q_nj: Floats,
     *,
     tolerance: float,
@@ -76,20 +76,20 @@ def maximise(
     converged, streak = False, 0
     while not converged and len(trace) < max_iterations:
         prior = prior.learn(statistics)
-        step = people.learn(_ahead(counts_klj, last_klj, streak / (streak + 1)))
+        step = annotators.learn(_ahead(counts_klj, last_klj, streak / (streak + 1)))
         found, objective = _judged(evidence, prior, step, informative_n)
         if streak and objective < trace[-1]:
             streak = 0
-            step = people.learn(counts_klj)
+            step = annotators.learn(counts_klj)
             found, objective = _judged(evidence, prior, step, informative_n)
         q_nj, statistics = found.q_nj, found.statistics
         gain = objective - trace[-1] if trace else np.inf
         trace.append(objective)
         converged = not streak and bool(gain < enough)
         streak = streak + 1 if enough <= gain < MOMENTUM_BELOW * informative_n.sum() else 0
-        people, last_klj = step, counts_klj
+        annotators, last_klj = step, counts_klj
         counts_klj = kernels.counts(annotations, q_nj, informative_n)
-    return Estimate(q_nj, prior, people, counts_klj, tuple(trace), converged)
+    return Estimate(q_nj, prior, annotators, counts_klj, tuple(trace), converged)
 
 
 def _ahead(counts_klj: Floats, last_klj: Floats, momentum: float) -> Floats:
@@ -108,11 +108,11 @@ def informative(evidence: Evidence, least_labels: int) -> npt.NDArray[np.bool_]:
 
 
 def _judged(
-    evidence: Evidence, prior: TruthPrior, people: AnnotatorModel, informative_n: npt.NDArray[np.bool_]
+    evidence: Evidence, prior: TruthPrior, annotators: AnnotatorModel, informative_n: npt.NDArray[np.bool_]
 ) -> tuple[Posterior, float]:
     """The posterior by these parameters, and the objective there."""
-    found = expectation(evidence, prior, people.log_pi_klj, informative_n)
-    return found, found.log_evidence + people.log_density() + prior.log_density()
+    found = expectation(evidence, prior, annotators.log_pi_klj, informative_n)
+    return found, found.log_evidence + annotators.log_density() + prior.log_density()
 
 
 def expectation(

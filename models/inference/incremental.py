@@ -1,6 +1,6 @@
 """Incremental EM (Neal & Hinton 1998): labels come, change and go one by one, and no refit follows.
 
-All that a fit knows are the beliefs q_n of the items and sums over the items that teach:
+All that a fit knows are the beliefs q_n of the items and sums over the items to learn from:
 
     C_k[l, j] = sum of q_nj over the labels (n, k, l)        c_j = sum_n q_nj
     V_k[l, j], v_j: the same with shares of agreeing votes in place of beliefs, for an anchor w (else w = 0)
@@ -18,7 +18,7 @@ its beliefs change.
 
 A changed label is taken in by such steps for its item and the annotators of its item; then PACE other items and as
 large a share of the annotators have their turn, so that nobody stays behind for long. But single steps creep where a
-fit gathers momentum, and what everybody depends on, the prior that annotators share and the temperatures of models,
+fit gathers momentum, and what all annotators depend on (their shared prior, the temperatures of models)
 cannot be learned from one item. So after REFRESH_AFTER of all labels have changed, and whenever a consensus is asked
 for, a few iterations of the fit follow over everything; and a fit from nothing when half of all labels are others.
 """
@@ -66,6 +66,11 @@ Label = tuple[int, int, int]
 """Codes of item, annotator and option (-1: whichever it is)."""
 
 
+def _shares(evidence: Evidence) -> FollowedPrior:
+    """Class shares need nothing of the evidence."""
+    return FollowedShares()
+
+
 @dataclass(frozen=True, eq=False)
 class Rule:
     """How the parameters of a method follow from the sums.
@@ -84,7 +89,7 @@ class Rule:
     variational: bool = False
     anchor: float = 0.0
     least_labels: int = 1
-    prior: Callable[[Evidence], FollowedPrior] = field(default=lambda _: FollowedShares())
+    prior: Callable[[Evidence], FollowedPrior] = field(default=_shares)
 
     def expected_log(self, pseudo: Floats, axis: int) -> Floats:
         """ln of what these counts and pseudo-counts say, normalised over an axis."""
@@ -110,7 +115,7 @@ class IncrementalEM:
         labels: who said what, now.
         rule: how the parameters follow from the sums.
         truth: (N or more,) known class codes, -1 where unknown.
-        teaches: (N or more,) items that count in the sums.
+        counted: (N or more,) items that count in the sums.
         q_nj: (N or more, J) beliefs.
         counts_klj: (K or more, L, J) C;  votes_klj: V (where there is an anchor).
         share_j: (J,) c;  vote_j: v.
@@ -141,7 +146,7 @@ class IncrementalEM:
         self.rule = rule = self._rule_of(consensus, evidence)
         self.labels = GrowingLabels(evidence.annotations)
         self.truth = evidence.truth.astype(np.int64)
-        self.teaches = em.informative(evidence, rule.least_labels)
+        self.counted = em.informative(evidence, rule.least_labels)
         self.q_nj = q_nj.copy()
         self.counts_klj, self.share_j = self._sums(evidence, self.q_nj)
         if rule.anchor:
@@ -182,11 +187,11 @@ class IncrementalEM:
             return
         new = given.annotations
         items = np.array([self._item(name) for name in new.items], dtype=np.int64)
-        people = [self._annotator(name, k == new.anonymous) for k, name in enumerate(new.annotators)]
+        annotators = [self._annotator(name, k == new.anonymous) for k, name in enumerate(new.annotators)]
         options = [self.labels.option(name) for name in new.options]
         self.prior.predict(items, given.probabilities)
         codes = zip(new.item.tolist(), new.annotator.tolist(), new.label.tolist(), strict=True)
-        self._change([(int(items[n]), people[k], options[o]) for n, k, o in codes], gone, items, given.truth)
+        self._change([(int(items[n]), annotators[k], options[o]) for n, k, o in codes], gone, items, given.truth)
 
     def _check(self, given: Evidence) -> None:
         new = given.annotations
@@ -253,7 +258,7 @@ class IncrementalEM:
         log_prior_nj = self.prior.log_prior(self.rule.expected_log(self._raised_shares()[None], 1)[0])
         parameters = _by_cell(self.log_pi_klj), log_prior_nj
         sums = _by_cell(self.counts_klj), self.share_j
-        _judge(items, *where, *parameters, self.truth, self.teaches, self.q_nj, *sums)
+        _judge(items, *where, *parameters, self.truth, self.counted, self.q_nj, *sums)
 
     def teach(self, annotators: Codes) -> None:
         """M-step of these annotators."""
@@ -266,9 +271,9 @@ class IncrementalEM:
         given: Sequence[Label],
         gone: Sequence[Label],
         items: Codes | None = None,
-        told: npt.NDArray[np.integer[Any]] | None = None,
+        known: npt.NDArray[np.integer[Any]] | None = None,
     ) -> None:
-        """Labels given and gone; truths told of some `items` (-1: nothing new)."""
+        """Labels given and gone; truths known of some `items` (-1: nothing new)."""
         self._behind = True
         touched = _distinct([n for n, _, _ in (*given, *gone)], items)
         before = self._annotators_of(touched)
@@ -277,14 +282,14 @@ class IncrementalEM:
             self.labels.take(*label)
         for label in given:
             self.labels.put(*label)
-        if items is not None and told is not None:
-            self.truth[items] = np.where(told >= 0, told, self.truth[items])
-        self.teaches[touched] = False  # judged by what the others taught, then counted
+        if items is not None and known is not None:
+            self.truth[items] = np.where(known >= 0, known, self.truth[items])
+        self.counted[touched] = False  # judged by what the others taught, then counted
         annotators = _distinct(before, self._annotators_of(touched))
         self.log_pi_klj[annotators] = self.rule.predictive(self._pseudo(annotators))
         self.judge(touched)
         self._vote(touched, annotators[self.counts_klj[annotators].sum(axis=(1, 2)) > 0])
-        self.teaches[touched] = (self.labels.size[touched] >= self.rule.least_labels) | (self.truth[touched] >= 0)
+        self.counted[touched] = (self.labels.size[touched] >= self.rule.least_labels) | (self.truth[touched] >= 0)
         self._count(touched, 1.0)
         for _ in range(ROUNDS):
             self.teach(annotators)
@@ -307,14 +312,14 @@ class IncrementalEM:
 
     def _count(self, items: Codes, sign: float) -> None:
         """Put these items into the sums (1) or take them out (-1), those that teach."""
-        items = items[self.teaches[items]]
+        items = items[self.counted[items]]
         where = self.labels.first, self.labels.size, self.labels.cells
         _count(items, sign, *where, self.q_nj[items], _by_cell(self.counts_klj), self.share_j)
         if self.rule.anchor:
             _count(items, sign, *where, self._voted(items), _by_cell(self.votes_klj), self.vote_j)
 
     def _vote(self, items: Codes, met: Codes) -> None:
-        """Where only strangers have spoken, their votes decide: even beliefs would teach them nothing, for ever."""
+        """Votes decide where only annotators not met have labeled: even beliefs say nothing of them, ever."""
         if not self.prior.uninformed:
             return
         n_classes, n_options = len(self.labels.classes), len(self.labels.options)
@@ -335,7 +340,7 @@ class IncrementalEM:
 
     def _sums(self, evidence: Evidence, rows_nj: Floats) -> tuple[Floats, Floats]:
         """(K, L, J) sums over the labels and (J,) over the items, of those that teach."""
-        return kernels.counts(evidence.annotations, rows_nj, self.teaches), self.teaches.astype(np.float64) @ rows_nj
+        return kernels.counts(evidence.annotations, rows_nj, self.counted), self.counted.astype(np.float64) @ rows_nj
 
     def _pseudo(self, annotators: Codes) -> Floats:
         """(rows, L, J) T + a of these annotators."""
@@ -362,7 +367,7 @@ class IncrementalEM:
         """The code of an item; one not met joins, and believes what the prior says."""
         n = self.labels.item(name)
         self.truth = roomy(self.truth, n + 1, -1)
-        self.teaches = roomy(self.teaches, n + 1)
+        self.counted = roomy(self.counted, n + 1)
         self.q_nj = roomy(self.q_nj, n + 1)
         self.prior.join(n + 1)
         return n
@@ -425,7 +430,7 @@ def _judge(
     log_pi: Any,
     log_prior: Any,
     truth: Any,
-    teaches: Any,
+    counted: Any,
     q: Any,
     counts: Any,
     shares: Any,
@@ -453,7 +458,7 @@ def _judge(
             new = belief[j] / total
             belief[j] = new - q[n, j]  # from here on: the change
             q[n, j] = new
-        if teaches[n]:
+        if counted[n]:
             for j in range(n_classes):
                 shares[j] += belief[j]
             for m in range(first[n], first[n] + size[n]):

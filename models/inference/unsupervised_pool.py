@@ -1,27 +1,28 @@
-"""What models are worth where nobody tells the truth: learned from how they agree with people and with each other.
+"""The pool of models without truth: its temperatures, from how models agree with annotators and with each other.
 
-Labels identify temperatures only weakly. In full P+L-EM people and models explain one another: confusion matrices bend
-to whatever the models say (a model with permuted classes makes a perfect match), and since both err on the same items,
-people seem better and models worse than they are. So models are compared with people who err evenly,
+Labels identify temperatures only weakly. In full P+L-EM annotators and models explain one another: confusion matrices
+bend to whatever the models predict (a model with permuted classes makes a perfect match), and since both err on the
+same items, annotators seem better and models worse than they are. So models are compared with annotators who err
+evenly,
 
     p(l_nk | z_n = j) = a_k for l = j, else (1 - a_k) / (L - 1)      p(z_n = j)  ∝  exp( sum_m u_m ln p_m[n, j] / S_n )
 
-by expectation-maximisation from what people alone believe, in three steps.
+by expectation-maximisation from the beliefs that the labels alone give, in three steps.
 
 1.  u_m >= 0 and a_k at their mode: u_m ~ N(mean, M^2 / PRECISION), the crowd's accuracy as if it had been right RIGHT
     times and wrong WRONG times (disagreement is the model's fault until the labels say otherwise), a_k as the crowd's
     over OWN labels. Newton steps; the curvature is that of a log-linear pool.
-2.  The correlation of the models' errors, whose sizes are the beliefs in other classes than the most probable one of
-    each, on all items, labeled or not; as if PRIOR_ITEMS items had shown a correlation of 1/2.
-3.  How sure the pool as a whole is, 1 / T* = mean_n sum_m u_m / S_n, is too low, but hardly by more than BIAS, times D
-    where several models worth D independent ones seem worth only one because people err with all of them. As D is in
-    the weights of the pool, the temperature nearest to the expected one in [T* / BIAS, D T*] is taken. Items of known
-    truth, if there are any, then say by how much it is off: log s ~ N(0, sd^2), at its mode.
+2.  The correlation of the models' errors. An error has the size of the beliefs in other classes than the model's most
+    probable one. All items count, labeled or not, as if PRIOR_ITEMS items had shown a correlation of 1/2.
+3.  1 / T* = mean_n sum_m u_m / S_n, how sure the pool as a whole is, is too low, but hardly by more than BIAS. Where
+    several models are worth D independent ones, it is too low by D as well: annotators err with all of them. D is in
+    the weights of the pool, so the temperature nearest to the expected one in [T* / BIAS, D T*] is taken. Items of
+    known truth, if there are any, then correct it by a factor s: log s ~ N(0, sd^2), at its mode.
 
-A pool D T* / T times as sure as the labels suggest weighs as it should against people, who err with it, but alone it is
-too sure: its own beliefs want the root of that as a further temperature (`residual`), less where truth has spoken.
+A pool D T* / T times as sure as the labels suggest has the right weight against annotators, who err with it. Alone it
+is too sure. Its residual temperature is the root of that, and less where known truth has corrected it.
 
-docs/decisions.md has the figures behind these numbers.
+docs/decisions.md says on which sets these numbers were chosen.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Worth:
 
 
 def unsupervised(evidence: Evidence, pool: Calibrated) -> tuple[Calibrated, Floats]:
-    """The pool held at the temperatures found, and the beliefs (N, J) of all items by it and people who err evenly.
+    """The pool held at the temperatures found, and the beliefs (N, J) of all items by it and annotators who err evenly.
 
     Known truths have taught, but stand for nothing in these beliefs.
     """
@@ -77,7 +78,7 @@ def unsupervised(evidence: Evidence, pool: Calibrated) -> tuple[Calibrated, Floa
 
 
 def teaching_rows(evidence: Evidence, pool: Calibrated) -> npt.NDArray[np.intp]:
-    """Items of which a model and, by label or known truth, people speak; at most ENOUGH, evenly spread."""
+    """Items of which a model and, by label or known truth, annotators speak; at most ENOUGH, evenly spread."""
     return _some(~pool.abstained_n & ((evidence.annotations.labels_per_item > 0) | evidence.known))
 
 
@@ -87,9 +88,9 @@ def _some(wanted_n: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
 
 
 def worth_of(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp]) -> Worth:
-    """Steps 1, by these items, and 2, by all items of which models speak, by their own beliefs where nobody labeled.
+    """Steps 1, by these items, and 2, by all items of which models predict, by their own beliefs where nobody labeled.
 
-    People are often asked where models disagree: on these items alone, errors look far less correlated than they are.
+    Annotators are often asked where models disagree: there, errors look far less correlated than they are.
     """
     taught, feature_mnj, _ = _of_rows(evidence, pool, rows)
     weight_m, accuracy_k = learned(taught, feature_mnj, pool.prior)
@@ -99,7 +100,7 @@ def worth_of(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp]) -
 
 
 def learned(evidence: Evidence, feature_mnj: Floats, prior: LogTemperature) -> tuple[Floats, Floats]:
-    """Step 1 on these items, with features log p_m / S_n (M, N, J), 0 where a model is silent: u_m and a_k."""
+    """Step 1 on these items, with features log p_m / S_n (M, N, J), 0 where a model abstains: u_m and a_k."""
     annotations, n_models = evidence.annotations, len(feature_mnj)
     mean = 0.8 / prior.mode
     weight_m: Floats = np.full(n_models, mean)
@@ -133,7 +134,7 @@ def newton_step(weight_m: Floats, feature_mnj: Floats, q_nj: Floats, mean: float
 
 
 def error_correlation(feature_mnj: Floats, predicts_nm: npt.NDArray[np.bool_], q_nj: Floats) -> Floats:
-    """(M, M) correlation of e_nm = 1 - q_nj at the most probable class j of model m, over items on which both speak."""
+    """(M, M) correlation of e_nm = 1 - q_nj at the most probable class j of model m, over items that both predict."""
     n_models = len(feature_mnj)
     top_mn = feature_mnj.argmax(axis=2)
     error_mn = 1 - np.take_along_axis(q_nj, top_mn.T, axis=1).T
@@ -150,7 +151,7 @@ def error_correlation(feature_mnj: Floats, predicts_nm: npt.NDArray[np.bool_], q
 
 
 def even_errors(annotations: Annotations, accuracy_k: Floats) -> Floats:
-    """(K, L, J) log probabilities of answers by people who err evenly; an answer that is no class tells nothing."""
+    """(K, L, J) log probabilities of answers by annotators who err evenly; an answer that is no class tells nothing."""
     j, options = annotations.n_classes, annotations.n_options
     wrong_k = np.log((1 - accuracy_k) / (options - 1))
     log_pi_klj = np.repeat(np.repeat(wrong_k[:, None, None], options, axis=1), j, axis=2)
@@ -180,7 +181,7 @@ def _tempered(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp], 
 def _of_rows(
     evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp]
 ) -> tuple[Evidence, Floats, npt.NDArray[np.bool_]]:
-    """The evidence of these items alone, the features of the models, and where they speak."""
+    """The evidence of these items alone, the features of the models, and where they predict."""
     assert evidence.truth is not None
     annotations = evidence.annotations
     place_n = np.full(annotations.n_items, -1, np.int32)
@@ -207,7 +208,7 @@ def _right_and_wrong(annotations: Annotations, q_nj: Floats) -> Floats:
 
 
 def _accuracies(right_and_wrong_k2: Floats) -> Floats:
-    """(K,) accuracies: the crowd's, and everybody's as the crowd's over OWN labels."""
+    """(K,) accuracies: the crowd's, and all annotators' as the crowd's over OWN labels."""
     right, wrong = right_and_wrong_k2.sum(axis=0) + np.array([RIGHT, WRONG])
     crowd = right / (right + wrong)
     own_k = (right_and_wrong_k2[:, 0] + OWN * crowd) / (right_and_wrong_k2.sum(axis=1) + OWN)

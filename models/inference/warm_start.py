@@ -1,8 +1,11 @@
-"""What an earlier fit says of these items, and where iterations begin.
+"""Where iterations begin: at the votes, or at what an earlier fit says of these items.
 
-An earlier fit judges by its confusion matrices (for strangers: what is expected of them) and its class shares. It is a
-start where it speaks of the same classes and options, for the items on which somebody has spoken whom it has met;
-elsewhere iterations begin at the votes.
+An earlier fit judges by its confusion matrices (annotators it has not met: by what is expected of them) and its prior.
+It is a start where it has the same classes and options, for the items that an annotator it has met has labeled.
+Elsewhere iterations begin at the votes.
+
+An update is a few iterations from there, over everything. Labels that are new, different or gone need not be told
+apart: expected counts are sums over the labels as they are now.
 """
 
 from __future__ import annotations
@@ -32,10 +35,10 @@ def usable(start: Consensus | None, annotations: Annotations) -> bool:
     return start is not None and confusion.same_codes(start.annotators, annotations.classes, annotations.options)
 
 
-def judged(learned: Consensus, evidence: Evidence, stranger_jl: Floats) -> Floats:
-    """(N, J) beliefs by what was learned; `stranger_jl` (any scale) of people not met. BadEvidence: other classes."""
+def judged(learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Floats:
+    """(N, J) beliefs by what was learned; `unmet_jl` (any scale) of annotators not met. BadEvidence: other classes."""
     require_same_classes(learned, evidence)
-    return judged_by(learned, evidence, np.log(confusion.confusion_from(learned, evidence.annotations, stranger_jl)))
+    return judged_by(learned, evidence, np.log(confusion.confusion_from(learned, evidence.annotations, unmet_jl)))
 
 
 def judged_by(learned: Consensus, evidence: Evidence, log_pi_klj: Floats) -> Floats:
@@ -43,13 +46,13 @@ def judged_by(learned: Consensus, evidence: Evidence, log_pi_klj: Floats) -> Flo
     return em.expectation(evidence, learned_prior(learned, evidence), log_pi_klj).q_nj
 
 
-def first_beliefs(evidence: Evidence, start: Consensus | None, stranger_jl: Floats) -> Floats:
+def first_beliefs(evidence: Evidence, start: Consensus | None, unmet_jl: Floats) -> Floats:
     """(N, J) beliefs where iterations begin."""
     votes_nj = voted(evidence)
     if start is None or not usable(start, evidence.annotations):
         return votes_nj
     met_n = confusion.judged_by(start.annotators, evidence.annotations)
-    return np.where(met_n[:, None], judged(start, evidence, stranger_jl), votes_nj)
+    return np.where(met_n[:, None], judged(start, evidence, unmet_jl), votes_nj)
 
 
 # -- updates --------------------------------------------------------------------------------------------------
@@ -90,6 +93,7 @@ def cautious(consensus: Consensus) -> Consensus:
 
     Else somebody's first answer of a kind would count e^-9, and what was believed without it would stay for ever.
     """
-    people = consensus.annotators
-    raised_kjl = people.concentration + 1
-    return replace(consensus, annotators=replace(people, confusion=raised_kjl / raised_kjl.sum(axis=2, keepdims=True)))
+    report = consensus.annotators
+    raised_kjl = report.concentration + 1
+    mean_kjl = raised_kjl / raised_kjl.sum(axis=2, keepdims=True)
+    return replace(consensus, annotators=replace(report, confusion=mean_kjl))

@@ -2,12 +2,12 @@
 
     p(z_n = j)  ∝  exp( sum_m  w_nm log p_m[n, j] )        w_nm = D_n / (S_n T_m)
 
-a log-linear pool of the S_n models that speak on item n. Model m has temperature T_m (> 1: it was over-confident), and
+a log-linear pool of the S_n models that predict item n. Model m has temperature T_m (> 1: it was over-confident), and
 D_n says how many independent ones they are worth: with R the correlation of the models' errors and v_m = 1 / T_m,
 
     D_n = (sum_m v_m)^2 / sum_mm' v_m R_mm' v_m'           over the models that speak,
 
-1 for copies of one model, S_n for equally good ones that err independently. Where all are silent, the class shares are
+1 for copies of one model, S_n for equally good ones that err independently. Where all abstain, the class shares are
 the prior. How probabilities are read before (a model that gives labels only, a class it does not know): `readings`.
 
 Temperatures are learned from known truth here (maximum a posteriori; R is then all ones: what several models are worth
@@ -69,11 +69,11 @@ class Calibrated:
     Attributes:
         models: M names.
         outputs: how their probabilities are read.
-        log_p_mnj: (M, N, J) log probabilities, 0 where the model is silent.
+        log_p_mnj: (M, N, J) log probabilities, 0 where the model abstains.
         predicts_nm: (N, M) whether model m has a prediction for item n.
         temperature_m: (M,) temperatures, > 0.
         correlation_mm: (M, M) correlation of the models' errors.
-        shares: prior of items on which all models are silent.
+        shares: prior of items on which all models abstain.
         prior: of each log temperature.
         held: whether `learn` leaves the temperatures as they are.
         residual: temperature that beliefs of the models alone still need, >= 1; see `inference.unsupervised_pool`.
@@ -127,7 +127,7 @@ class Calibrated:
         return replace(self, temperature_m=temperature_m, correlation_mm=correlation_mm, residual=residual, held=True)
 
     def with_shares(self, shares: Shares) -> Calibrated:
-        """The same pool with other class shares for the items on which all models are silent."""
+        """The same pool with other class shares for the items on which all models abstain."""
         return replace(self, shares=shares)
 
     def over(self, probabilities: Mapping[str, Floats]) -> Calibrated:
@@ -136,9 +136,9 @@ class Calibrated:
         return replace(self, log_p_mnj=log_p_mnj, predicts_nm=predicts_nm)
 
     def reported_shares(self, q_nj: Floats) -> Floats:
-        """(J,) class shares of a consensus: the prior of the items on which all are silent, else of all beliefs.
+        """(J,) class shares of a consensus: the prior of the items on which all abstain, else of all beliefs.
 
-        Where a model is silent the shares were the prior: these are then what judges other items again.
+        Where a model abstains the shares were the prior: these are then what judges other items again.
         """
         everything = np.ones(len(q_nj), dtype=bool)
         shares = self.shares if self.abstained_n.any() else self.shares.learn(kernels.totals(q_nj, everything))
@@ -203,17 +203,17 @@ class Calibrated:
 
     @property
     def abstained_n(self) -> npt.NDArray[np.bool_]:
-        """(N,) items on which all models are silent."""
+        """(N,) items on which all models abstain."""
         return np.logical_not(np.asarray(self.predicts_nm.any(axis=1)))
 
 
 def _used(evidence: Evidence) -> npt.NDArray[np.bool_]:
-    """(J,) classes that somebody has said or that are true of a known item."""
+    """(J,) classes that an annotator has given or that are true of a known item."""
     assert evidence.truth is not None
     annotations = evidence.annotations
     said = np.bincount(annotations.label, minlength=annotations.n_options)[: annotations.n_classes]
-    told = np.bincount(evidence.truth[evidence.known], minlength=annotations.n_classes)
-    return np.asarray(said + told > 0)
+    known = np.bincount(evidence.truth[evidence.known], minlength=annotations.n_classes)
+    return np.asarray(said + known > 0)
 
 
 def _learned(
@@ -238,7 +238,7 @@ def _learned(
 def _log_predictions(
     models: tuple[str, ...], outputs: ModelOutputs, probabilities: Mapping[str, Floats]
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """(M, N, J) log probabilities as they are read, 0 where the model is silent, and (N, M) where it speaks."""
+    """(M, N, J) log probabilities as they are read, 0 where the model abstains, and (N, M) where it speaks."""
     log_p_mnj = np.stack([outputs.log_p(m, probabilities[name]) for m, name in enumerate(models)])
     predicts_nm = np.stack([~np.isnan(probabilities[name][:, 0]) for name in models], axis=1)
     return log_p_mnj, predicts_nm

@@ -25,7 +25,7 @@ class DirichletShares:
     Attributes:
         nu_j: (J,) its parameters.
         smoothing: pseudo-items of each class in the prior, > 0.
-        anchor: weight of the votes in what teaches, in [0, 1).
+        anchor: weight of the votes in what counted, in [0, 1).
         votes_j: (J,) number of items of each class by agreeing votes.
     """
 

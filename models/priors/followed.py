@@ -20,15 +20,17 @@ Codes = npt.NDArray[np.int64]
 
 
 class FollowedPrior(Protocol):
-    """A prior over items that join, and of which models may predict something new.
+    """A prior over items that join, and of which models may predict something new."""
 
-    Attributes:
-        uninformed: whether it says the same of every item.
-        predictions: model name -> (N or more, J) probabilities, NaN where the model abstains.
-    """
+    @property
+    def uninformed(self) -> bool:
+        """Whether it says the same of every item."""
+        ...
 
-    uninformed: bool
-    predictions: Mapping[str, Floats]
+    @property
+    def predictions(self) -> Mapping[str, Floats]:
+        """Model name -> (N or more, J) probabilities, NaN where the model abstains."""
+        ...
 
     def log_prior(self, expected_log_share_j: Floats) -> Floats:
         """(1, J) or (N or more, J) log prior, given the expected log of the running class shares."""

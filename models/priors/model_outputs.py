@@ -2,13 +2,13 @@
 
     p~[n, j]  =  c p[n, j] + (1 - p[n, j]) (1 - c) / (J - 1),   at least FLOOR
 
-c < 1 for a model that gives labels rather than probabilities (all its rows are one-hot): such a label is believed as
-far as a stranger's, and the temperature says the rest. Else c = 1.
+c < 1 for a model that gives labels rather than probabilities (all its rows are one-hot). Such a label is believed as
+far as that of an annotator not met, and the temperature says the rest. Else c = 1.
 
-A class that people use and to which a model gives exactly 0 wherever it speaks (on LEAST_ROWS items or more) is one it
-does not know. Of U such classes it can say nothing: each has 1 / (U + 1) of the largest probability of the row, so that
-people decide between it and what the model prefers, and where nobody speaks, the model does. A model that only ever
-says one class says nothing.
+Of a class that annotators use and to which a model gives exactly 0 wherever it predicts (LEAST_ROWS items or more), the
+model knows nothing. Each of U such classes has 1 / (U + 1) of the largest probability of the row: annotators decide
+between it and the model's choice, and without labels the model does. A model that only ever predicts one class says
+nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ModelOutputs:
     def of(
         cls, models: tuple[str, ...], probabilities: Mapping[str, Floats], used_j: npt.NDArray[np.bool_]
     ) -> ModelOutputs:
-        """As these predictions, (N, J) of each model, NaN where it is silent, look; `used_j` (J,) people's classes."""
+        """As these predictions, (N, J) of each model, NaN where it abstains, look; `used_j` (J,) classes in use."""
         certainty_m, knows_mj = np.ones(len(models)), np.ones((len(models), used_j.size), dtype=bool)
         for m, name in enumerate(models):
             spoken = probabilities[name][~np.isnan(probabilities[name][:, 0])]
@@ -53,7 +53,7 @@ class ModelOutputs:
         return cls(certainty_m, knows_mj)
 
     def log_p(self, m: int, p_nj: Floats) -> Floats:
-        """(N, J) log probabilities of model m as they are read; 0 where it is silent."""
+        """(N, J) log probabilities of model m as they are read; 0 where it abstains."""
         silent = np.isnan(p_nj[:, 0])
         read = np.where(silent[:, None], 1.0, p_nj)
         c, knows = self.certainty_m[m], self.knows_mj[m]

@@ -32,13 +32,13 @@ from hitl.models.calibration import (
     VectorScaling,
 )
 from hitl.models.calibration.temperature_scaling import Temperature
-from hitl.models.inference.calibrate_from_annotators import AS_IT_IS, ByPeople
+from hitl.models.inference.calibrate_from_annotators import AS_IT_IS, CalibrateFromAnnotators
 from hitl.models.pl import PL
 from tests.bench import results
 from tests.reference_data import anonymous, cifar10h_labels, cifar10h_probabilities, cifar10h_truth
 
 SIZES = (100, 1000, 7000)
-CALIBRATORS: dict[str, Calibrator | ByPeople | None] = {
+CALIBRATORS: dict[str, Calibrator | CalibrateFromAnnotators | None] = {
     "none": None,
     "temperature ML": TemperatureScaling(None),
     "temperature MAP": TemperatureScaling(),
@@ -51,11 +51,10 @@ CALIBRATORS: dict[str, Calibrator | ByPeople | None] = {
     "matrix": MatrixScaling(),
     "Dirichlet": DirichletCalibration(),
     "isotonic": IsotonicCalibration(),
-    "people: MAP": ByPeople(TemperatureScaling()),
-    "people: ensemble": ByPeople(EnsembleTemperature()),
-    "people: I-Max": ByPeople(IMax()),
-    "people: vector": ByPeople(VectorScaling()),
-    "people: MAP, 10": ByPeople(TemperatureScaling(), rounds=10),
+    "people: MAP": CalibrateFromAnnotators(TemperatureScaling()),
+    "people: ensemble": CalibrateFromAnnotators(EnsembleTemperature()),
+    "people: I-Max": CalibrateFromAnnotators(IMax()),
+    "people: vector": CalibrateFromAnnotators(VectorScaling()),
 }
 
 FIGURES, KEPT = ("ECE", "NLL", "error with a label", "NLL with a label"), [1, 3, 4, 7]
@@ -81,7 +80,7 @@ def run(model: str, splits: int) -> dict[tuple[int, str], np.ndarray]:
             train = order[:n]
             for name, calibrator in CALIBRATORS.items():
                 began = time.perf_counter()
-                if isinstance(calibrator, ByPeople):
+                if isinstance(calibrator, CalibrateFromAnnotators):
                     untold = Evidence(anonymous(human[train], classes), {model: p_nj[train]})
                     fitted = calibrator.fit(untold, model)
                 else:

@@ -124,7 +124,7 @@ def test_known_items_set_the_strength(dependent: bool, at_most: float) -> None:
     error = [calibration_error(each.probabilities[unknown], truth[unknown]) for each in (without, found)]
     assert error[1] < at_most
     assert error[1] < error[0] + 0.005
-    assert found.correction.strength > 1 if dependent else found.correction.strength < 0.5
+    assert found.design_effect.half < 1 if dependent else found.design_effect.half > 2
     np.testing.assert_array_equal(found.probabilities[~unknown], np.eye(4)[truth[~unknown]])
 
 
@@ -256,16 +256,14 @@ def fitted() -> tuple[Evidence, Consensus]:
 
 def test_the_same_items_are_judged_the_same(fitted: tuple[Evidence, Consensus], tmp_path: Path) -> None:
     evidence, found = fitted
-    assert found.correction is not None
-    assert np.abs(found.correction.shift).max() > 0.01
+    assert np.abs(found.design_effect.shift).max() > 0.01
     found.save(tmp_path / "it.npz")
     for consensus in (found, Consensus.load(tmp_path / "it.npz")):
         again = DefaultCombiner().apply(consensus, evidence)
         np.testing.assert_allclose(again.probabilities, found.probabilities, atol=1e-12)
     loaded = Consensus.load(tmp_path / "it.npz")
-    assert loaded.correction is not None
-    assert loaded.correction.strength == found.correction.strength
-    np.testing.assert_array_equal(loaded.correction.shift, found.correction.shift)
+    assert loaded.design_effect.half == found.design_effect.half
+    np.testing.assert_array_equal(loaded.design_effect.shift, found.design_effect.shift)
     np.testing.assert_array_equal(loaded.annotators.answers, found.annotators.answers)
     np.testing.assert_array_equal(loaded.annotators.accuracy, found.annotators.accuracy)
 
@@ -290,7 +288,7 @@ def test_new_items_are_judged_with_the_same_correction(fitted: tuple[Evidence, C
     np.testing.assert_allclose(judged.probabilities[5:], np.tile(found.class_shares, (2, 1)))
     alone = Annotations([0], [0], [2], ("n",), ("stranger",), a.classes, a.options)
     prior_jl = found.annotators.prior
-    expected = prior_jl[:, 2] / prior_jl.sum(axis=1) * found.class_shares * np.exp(found.correction.shift)
+    expected = prior_jl[:, 2] / prior_jl.sum(axis=1) * found.class_shares * np.exp(found.design_effect.shift)
     judged = DefaultCombiner().apply(found, Evidence(alone))
     np.testing.assert_allclose(judged.probabilities[0], expected / expected.sum())
 
@@ -299,8 +297,8 @@ def test_with_model_probabilities_it_is_pl_em() -> None:
     evidence, _ = oracles.crowd(np.random.default_rng(0), 60, models=1, known=0.2)
     found, raw = DefaultCombiner(0.8).fit(evidence), PLEM(accuracy=0.8).fit(evidence)
     untold = PLEM(accuracy=0.8).apply(raw, Evidence(evidence.annotations, evidence.probabilities)).probabilities
-    rho = found.correction.strength
-    caution = float(raw.parameters["model caution"])
+    rho = found.design_effect.ceiling
+    caution = float(raw.parameters["residual temperature"])
     temperature_n = caution + rho * evidence.annotations.labels_per_item[:, None]
     expected = untold ** (1 / temperature_n)
     expected /= expected.sum(axis=1, keepdims=True)

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from hitl.active.acquisition.utility import NEWCOMER, CrewValue, beliefs_for_gain, bonus, drawn_confusion
+from hitl.active.acquisition.utility import NEWCOMER, CrewValue, bonus, drawn_confusion
 from hitl.active.acquisition.value_of_information import average_confusion, crew_confusion, err_evenly
 from hitl.active.stopping import rules
-from hitl.consensus import Correction
 from hitl.crew import Crew
+from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence
 from hitl.models import PLEM, DefaultCombiner
-from hitl.models.dependence import shared_errors
+from hitl.models.dependence.design_effect import beliefs_for_gain, residual_temperature
 from tests.active.test_policy import judged, one_answer
 from tests.models.inference.test_unsupervised_pool import simulated
 
@@ -74,10 +74,10 @@ def test_beside_models_gains_are_by_beliefs_that_take_answers_at_their_word() ->
     assert beliefs_for_gain(evidence, consensus) is consensus.probabilities
     beside = Evidence(evidence.annotations, {"model": consensus.probabilities})
     bare = consensus.probabilities
-    tempered = shared_errors.tempered(beside, np.log(bare), 0.5, 1.0)
-    corrected = replace(
-        consensus, probabilities=tempered, temperatures={"model": 1.0}, correction=Correction(0.5, np.zeros(3))
-    )
+    effect = DesignEffect(0.5)
+    labels_n, everything = evidence.annotations.labels_per_item, np.ones(len(bare), bool)
+    tempered = effect.temper(np.log(bare), labels_n, everything, 0.5 * labels_n)
+    corrected = replace(consensus, probabilities=tempered, design_effect=effect)
     assert not np.allclose(tempered, bare)
     assert np.allclose(beliefs_for_gain(beside, corrected), bare)
 
@@ -88,7 +88,7 @@ def test_beside_models_gains_are_by_models_that_are_as_sure_as_they_are_alone() 
     few = evidence.annotations.select(evidence.annotations.item < 40)
     beside = Evidence(few, evidence.probabilities)
     plain, corrected = PLEM(accuracy=0.8).fit(beside), DefaultCombiner(0.8).fit(beside)
-    caution = shared_errors.caution_of(plain)
+    caution = residual_temperature(plain)
     assert caution > 1.1
     alone = plain.probabilities ** (1 / caution)
     alone /= alone.sum(axis=1, keepdims=True)

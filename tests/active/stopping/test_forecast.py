@@ -63,7 +63,7 @@ def test_an_answer_moves_a_belief_as_it_moves_the_consensus(model: bool, classes
         for n, k in free:
             did[n, k] = would[n, k]
         items, people = np.array(free).T
-        belief.hear(np.ones(items.size, int), items, people, would[items, people])
+        belief.update(np.ones(items.size, int), items, people, would[items, people])
         again = combiner.apply(consensus, Evidence(Annotations.from_matrix(did, classes=names), given))
         close = np.isclose(belief.confidence_dn[1], again.confidence, atol=1e-6)
         assert close.all() if model or classes == 2 else close.mean() > 0.85  # the two best classes may have changed

@@ -13,6 +13,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from hitl.annotations import Annotations
+from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence
 from hitl.models.dependence import design_effect
 from hitl.models.dependence.design_effect import effect_of
@@ -63,6 +64,15 @@ def table(said: Ints, n_classes: int, n_options: int) -> Annotations:
     return Annotations(item, annotator, said[item, annotator], items, people, classes, classes + unsure)
 
 
+def temperatures(annotations: Annotations, log_q0_nj: Floats, pi_kjl: Floats, strength: float) -> Floats:
+    nothing = np.zeros(annotations.n_items, dtype=bool)
+    return Independent(annotations, log_q0_nj, pi_kjl, nothing).temperature(effect_of(strength))
+
+
+def corrected(annotations: Annotations, alpha_kjl: Floats, share_j: Floats, effect: DesignEffect) -> Floats:
+    return independent(annotations, alpha_kjl, share_j).tempered(effect)
+
+
 # -- the same in plain loops ---------------------------------------------------------------------------------
 
 
@@ -89,13 +99,17 @@ def plain_temperatures(annotations: Annotations, log_q0_nj: Floats, pi_kjl: Floa
     return np.array(out)
 
 
-def plain_corrected(annotations: Annotations, alpha_kjl: Floats, share_j: Floats, correction: Correction) -> Floats:
+def plain_corrected(annotations: Annotations, alpha_kjl: Floats, share_j: Floats, correction: DesignEffect) -> Floats:
     log_q0_nj = plain_log_posterior(annotations, alpha_kjl, share_j)
     mean_kjl = alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True)
-    temperature_n = plain_temperatures(annotations, log_q0_nj, mean_kjl, correction.strength)
+    temperature_n = plain_temperatures(
+        annotations, log_q0_nj, mean_kjl, 1 / correction.half if correction.half else 0.0
+    )
     out = np.empty_like(log_q0_nj)
     for n, row in enumerate(log_q0_nj):
-        log_q = row / temperature_n[n] + (correction.shift if labels_of(annotations, n) else 0.0)
+        log_q = row / temperature_n[n] + (
+            correction.shift if correction.shift is not None and labels_of(annotations, n) else 0.0
+        )
         out[n] = np.exp(log_q - logsumexp(log_q))
     return out
 
@@ -315,8 +329,8 @@ def test_without_shift_confidence_falls_and_labels_stay(shape: dict[str, Any]) -
     log_q0_nj = plain_log_posterior(evidence.annotations, alpha_kjl, share_j)
     last = np.exp(log_q0_nj - logsumexp(log_q0_nj, axis=1, keepdims=True))
     none = np.zeros(share_j.size)
-    independent = corrected(evidence.annotations, alpha_kjl, share_j, effect_of(0.0, none))
-    np.testing.assert_allclose(independent, last, atol=1e-12)
+    without = corrected(evidence.annotations, alpha_kjl, share_j, effect_of(0.0, none))
+    np.testing.assert_allclose(without, last, atol=1e-12)
     labels_n = evidence.annotations.labels_per_item
     for strength in (0.1, 1, 100):
         found = corrected(evidence.annotations, alpha_kjl, share_j, effect_of(strength, none))
@@ -354,7 +368,7 @@ def test_no_nearby_strength_and_shift_explain_the_known_items_better(name: str) 
     evidence, alpha_kjl, share_j = some_crowd(CROWDS[name], known=0.6, seed=2)
     objective = plain_objective(evidence, alpha_kjl, share_j)
     found = design_effect.of_annotators(evidence, alpha_kjl, share_j)
-    theta = np.append(np.log(found.strength), found.shift)
+    theta = np.append(np.log(1 / found.half), found.shift)
     assert np.abs(theta[1:]).max() > 0.02
     step = 1e-4 * np.eye(theta.size)
     gradient = [(objective(theta + s) - objective(theta - s)) / 2e-4 for s in step]
@@ -383,11 +397,11 @@ def test_the_labels_alone_suggest_a_strength(seed: int, known: float) -> None:
     assert design_effect.unsupervised_strength(evidence, alpha_kjl, share_j) == pytest.approx(expected)
     if not known:
         found = design_effect.of_annotators(evidence, alpha_kjl, share_j)
-        assert found.strength == pytest.approx(expected)
+        assert 1 / found.half == pytest.approx(expected)
         np.testing.assert_array_equal(found.shift, 0)
 
 
-def judged(said: Ints, truth: Ints, told: Ints) -> tuple[Correction, Correction]:
+def judged(said: Ints, truth: Ints, told: Ints) -> tuple[DesignEffect, DesignEffect]:
     """The corrections of a fit that saw all the truth, without and with some of it told."""
     annotations = table(said, 2, 2)
     alpha_kjl = oracles.counts(annotations, np.eye(2)[truth]) + 0.5
@@ -406,7 +420,7 @@ def test_known_items_tell_how_strongly_items_pull(dependent: bool) -> None:
     chance = np.where(rng.random(300) < 0.3, 0.2, 0.9) if dependent else np.full(300, 0.75)
     said = np.where(rng.random((300, 8)) < chance[:, None], truth[:, None], 1 - truth[:, None])
     without, told = judged(said, truth, truth)
-    assert told.strength > 1.5 * without.strength if dependent else told.strength < 0.5 * without.strength
+    assert 1 / told.half > 1.5 * 1 / without.half if dependent else 1 / told.half < 0.5 * 1 / without.half
     np.testing.assert_allclose(told.shift, 0, atol=0.4)
 
 
@@ -427,5 +441,5 @@ def test_known_items_nobody_labeled_say_nothing() -> None:
     told = np.where(np.arange(40) >= 34, 0, -1).astype(np.int32)
     found = design_effect.of_annotators(replace(evidence, truth=told), alpha_kjl, share_j)
     without = design_effect.of_annotators(evidence, alpha_kjl, share_j)
-    assert found.strength == pytest.approx(without.strength)
+    assert 1 / found.half == pytest.approx(1 / without.half)
     np.testing.assert_array_equal(found.shift, 0)

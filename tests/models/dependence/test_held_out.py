@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from hitl.models.dependence import dependence, held_out
+from hitl.models.dependence import held_out
+from hitl.models.dependence.design_effect import separations
 from tests import oracles
 from tests.models.dependence.test_dependence import (
     answered,
@@ -26,7 +27,7 @@ def parts(annotations: Any, alpha_kjl: Floats, share_j: Floats) -> tuple[Floats,
     """What the functions take behind the annotations."""
     pi_kjl = alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True)
     log_q0_nj = plain_log_posterior(annotations, alpha_kjl, share_j)
-    delta_m = dependence.separations(annotations, log_q0_nj, pi_kjl)
+    delta_m = separations(annotations, log_q0_nj, pi_kjl)
     return log_q0_nj, softmax(log_q0_nj, axis=1), delta_m, alpha_kjl, np.log(pi_kjl).transpose(0, 2, 1), share_j
 
 

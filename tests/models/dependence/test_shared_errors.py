@@ -10,10 +10,23 @@ from scipy.special import softmax
 
 from hitl import score
 from hitl.active.policy import ExpectedGain
+from hitl.annotations import Floats
+from hitl.consensus import AnnotatorReport, Consensus
 from hitl.crew import Budget, Crew
+from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence
 from hitl.models import PLEM, DefaultCombiner
-from hitl.models.dependence import shared_errors
+from hitl.models.dependence.design_effect import (
+    EXPECTED,
+    Independent,
+    beliefs_for_gain,
+    beside_models,
+    predicted,
+    residual_temperature,
+    separation_of_classes,
+    separations,
+)
+from hitl.models.priors.calibrated import RESIDUAL
 from tests import oracles
 from tests.models.inference.test_unsupervised_pool import simulated
 from tests.reference_data import anonymous, cifar10h_labels, cifar10h_probabilities, cifar10h_truth
@@ -24,9 +37,23 @@ def some() -> tuple[Evidence, np.ndarray]:
     return evidence, truth
 
 
+def parts(evidence: Evidence, log_q0_nj: Floats, pi_kjl: Floats | None = None) -> Independent:
+    """A posterior under independence that somebody else has worked out."""
+    annotations = evidence.annotations
+    pi_kjl = np.full((annotations.n_annotators, 3, 3), 1 / 3) if pi_kjl is None else pi_kjl
+    return Independent(annotations, log_q0_nj, pi_kjl, predicted(evidence))
+
+
+def judged_by(evidence: Evidence, q_nj: Floats, pi_kjl: Floats, effect: DesignEffect) -> Consensus:
+    a, even = evidence.annotations, np.full(3, 1 / 3)
+    report = AnnotatorReport(a.annotators, a.classes, a.options, pi_kjl, pi_kjl, a.labels_per_annotator, even)
+    residual = {RESIDUAL: np.array(effect.residual)}
+    return Consensus(a.items, a.classes, q_nj, report, even, parameters=residual, design_effect=effect)
+
+
 def test_temperatures_count_the_voices() -> None:
     evidence, _ = some()
-    found = shared_errors.temperatures(evidence, 0.3, 1.2)
+    found = parts(evidence, np.zeros((30, 3))).temperature(DesignEffect(0.3, residual=1.2))
     for n in range(30):
         labels = int(np.sum(evidence.annotations.item == n))
         spoken = any(not np.isnan(p[n]).any() for p in evidence.probabilities.values())
@@ -37,8 +64,8 @@ def test_temperatures_count_the_voices() -> None:
 def test_tempering_takes_a_root_and_leaves_the_label() -> None:
     evidence, _ = some()
     q_nj = np.random.default_rng(1).dirichlet(np.ones(3), size=30)
-    found = shared_errors.tempered(evidence, np.log(q_nj) + 5, 0.7, 1.2)
-    rooted = q_nj ** (1 / shared_errors.temperatures(evidence, 0.7, 1.2))[:, None]
+    found = parts(evidence, np.log(q_nj) + 5).tempered(DesignEffect(0.7, residual=1.2))
+    rooted = q_nj ** (1 / parts(evidence, q_nj).temperature(DesignEffect(0.7, residual=1.2)))[:, None]
     np.testing.assert_allclose(found, rooted / rooted.sum(axis=1, keepdims=True))
     np.testing.assert_array_equal(found.argmax(axis=1), q_nj.argmax(axis=1))
 
@@ -51,17 +78,17 @@ def test_the_strength_is_the_best_of_a_dense_search() -> None:
     known = np.flatnonzero(told >= 0)
 
     def value(rho: float) -> float:
-        p = shared_errors.tempered(evidence, log_q_nj, rho, 1.1)[known, told[known]]
+        p = parts(evidence, log_q_nj).tempered(DesignEffect(rho, residual=1.1))[known, told[known]]
         return float(np.log(p).sum() - (np.log(rho / 0.4) / 0.7) ** 2 / 2)
 
     grid = np.exp(np.linspace(np.log(0.011), np.log(2.9), 4000))
     best = grid[np.argmax([value(rho) for rho in grid])]
-    assert shared_errors.learned(evidence, log_q_nj, 1.1) == pytest.approx(best, rel=0.01)
+    assert beside_models(evidence, log_q_nj, 1.1).ceiling == pytest.approx(best, rel=0.01)
 
 
 def test_without_truth_it_is_the_expected_one() -> None:
     evidence, _ = some()
-    assert shared_errors.learned(evidence, np.zeros((30, 3)), 1.0) == shared_errors.EXPECTED
+    assert beside_models(evidence, np.zeros((30, 3)), 1.0).ceiling == EXPECTED
 
 
 def hard_for_all(seed: int, items: int) -> tuple[Evidence, np.ndarray]:
@@ -80,11 +107,11 @@ def test_truth_tells_dependence_from_independence() -> None:
         evidence, truth = make()
         told = np.where(np.arange(2000) < 300, truth, -1)
         found = DefaultCombiner().fit(replace(evidence, truth=told))
-        strengths.append(found.correction.strength)
+        strengths.append(found.design_effect.ceiling)
         raw = PLEM().fit(replace(evidence, truth=told))
         rest = slice(300, None)
         errors.append([score.log_loss(c.probabilities[rest], truth[rest]) for c in (found, raw)])
-    assert strengths[0] < shared_errors.EXPECTED < strengths[1]
+    assert strengths[0] < EXPECTED < strengths[1]
     assert errors[1][0] < 0.8 * errors[1][1]
     assert errors[0][0] < errors[0][1] + 0.005
 
@@ -94,18 +121,42 @@ def test_it_is_applied_to_other_items_too() -> None:
     other, _ = simulated(5, 50, 1)
     learned = DefaultCombiner().fit(evidence)
     raw = PLEM().apply(learned, other).probabilities
-    caution = shared_errors.caution_of(learned)
-    assert caution >= 1
-    rooted = raw ** (1 / (caution + learned.correction.strength))
+    residual = residual_temperature(learned)
+    assert residual >= 1
+    rooted = raw ** (1 / (residual + learned.design_effect.ceiling))
     expected = rooted / rooted.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(DefaultCombiner().apply(learned, other).probabilities, expected, atol=1e-12)
 
 
-def test_what_was_tempered_can_be_taken_back() -> None:
+@pytest.mark.parametrize("half", [0.0, 0.5])
+def test_what_was_tempered_can_be_taken_back(half: float) -> None:
     evidence, _ = some()
-    q_nj = np.random.default_rng(6).dirichlet(np.ones(3), size=30)
-    tempered = shared_errors.tempered(evidence, np.log(q_nj), 0.4, 1.3)
-    np.testing.assert_allclose(shared_errors.independent(evidence, tempered, 0.4, 1.3), q_nj, atol=1e-12)
+    rng = np.random.default_rng(6)
+    q_nj = rng.dirichlet(np.ones(3), size=30)
+    effect = DesignEffect(0.4, half, 1.3, rng.normal(size=3))
+    known = parts(evidence, np.log(q_nj), rng.dirichlet(np.ones(3), size=(4, 3)))
+    state = evidence.annotations.labels_per_item, known.predicted_n, known.rho_sum(effect)
+    log_q0_nj = effect.untemper(known.tempered(effect), *state)
+    np.testing.assert_allclose(softmax(log_q0_nj, axis=1), q_nj, atol=1e-12)
+
+
+def test_an_answer_moves_the_belief_as_a_label_more_in_the_evidence() -> None:
+    evidence, _ = some()
+    annotations, rng = evidence.annotations, np.random.default_rng(9)
+    pi_kjl = rng.dirichlet(np.ones(3), size=(4, 3))
+    last = np.arange(len(annotations)) == len(annotations) - 1
+    before = replace(evidence, annotations=annotations.select(~last))
+    n, k = int(annotations.item[-1]), int(annotations.annotator[-1])
+    effect = DesignEffect(0.8, 0.4, 1.2, rng.normal(size=3))
+    old, new = (Independent.of(each, pi_kjl, np.log(np.full((1, 3), 1 / 3))) for each in (before, evidence))
+    two = np.sort(new.log_q0_nj[n].argsort()[-2:])
+    delta = separation_of_classes(pi_kjl)[k, two[0], two[1]]
+    assert delta == pytest.approx(separations(annotations, new.log_q0_nj, pi_kjl)[-1])
+    labels_n = before.annotations.labels_per_item[[n]]
+    labels, rho = effect.after_answer(labels_n, old.rho_sum(effect)[[n]], np.array([delta]))
+    assert labels[0] == annotations.labels_per_item[n]
+    same = np.array_equal(np.sort(old.log_q0_nj[n].argsort()[-2:]), two)
+    assert not same or rho[0] == pytest.approx(new.rho_sum(effect)[n])
 
 
 def test_each_alone_is_the_pool_to_a_root_and_people_in_full() -> None:
@@ -115,11 +166,13 @@ def test_each_alone_is_the_pool_to_a_root_and_people_in_full() -> None:
     pi_kjl = rng.dirichlet(np.ones(evidence.annotations.n_options), size=(evidence.annotations.n_annotators, 3))
     spoken = np.any([~np.isnan(p[:, 0]) for p in evidence.probabilities.values()], axis=0)
     models_nj = np.where(spoken[:, None], rng.dirichlet(np.ones(3), size=30), np.array([0.5, 0.3, 0.2]))
-    caution_n1 = np.where(spoken, 1.4, 1.0)[:, None]
+    residual_n1 = np.where(spoken, 1.4, 1.0)[:, None]
     people_nj = oracles.messages(evidence.annotations, np.log(pi_kjl))
-    together_nj = softmax(np.log(models_nj) + people_nj, axis=1)
-    found = shared_errors.each_alone(evidence, together_nj, np.log(pi_kjl).transpose(0, 2, 1), 1.4)
-    np.testing.assert_allclose(found, softmax(np.log(models_nj) / caution_n1 + people_nj, axis=1), atol=1e-12)
+    effect = DesignEffect(0.3, residual=1.4)
+    known = parts(evidence, np.log(models_nj) + people_nj, pi_kjl)
+    consensus = judged_by(evidence, known.tempered(effect), pi_kjl, effect)
+    found = beliefs_for_gain(evidence, consensus)
+    np.testing.assert_allclose(found, softmax(np.log(models_nj) / residual_n1 + people_nj, axis=1), atol=1e-12)
     assert spoken.any()
     assert not spoken.all()
 

@@ -7,11 +7,11 @@ import pytest
 
 from hitl import score
 from hitl.annotations import Annotations
-from hitl.errors import BadEvidence, BadSettings
+from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.calibration import Calibrator, IMax, TemperatureScaling, VectorScaling
 from hitl.models.calibration.temperature_scaling import Temperature
-from hitl.models.inference.calibrate_from_annotators import ByPeople
+from hitl.models.inference.calibrate_from_annotators import CalibrateFromAnnotators
 from tests.miscalibrated import bent, honest
 
 
@@ -31,7 +31,7 @@ def test_people_calibrate_a_model_nearly_as_well_as_the_truth(calibrator: Calibr
     evidence, truth = labeled(np.random.default_rng(1), slope)
     p = evidence.probabilities["net"]
     by_truth = calibrator.fit(p[:1000], truth[:1000]).apply(p[1000:])
-    by_people = ByPeople(calibrator).fit(evidence, "net").apply(p[1000:])
+    by_people = CalibrateFromAnnotators(calibrator).fit(evidence, "net").apply(p[1000:])
     raw = score.log_loss(p[1000:], truth[1000:])
     told, untold = (score.log_loss(c, truth[1000:]) for c in (by_truth, by_people))
     assert untold < told + 0.1 * (raw - told)
@@ -41,23 +41,14 @@ def test_known_truths_are_believed_and_items_without_labels_teach_nothing() -> N
     evidence, truth = labeled(np.random.default_rng(2), 3.0)
     p = evidence.probabilities["net"]
     known = np.where(np.arange(1500) < 1000, truth, -1)
-    told = ByPeople(TemperatureScaling()).fit(
+    told = CalibrateFromAnnotators(TemperatureScaling()).fit(
         Evidence(evidence.annotations, evidence.probabilities, truth=known), "net"
     )
     assert isinstance(told, Temperature)
     assert told.temperature == pytest.approx(TemperatureScaling().fit(p[:1000], truth[:1000]).temperature, rel=1e-3)
 
 
-def test_a_second_round_begins_where_the_first_ended() -> None:
-    evidence, _ = labeled(np.random.default_rng(3), 6.0)
-    t = [ByPeople(TemperatureScaling(), rounds).fit(evidence, "net").temperature for rounds in (1, 2, 8, 9)]  # type: ignore[attr-defined]
-    assert abs(t[3] - t[2]) < abs(t[1] - t[0])
-    assert t[0] != t[1]
-
-
-def test_a_model_that_is_not_there_and_no_rounds_are_errors() -> None:
+def test_a_model_that_is_not_there_is_an_error() -> None:
     evidence, _ = labeled(np.random.default_rng(4), 2.0, 30)
     with pytest.raises(BadEvidence, match="'other' are to be calibrated; found net"):
-        ByPeople(TemperatureScaling()).fit(evidence, "other")
-    with pytest.raises(BadSettings, match="rounds"):
-        ByPeople(TemperatureScaling(), 0)
+        CalibrateFromAnnotators(TemperatureScaling()).fit(evidence, "other")

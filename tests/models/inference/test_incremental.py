@@ -93,7 +93,7 @@ class Climb:
         log_p_j = digamma(nu_j) - digamma(nu_j.sum()) if rule.variational else np.log(nu_j / nu_j.sum())
         log_prior_nj = np.tile(log_p_j, (len(q_nj), 1)) if live.prior.uninformed else live.prior.log_prior(log_p_j)
         total = 0.0
-        for n in np.flatnonzero(live.teaches):
+        for n in np.flatnonzero(live.counted):
             total += float(q_nj[n] @ (message_nj[n] + log_prior_nj[n]) - xlogy(q_nj[n], q_nj[n]).sum())
         if not rule.variational:
             shares = (
@@ -136,9 +136,9 @@ def test_one_item_and_one_annotator_are_judged_as_the_equations_say(method: Any)
     q_nj = live.q_nj.copy()
     f = digamma if rule.variational else np.log
     w = rule.anchor
-    taught_kjl = (1 - w) * oracles.counts(evidence.annotations, q_nj * live.teaches[:, None])
+    taught_kjl = (1 - w) * oracles.counts(evidence.annotations, q_nj * live.counted[:, None])
     if w:
-        taught_kjl += w * oracles.counts(evidence.annotations, voted(evidence) * live.teaches[:, None])
+        taught_kjl += w * oracles.counts(evidence.annotations, voted(evidence) * live.counted[:, None])
     alpha_kjl = taught_kjl + rule.pseudo_jl
     live.teach(np.array([2]))
     expected = f(alpha_kjl[2]) - f(alpha_kjl[2].sum(axis=1, keepdims=True))

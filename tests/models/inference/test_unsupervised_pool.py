@@ -176,7 +176,9 @@ def test_independent_models_keep_their_own_temperatures_in_a_pool() -> None:
 
 
 @pytest.mark.parametrize("models", [1, 3])
-def test_caution_is_the_root_of_how_much_surer_the_pool_is_than_the_labels_suggest(models: int) -> None:
+def test_the_residual_temperature_is_the_root_of_how_much_surer_the_pool_is_than_the_labels_suggest(
+    models: int,
+) -> None:
     """In sums of the exponents of log p_m: those of the pool that is held, and those that were learned."""
     evidence, _ = simulated(21, 400, models=models, right=0.85)
     pool = calibrated_prior(PLEM(), evidence)
@@ -192,7 +194,7 @@ def test_caution_is_the_root_of_how_much_surer_the_pool_is_than_the_labels_sugge
     )[0]
     expected = np.sqrt(held_mn.sum() / worth.weight_m.mean())
     assert expected > (1.2 if models == 3 else 0.999)
-    assert held.caution == pytest.approx(expected)
+    assert held.residual == pytest.approx(expected)
 
 
 def test_known_truth_corrects_the_temperature() -> None:

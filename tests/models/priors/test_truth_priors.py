@@ -79,10 +79,10 @@ def test_a_chain_runs_through_the_one_loop(seed: int) -> None:
     people = Confusion.unlearned(pseudo_jl, 3)
     found = em.maximise(evidence, STAY, people, start_nj, tolerance=1e-10, max_iterations=60)
     assert (np.diff(found.objective) > -1e-9).all()
-    pi_kjl = np.exp(found.people.log_pi_klj).transpose(0, 2, 1)
+    pi_kjl = np.exp(found.annotators.log_pi_klj).transpose(0, 2, 1)
     q_nj, log_evidence, _ = enumerated(found.prior, evidence, pi_kjl)
     np.testing.assert_allclose(found.q_nj, q_nj, atol=1e-10)
-    expected = log_evidence + found.people.log_density() + found.prior.log_density()
+    expected = log_evidence + found.annotators.log_density() + found.prior.log_density()
     assert found.objective[-1] == pytest.approx(expected, abs=1e-8)
 
 
