@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from importlib import import_module
+from importlib.abc import InspectLoader
 from importlib.util import find_spec
 from sys import modules
 from types import ModuleType
@@ -36,7 +37,7 @@ def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], l
 def _imported_for_types(package: str) -> dict[str, str]:
     """Name -> the module it is from."""
     spec = find_spec(package)
-    source = spec.loader.get_source(package) if spec and hasattr(spec.loader, "get_source") else None
+    source = spec.loader.get_source(package) if spec and isinstance(spec.loader, InspectLoader) else None
     if source is None:
         raise ImportError(f"{package}: its source is missing; install hitl-toolkit with its .py files")
     blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]

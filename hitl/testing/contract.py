@@ -18,7 +18,7 @@ def add_to(facts: dict[str, Fact[T]]) -> Callable[[Fact[T]], Fact[T]]:
     """A decorator that adds a function to these facts, under its name in words."""
 
     def add(fact: Fact[T]) -> Fact[T]:
-        facts[fact.__name__.replace("_", " ")] = fact  # type: ignore[attr-defined]
+        facts[fact.__name__.replace("_", " ")] = fact
         return fact
 
     return add

@@ -131,9 +131,9 @@ def reordered(
     options = np.concatenate((classes, np.arange(a.n_classes, a.n_options))).astype(int)
     new_item, new_annotator, new_option = np.argsort(items), np.argsort(annotators), np.argsort(options)
     annotations = Annotations(
-        new_item[a.item[rows]],
-        new_annotator[a.annotator[rows]],
-        new_option[a.label[rows]],
+        new_item[a.item[rows]].astype(np.int32),
+        new_annotator[a.annotator[rows]].astype(np.int32),
+        new_option[a.label[rows]].astype(np.int32),
         tuple(a.items[n] for n in items),
         tuple(a.annotators[k] for k in annotators),
         tuple(a.classes[j] for j in classes),

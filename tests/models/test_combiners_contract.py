@@ -40,7 +40,6 @@ EXEMPT: dict[tuple[str, str], str] = {
     ("MeanScore", "names do not matter"): "names that are numbers are the scores",
     ("MomentMatching", START): "matches moments from a fixed start; one answer",
     ("GibbsIBCC", "items it learned from are judged as before"): "an item's own labels do not count in its judgement",
-    ("VBIBCCWithModels", START): "learns the prior of the rows anew, in as many iterations",
     ("DBCC", START): "up to chance: see test_dbcc",
     ("EDBCC", START): "up to chance: see test_edbcc",
     ("PL", START): "fits in one step from the known items; has nothing to start",

@@ -16,7 +16,7 @@ from hitl.annotations import Annotations
 from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence
 from hitl.models.dependence import design_effect
-from hitl.models.dependence.design_effect import effect_of
+from hitl.models.dependence.design_effect import Independent, effect_of, independent
 from hitl.models.dependence.held_out import bearable_strength
 from tests import oracles
 
