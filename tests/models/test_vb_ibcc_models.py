@@ -13,7 +13,7 @@ from hitl.evidence import Evidence
 from hitl.models import PLEM, VBIBCC, VBIBCCWithModels
 from hitl.models.priors.learned import learned_prior
 from tests import oracles
-from tests.models.inference.test_unsupervised_pool import simulated
+from tests.pools_of_models import simulated
 
 
 @pytest.mark.parametrize("known", [0.0, 0.3])

@@ -18,7 +18,7 @@ from hitl.evidence import Evidence
 from hitl.models import PLEM, DefaultCombiner
 from hitl.models.dependence.design_effect import beliefs_for_gain, residual_temperature
 from tests.active.test_policy import judged, one_answer
-from tests.models.inference.test_unsupervised_pool import simulated
+from tests.pools_of_models import simulated
 
 
 @given(st.integers(0, 10_000), st.floats(0, 2))

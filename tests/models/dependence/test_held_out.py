@@ -11,7 +11,7 @@ from scipy.special import softmax
 from hitl.models.dependence import held_out
 from hitl.models.dependence.design_effect import separations
 from tests import oracles
-from tests.models.dependence.test_dependence import (
+from tests.dependent_labels import (
     answered,
     everywhere,
     labels_of,

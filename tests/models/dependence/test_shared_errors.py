@@ -28,7 +28,7 @@ from hitl.models.dependence.design_effect import (
 )
 from hitl.models.priors.calibrated import RESIDUAL
 from tests import oracles
-from tests.models.inference.test_unsupervised_pool import simulated
+from tests.pools_of_models import simulated
 from tests.reference_data import anonymous, cifar10h_labels, cifar10h_probabilities, cifar10h_truth
 
 

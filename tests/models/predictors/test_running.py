@@ -22,7 +22,7 @@ from hitl.files import read_table
 from hitl.models.predictors.inputs import Batch, Inputs
 from hitl.models.predictors.running import predict
 from hitl.probabilities import Array, read_probabilities
-from tests.core.test_batches import dataset
+from tests.datasets import dataset
 
 
 @dataclass
