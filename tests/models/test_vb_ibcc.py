@@ -25,9 +25,8 @@ from hitl.models.majority import MajorityVote
 from hitl.models.priors.dirichlet_shares import DirichletShares
 from hitl.models.vb_ibcc import VBIBCC
 from tests import oracles
+from tests.oracles import Floats
 from tests.reference_data import crowd, without_truth
-
-Floats = oracles.Floats
 
 CROWDS: dict[str, dict[str, Any]] = {
     "plain": {},
