@@ -67,6 +67,9 @@ class Registry(Mapping[str, str]):
         """One of this name with these settings. Raises BadSettings for an unknown name or setting."""
         made = self.load(name)
         known = getattr(made, "__dataclass_fields__", {})
+        for key, instead in getattr(made, "REMOVED", {}).items():
+            if key in settings:
+                raise BadSettings(f"{self.noun} {name!r} has no setting {key!r} any more: {instead}")
         strange = [key for key in settings if key not in known]
         if strange:
             has = ", ".join(known) or "none"

@@ -49,7 +49,7 @@ def best_next(
     least = rows[np.argsort(confidence, kind="stable")[:ITEMS]]
     if not least.size:
         return 0.0, crew.default_cost
-    cost_k = np.array([crew.cost_of(name) for name in crew.names] or [crew.default_cost])
+    cost_k = np.array(crew.prices)
     matrices = [crew_confusion(consensus, crew) for _, consensus in questions]
     told_k = np.mean([_skill(pi_kjl) for pi_kjl in matrices], axis=0)
     best = (0.0, float(cost_k.min()))
@@ -76,7 +76,7 @@ def pays(
 
     `item` (P,) codes, `person` (P,) positions in the crew, 0 where it has no names. As `best_next` counts it.
     """
-    cost_k = np.array([crew.cost_of(name) for name in crew.names] or [crew.default_cost])
+    cost_k = np.array(crew.prices)
     gain = np.zeros(len(item))
     for _, consensus in questions:
         pi_kjl = crew_confusion(consensus, crew)

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from hitl.active.assignment.eligibility import Availability
+from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.transport import MOST, best_pairs, best_purchases, in_steps, most_profit
 from hitl.annotations import Floats
 
@@ -106,7 +106,7 @@ def assign(
     rows: npt.NDArray[np.integer],
     bound: Floats,
     values: Callable[[Rows], Floats],
-    availability: Availability,
+    eligible: Eligibility,
     limit: int,
     *,
     cost: float = math.inf,
@@ -129,8 +129,8 @@ def assign(
     annotator exclude few items. `gap` says what is proven.
     """
     codes: Rows = np.asarray(rows, dtype=np.int64)
-    price = np.array([availability.crew.cost_of(name) for name in availability.crew.names])
-    capacity = np.minimum(availability.capacity, len(codes))
+    price = np.array(eligible.crew.prices)
+    capacity = np.minimum(eligible.capacity, len(codes))
     limit = min(limit, int(capacity.sum()), len(codes))
     if limit and cost < limit * price.max():
         limit = min(limit, int(cost / price.min() * (1 + 1e-12)))
@@ -141,9 +141,9 @@ def assign(
         return Assignment()
     first = np.argsort(-np.round(bound, 9), kind="stable")
     within: Rows = capacity if share is None else np.clip(share, 0, capacity).astype(np.int64)
-    people = _People(np.arange(len(price)), np.ones(len(price)), capacity, availability.load)
+    people = _People(np.arange(len(price)), np.ones(len(price)), capacity, eligible.load)
     about = codes[first], bound[first].astype(np.float64)
-    market = _Market(*about, values, availability, limit, cost, price, capacity, within, people)
+    market = _Market(*about, values, eligible, limit, cost, price, capacity, within, people)
     return market.run(tolerance, max(effort // len(price), 2 * limit), alike)
 
 
@@ -208,7 +208,7 @@ class _Market:
     rows: Rows
     bound: Floats
     values: Callable[[Rows], Floats]
-    availability: Availability
+    eligible: Eligibility
     limit: int
     cost: float
     price: Floats
@@ -406,7 +406,7 @@ class _Market:
     def _values(self, at: Rows) -> Floats:
         """(R', K') values of the items at these places; -inf where somebody may not be asked."""
         worth = self._raw(at)
-        worth[~self.availability.mask_rows(self.rows[at])] = -math.inf
+        worth[~self.eligible.mask_rows(self.rows[at])] = -math.inf
         worth[:, self.capacity <= 0] = -math.inf
         return worth
 

@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.active.acquisition.core_set import core_set
-from hitl.active.acquisition.utility import CrewValue
+from hitl.active.acquisition.utility import Utility
 from hitl.active.assignment.assign import Pair, assign
-from hitl.active.assignment.eligibility import Availability, PeopleOf
+from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.load_balancing import shares
 from hitl.annotations import Floats
 
@@ -72,8 +72,8 @@ class ByName:
     Beyond `even_shares` even shares of the questions (inf: without limit) an answer counts half.
     """
 
-    value: CrewValue
-    free: Availability
+    value: Utility
+    free: Eligibility
     money: float = math.inf
     even_shares: float = math.inf
 
@@ -91,7 +91,7 @@ class ByName:
     def _best(self, rows: Rows, limit: int, many: int) -> Sequence[Pair]:
         """The same with shares of so many questions."""
         crew = self.free.crew
-        cost_k = np.array([crew.cost_of(name) for name in crew.names])
+        cost_k = np.array(crew.prices)
         share = shares(self.free, rows, many, self.even_shares)
         pairs = self._assigned(rows, limit, share, self.value.per_cost(cost_k), math.inf)
         if math.fsum(cost_k[pair.person] for pair in pairs) > self.money:
@@ -101,15 +101,14 @@ class ByName:
     def without(self, pairs: Sequence[Pair]) -> ByName:
         """The same where these pairs may not be asked."""
         item, person = (np.array([getattr(pair, part) for pair in pairs], np.int64) for part in ("item", "person"))
-        barred = PeopleOf.of(self.free.n_items, item, person)
-        return replace(self, free=replace(self.free, barred=(*self.free.barred, barred)))
+        return replace(self, free=self.free.without(item, person))
 
     def freely(self) -> ByName:
         """The same without limits on cost, and on how much those can do who can do anything."""
-        free = replace(self.free, capacity=np.where(self.free.capacity > 0, self.free.n_items, 0))
+        free = replace(self.free, capacity=np.where(self.free.capacity > 0, len(self.free.items), 0))
         return replace(self, free=free, money=math.inf, even_shares=math.inf)
 
-    def _assigned(self, rows: Rows, limit: int, share: Rows, value: CrewValue, money: float) -> Sequence[Pair]:
+    def _assigned(self, rows: Rows, limit: int, share: Rows, value: Utility, money: float) -> Sequence[Pair]:
         bound = value.bound(rows)
         return assign(rows, bound, value.values, self.free, limit, cost=money, share=share, alike=value.alike).pairs
 
@@ -118,7 +117,7 @@ class ByName:
 class Anyone:
     """Whoever comes next: one average person, who can have every item; `most` questions can be paid."""
 
-    value: CrewValue
+    value: Utility
     most: float = math.inf
     barred: frozenset[int] = field(default_factory=frozenset)
 

@@ -16,7 +16,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from hitl.active.assignment.eligibility import Availability
+from hitl.active.assignment.eligibility import Eligibility
 from hitl.annotations import ANONYMOUS
 from hitl.crew import UNLIMITED
 
@@ -29,7 +29,7 @@ LOOKS = 2**22
 """Pairs looked at to know how many items each may be asked about; beyond, evenly spaced items stand for all."""
 
 
-def shares(free: Availability, rows: Rows, many: int, times: float) -> Rows:
+def shares(free: Eligibility, rows: Rows, many: int, times: float) -> Rows:
     """(K',) m_k less what is expected of each: questions they may be given, of `many` about these items (codes).
 
     `times` in [1, inf]; with inf there is no such limit, nor for a pool without names among the crew, which is many.
@@ -56,7 +56,7 @@ def even_share(able: npt.NDArray[np.integer], total: int) -> float:
     return float(levels[np.argmax(levels <= most)]) if len(most) else 0.0
 
 
-def _answerable(free: Availability, rows: Rows) -> npt.NDArray[np.int64]:
+def _answerable(free: Eligibility, rows: Rows) -> npt.NDArray[np.int64]:
     """(K',) about how many of these items each may be asked; exact where they are few enough to look at all."""
     many = max(LOOKS // max(len(free.crew.names), 1), 1)
     seen = rows if len(rows) <= many else rows[np.linspace(0, len(rows) - 1, many).astype(np.int64)]

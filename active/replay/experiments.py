@@ -79,9 +79,9 @@ class Simulation:
         seed = int(rng.integers(2**63))
         answers = SimulatedAnswers(people, truth, annotations.items, annotations.classes, seed)
         known = replace(self.evidence, annotations=answers.revealed())
-        own = people.habits
-        habits = replace(replay.habits, speed=own.speed, joins=own.joins, leaves=own.leaves)
-        return answers, known, replace(replay, habits=habits)
+        own = people.responses
+        responses = replace(replay.responses, speed=own.speed, joins=own.joins, leaves=own.leaves)
+        return answers, known, replace(replay, responses=responses)
 
 
 def reordered(evidence: Evidence, rng: np.random.Generator) -> Evidence:
@@ -154,7 +154,7 @@ def run_trials(
 
 
 def one_trial(source: Source, replay: Replay, seed: np.random.SeedSequence) -> Track:
-    """One replay. People, habits and policy draw from generators of their own: all meet the same people."""
+    """One replay. People, responses and policy draw from generators of their own: all meet the same people."""
     state = [int(word) for word in seed.generate_state(3)]
     answers, known, ready = source.begin(np.random.default_rng(state[0]), replay)
     result = replace(ready, policy=seeded(ready.policy, state[1])).run_with(

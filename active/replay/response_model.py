@@ -23,13 +23,13 @@ from hitl.errors import BadSettings
 
 
 @dataclass(frozen=True)
-class Habits:
+class ResponseModel:
     """How people work.
 
     Attributes:
         delay: mean rounds until an answer, >= 0; 0: every answer is there before the next plan.
         skip: chance that a question is skipped, in [0, 1): its item is not shown to this person again.
-        left_lying: chance that a question is never answered, in [0, 1).
+        unanswered: chance that a question is never answered, in [0, 1).
         expire: rounds after which an unanswered question is taken back and may be asked again, > 0; never as it comes:
             an item left lying then waits forever.
         speed: how fast each works, > 0; a missing name 1.
@@ -39,7 +39,7 @@ class Habits:
 
     delay: float = 0.0
     skip: float = 0.0
-    left_lying: float = 0.0
+    unanswered: float = 0.0
     expire: float = math.inf
     speed: Mapping[Name, float] = field(default_factory=dict)
     joins: Mapping[Name, float] = field(default_factory=dict)
@@ -47,15 +47,15 @@ class Habits:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.delay) and self.delay >= 0):
-            raise BadSettings(f"habits.delay is {self.delay}; expected 0 rounds or more")
-        for key in ("skip", "left_lying"):
+            raise BadSettings(f"responses.delay is {self.delay}; expected 0 rounds or more")
+        for key in ("skip", "unanswered"):
             if not 0 <= getattr(self, key) < 1:
-                raise BadSettings(f"habits.{key} is {getattr(self, key)}; expected a chance in [0, 1)")
+                raise BadSettings(f"responses.{key} is {getattr(self, key)}; expected a chance in [0, 1)")
         if not self.expire > 0:
-            raise BadSettings(f"habits.expire is {self.expire}; expected a number of rounds above 0")
+            raise BadSettings(f"responses.expire is {self.expire}; expected a number of rounds above 0")
         for name, value in self.speed.items():
             if not (math.isfinite(value) and value > 0):
-                raise BadSettings(f"habits.speed of {name!r} is {value}; expected a number above 0")
+                raise BadSettings(f"responses.speed of {name!r} is {value}; expected a number above 0")
 
     def present(self, name: Name, time: float) -> bool:
         """Whether this person is there at this time."""
@@ -73,11 +73,11 @@ class _Handed:
     skipped: bool = field(compare=False)
 
 
-class Desk:
+class AnswerQueue:
     """What is outstanding, and with whom; the one place of a replay where time passes."""
 
-    def __init__(self, habits: Habits, crew: Crew, rng: np.random.Generator) -> None:
-        self._habits, self._crew, self._rng = habits, crew, rng
+    def __init__(self, responses: ResponseModel, crew: Crew, rng: np.random.Generator) -> None:
+        self._habits, self._crew, self._rng = responses, crew, rng
         self._outstanding: list[_Handed] = []  # a heap: the next answer first
         self._never: set[tuple[Name, Name]] = set()
         self._exhausted: set[Pair] = set()
@@ -92,10 +92,10 @@ class Desk:
 
     def crew(self, round_: int) -> Crew:
         """The crew as the policy sees it: who is there, and what they skipped and still have to answer."""
-        habits, crew = self._habits, self._crew
+        responses, crew = self._habits, self._crew
         names = crew.names
-        if habits.joins or habits.leaves:
-            names = tuple(name for name in names if habits.present(name, round_))
+        if responses.joins or responses.leaves:
+            names = tuple(name for name in names if responses.present(name, round_))
         if names == crew.names and not self._outstanding and not self._never:
             return crew
         asked = [handed.pair for handed in sorted(self._outstanding, key=lambda handed: handed.serial)]
@@ -112,15 +112,15 @@ class Desk:
 
     def hand_out(self, pairs: Sequence[Pair], round_: int) -> None:
         """Ask these questions."""
-        habits = self._habits
+        responses = self._habits
         for pair in pairs:
             if pair in self._exhausted:
                 continue
             who = pair[1]
-            pace = habits.delay / habits.speed.get(_name(who), 1.0)
+            pace = responses.delay / responses.speed.get(_name(who), 1.0)
             due = round_ + (float(self._rng.exponential(pace)) if pace else 0.0)
-            skipped, lying = self._happens(habits.skip), self._happens(habits.left_lying)
-            if lying or (who is not None and due >= habits.leaves.get(who, math.inf)):
+            skipped, lying = self._happens(responses.skip), self._happens(responses.unanswered)
+            if lying or (who is not None and due >= responses.leaves.get(who, math.inf)):
                 due = math.inf
             heapq.heappush(self._outstanding, _Handed(due, self._handed, round_, pair, skipped))
             self._handed += 1

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from hitl.active.replay.oracles import Pair
-from hitl.active.replay.response_model import Habits
+from hitl.active.replay.response_model import ResponseModel
 from hitl.annotations import Annotations, Floats, Ints, Name, Names
 from hitl.crew import Crew
 from hitl.errors import BadEvidence, BadSettings
@@ -50,7 +50,7 @@ class Group:
         people: how many, >= 1.
         accuracy: lowest and highest, each person's is drawn between, in [0, 1]; ignored by "random" and "constant".
         cost: of one label, > 0.
-        speed: how fast they work, > 0 (see `Habits`).
+        speed: how fast they work, > 0 (see `ResponseModel`).
         joins, leaves: first round, and first round without them.
     """
 
@@ -81,14 +81,14 @@ class SimulatedCrew:
         confusion: (K, J, L) chance that annotator k answers option l about an item of class j; rows sum to 1.
         correlation: c, how much all find the same items hard, in [0, 1).
         crew: costs.
-        habits: speeds, and who joins and leaves when.
+        responses: speeds, and who joins and leaves when.
     """
 
     names: Names
     confusion: Floats
     correlation: float = 0.0
     crew: Crew = field(default_factory=Crew)
-    habits: Habits = field(default_factory=Habits)
+    responses: ResponseModel = field(default_factory=ResponseModel)
 
     def __post_init__(self) -> None:
         if not 0 <= self.correlation < 1:
@@ -117,7 +117,7 @@ class SimulatedCrew:
             np.stack(matrices),
             correlation,
             Crew(names, cost={name: group.cost for name, group in of.items() if group.cost != 1}),
-            Habits(
+            ResponseModel(
                 speed={name: group.speed for name, group in of.items() if group.speed != 1},
                 joins={name: group.joins for name, group in of.items() if group.joins > 0},
                 leaves={name: group.leaves for name, group in of.items() if group.leaves < math.inf},

@@ -47,7 +47,7 @@ class Belief:
         u_dn = rng.random(self.labels_dn.shape)
         self.truth_dn[:] = (u_dn[:, :, None] * chance[None, :, -1:] > chance[None]).sum(axis=2)
 
-    def hear(self, d: Rows, n: Rows, k: Rows, said: Rows) -> None:
+    def update(self, d: Rows, n: Rows, k: Rows, said: Rows) -> None:
         """One answer `said` of crew member k about item n in draw d, for each of these."""
         self.log_q0_dnj[d, n] += self.log_pi_klj[k, said]
         self._remember(d, n, k)
@@ -73,7 +73,7 @@ class Belief:
 class _Dependent(Belief):
     """As `dependence` tempers people: rho of each answer by how far its annotator tells the two best classes apart.
 
-    They are the two best when the answer is heard; with more than two classes they may be others later.
+    They are the two best when the answer is given; with more than two classes they may be others later.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class _BesideModels(Belief):
 def belief_of(
     evidence: Evidence, consensus: Consensus, rows: Rows, pi_kjl: Floats, draws: int, rng: np.random.Generator
 ) -> Belief:
-    """The beliefs of a consensus about these items, ready to hear answers of people with matrices `pi_kjl`."""
+    """The beliefs of a consensus about these items, ready for answers of people with matrices `pi_kjl`."""
     labels_n = evidence.annotations.labels_per_item[rows].astype(np.intp)
     log_pi_klj = np.log(np.maximum(pi_kjl, TINY)).transpose(0, 2, 1)
     q_nj = np.log(np.maximum(consensus.probabilities[rows], TINY))

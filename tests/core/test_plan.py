@@ -13,7 +13,7 @@ from hitl.crew import UNLIMITED, Budget, Crew
 from hitl.errors import BadSettings, BadTable
 from hitl.exchange import Operation
 from hitl.files import read_table
-from hitl.plan import Ask, Done, Expired, Plan, Presence
+from hitl.plan import Ask, Done, Expired, Plan, Activity
 
 PLAN = Plan(
     asks=(
@@ -25,7 +25,7 @@ PLAN = Plan(
     done=(Done("c", ("x",), 0.99, "confident"), Done(9, (1, "two"), 0.7, "10 labels")),
     open_items=3,
     expired=(Expired("z", "ann", 17.5),),
-    people=(Presence("ann", 3, 20.0), Presence(3, 0, 0.0, away=True)),
+    people=(Activity("ann", 3, 20.0), Activity(3, 0, 0.0, away=True)),
 )
 
 

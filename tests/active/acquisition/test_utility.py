@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from hitl.active.acquisition.utility import NEWCOMER, CrewValue, beliefs_for_gain, bonus, drawn_confusion
+from hitl.active.acquisition.utility import NEWCOMER, Utility, beliefs_for_gain, bonus, drawn_confusion
 from hitl.active.acquisition.value_of_information import average_confusion, crew_confusion, err_evenly
 from hitl.active.stopping import rules
 from hitl.consensus import Correction
@@ -28,7 +28,7 @@ def test_values_are_gains_of_the_open_questions_times_the_bonus(seed: int, infor
     crew = Crew((0, 3, "new"))
     states = rng.choice([rules.OPEN, rules.CONFIDENT], (2, 6)).astype(np.int8)
     matrices = [crew_confusion(consensus, crew) for _, consensus in questions]
-    value = CrewValue.of(questions, states, matrices, information).times(bonus(questions, crew, 0.7))
+    value = Utility.of(questions, states, matrices, information).times(bonus(questions, crew, 0.7))
     rows = np.array([5, 0, 2])
     found = value.values(rows)
     for r, n in enumerate(rows.tolist()):
@@ -47,7 +47,7 @@ def test_what_a_unit_of_cost_buys_is_value_over_cost() -> None:
     question = judged(np.random.default_rng(0))
     crew = Crew((0, 1, 2))
     cost = np.array([1.0, 2.0, 6.0])
-    value = CrewValue.of([question], np.zeros((1, 12), np.int8), [crew_confusion(question[1], crew)], 0.1)
+    value = Utility.of([question], np.zeros((1, 12), np.int8), [crew_confusion(question[1], crew)], 0.1)
     rows = np.arange(12)
     assert np.allclose(value.per_cost(cost).values(rows), value.values(rows) / cost * 3)
     assert (value.per_cost(np.ones(3)).values(rows) == value.values(rows)).all()

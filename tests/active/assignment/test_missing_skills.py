@@ -106,11 +106,11 @@ def test_an_item_that_is_done_needs_nobody() -> None:
 
 def test_a_project_whose_other_questions_are_not_worth_it_goes_on_too() -> None:
     class Satisfied:
-        def plan_questions(self, known: Any, crew: Crew, budget: Budget) -> Plan:
+        def plan(self, known: Any, crew: Crew, budget: Budget) -> Plan:
             return Plan((), (), ITEMS, stop="no question that can be asked is worth its cost")
 
     def stop(crew: Crew) -> str | None:
-        return next_plan(Satisfied().plan_questions, questions(), crew, NEVER_DONE).stop
+        return next_plan(Satisfied(), questions(), crew, NEVER_DONE).stop
 
     assert stop(Crew(("ann",))) is not None
     assert stop(Crew(("ann",), needs={3: ALL})) is None
@@ -121,7 +121,7 @@ def test_what_can_be_asked_is_asked_beside_it() -> None:
     crew = Crew(("ann",), needs={0: ALL})
     plan = planned(questions(), crew, None, 1.0)
     assert {ask.item for ask in plan.asks} == set(range(1, ITEMS))
-    assert ExpectedGain().plan_questions(questions(), crew, NEVER_DONE).asks
+    assert ExpectedGain().plan(questions(), crew, NEVER_DONE).asks
 
 
 # -- projects ----------------------------------------------------------------------------------------------

@@ -240,7 +240,7 @@ def replayed(combiner: Combiner, seed: int, budget: Budget, n_items: int = 700) 
         evidence = Evidence(Annotations.from_matrix(said, classes=(0, 1)), truth=known)
         question = (evidence, combiner.fit(evidence))
         steps.append((int((said[60:] >= 0).sum()), forecast([question], crew, budget)))
-        plan = next_plan(ExpectedGain().plan_questions, [question], crew, budget)
+        plan = next_plan(ExpectedGain(), [question], crew, budget)
         if not plan.asks:
             return steps
         for ask in plan.asks:
