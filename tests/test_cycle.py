@@ -363,9 +363,7 @@ def test_costs_skills_and_needs_reach_the_crew(tmp_path: Path) -> None:
         made = cycle.crew_of(ours, store)
     assert (made.cost_of("dee"), made.cost_of("eve")) == (3.0, 2.0)
     assert made.needs == {"0": frozenset({"de"}), "2": frozenset({"fr"})}
-    assert [made.may_answer(who, "0") for who in ("dee", "eve")] == [True, False]
-    assert made.may_answer("eve", "1")
-    assert not made.may_answer("dee", "2")
+    assert made.skills == {"dee": frozenset({"de"})}
 
 
 def test_needs_are_one_value_or_a_list() -> None:

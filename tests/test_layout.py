@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "active": {"core", "models", "active"},
     "catalog": {"core", "models", "active"},
     "settings": {"core"},
+    "testing": {"core", "models", "active", "testing"},
     "store": {"core", "store"},
     "connectors": {"core", "settings", "connectors"},
     "metrics": {"core", "models", "active", "metrics"},

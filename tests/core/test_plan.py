@@ -148,18 +148,6 @@ def test_impossible_settings_name_their_key(make: Any, settings: dict[str, Any],
         make(**settings)
 
 
-def test_who_may_answer_is_a_matter_of_bars_shares_and_skills() -> None:
-    crew = Crew(
-        ("ann", "bob"),
-        never=frozenset({("ann", "a")}),
-        only={"bob": frozenset({"a", "b"})},
-        skills={"ann": frozenset({"de", "fr"})},
-        needs={"b": frozenset({"de"}), "c": frozenset({"de", "it"}), "d": frozenset()},
-    )
-    may = {who: [item for item in "abcde" if crew.may_answer(who, item)] for who in crew.names}
-    assert may == {"ann": ["b", "d", "e"], "bob": ["a"]}
-
-
 # -- what travels --------------------------------------------------------------------------------------------
 
 

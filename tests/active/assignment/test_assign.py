@@ -20,7 +20,7 @@ from hitl.active.assignment import transport
 from hitl.active.assignment.assign import Assignment, assign
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.transport import NOT_ALLOWED, best_pairs, best_purchases
-from hitl.annotations import Annotations, Floats
+from hitl.annotations import ANONYMOUS, Annotations, Floats
 from hitl.crew import UNLIMITED, Crew
 
 TOLERANCE = 0.004
@@ -70,7 +70,7 @@ def may_be_asked(crew: Crew, answered: list[Annotations], person: str, item: str
     return (
         (person, item) not in said
         and (person, item) not in crew.never
-        and (person, item) not in crew.asked
+        and item not in {asked for _, asked in crew.asked}  # an answer about it is expected
         and item in crew.only.get(person, {item})
         and crew.needs.get(item, frozenset()) <= crew.skills.get(person, frozenset())
     )
@@ -89,6 +89,8 @@ def room(crew: Crew, answered: list[Annotations], person: str) -> int:
             for k, n in zip(given.annotator, given.item, strict=True)
         )
         and (who, item) not in crew.never
+        and item in crew.only.get(who, {item})
+        and crew.needs.get(item, frozenset()) <= crew.skills.get(who, frozenset())
     }
     return max(0, crew.capacity_of(person) - len(expected))
 
@@ -100,7 +102,10 @@ def test_who_may_be_asked_is_what_the_crew_says(seed: int) -> None:
     rows = np.random.default_rng(seed).permutation(12)[:7]
     expected = [[may_be_asked(crew, answered, person, f"i{n}") for person in crew.names] for n in rows]
     assert free.mask_rows(rows).tolist() == expected
-    assert free.mask(int(rows[0])).tolist() == expected[0]
+    pairs = [(person, f"i{n}") for n in rows for person in crew.names]
+    assert free.may_be_asked(pairs) == np.ravel(expected).tolist()
+    assert free.may_be_asked([("a stranger", "i0"), (crew.names[0], "no item")]) == [False, False]
+    assert free.any_of(rows) == np.any(expected)
     assert free.capacity.tolist() == [room(crew, answered, person) for person in crew.names]
 
 
@@ -109,7 +114,29 @@ def test_a_crew_without_limits_may_be_asked_everything() -> None:
     free = Eligibility.of(Crew((0, 1, "new")), [nothing])
     assert free.mask_rows(np.arange(3)).all()
     assert free.capacity.tolist() == [UNLIMITED] * 3
-    assert Eligibility.of(Crew(), [nothing]).mask_rows(np.arange(3)).shape == (3, 0)
+
+
+def test_anyone_may_be_asked_about_every_item_that_no_answer_is_expected_of() -> None:
+    given = Annotations.from_matrix([[0], [1], [-1], [-1]], classes=("a", "b"))
+    never = frozenset({(ANONYMOUS, 1), ("ann", 2)})  # a pool without names has no more answers about 1; ann is one of many
+    anyone = Eligibility.of(Crew(never=never, asked=(("bob", 3),), needs={0: frozenset({"de"})}), [given])
+    assert anyone.mask_rows(np.arange(4)).tolist() == [[True], [False], [True], [False]]
+    assert anyone.capacity.tolist() == [UNLIMITED]
+    assert anyone.may_be_asked([(None, 0), (None, 1), ("ann", 0)]) == [True, False, False]
+
+
+def test_who_may_answer_is_a_matter_of_bars_shares_and_skills() -> None:
+    crew = Crew(
+        ("ann", "bob"),
+        never=frozenset({("ann", "a")}),
+        only={"bob": frozenset({"a", "b"})},
+        skills={"ann": frozenset({"de", "fr"})},
+        needs={"b": frozenset({"de"}), "c": frozenset({"de", "it"}), "d": frozenset()},
+    )
+    none = np.zeros(0, np.int32)
+    free = Eligibility.of(crew, [Annotations(none, none, none, tuple("abcde"), (), (0, 1), (0, 1))])
+    may = {who: [item for item in "abcde" if free.may_be_asked([(who, item)])[0]] for who in crew.names}
+    assert may == {"ann": ["b", "d", "e"], "bob": ["a"]}
 
 
 def test_a_second_round_asks_others_and_of_what_is_left() -> None:
@@ -424,7 +451,7 @@ def test_of_equal_items_the_first_are_asked() -> None:
 def test_with_nobody_or_nothing_to_ask_nothing_is_asked() -> None:
     value = np.ones((5, 1))
     given = nothing_said(5)
-    for crew, limit, cost in ((Crew(), 3, math.inf), (Crew((0,)), 0, math.inf), (Crew((0,)), 3, 0.5)):
+    for crew, limit, cost in ((Crew((0,), {0: 0}), 3, math.inf), (Crew((0,)), 0, math.inf), (Crew((0,)), 3, 0.5)):
         free = Eligibility.of(crew, [given])
         wide = np.ones((5, len(crew.names)))
         assert assign(np.arange(5), np.ones(5), lambda at, wide=wide: wide[at], free, limit, cost=cost).pairs == ()

@@ -17,6 +17,7 @@ from hitl.active.assignment import load_balancing
 from hitl.active.assignment.assign import BEYOND, assign
 from hitl.active.assignment.batch import ByName
 from hitl.active.assignment.eligibility import Eligibility
+from hitl.active.stopping.pool_state import PoolState
 from hitl.active.assignment.load_balancing import HANDFUL, even_share, shares
 from hitl.active.policy import ExpectedGain
 from hitl.active.replay.simulated_annotators import SimulatedAnswers, SimulatedCrew, confusion_matrix
@@ -27,6 +28,7 @@ from hitl.crew import UNLIMITED, Budget, Crew
 from hitl.evidence import Evidence
 from hitl.models.vb_ibcc import VBIBCC
 from tests.active.assignment.test_assign import TOLERANCE, best_by_program
+from tests.active.test_policy import open_budget
 
 NAMES = ("ann", "bob", "cyd", "dee", "eve")
 LOTS = Budget(labels=200, target_confidence=1.0, min_labels=0, max_labels=99)
@@ -296,7 +298,7 @@ def test_the_share_of_a_plan_is_kept_or_nobody_half_as_good_had_time(at: dict[st
     level = even_share(np.array([150, 150, 150, 150, 3]), total.total())
     most = max(math.ceil(at["times"] * level - 1e-9), HANDFUL)
     assert gets["p4"] <= 3
-    value = Utility.of([question], np.zeros((1, 150), np.int8), [question[1].annotators.confusion], 0.5)
+    value = Utility.of(PoolState.of([question], open_budget()), [question[1].annotators.confusion], 0.5)
     worth = value.values(np.arange(150))
     slack = TOLERANCE * float(worth.max(axis=1).sum())
     for who in names:
@@ -309,7 +311,7 @@ def test_the_share_of_a_plan_is_kept_or_nobody_half_as_good_had_time(at: dict[st
 
 def test_without_even_shares_nothing_changes() -> None:
     question = team({"ann": 0.95, "bob": 0.9})
-    value = Utility.of([question], np.zeros((1, 400), np.int8), [question[1].annotators.confusion], 0.5)
+    value = Utility.of(PoolState.of([question], open_budget()), [question[1].annotators.confusion], 0.5)
     free = Eligibility.of(Crew(("ann", "bob")), [question[0].annotations])
     rows = np.arange(400)
     plainly = assign(rows, value.bound(rows), value.values, free, 50, alike=value.alike)
