@@ -63,7 +63,7 @@ def _idle(
     if reason is None or not lacks or open_to_crew(pool, crew, budget):
         return reason
     others = plan.open_items - sum(each.items for each in lacks)
-    rest = f"; whoever may answer the {others:,} others that are open has" if others else ""
+    rest = f"; every annotator who may answer the {others:,} others that are open has" if others else ""
     return missing_skills.in_words(lacks, crew) + rest
 
 

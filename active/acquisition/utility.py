@@ -84,12 +84,12 @@ def measure(information: float) -> Measure:
 
 
 def beliefs_for_gain(evidence: Evidence, consensus: Consensus) -> Floats:
-    """(N, J) beliefs that take each answer as worth what a confusion matrix says, as the gain takes the next one.
+    """(N, J) beliefs that take each answer at the word of a confusion matrix, as the gain takes the next one.
 
     Beside models confidence is corrected for errors in common, the more the more labels an item has: by these beliefs
     the same few items would be asked about again and again (CIFAR-10H: 99 % not reached with 11,000 labels, with the
     others from 7,400). The models count as they do alone: surer, as they are held against people who err with them,
-    they would hide the items that nobody was asked about (three networks: a tenth more labels).
+    they would hide the items without labels (three networks: a tenth more labels).
     """
     if not consensus.temperatures:
         return consensus.probabilities

@@ -1,9 +1,9 @@
 """The questions of one plan: the best pairs, as far as they pay, and not all alike.
 
     best        of these items, so many pairs of the largest total value
-    spread      beyond so many even shares of them an answer counts half: somebody else is asked      (`even_shares`)
+    spread      beyond so many even shares of them an answer counts half: another annotator is asked      (`even_shares`)
     diverse     the items are a core set (`core_set`) of `diverse` times as many of the best
-    pays        a pair that is not worth its cost is left out, and the next best are looked for
+    pays        a pair that does not bring its cost is left out, and the next best are looked for
 
 Money: where people cost differently, what is bought is gain for money, v_nk / cost_k. Where that alone would spend more
 than the plan may cost, the limit sets the price of money instead (`assign`), and values are not divided: both at once
@@ -29,7 +29,7 @@ from hitl.annotations import Floats
 
 Rows = npt.NDArray[np.int64]
 Pays = Callable[[Rows, Rows], npt.NDArray[np.bool_]]
-"""Whether pairs (item codes, crew positions) are worth their cost."""
+"""Whether pairs (item codes, crew positions) bring their cost."""
 
 ROUNDS = 8
 """How often the next best pairs are looked for where some do not pay."""
@@ -42,7 +42,7 @@ AT_LEAST = 64
 
 
 class Choice(Protocol):
-    """Who can be asked, and what that is worth."""
+    """Who can be asked, and what that would bring."""
 
     def best(self, rows: Rows, limit: int) -> Sequence[Pair]:
         """At most `limit` pairs about these items, an item once, most valuable first."""
@@ -54,7 +54,7 @@ class Choice(Protocol):
 
 
 class Limited(Choice, Protocol):
-    """The same, where money or people's time is limited."""
+    """The same, where money or annotators' time is limited."""
 
     def freely(self) -> Choice:
         """The same without these limits."""
@@ -67,7 +67,7 @@ class Limited(Choice, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ByName:
-    """People asked by name, who cost `money` together at most. `rows` in the order in which equals are asked.
+    """Annotators asked by name, who cost `money` together at most. `rows` in the order in which equals are asked.
 
     Beyond `even_shares` even shares of the questions (inf: without limit) an answer counts half.
     """
@@ -115,7 +115,7 @@ class ByName:
 
 @dataclass(frozen=True, eq=False)
 class Anyone:
-    """Whoever comes next: one average person, who can have every item; `most` questions can be paid."""
+    """Anyone: one average annotator, who can have every item; `most` questions can be paid."""
 
     value: Utility
     most: float = math.inf
@@ -174,7 +174,7 @@ def that_pay(choice: Limited, rows: Rows, limit: int, pays: Pays) -> Sequence[Pa
 
     def poor(pairs: Sequence[Pair]) -> list[Pair]:
         item, person = (np.array([getattr(pair, part) for pair in pairs], np.int64) for part in ("item", "person"))
-        return [pair for pair, worth in zip(pairs, pays(item, person).tolist(), strict=True) if not worth]
+        return [pair for pair, paid in zip(pairs, pays(item, person).tolist(), strict=True) if not paid]
 
     pairs = choice.best(rows, limit)
     left_out = poor(pairs)

@@ -76,6 +76,10 @@ class Eligibility:
         barred: who has answered it, or may not see it; one for each source.
         need: (N,) row of `able` that holds what the item takes, or None where no item takes anything.
         able: (S, K') who has all the skills of each set that some item takes; row 0 is the empty set.
+
+    >>> free = Eligibility.of(Crew(("ann", "bob"), never=frozenset({("ann", "item 7")})), [annotations])
+    >>> free.may_be_asked([("ann", "item 7"), ("bob", "item 7")])
+    [False, True]
     """
 
     crew: Crew

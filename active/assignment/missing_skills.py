@@ -51,7 +51,7 @@ def in_words(lacks: Sequence[Lacking], crew: Crew) -> str:
     more = f", and {len(lacks) - SHOWN} more" if len(lacks) > SHOWN else ""
     had = sorted(frozenset().union(*(crew.skills.get(name, frozenset()) for name in crew.names)))
     has = f"the crew has {', '.join(map(repr, had[:SHOWN]))}{', ...' if len(had) > SHOWN else ''}"
-    said = f"nobody of the crew has what {total:,} item{' needs' if total == 1 else 's need'}: {named}{more}"
+    said = f"no annotator of the crew has what {total:,} item{' needs' if total == 1 else 's need'}: {named}{more}"
     return f"{said} ({has if had else 'the crew has no skills'}; crew.skills)"
 
 

@@ -32,7 +32,7 @@ def why_nothing_is_asked(plan: Plan, crew: Crew, budget: Budget) -> str | None:
     if not crew.names:
         return "no answer is expected to change anything"
     if not any(crew.capacity_of(name) for name in crew.names):
-        return "nobody of the crew has any capacity (crew.capacity, crew.capacities)"
+        return "no annotator of the crew has any capacity (crew.capacity, crew.capacities)"
     return "who may be asked has no capacity left, or no question is worth its cost"
 
 
@@ -61,4 +61,4 @@ def waiting_for_absent(questions: Sequence[Judged], plan: Plan, crew: Crew, budg
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     seem = "seems" if len(names) == 1 else "seem"
     items = f"{waiting:,} open item{' waits' if waiting == 1 else 's wait'}"
-    return f"{items} for {', '.join(names[:SHOWN])}{more}, who {seem} to be away: nobody else of the crew can answer"
+    return f"{items} for {', '.join(names[:SHOWN])}{more}, who {seem} to be away: no other annotator of the crew can answer"

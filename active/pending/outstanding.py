@@ -89,6 +89,8 @@ def next_plan(
 
     `questions` are (evidence, consensus) pairs about the same items, or their `PoolState`; `now` is in seconds since
     the epoch, `expire` how many seconds a question may wait.
+
+    >>> plan = next_plan(ExpectedGain(), [(evidence, consensus)], crew, budget, previous=plan, now=time.time())
     """
     pool, previous = PoolState.of(questions, budget), previous or Plan()
     held = waiting(previous, pool, crew, budget, now, expire)
@@ -103,7 +105,7 @@ def next_plan(
     if lacking(pool.open_items(), crew):
         return replace(plan, stop=None)
     if not open_to_crew(pool, crew, budget):
-        return replace(plan, stop=f"nobody of the crew can answer any of the {plan.open_items} items that are open")
+        return replace(plan, stop=f"no annotator of the crew can answer any of the {plan.open_items} items that are open")
     return plan
 
 

@@ -1,11 +1,11 @@
-"""Replay: run a policy against recorded annotations, or simulated people, and see accuracy against labels and cost.
+"""Replay: run a policy against recorded or simulated annotators, and see accuracy against labels and cost.
 
     until nothing more can come:   consensus <- combiner(what was answered)
                                    asks      <- policy(consensus, the crew as it is now)
-                                   answers   <- the people asked, in time or later
+                                   answers   <- the annotators asked, in time or later
 
 The policy asks, the recorded answer comes back; an answer that was not recorded is not available. Answers may come
-late, out of order or not at all (`ResponseModel`); what is outstanding the policy is told (`Crew.asked`).
+late, out of order or not at all (`ResponseModel`); what is outstanding is in the `Crew.asked` that the policy sees.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Answers", "RecordedAnswers", "Replay", "ReplayResult", "accuracy_of"
 
 @dataclass(frozen=True, eq=False)
 class ReplayResult:
-    """Accuracy on the items with known truth, before each plan.
+    """What a replay went through: accuracy on the items with known truth, before each plan.
 
     Attributes:
         labels: (S,) human labels spent at each step, rising; the first step is before any label.
@@ -43,6 +43,8 @@ class ReplayResult:
         consensus, evidence: at the end.
         cost: (S,) what those labels cost, in the unit of `Crew.cost`.
         rounds: (S,) plans made before.
+
+    >>> result.labels_to_reach(0.9), result.accuracy[-1]
     """
 
     labels: npt.NDArray[np.int64]
@@ -66,15 +68,20 @@ class ReplayResult:
 
 @dataclass(frozen=True)
 class Replay:
-    """Settings of a replay.
+    """A replay: how labels are combined, how questions are chosen, and within which limits.
 
     Attributes:
         combiner, policy: what judges and what chooses.
         budget: `labels` is the size of a batch; the item limits and the target apply as in real life.
         most_labels: labels after which to stop at the latest, or None for all that there are.
-        crew: limits of the crew (capacity a batch, cost); who can answer what follows from the people.
-        responses: how people work off what they are asked; as it comes, every answer is there before the next plan.
+        crew: limits of the crew (capacity a batch, cost); who can answer what follows from the annotators.
+        responses: how annotators respond; as it comes, every answer is there before the next plan.
         most_rounds: plans after which to stop at the latest, or None.
+
+    >>> from hitl.active import Replay
+    >>> from hitl.models import DefaultCombiner
+    >>> result = Replay(DefaultCombiner(), budget=Budget(labels=100)).run(recorded, np.random.default_rng(0))
+    >>> result.labels_to_reach(0.9)
     """
 
     combiner: Combiner
@@ -101,7 +108,7 @@ class Replay:
         rng: np.random.Generator,
         on_step: Callable[[int, float], None] | None = None,
     ) -> ReplayResult:
-        """The same with any people; `known` is what stands beside their answers. Its truth is used for scoring only.
+        """The same with any annotators; `known` is what stands beside their answers. Its truth is used for scoring only.
 
         `rng` draws the delays and skips. Raises BadEvidence when no item has a known truth.
         """
@@ -130,7 +137,7 @@ class Replay:
 
     def _plan(self, evidence: Evidence, consensus: Consensus, queue: AnswerQueue, round_: int) -> Plan:
         crew = queue.crew(round_)
-        if not crew.names and not queue.anybody(round_):
+        if not crew.names and not queue.staffed(round_):
             return Plan()
         budget = self._batch(len(evidence.annotations) + queue.outstanding)
         return self.policy.plan([(evidence, consensus)], crew, budget)

@@ -98,7 +98,7 @@ class Forecast:
             left = round(self.unfinished)
             open_then = "one item is" if left == 1 else f"{left:,} items are"
             goal = goal.replace("until every item is done", f"until only {open_then} open")
-            short += "; no more is asked there: the label limit, or nobody left to ask"
+            short += "; no more is asked there: the label limit, or no annotator left to ask"
         between = f"{self.low:,.0f} to {self.high:,.0f}"
         return f"about {self.labels:,.0f} labels ({between}), cost {self.cost:,.4g}, {goal}{short}"
 
@@ -200,8 +200,8 @@ class _Future:
         done |= labels_dn >= budget.max_labels
         depth = self.order_dnr.shape[2]
         place = np.minimum(self.asked_dn, depth - 1)[:, :, None]
-        somebody = np.take_along_axis(self.order_dnr, place, axis=2)[:, :, 0] >= 0
-        return confidence_dn, ~done & somebody & (self.asked_dn < depth)
+        answerable = np.take_along_axis(self.order_dnr, place, axis=2)[:, :, 0] >= 0
+        return confidence_dn, ~done & answerable & (self.asked_dn < depth)
 
     def _reached(self) -> npt.NDArray[np.bool_]:
         """(D,) whether the target is reached; sets the accuracy expected."""

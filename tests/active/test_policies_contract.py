@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hitl import cycle
 from hitl.active.policy import ExpectedGain, Policy
 from hitl.active.registry import POLICIES, policy
-from hitl.active.replay.baselines import Evenly, Randomly
+from hitl.active.replay.baselines import WHY, Evenly, Randomly
+from hitl.active.stopping import rules
 from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
+from hitl.connectors.tables import Tables
 from hitl.crew import Budget, Crew
 from hitl.plan import Ask, Plan
-from hitl.testing.policies import FACTS, check_policy
+from hitl.settings import BudgetSettings, CrewSettings, PolicySettings
+from hitl.store import Store
+from hitl.testing.policies import FACTS, check_policy, project
+from tests.test_cycle import folder_with_tables, settings
 
 ORDER = "the_order_of_items_and_annotators_does_not_matter"
 EXEMPT = {("even", ORDER): "draws among equals", ("random", ORDER): "draws"}
@@ -99,8 +107,6 @@ def test_the_contract_sees_a_policy_that_does_not_keep_to(fact: str) -> None:
 
 def test_a_policy_takes_the_state_of_the_pool_for_its_questions() -> None:
     """A policy that knows nothing of `PoolState` meets a sequence of pairs."""
-    from hitl.testing.policies import project
-
     one = project(1)
     pool = PoolState.of(one.questions, one.budget)
     assert PoolState.of(pool, replace(one.budget, labels=0, cost=1.0)) is pool
@@ -108,3 +114,53 @@ def test_a_policy_takes_the_state_of_the_pool_for_its_questions() -> None:
     assert list(pool) == list(one.questions) == [*pool[:1], pool[1]]
     for name in POLICIES:
         assert policy(name).plan(pool, one.crew, one.budget) == one.plan(policy(name))
+
+
+# -- a whole cycle ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("crew", [{"annotators": ("dee", "eve"), "capacity": 4}, {}], ids=["named", "anyone"])
+@pytest.mark.parametrize("name", ["even", "random"])
+def test_a_baseline_named_in_the_settings_runs_whole_cycles(tmp_path: Path, name: str, crew: dict[str, Any]) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+    ours = settings().model_copy(
+        update={"policy": PolicySettings(name=name, options={"seed": 3}), "crew": CrewSettings(**crew)}
+    )
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        first = cycle.run(ours, store, Tables(folder)).judgement.plan
+        assert len(first.asks) == 6
+        assert {ask.why for ask in first.asks} == {WHY}
+        assert {ask.item for ask in first.asks} >= {"9", "10", "11"} or name == "random"  # without a label
+        again = cycle.run(ours, store, Tables(folder))
+        assert again.judgement.plan == first
+        assert again.changed == 0
+        rows = [f"{ask.item},{ask.annotator or 'guest'},{int(ask.item) % 2}" for ask in first.asks]
+        with (folder / "annotations.csv").open("a") as handle:
+            handle.write("\n".join(rows) + "\n")
+        later = cycle.run(ours, store, Tables(folder)).judgement.plan
+    asked = {(ask.item, ask.annotator) for ask in first.asks}
+    assert not asked & {(ask.item, ask.annotator) for ask in later.asks} or not crew
+    assert not {done.item for done in later.done} & {ask.item for ask in later.asks}
+    assert len(later.done) + later.open_items == 12
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_cycle_computes_what_is_open_once_for_each_question(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+    calls: Counter[str] = Counter()
+    for what in ("item_states", "expected_accuracy"):
+
+        def counted(*args: Any, was: Any = getattr(rules, what), key: str = what) -> Any:
+            calls[key] += 1
+            return was(*args)
+
+        monkeypatch.setattr(rules, what, counted)
+    budget = BudgetSettings(labels=6, target_confidence=0.97, target_accuracy=0.9999, worth=100.0)
+    ours = settings().model_copy(update={"policy": PolicySettings(name=name), "budget": budget})
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        for number in (1, 2):  # the second has a plan before it
+            judgement = cycle.run(ours, store, Tables(folder)).judgement
+            assert judgement.metrics["forecast"] is not None
+            assert calls == {"item_states": number * len(judgement.evidence), "expected_accuracy": number}

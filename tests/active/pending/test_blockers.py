@@ -55,7 +55,7 @@ def test_where_nobody_may_answer_the_plan_itself_says_so() -> None:
     crew = Crew(NAMES, never=ALL)
     plan = next_plan(ExpectedGain(), [question()], crew, OPEN)
     assert plan.stop is not None
-    assert plan.stop.startswith("nobody of the crew can answer any of the 4 items")
+    assert plan.stop.startswith("no annotator of the crew can answer any of the 4 items")
     assert why_nothing_is_asked(plan, crew, OPEN) is None
 
 
@@ -87,15 +87,15 @@ def waiting_for(crew: Crew, away: tuple[object, ...], budget: Budget = OPEN) -> 
 
 
 def test_items_that_only_people_who_are_away_can_answer_are_told_with_whom() -> None:
-    said = "4 open items wait for 1, who seems to be away: nobody else of the crew can answer"
+    said = "4 open items wait for 1, who seems to be away: no other annotator of the crew can answer"
     assert waiting_for(Crew(NAMES, never=frozenset({(0, 3)})), (1,)) == said
     assert waiting_for(Crew((*NAMES, 2), never=frozenset({(0, 3)}), only={2: frozenset()}), (1,)) == said
     assert waiting_for(Crew((*NAMES, 2), {2: 0}, never=frozenset({(0, 3)})), (1,)) == said
     one = Crew((*NAMES, 2, 3), only={2: frozenset({0, 1, 2}), 0: frozenset(), 3: frozenset()})
     told = waiting_for(one, (1, 3))
-    assert told == "1 open item waits for 1, who seems to be away: nobody else of the crew can answer"
+    assert told == "1 open item waits for 1, who seems to be away: no other annotator of the crew can answer"
     both = waiting_for(Crew(NAMES), (0, 1))
-    assert both == "4 open items wait for 0, 1, who seem to be away: nobody else of the crew can answer"
+    assert both == "4 open items wait for 0, 1, who seem to be away: no other annotator of the crew can answer"
 
 
 def test_nobody_is_waited_for_who_is_there_or_not_needed() -> None:

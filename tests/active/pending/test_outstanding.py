@@ -237,7 +237,7 @@ def test_a_project_whose_open_items_nobody_can_answer_is_done_until_somebody_can
     two = Crew(("ann", "bob"), never=skipped)
     plan = planned(questions(answers), two, None, 10.0)
     assert plan.asks == ()
-    assert plan.stop == f"nobody of the crew can answer any of the {ITEMS} items that are open"
+    assert plan.stop == f"no annotator of the crew can answer any of the {ITEMS} items that are open"
     assert planned(questions(answers), Crew(("ann", "bob", "cyd"), never=skipped), plan, 20.0).stop is None
     full = Crew(("ann", "bob", "cyd"), {"cyd": 0}, never=skipped)  # could, but has no time today
     assert planned(questions(answers), full, plan, 20.0).stop is None

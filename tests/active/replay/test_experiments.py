@@ -27,9 +27,9 @@ from hitl.active.replay.oracles import RecordedAnswers, cost_of
 from hitl.active.replay.replay import Replay
 from hitl.active.replay.response_model import AnswerQueue, ResponseModel
 from hitl.active.replay.simulated_annotators import Group
+from hitl.active.stopping.rules import Judged
 from hitl.annotations import ANONYMOUS, Annotations, Name
 from hitl.catalog import policy
-from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,8 +14,8 @@ from hitl.active.policy import ExpectedGain, Policy
 from hitl.active.replay.baselines import Evenly, Randomly
 from hitl.active.replay.replay import Replay
 from hitl.active.replay.response_model import AnswerQueue, ResponseModel
+from hitl.active.stopping.rules import Judged
 from hitl.annotations import Annotations
-from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
 from hitl.models.majority import MajorityVote
@@ -39,9 +40,9 @@ class Watched:
     policy: Policy
     most: Counter[object] = field(default_factory=Counter)
 
-    def plan(self, evidence: Evidence, consensus: Consensus, crew: Crew, budget: Budget) -> Plan:
+    def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         """The plan."""
-        plan = self.policy.plan([(evidence, consensus)], crew, budget)
+        plan = self.policy.plan(questions, crew, budget)
         waiting = Counter(who for who, _ in crew.asked)
         for name in crew.names:
             has = waiting[name] + len(plan.asks_of(name))
