@@ -1,6 +1,6 @@
 """Active labeling: what to ask next and whom, when to stop, and replays that measure it. Classes load on first use.
 
-    from hitl.active import Replay, ExpectedGain, Recording, run_trials
+from hitl.active import Replay, ExpectedGain, Recording, run_trials
 """
 
 from __future__ import annotations

@@ -131,9 +131,7 @@ class ExpectedGain:
         places = _mixed(checked, [(pair.item, pair.person) for pair in pairs])
         return replace(plan, asks=_asks(pool, crew, places, utility, matrices))
 
-    def _choice(
-        self, pool: PoolState, free: Eligibility, checked: Places, utility: Utility, budget: Budget
-    ) -> Limited:
+    def _choice(self, pool: PoolState, free: Eligibility, checked: Places, utility: Utility, budget: Budget) -> Limited:
         """What can be asked beside the checks, within what they leave of the money."""
         crew, prices = free.crew, free.crew.prices
         money = max(budget.cost - math.fsum(prices[person] for _, person in checked), 0.0)
@@ -158,9 +156,7 @@ def _confusion(consensus: Consensus, crew: Crew) -> Floats:
     return err_evenly(pi_kjl[0])[None] if consensus.temperatures and not crew.names else pi_kjl
 
 
-def _best(
-    pool: PoolState, choice: Limited, crew: Crew, budget: Budget, rows: Rows, limit: int
-) -> Sequence[Pair]:
+def _best(pool: PoolState, choice: Limited, crew: Crew, budget: Budget, rows: Rows, limit: int) -> Sequence[Pair]:
     """The best pairs about these items; those that pay, where a right label has a price."""
     if budget.worth is None:
         return choice.best(rows, limit)
@@ -175,9 +171,7 @@ def _mixed(checked: Places, others: Places) -> Places:
     return [both[n] for n in np.argsort(place, kind="stable")]
 
 
-def _asks(
-    pool: PoolState, crew: Crew, places: Places, utility: Utility, matrices: Sequence[Floats]
-) -> tuple[Ask, ...]:
+def _asks(pool: PoolState, crew: Crew, places: Places, utility: Utility, matrices: Sequence[Floats]) -> tuple[Ask, ...]:
     """The questions: what each is expected to bring in right labels, and the chance that the answer is right."""
     if not places:
         return ()

@@ -36,6 +36,7 @@ Rows = npt.NDArray[np.int64]
 
 TINY = 1e-300
 
+
 @dataclass(frozen=True, eq=False)
 class Utility:
     """Gains (N, K') of the crew's answers in right labels, times a factor (K',) of each annotator."""

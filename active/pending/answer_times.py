@@ -42,5 +42,7 @@ def with_answer_times(plan: Plan, annotations: Annotations) -> Plan:
     average, own = seconds_per_answer(annotations)
     if not average and not any(ask.seconds for ask in plan.asks):
         return plan
-    asks = [replace(ask, seconds=average if ask.annotator is None else own.get(ask.annotator, average)) for ask in plan.asks]
+    asks = [
+        replace(ask, seconds=average if ask.annotator is None else own.get(ask.annotator, average)) for ask in plan.asks
+    ]
     return replace(plan, asks=tuple(asks))

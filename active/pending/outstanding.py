@@ -105,7 +105,9 @@ def next_plan(
     if lacking(pool.open_items(), crew):
         return replace(plan, stop=None)
     if not open_to_crew(pool, crew, budget):
-        return replace(plan, stop=f"no annotator of the crew can answer any of the {plan.open_items} items that are open")
+        return replace(
+            plan, stop=f"no annotator of the crew can answer any of the {plan.open_items} items that are open"
+        )
     return plan
 
 
@@ -185,8 +187,8 @@ def _unwanted(expired: Sequence[Expired], free: Eligibility, away: frozenset[Nam
     row = codes_of(free.items, (e.item for e in expired))
     item, person = np.array([(row[e.item], place[e.annotator]) for e in expired], dtype=np.int64).reshape(-1, 2).T
     there = [position for name, position in place.items() if name not in away and free.crew.capacity_of(name) > 0]
-    others_can = free.without(item, person).mask_rows(item)[:, there].any(axis=1)
-    return frozenset((e.annotator, e.item) for e, others in zip(expired, others_can, strict=True) if others)
+    others_can = np.any(free.without(item, person).mask_rows(item)[:, there], axis=1)
+    return frozenset((e.annotator, e.item) for e, others in zip(expired, others_can.tolist(), strict=True) if others)
 
 
 def _capacities(crew: Crew, away: frozenset[Name]) -> dict[Name, int]:

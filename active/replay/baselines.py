@@ -61,9 +61,7 @@ class Randomly:
         return _dealt(self.seed, PoolState.of(questions, budget), crew, budget, lambda _, rows: rows)
 
 
-def _dealt(
-    seed: int, pool: PoolState, crew: Crew, budget: Budget, ordered: Callable[[PoolState, Rows], Rows]
-) -> Plan:
+def _dealt(seed: int, pool: PoolState, crew: Crew, budget: Budget, ordered: Callable[[PoolState, Rows], Rows]) -> Plan:
     """Each open item in order to an annotator drawn among those who may have it; other draws in each round."""
     rng = np.random.default_rng([seed, pool.answered, len(crew.asked)])
     free = Eligibility.of(crew, pool.annotations)

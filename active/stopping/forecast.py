@@ -98,7 +98,7 @@ class Forecast:
             left = round(self.unfinished)
             open_then = "one item is" if left == 1 else f"{left:,} items are"
             goal = goal.replace("until every item is done", f"until only {open_then} open")
-            short += "; no more is asked there: the label limit, or no annotator left to ask"
+            short += "; no more is asked there: label limit, or no annotator left"
         between = f"{self.low:,.0f} to {self.high:,.0f}"
         return f"about {self.labels:,.0f} labels ({between}), cost {self.cost:,.4g}, {goal}{short}"
 
@@ -307,7 +307,10 @@ def _doubts(pool: PoolState) -> tuple[float, str | None]:
     if min(_informative_labels(evidence) for evidence, _ in pool) < WELL_KNOWN:
         return HARDLY_KNOWN, "how good people are is hardly known yet: the forecast may be wrong by a factor of three"
     if not expected.checked and any(consensus.correction is not None for _, consensus in pool):
-        return UNCHECKED, "no known truth says how sure labels may be; some tens of known items make the forecast sharper"
+        return (
+            UNCHECKED,
+            "no known truth says how sure labels may be; some tens of known items make the forecast sharper",
+        )
     return MODEL, None
 
 

@@ -278,7 +278,6 @@ def _near(evidence: Evidence, method: str) -> float:
 
 def _replays(evidence: Evidence, asked: Asked, crew: Crew, simulated: bool) -> dict[str, Replay]:
     """The strategies by the names they are shown under."""
-    from hitl.active.registry import policy as named_policy
     from hitl.active.replay.baselines import Evenly, Randomly
     from hitl.active.replay.replay import Replay
     from hitl.active.replay.response_model import ResponseModel
@@ -306,11 +305,19 @@ def _replays(evidence: Evidence, asked: Asked, crew: Crew, simulated: bool) -> d
         baseline = isinstance(policy, Evenly | Randomly)
         return Replay(method, policy, fixed if baseline else budget, labels, crew, responses)
 
-    found = {name: strategy(judge, named_policy(name)) for name in asked.policies if name != "even"}
+    found = {name: strategy(judge, _policy(name)) for name in asked.policies if name != "even"}
     found[EVEN] = strategy(judge, Evenly())
     if asked.method != "majority":
         found[MAJORITY] = strategy(combiner("majority"), Evenly())
     return found
+
+
+def _policy(name: str) -> Policy:
+    from hitl.active.registry import POLICIES, policy
+
+    if name not in POLICIES:
+        raise BadSettings(f"--policy {name!r} is unknown; expected one of {', '.join(POLICIES)}")
+    return policy(name)
 
 
 def _crew(asked: Asked, people: Names) -> Crew:

@@ -69,7 +69,8 @@ def test_the_questions_are_those_worth_most_together(seed: int, labels: int, cap
     """Against the best assignment there is: everybody as often as they have capacity, nobody twice about an item."""
     evidence, consensus = judged(np.random.default_rng(seed))
     learned, annotations = consensus.annotators, evidence.annotations
-    plan = ExpectedGain(explore=explore).plan([(evidence, consensus)], Crew(learned.names, default_capacity=capacity), open_budget(labels)
+    plan = ExpectedGain(explore=explore).plan(
+        [(evidence, consensus)], Crew(learned.names, default_capacity=capacity), open_budget(labels)
     )
     bonus = 1 + explore / np.sqrt(1 + learned.labels)
     value = np.array([[one_answer(q, pi) for pi in learned.confusion] for q in consensus.probabilities]) * bonus
@@ -135,7 +136,9 @@ def test_a_pool_without_names_that_has_no_more_answers_is_not_asked_for_them() -
     evidence, consensus = judged(np.random.default_rng(2))
     order = [ask.item for ask in ExpectedGain().plan([(evidence, consensus)], Crew(), open_budget()).asks]
     never = frozenset({(ANONYMOUS, order[0]), ("ann", order[1])})  # ann is one of many
-    plan = ExpectedGain().plan([(evidence, consensus)], Crew(never=never, asked=((ANONYMOUS, order[2]),)), open_budget())
+    plan = ExpectedGain().plan(
+        [(evidence, consensus)], Crew(never=never, asked=((ANONYMOUS, order[2]),)), open_budget()
+    )
     assert [ask.item for ask in plan.asks] == [order[1], *order[3:]]
     by_name = ExpectedGain().plan([(evidence, consensus)], Crew(("bob",), never=never), open_budget())
     assert {ask.item for ask in by_name.asks} == set(order)
@@ -337,7 +340,8 @@ def test_an_item_is_done_by_confidence_limit_or_truth_and_says_so() -> None:
 
 def test_a_newcomer_is_judged_like_the_average() -> None:
     evidence, consensus = judged(np.random.default_rng(5), seen=0.5)
-    plan = ExpectedGain().plan([(evidence, consensus)], Crew(("somebody new",)), Budget(target_confidence=1.0, max_labels=99)
+    plan = ExpectedGain().plan(
+        [(evidence, consensus)], Crew(("somebody new",)), Budget(target_confidence=1.0, max_labels=99)
     )
     weight = consensus.annotators.labels + 1.0
     mean = np.einsum("k,kjl->jl", weight / weight.sum(), consensus.annotators.confusion)

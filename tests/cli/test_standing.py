@@ -20,7 +20,7 @@ from hitl.connectors.tables import Tables
 from hitl.errors import Unreachable
 from hitl.exchange import Cursor, Operation, Page, Receipt
 from hitl.metrics import outlook
-from hitl.plan import Ask, Plan, Activity
+from hitl.plan import Activity, Ask, Plan
 from hitl.store import Store
 from tests.test_cycle import HOUR, NOON, folder_with_tables, settings
 

@@ -13,7 +13,7 @@ from hitl.crew import UNLIMITED, Budget, Crew
 from hitl.errors import BadSettings, BadTable
 from hitl.exchange import Operation
 from hitl.files import read_table
-from hitl.plan import Ask, Done, Expired, Plan, Activity
+from hitl.plan import Activity, Ask, Done, Expired, Plan
 
 PLAN = Plan(
     asks=(

@@ -118,7 +118,9 @@ def test_a_crew_without_limits_may_be_asked_everything() -> None:
 
 def test_anyone_may_be_asked_about_every_item_that_no_answer_is_expected_of() -> None:
     given = Annotations.from_matrix([[0], [1], [-1], [-1]], classes=("a", "b"))
-    never = frozenset({(ANONYMOUS, 1), ("ann", 2)})  # a pool without names has no more answers about 1; ann is one of many
+    never = frozenset(
+        {(ANONYMOUS, 1), ("ann", 2)}
+    )  # a pool without names has no more answers about 1; ann is one of many
     anyone = Eligibility.of(Crew(never=never, asked=(("bob", 3),), needs={0: frozenset({"de"})}), [given])
     assert anyone.mask_rows(np.arange(4)).tolist() == [[True], [False], [True], [False]]
     assert anyone.capacity.tolist() == [UNLIMITED]

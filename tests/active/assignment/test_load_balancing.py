@@ -17,10 +17,10 @@ from hitl.active.assignment import load_balancing
 from hitl.active.assignment.assign import BEYOND, assign
 from hitl.active.assignment.batch import ByName
 from hitl.active.assignment.eligibility import Eligibility
-from hitl.active.stopping.pool_state import PoolState
 from hitl.active.assignment.load_balancing import HANDFUL, even_share, shares
 from hitl.active.policy import ExpectedGain
 from hitl.active.replay.simulated_annotators import SimulatedAnswers, SimulatedCrew, confusion_matrix
+from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import ANONYMOUS, Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus

@@ -177,7 +177,9 @@ def test_status_names_what_is_left_aside_while_others_are_asked(folder: Path) ->
         ).judgement.metrics
         lines = outlook(metrics)
         assert metrics["idle"] is None
-        assert any(line.startswith("left aside: no annotator of the crew has what 1 item needs: 'it' (1)") for line in lines)
+        assert any(
+            line.startswith("left aside: no annotator of the crew has what 1 item needs: 'it' (1)") for line in lines
+        )
         (folder / "items.csv").write_text("item,lang\n9,\n10,\n11,\n")
         after = cycle.run(
             crewed(needs="lang", skills={"dee": ("de",)}), store, Tables(folder), now=NOON + HOUR

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hitl.active.pending.answer_times import FEWEST, with_answer_times, seconds_per_answer
+from hitl.active.pending.answer_times import FEWEST, seconds_per_answer, with_answer_times
 from hitl.annotations import Annotations
 from hitl.connectors.tables import Tables
 from hitl.plan import Ask, Plan
@@ -37,8 +37,16 @@ def test_each_has_the_median_of_their_own_times_and_newcomers_everybodys() -> No
     assert set(own) == {"ann", "bob"}
     assert own["ann"] == sorted(seconds for who, _, seconds in rows if who == "ann")[4]
     plan = Plan(tuple(Ask("x", who, 0.0, 0.5, "") for who in ("ann", "cyd", "dee", "new", None)))
-    assert [ask.seconds for ask in with_answer_times(plan, timed(rows)).asks] == [own["ann"], anybody, anybody, anybody, anybody]
-    assert with_answer_times(with_answer_times(plan, timed(rows)), timed([("ann", 0, float("nan"))])) == plan  # what is known now counts
+    assert [ask.seconds for ask in with_answer_times(plan, timed(rows)).asks] == [
+        own["ann"],
+        anybody,
+        anybody,
+        anybody,
+        anybody,
+    ]
+    assert (
+        with_answer_times(with_answer_times(plan, timed(rows)), timed([("ann", 0, float("nan"))])) == plan
+    )  # what is known now counts
 
 
 def test_where_nobody_knows_the_plan_stays_as_it_is() -> None:

@@ -16,7 +16,7 @@ from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
 from hitl.metrics import metrics_of, outlook
 from hitl.models import DefaultCombiner
-from hitl.plan import Plan, Activity
+from hitl.plan import Activity, Plan
 
 NAMES = (0, 1)
 """What a matrix calls its annotators."""

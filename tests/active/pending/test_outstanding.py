@@ -18,7 +18,7 @@ from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
 from hitl.models.dawid_skene import DawidSkene
-from hitl.plan import Ask, Expired, Plan, Activity
+from hitl.plan import Activity, Ask, Expired, Plan
 
 DAY = 24 * 3600.0
 PEOPLE = ("ann", "bob", "cyd")

@@ -165,7 +165,9 @@ def test_no_plan_of_a_policy_breaks_a_limit(seed: int) -> None:
         never=frozenset((int(k), int(n)) for k, n in rng.integers([8, 25], size=(40, 2))),
         only={3: frozenset(range(5))},
     )
-    responses = ResponseModel(delay=float(rng.choice([0, 1.5])), skip=0.1, unanswered=0.1, expire=4, leaves={1: 6}, joins={2: 3})
+    responses = ResponseModel(
+        delay=float(rng.choice([0, 1.5])), skip=0.1, unanswered=0.1, expire=4, leaves={1: 6}, joins={2: 3}
+    )
     batch = int(rng.integers(5, 20))
     watch = Watch(policy("expected-gain"))
     budget = Budget(labels=batch, target_confidence=0.99, max_labels=6)
@@ -206,8 +208,15 @@ def test_the_end_is_where_nothing_more_can_come() -> None:
             return Plan(tuple(Ask(n, k, 0.0, 0.0, "") for n in range(2) for k in range(3)))
 
     sparse = Evidence(Annotations.from_matrix([[0, -1, 1], [1, 0, -1]]), truth=np.array([0, 1], np.int32))
-    for responses in (ResponseModel(), ResponseModel(delay=2.0), ResponseModel(skip=0.5), ResponseModel(delay=1.0, unanswered=0.3, expire=2)):
-        result = Replay(MajorityVote(), Stubborn(), everything(), responses=responses).run(sparse, np.random.default_rng(0))
+    for responses in (
+        ResponseModel(),
+        ResponseModel(delay=2.0),
+        ResponseModel(skip=0.5),
+        ResponseModel(delay=1.0, unanswered=0.3, expire=2),
+    ):
+        result = Replay(MajorityVote(), Stubborn(), everything(), responses=responses).run(
+            sparse, np.random.default_rng(0)
+        )
         assert len(result.evidence.annotations) <= 4
         assert responses.skip or len(result.evidence.annotations) == 4
     limited = Replay(MajorityVote(), Evenly(), everything(), most_rounds=3).run(recorded(), np.random.default_rng(0))
@@ -227,7 +236,9 @@ def test_an_exhausted_pool_ends_and_spreads_over_what_is_left() -> None:
     evidence = Evidence(pool, truth=np.zeros(3, np.int32))
     for responses in (ResponseModel(), ResponseModel(delay=1.0), ResponseModel(skip=0.3)):
         watch = Watch()
-        result = Replay(MajorityVote(), watch, everything(3), responses=responses).run(evidence, np.random.default_rng(0))
+        result = Replay(MajorityVote(), watch, everything(3), responses=responses).run(
+            evidence, np.random.default_rng(0)
+        )
         assert len(result.evidence.annotations) == 15
     assert {ask.annotator for plan in watch.plans for ask in plan.asks} == {None}
 
@@ -307,7 +318,9 @@ def same(one: dict[str, tuple[Track, ...]], other: dict[str, tuple[Track, ...]])
 
 def test_results_do_not_depend_on_workers_seeds_or_company() -> None:
     source = Simulation(recorded(), (Group("good", 4), Group("random", 2, joins=2)), 0.2)
-    chosen = {name: replace(one, most_labels=100, responses=ResponseModel(delay=1.0)) for name, one in replays().items()}
+    chosen = {
+        name: replace(one, most_labels=100, responses=ResponseModel(delay=1.0)) for name, one in replays().items()
+    }
     seen: list[tuple[int, int]] = []
     tracks = run_trials(source, chosen, seeds=3, seed=4, on_done=lambda done, of: seen.append((done, of)))
     assert seen == [(n, 6) for n in range(1, 7)]

@@ -272,7 +272,7 @@ def test_why_the_confidence_was_not_checked_is_said() -> None:
     stranger = replace(consensus, fit=Fit("somebody's own"))
     found = rules.expected_accuracy([(evidence, stranger)])
     assert found.checked == 0
-    assert "'somebody\'s own' is unknown" in found.unchecked or "somebody's own" in found.unchecked
+    assert "'somebody's own' is unknown" in found.unchecked or "somebody's own" in found.unchecked
     ebcc = replace(consensus, fit=Fit("ebcc", settings={}))
     found = rules.expected_accuracy([(evidence, ebcc)])
     assert found.checked == 0
