@@ -15,8 +15,8 @@ whose pi_n may exceed what the last pair brings; again, until (1) is near what w
 looked at once.
 
 Spread: beyond an annotator's share m_k of the questions, answers count BEYOND of their value. Their time is two columns
-then, of capacities m_k and capacity_k - m_k; an annotator who does not come near their share keeps one, which bounds the
-two from above, so that (1) holds.
+then, of capacities m_k and capacity_k - m_k; annotators who do not come near their share keep one, which bounds the two
+from above, so that (1) holds.
 
 Values are told apart in steps of the tolerance: of equally good annotators the one with the least
 to do is taken, item by item from the most valuable on, which spreads the load and the contested items alike. nu is
@@ -44,8 +44,8 @@ BLOCK = 4096
 BEYOND = 0.5
 """How much of its value an answer beyond an annotator's share counts: another one half as good is asked instead.
 
-The middle between 1, which spreads nothing, and 0, a hard cap, which gives the rest to annotators who guess. Measured at
-this value alone, on five public crowds and simulated ones (docs/decisions.md, 2026-11-20)."""
+The middle between 1, which spreads nothing, and 0, a hard cap, which gives the rest to annotators who guess. Only this
+value was measured, on five public crowds and simulated ones (docs/decisions.md, 2026-11-20)."""
 
 AHEAD = 256
 """Items looked at first beyond as many as are wanted, at least."""

@@ -1,7 +1,7 @@
 """The questions of one plan: the best pairs, as far as they pay, and not all alike.
 
     best        of these items, so many pairs of the largest total value
-    spread      beyond so many even shares of them an answer counts half: another annotator is asked      (`even_shares`)
+    spread      beyond so many even shares of them an answer counts half: others are asked           (`even_shares`)
     diverse     the items are a core set (`core_set`) of `diverse` times as many of the best
     pays        a pair that does not bring its cost is left out, and the next best are looked for
 

@@ -1,6 +1,6 @@
 """Who may be asked about which item. This is the only place of the rule.
 
-    eligible[n, k]  =  item n may be asked about  and  annotator k may answer it  and  k has not answered any question of n
+    eligible[n, k]  =  item n may be asked about, annotator k may answer it, and k has not answered any question of it
 
     n may be asked about     no answer about it is expected (`crew.asked`); of a pool without names: it has answers left
     k may answer n           (k can answer every item, or n is in crew.only[k]), and crew.needs[n] is part of

@@ -5,8 +5,8 @@
     m_k     max(times x s, HANDFUL), rounded up
 
 Annotators who can have less than s (a small capacity, few items that they may see, away) leave the rest to the others,
-whose share is larger. Beyond m_k an answer counts half of its value (`assign`): no annotator is given more than m_k while
-another one, who is half as good about the item, has time. A spammer is not, and gets nothing for being idle.
+whose share is larger. Beyond m_k an answer counts half of its value (`assign`): no annotator is given more than m_k
+while another one, who is half as good about the item, has time. A spammer is not, and gets nothing for being idle.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Pairing:
 
 
 def best_pairs(steps_rk: Steps, capacity: Whole, load: Whole, limit: int) -> Pairing:
-    """The pairs of greatest total value, `steps_rk` (R, K). `load` (K,) says who has how much to do already, for ties."""
+    """The pairs of the greatest total of `steps_rk` (R, K). `load` (K,) says who has how much to do already, for ties."""
     n_rows, n_columns = steps_rk.shape
     column, price = np.full(n_rows, -1, np.int64), np.zeros(n_columns, np.int64)
     if not steps_rk.size or limit <= 0:
@@ -119,9 +119,9 @@ def best_purchases(
 
 @compiled
 def _order(steps_rk: Steps) -> tuple[Steps, npt.NDArray[np.uint16], Whole]:
-    """(K, R) rows that are allowed in each column, largest value first, the first of equals first; their values; how many.
+    """(K, R) rows allowed in each column, largest value first, the first of equals first; their values; how many.
 
-    The values stand here again because they are read in this order: looked up among the rows they would cost most of all.
+    The values stand here again as they are read in this order: to look them up among the rows would cost most of all.
     """
     n_rows, n_columns = steps_rk.shape
     order = np.empty((n_columns, n_rows), np.int32)

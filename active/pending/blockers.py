@@ -61,4 +61,5 @@ def waiting_for_absent(questions: Sequence[Judged], plan: Plan, crew: Crew, budg
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     seem = "seems" if len(names) == 1 else "seem"
     items = f"{waiting:,} open item{' waits' if waiting == 1 else 's wait'}"
-    return f"{items} for {', '.join(names[:SHOWN])}{more}, who {seem} to be away: no other annotator of the crew can answer"
+    people = f"{', '.join(names[:SHOWN])}{more}"
+    return f"{items} for {people}, who {seem} to be away: no other annotator of the crew can answer"

@@ -1,4 +1,4 @@
-"""Several replays of several strategies, side by side: the same annotators, the same seeds, in as many processes as asked.
+"""Several replays of several strategies, side by side, over the same annotators and seeds, in several processes.
 
 A seed s of n is child s of SeedSequence(seed): the draws of one seed are the same whatever the number of workers, of
 seeds and of strategies, and all strategies meet the same annotators under the same seed.

@@ -108,7 +108,7 @@ class Replay:
         rng: np.random.Generator,
         on_step: Callable[[int, float], None] | None = None,
     ) -> ReplayResult:
-        """The same with any annotators; `known` is what stands beside their answers. Its truth is used for scoring only.
+        """The same with any annotators; `known` is what is known beside their answers, and its truth only scores.
 
         `rng` draws the delays and skips. Raises BadEvidence when no item has a known truth.
         """

@@ -1,4 +1,4 @@
-"""Simulated annotators: each answers by a confusion matrix, always the same to the same item, and errs where others err.
+"""Simulated annotators: each answers by a confusion matrix, the same to the same item, and errs where others err.
 
     z_nk = sqrt(c) t_n + sqrt(1 - c) e_nk         t_n, e_nk ~ N(0, 1), independent, fixed by the seed
     u_nk = Phi(z_nk)                              uniform on (0, 1)
@@ -6,7 +6,7 @@
            true class first, each as long as pi_k[truth_n] says
 
 Over items of a class the answers of annotator k are distributed exactly as row pi_k[class] says, whatever the
-correlation c in [0, 1). With c > 0 an item with a high t_n is hard for every annotator, and those who err tend to err alike.
+correlation c in [0, 1). With c > 0 an item with a high t_n is hard for all, and those who err tend to err alike.
 
 An answer is drawn when it is asked for. It depends on the seed, the item and the annotator alone, so that the order
 of asking does not matter.

@@ -45,9 +45,9 @@ ROUNDS = 40
 MODEL, TARGET, UNCHECKED, HARDLY_KNOWN = 0.2, 0.35, 0.4, 0.6
 """Standard deviations of ln (labels needed / labels forecast) beyond that of the draws.
 
-Observed in simulated runs, a third of the way: MODEL where every item is to be done, TARGET where an accuracy is to be
-reached, which the least overestimate of the annotators moves; UNCHECKED where the confidence was corrected by a strength
-that only the labels say, HARDLY_KNOWN where the annotators are."""
+Observed in simulated runs, a third of the way: MODEL where every item is to be done; TARGET where an accuracy is to be
+reached, which the least overestimate of the annotators moves; UNCHECKED where the confidence was corrected by a
+strength that only the labels say; HARDLY_KNOWN where the annotators are."""
 
 WELL_KNOWN = 20
 """Labels on items of known truth, or with three labels, that an annotator should have on average.

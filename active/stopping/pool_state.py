@@ -5,8 +5,8 @@
     done          n has none: every question is settled
 
 A `PoolState` is the sequence of its questions, (evidence, consensus) pairs about the same N items, and can be given
-wherever those are expected. `hitl.cycle.judge` makes one and hands it to the policy, the pending questions, the figures,
-the forecast and the stop rule; what one of them has computed, the others read.
+wherever those are expected. `hitl.cycle.judge` makes one and hands it to the policy, the pending questions, the
+figures, the forecast and the stop rule; what one of them has computed, the others read.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -150,13 +150,16 @@ def test_a_cycle_computes_what_is_open_once_for_each_question(
 ) -> None:
     folder = folder_with_tables(tmp_path / "p")
     calls: Counter[str] = Counter()
-    for what in ("item_states", "expected_accuracy"):
 
-        def counted(*args: Any, was: Any = getattr(rules, what), key: str = what) -> Any:
+    def counting(key: str, was: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any) -> Any:
             calls[key] += 1
             return was(*args)
 
-        monkeypatch.setattr(rules, what, counted)
+        return counted
+
+    for what in ("item_states", "expected_accuracy"):
+        monkeypatch.setattr(rules, what, counting(what, getattr(rules, what)))
     budget = BudgetSettings(labels=6, target_confidence=0.97, target_accuracy=0.9999, worth=100.0)
     ours = settings().model_copy(update={"policy": PolicySettings(name=name), "budget": budget})
     with Store(f"sqlite:///{folder}/hitl.db") as store:
