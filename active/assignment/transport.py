@@ -55,7 +55,7 @@ class Pairing:
 
 
 def best_pairs(steps_rk: Steps, capacity: Whole, load: Whole, limit: int) -> Pairing:
-    """The pairs of the greatest total of `steps_rk` (R, K). `load` (K,) says who has how much to do already, for ties."""
+    """The pairs of the greatest total of `steps_rk` (R, K). `load` (K,): who has how much to do already, for ties."""
     n_rows, n_columns = steps_rk.shape
     column, price = np.full(n_rows, -1, np.int64), np.zeros(n_columns, np.int64)
     if not steps_rk.size or limit <= 0:
