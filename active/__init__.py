@@ -1,1 +1,31 @@
-"""Policies: which item next, which annotator, when to stop."""
+"""Active labeling: what to ask next and whom, when to stop, and replays that measure it. Classes load on first use.
+
+from hitl.active import Replay, ExpectedGain, Recording, run_trials
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hitl._lazy import lazy
+
+if TYPE_CHECKING:
+    from hitl.active.assignment.assign import assign as assign
+    from hitl.active.assignment.eligibility import Eligibility as Eligibility
+    from hitl.active.pending.outstanding import next_plan as next_plan
+    from hitl.active.policy import ExpectedGain as ExpectedGain
+    from hitl.active.policy import Policy as Policy
+    from hitl.active.replay.baselines import Evenly as Evenly
+    from hitl.active.replay.baselines import Randomly as Randomly
+    from hitl.active.replay.experiments import Recording as Recording
+    from hitl.active.replay.experiments import Simulation as Simulation
+    from hitl.active.replay.experiments import run_trials as run_trials
+    from hitl.active.replay.experiments import spent_to_reach as spent_to_reach
+    from hitl.active.replay.replay import Replay as Replay
+    from hitl.active.replay.replay import ReplayResult as ReplayResult
+    from hitl.active.replay.response_model import ResponseModel as ResponseModel
+    from hitl.active.replay.simulated_annotators import Group as Group
+    from hitl.active.stopping.pool_state import PoolState as PoolState
+    from hitl.active.stopping.rules import expected_accuracy as expected_accuracy
+
+__getattr__, __dir__, __all__ = lazy(__name__)

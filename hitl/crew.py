@@ -61,16 +61,19 @@ class Crew:
         """How many items this annotator may be given in one plan."""
         return self.capacity.get(name, self.default_capacity)
 
-    def cost_of(self, name: Name) -> float:
-        """What one label of this annotator costs."""
-        return self.cost.get(name, self.default_cost)
+    def cost_of(self, name: Name | None) -> float:
+        """What one label of this annotator costs (None: of anyone)."""
+        return self.default_cost if name is None else self.cost.get(name, self.default_cost)
 
-    def may_answer(self, name: Name, item: Name) -> bool:
-        """Whether this annotator may be asked about this item: not barred, one of theirs, and they have the skills."""
-        if (name, item) in self.never or (name in self.only and item not in self.only[name]):
-            return False
-        needed = self.needs.get(item)
-        return not needed or needed <= self.skills.get(name, frozenset())
+    @property
+    def members(self) -> tuple[Name | None, ...]:
+        """Who can be asked: the names, or None alone, which stands for anyone."""
+        return self.names or (None,)
+
+    @property
+    def prices(self) -> list[float]:
+        """(K',) what one label of each of the `members` costs."""
+        return [self.cost_of(name) for name in self.members]
 
 
 @dataclass(frozen=True)

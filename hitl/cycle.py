@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from hitl.active.pending.outstanding import HOUR, next_plan
 from hitl.active.registry import policy
+from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations, Name
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
@@ -176,13 +177,13 @@ def judge(
     for position, (name, known) in enumerate(evidence.items(), start=1):
         results[name] = method.fit(known)
         progress("combine", position, len(evidence))
-    pairs = [(evidence[name], results[name]) for name in evidence]
     crew, budget, chooses = crew or crew_of(settings, store), budget_of(settings), settings.policy
-    planner = policy(chooses.name, **chooses.options).plan_questions
+    pool = PoolState.of([(evidence[name], results[name]) for name in evidence], budget)
+    asks = policy(chooses.name, **chooses.options)
     now, expire = time.time() if now is None else now, settings.crew.expire_hours * HOUR
-    plan = next_plan(planner, pairs, crew, budget, store.plan(settings.name), now, expire)
+    plan = next_plan(asks, pool, crew, budget, store.plan(settings.name), now, expire)
     progress("plan", 1, 1)
-    return Judgement(evidence, results, plan, metrics_of(evidence, results, plan, crew, budget))
+    return Judgement(evidence, results, plan, metrics_of(pool, plan, crew, budget))
 
 
 def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement) -> int:

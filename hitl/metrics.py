@@ -10,63 +10,60 @@ from typing import Any
 import numpy as np
 
 from hitl.active.assignment import missing_skills
-from hitl.active.pending.blockers import waits_for_away, why_nothing_is_asked
-from hitl.active.pending.outstanding import somebody_can
+from hitl.active.pending.blockers import waiting_for_absent, why_nothing_is_asked
+from hitl.active.pending.outstanding import open_to_crew
 from hitl.active.stopping import forecast, rules
+from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
-from hitl.evidence import Evidence
 from hitl.plan import Plan
 
 DIGITS = 6
 """Decimals of the probabilities that are recorded and pushed."""
 
 
-def metrics_of(
-    evidence: Mapping[str, Evidence], results: Mapping[str, Consensus], plan: Plan, crew: Crew, budget: Budget
-) -> dict[str, Any]:
+def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget: Budget) -> dict[str, Any]:
     """What the history of cycles and `hitl status` show: JSON values.
 
     items, labels, annotators, done (and by which reason), mean confidence, agreement; the expected accuracy with its
     interval, what was spent, the forecast, why the project stopped, and what keeps questions from being asked.
     """
-    questions = [(evidence[name], results[name]) for name in evidence]
-    first = questions[0][0].annotations
-    agreement = [_agreement(evidence[name].annotations, results[name]) for name in evidence]
+    pool = PoolState.of(questions, budget)
+    first, results = pool.annotations[0], [consensus for _, consensus in pool]
+    agreement = [_agreement(evidence.annotations, consensus) for evidence, consensus in pool]
     known = [value for value in agreement if value is not None]
-    expected = rules.expected_accuracy(questions)
-    ahead = None if plan.stop else forecast.forecast(questions, crew, budget, expected)
+    ahead = None if plan.stop else forecast.forecast(pool, crew, budget)
     prices = [crew.cost_of(name) for name in first.annotators]
-    lacks = missing_skills.lacking(rules.open_items(questions, budget), crew)
+    lacks = missing_skills.lacking(pool.open_items(), crew)
     return {
         "items": first.n_items,
-        "labels": sum(len(e.annotations) for e in evidence.values()) // len(evidence),
+        "labels": sum(len(given) for given in pool.annotations) // len(pool),
         "annotators": int((first.labels_per_annotator > 0).sum()),
         "done": len(plan.done),
         "reasons": dict(Counter(done.why for done in plan.done)),
-        "confidence": round(float(np.mean([result.confidence.mean() for result in results.values()])), DIGITS),
+        "confidence": round(float(np.mean([result.confidence.mean() for result in results])), DIGITS),
         "agreement": round(float(np.mean(known)), DIGITS) if known else None,
-        "expected": asdict(expected),
+        "expected": asdict(pool.expected),
         "cost": float(np.dot(first.labels_per_annotator, prices)),
         "forecast": None if ahead is None else asdict(ahead),
         "stop": plan.stop,
         "lacking": None if plan.stop or not lacks else missing_skills.in_words(lacks, crew),
-        "idle": _idle(questions, lacks, plan, crew, budget),
-        "waits": waits_for_away(questions, plan, crew, budget),
-        "corrected": not any(result.design_effect.independent for result in results.values()),
+        "idle": _idle(pool, lacks, plan, crew, budget),
+        "waits": waiting_for_absent(pool, plan, crew, budget),
+        "corrected": not any(result.design_effect.independent for result in results),
     }
 
 
 def _idle(
-    questions: Sequence[rules.Judged], lacks: Sequence[missing_skills.Lacking], plan: Plan, crew: Crew, budget: Budget
+    pool: PoolState, lacks: Sequence[missing_skills.Lacking], plan: Plan, crew: Crew, budget: Budget
 ) -> str | None:
     """Why nothing is asked although items are open."""
     reason = why_nothing_is_asked(plan, crew, budget)
-    if reason is None or not lacks or somebody_can(questions, crew, budget):
+    if reason is None or not lacks or open_to_crew(pool, crew, budget):
         return reason
     others = plan.open_items - sum(each.items for each in lacks)
-    rest = f"; whoever may answer the {others:,} others that are open has" if others else ""
+    rest = f"; every annotator who may answer the {others:,} others that are open has" if others else ""
     return missing_skills.in_words(lacks, crew) + rest
 
 
@@ -104,7 +101,7 @@ TOO_SURE = (
 
 def _checked(expected: rules.Expected) -> str:
     if not expected.checked:
-        return f"unchecked: {rules.LEAST_KNOWN} answered items of known truth would check it (`hitl gold`)"
+        return f"unchecked: {expected.unchecked or rules.too_few(0)}"  # older versions recorded no reason
     return (
         f"checked on {expected.checked} items of known truth: {expected.wrong:.0f} would be wrong without it, "
         f"{expected.foreseen:.1f} were foreseen"

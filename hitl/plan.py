@@ -7,6 +7,7 @@ should be served.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -69,19 +70,27 @@ class Expired:
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
-    """When somebody was last heard of.
+class Activity:
+    """When an annotator was last active.
 
-    `answers` counts what they had answered or skipped when a plan was last made, `heard` is when a plan first saw that
-    number rise to it (seconds since the epoch; 0: never), `away` whether their questions expired without a word since.
-    `unanswered`: since when they have had questions without a word, of which some were done by others (0: none were).
+    Attributes:
+        annotator: who.
+        answers: what they had answered or skipped when a plan was last made.
+        last_active: when a plan first saw that number rise to it (seconds since the epoch; 0: never).
+        away: whether their questions expired since, and they answered or skipped nothing.
+        unanswered: since when they have had questions and answered none, of which others did some (0: none were).
     """
 
     annotator: Name
     answers: int
-    heard: float
+    last_active: float
     away: bool = False
     unanswered: float = 0.0
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Activity:
+        """From JSON; plans saved by older versions call `last_active` `heard`."""
+        return cls(**{"last_active" if key == "heard" else key: value for key, value in row.items()})
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,7 @@ class Plan:
         open_items: how many items are not done (asked now or later).
         stop: why the project is done and nothing is asked any more; None while it goes on.
         expired: questions given up for want of an answer, whose items are still open.
-        people: when the crew was last heard of; kept for the next plan (`hitl.active.pending.outstanding`).
+        people: when the crew was last active; kept for the next plan (`hitl.active.pending.outstanding`).
 
     Example:
         >>> from hitl import Plan
@@ -110,7 +119,7 @@ class Plan:
     open_items: int = 0
     stop: str | None = None
     expired: tuple[Expired, ...] = ()
-    people: tuple[Presence, ...] = ()
+    people: tuple[Activity, ...] = ()
 
     def asks_of(self, annotator: Name | None) -> tuple[Ask, ...]:
         """The questions for one annotator (None: those for anyone), in serving order."""
@@ -171,7 +180,7 @@ class Plan:
             asks = tuple(Ask(**{"check": row.get("why") == _CHECKED, **row}) for row in data["asks"])
             done = tuple(Done(**{**row, "labels": tuple(row["labels"])}) for row in data["done"])
             expired = tuple(Expired(**row) for row in data.get("expired", ()))  # not in plans before these existed
-            people = tuple(Presence(**row) for row in data.get("people", ()))
+            people = tuple(Activity.from_dict(row) for row in data.get("people", ()))
             return cls(asks, done, data["open_items"], data.get("stop"), expired, people)
         except (KeyError, TypeError, ValueError) as error:
             raise BadTable(f"{where}: not a saved plan: {error}") from None

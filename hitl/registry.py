@@ -9,7 +9,7 @@ A package that is installed beside hitl adds a combiner, a policy or a connector
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -66,7 +66,10 @@ class Registry(Mapping[str, str]):
     def make(self, name: str, settings: Mapping[str, Any]) -> Any:
         """One of this name with these settings. Raises BadSettings for an unknown name or setting."""
         made = self.load(name)
-        known = getattr(made, "__dataclass_fields__", {})
+        known = [field.name for field in fields(made)] if is_dataclass(made) else []
+        for key, instead in getattr(made, "REMOVED", {}).items():
+            if key in settings:
+                raise BadSettings(f"{self.noun} {name!r} has no setting {key!r} any more: {instead}")
         strange = [key for key in settings if key not in known]
         if strange:
             has = ", ".join(known) or "none"

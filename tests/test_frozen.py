@@ -142,7 +142,9 @@ def _fits(set_name: str) -> dict[str, dict[str, Any]]:
             found[f"{method}, {kind}"] = _of_consensus(consensus)
             if method == "default":
                 for name, (policy, crew, budget) in _crews(evidence).items():
-                    found[f"plan {name}, {kind}"] = _of_plan(policy.plan(evidence, consensus, crew, budget), evidence)
+                    found[f"plan {name}, {kind}"] = _of_plan(
+                        policy.plan([(evidence, consensus)], crew, budget), evidence
+                    )
     return found
 
 

@@ -1,4 +1,4 @@
-"""What it is worth to ask annotator k about item n, for many pairs at once, and the most it can be for an item.
+"""The expected gain of asking annotator k about item n, for many pairs at once, and the most it can be for an item.
 
 One more answer l has probability p_nk(l) = sum_j q_nj pi_kjl. It brings
 
@@ -6,12 +6,12 @@ One more answer l has probability p_nk(l) = sum_j q_nj pi_kjl. It brings
     accuracy      A_nk = sum_l max_j q_nj pi_kjl  -  max_j q_nj           by how much a right label is more probable
 
 Bounds. Whatever the truth, annotator k says l with probability e_kl = min_j pi_kjl at least: with chance
-E_k = sum_l e_kl the answer comes from e_k, which knows nothing of the truth, and else from the rest. Who is told which
-of the two it was, and then the truth, knows more than the answer tells (data processing inequality), so
+E_k = sum_l e_kl the answer comes from e_k, which knows nothing of the truth, and else from the rest. To
+learn which of the two it was, and then the truth, is to learn more than the answer (data processing inequality), so
 
     I_nk <= (1 - E_k) H(q_n)          A_nk <= (1 - E_k) (1 - max_j q_nj)                                         (1)
 
-An answer changes the label from the best class b to j only if it speaks for j by more than the odds q_nb / q_nj:
+An answer changes the label from the best class b to j only if it favours j by more than the odds q_nb / q_nj:
 
     A_nk  =   sum_l max_j (q_nj pi_kjl - q_nb pi_kbl)
           <=  sum_{j != b} q_nj F_bj(q_nb / q_nj)        F_bj(r) = max_k sum_l max(pi_kjl - r pi_kbl, 0)          (2)
@@ -52,7 +52,7 @@ def information_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
     n_people, n_classes, n_options = confusion_kjl.shape
     noise = entropy(confusion_kjl.reshape(-1, n_options)).reshape(n_people, n_classes)
     gain = np.empty((len(q_rj), n_people))
-    _told_by_answers(np.ascontiguousarray(q_rj), _by_class(confusion_kjl), np.ascontiguousarray(noise.T), gain)
+    _information_of_answers(np.ascontiguousarray(q_rj), _by_class(confusion_kjl), np.ascontiguousarray(noise.T), gain)
     return gain
 
 
@@ -62,7 +62,7 @@ def _by_class(confusion_kjl: Floats) -> Floats:
 
 
 @threaded
-def _told_by_answers(q_rj: Floats, table: Floats, noise_jk: Floats, gain: Floats) -> None:
+def _information_of_answers(q_rj: Floats, table: Floats, noise_jk: Floats, gain: Floats) -> None:
     n_classes, n_people = noise_jk.shape
     width = table.shape[1]
     for r in prange(len(q_rj)):
@@ -90,7 +90,8 @@ def _times_log(p: Floats) -> None:
     """p log p in place, p > 0 a normal number.
 
     With p = 2^e f, sqrt(1/2) <= f < sqrt(2), and z = (f - 1) / (f + 1): log f = 2 (z + z^3/3 + ... ), to the last bits
-    after ten terms. Unlike the library's logarithm this is a loop of vector instructions, ten times as fast.
+    after ten terms. Unlike the library's logarithm this is a loop of vector instructions: `information_gain` needs
+    21 ms instead of 55 for 20,000 items x 100 annotators of two classes, 57 instead of 135 for 10,000 x 100 of ten.
     """
     bits = p.view(np.int64)
     part = np.empty_like(p)
@@ -138,7 +139,7 @@ def information_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
     """(N,) nats that no answer of any of the K annotators is expected to exceed (1)."""
     bound = np.empty(len(q_nj))
     _entropy(np.ascontiguousarray(q_nj), bound)
-    bound *= _told(confusion_kjl)
+    bound *= _dependent(confusion_kjl)
     return bound
 
 
@@ -146,11 +147,11 @@ def accuracy_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
     """(N,) what no answer of any of the K annotators is expected to raise the chance of a right label by (1, 2)."""
     q_nj = np.ascontiguousarray(q_nj)
     bound = np.empty(len(q_nj))
-    _within_reach(q_nj, _reach(confusion_kjl), _told(confusion_kjl), bound)
+    _within_reach(q_nj, _reach(confusion_kjl), _dependent(confusion_kjl), bound)
     return bound
 
 
-def _told(confusion_kjl: Floats) -> float:
+def _dependent(confusion_kjl: Floats) -> float:
     """1 - E_k of the annotator whose answers depend most on the truth."""
     return 1.0 - float(confusion_kjl.min(axis=1).sum(axis=1).min(initial=1.0))
 
@@ -186,7 +187,7 @@ def _table_reach(confusion_kjl: Floats, odds: Floats, table: Floats) -> None:
 
 
 @threaded
-def _within_reach(q_nj: Floats, reach: Floats, told: float, bound: Floats) -> None:
+def _within_reach(q_nj: Floats, reach: Floats, dependent: float, bound: Floats) -> None:
     n_classes = q_nj.shape[1]
     last = reach.shape[2] - 1
     for n in prange(len(q_nj)):
@@ -201,7 +202,7 @@ def _within_reach(q_nj: Floats, reach: Floats, told: float, bound: Floats) -> No
                 steps = STEPS * np.log2(q_nj[n, b] / share) - 1e-9
                 point = 0 if steps < 0 else min(int(min(steps, 1e6)), last)
                 total += share * reach[b, j, point]
-        bound[n] = min(total, told * (1.0 - q_nj[n, b]))
+        bound[n] = min(total, dependent * (1.0 - q_nj[n, b]))
 
 
 @threaded
@@ -237,11 +238,11 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """What asking is worth when an annotator answers all open questions about an item: the gains add up.
+    """The gain of asking when an annotator answers all open questions about an item: the gains add up.
 
     Attributes:
         measure: INFORMATION or ACCURACY.
-        questions: the questions about the same N items, to the same K' people.
+        questions: the questions about the same N items, to the same K' annotators.
     """
 
     measure: Measure
@@ -252,11 +253,11 @@ class Gains:
         return self._sum(rows, self.measure.gain)
 
     def bound(self, rows: Rows) -> Floats:
-        """(R,) what nobody of the crew would bring more than."""
+        """(R,) a bound: what no annotator of the crew would bring more than."""
         return self._sum(rows, lambda q, confusion: self.measure.bound(q, confusion)[:, None])[:, 0]
 
     def alike(self, rows: Rows) -> Rows:
-        """(R,) codes: items of one code have the same beliefs (to nine digits), so anybody brings the same."""
+        """(R,) codes: items of one code have the same beliefs (to nine digits), so every annotator brings the same."""
         key = np.zeros(len(rows))
         weight = np.random.default_rng(0)
         for question in self.questions:

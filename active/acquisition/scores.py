@@ -16,6 +16,7 @@ For many items and annotators at once, with bounds: `expected_gain`. For batches
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import xlogy
 
 from hitl.annotations import Floats
@@ -74,26 +75,34 @@ def expected_accuracy_gain(probabilities: Floats, confusion: Floats, answers: in
     return gain
 
 
-def accuracy_gain_per_cost(probabilities: Floats, confusion: Floats, cost: Floats, answers: int = 1) -> Floats:
-    """(N, K) expected gain in right labels for each unit of cost, the best of up to `answers` answers of annotator k.
-
-    max over m <= answers of G_nk(m) / (m cost_k)        confusion (K, J, L), cost (K,) > 0
-    """
-    rate = [
-        np.max([expected_accuracy_gain(probabilities, pi_jl, m) / m for m in range(1, answers + 1)], axis=0)
-        for pi_jl in confusion
-    ]
-    per_cost: Floats = np.stack(rate, axis=1) / cost
-    return per_cost
-
-
 def chance_right(probabilities: Floats, confusion: Floats) -> Floats:
     """(N, K) chance that annotator k answers item n with its true class (Rodrigues 2014, eq. 12).
 
     sum_j q_nj pi[k, j, j]        probabilities (N, J), confusion (K, J, L)
 
-    With matrices of `hitl.active.by_others` the annotator's own labels have no part in it.
+    With the matrices of `confusion_by_others` the annotator's own labels have no part in it.
     """
     j = np.arange(probabilities.shape[1])
     right: Floats = probabilities @ confusion[:, j, j].T
     return right
+
+
+def confusion_by_others(
+    annotator: npt.NDArray[np.integer], label: npt.NDArray[np.integer], others: Floats, prior: Floats
+) -> Floats:
+    """(K, J, L) confusion matrices by which each annotator's own labels have no part in their chance of being right.
+
+        pi_k[j, l]  ∝  a_kjl  +  sum over annotations m = (k, l) of  w_m q_mj        w_m = 1 - H(q_m) / ln J
+
+    `annotator` and `label` (M,) are codes, `others` (M, J) what all other labels say of the item of each annotation
+    (`hitl.models.annotators.leave_one_out`), `prior` (K, J, L) > 0 what an annotator is believed to do before.
+
+    Asked again and again, an annotator whose labels shape the consensus agrees with it, looks good, and is asked again
+    (Rodrigues 2014, 3.3, who leaves the own labels out of eqs. 8 and 10; here for eq. 12). w_m counts a label as far as
+    the others know its item: where they know nothing it would count as an error nearly as often as not.
+    """
+    weight = np.maximum(1 - entropy(others) / np.log(others.shape[1]), 0.0)
+    alpha_klj = prior.transpose(0, 2, 1).copy()
+    np.add.at(alpha_klj, (annotator, label), others * weight[:, None])
+    pi_kjl: Floats = alpha_klj.transpose(0, 2, 1) / alpha_klj.sum(axis=1)[:, :, None]
+    return pi_kjl

@@ -1,6 +1,6 @@
-"""What answers are worth in accuracy: how many more labels are expected to be right for asking.
+"""The value of answers in accuracy: how many more labels are expected to be right for asking.
 
-With m answers a_1..m of somebody whose confusion matrix is pi, about an item believed to be q,
+With m answers a_1..m of an annotator whose confusion matrix is pi, about an item believed to be q,
 
     G_m = sum over a_1..m of  max_j q_j prod_i pi[j, a_i]   -   max_j q_j   >= 0
 
@@ -42,18 +42,18 @@ def best_next(
 ) -> tuple[float, float]:
     """(gain in right labels per unit of cost, cost of that label) of the best next answer about these items.
 
-    Looked for among the least certain of the items `rows` and those of the crew that tell most for their cost. With
+    Looked for among the least certain of the items `rows` and those of the crew that say most for their cost. With
     several questions an item, one answer serves all and the gains are averaged, as accuracy is.
     """
     confidence = np.mean([consensus.confidence[rows] for _, consensus in questions], axis=0)
     least = rows[np.argsort(confidence, kind="stable")[:ITEMS]]
     if not least.size:
         return 0.0, crew.default_cost
-    cost_k = np.array([crew.cost_of(name) for name in crew.names] or [crew.default_cost])
+    cost_k = np.array(crew.prices)
     matrices = [crew_confusion(consensus, crew) for _, consensus in questions]
-    told_k = np.mean([_skill(pi_kjl) for pi_kjl in matrices], axis=0)
+    skill_k = np.mean([_skill(pi_kjl) for pi_kjl in matrices], axis=0)
     best = (0.0, float(cost_k.min()))
-    for k in np.argsort(-told_k / cost_k, kind="stable")[:PEOPLE]:
+    for k in np.argsort(-skill_k / cost_k, kind="stable")[:PEOPLE]:
         gain_n = np.mean(
             [
                 best_gain_per_label(consensus.probabilities[least], pi_kjl[k], budget.max_labels)
@@ -72,11 +72,11 @@ def pays(
     crew: Crew,
     budget: Budget,
 ) -> npt.NDArray[np.bool_]:
-    """(P,) whether an answer of this member of the crew about this item is worth its cost (`budget.worth`).
+    """(P,) whether an answer of this member of the crew about this item brings its cost (`budget.worth`).
 
     `item` (P,) codes, `person` (P,) positions in the crew, 0 where it has no names. As `best_next` counts it.
     """
-    cost_k = np.array([crew.cost_of(name) for name in crew.names] or [crew.default_cost])
+    cost_k = np.array(crew.prices)
     gain = np.zeros(len(item))
     for _, consensus in questions:
         pi_kjl = crew_confusion(consensus, crew)
@@ -98,7 +98,10 @@ def crew_confusion(consensus: Consensus, crew: Crew) -> Floats:
 
 
 def average_confusion(consensus: Consensus) -> Floats:
-    """(J, L) confusion matrix of whoever answers, weighted by labels; right 3 times of 4 where nobody has answered."""
+    """(J, L) confusion matrix of the average annotator, weighted by labels.
+
+    Before any label it is right 3 times of 4, as the combiners' priors expect (`accuracy` in `hitl.models`).
+    """
     learned = consensus.annotators
     if not learned.names:
         n_classes, n_options = len(learned.classes), len(learned.options)

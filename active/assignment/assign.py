@@ -1,11 +1,11 @@
-"""Who is asked what: the pairs of items and annotators that are worth most together.
+"""Who is asked what: the pairs of items and annotators of the largest total value.
 
     maximise    sum over pairs (n, k) of v_nk
     where       each item is in one pair at most, annotator k in capacity_k, all in `limit`, and only who may be asked;
                 sum over pairs of cost_k <= cost
 
 No item is looked at that cannot matter. With any prices lambda_k >= 0 of an annotator's time and nu >= 0 of money, no
-choice is worth more than (weak duality) (1)
+choice has a total above (weak duality) (1)
 
     sum_k capacity_k lambda_k  +  nu cost  +  the `limit` largest pi_n > 0 of   pi_n = max_k v_nk - lambda_k - nu cost_k
 
@@ -14,9 +14,9 @@ for the items of the largest bounds; the best pairs among them and their prices 
 whose pi_n may exceed what the last pair brings; again, until (1) is near what was found. Items of equal beliefs are
 looked at once.
 
-Spread: beyond a person's share m_k of the questions, answers count BEYOND of what they are worth. Their time is two
-columns then, of capacities m_k and capacity_k - m_k; whoever does not come near their share keeps one, which bounds the
-two from above, so that (1) holds.
+Spread: beyond an annotator's share m_k of the questions, answers count BEYOND of their value. Their time is two columns
+then, of capacities m_k and capacity_k - m_k; annotators who do not come near their share keep one, which bounds the two
+from above, so that (1) holds.
 
 Values are told apart in steps of the tolerance: of equally good annotators the one with the least
 to do is taken, item by item from the most valuable on, which spreads the load and the contested items alike. nu is
@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from hitl.active.assignment.eligibility import Availability
+from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.transport import MOST, best_pairs, best_purchases, in_steps, most_profit
 from hitl.annotations import Floats
 
@@ -42,7 +42,10 @@ BLOCK = 4096
 """Items whose values are computed at a time."""
 
 BEYOND = 0.5
-"""What an answer beyond somebody's share counts, of what it is worth: somebody half as good is asked instead."""
+"""How much of its value an answer beyond an annotator's share counts: another one half as good is asked instead.
+
+The middle between 1, which spreads nothing, and 0, a hard cap, which gives the rest to annotators who guess. Only this
+value was measured, on five public crowds and simulated ones (docs/decisions.md, 2026-11-20)."""
 
 AHEAD = 256
 """Items looked at first beyond as many as are wanted, at least."""
@@ -58,12 +61,12 @@ ROUGH = 0.02
 
 
 COARSE = 8
-"""In steps so many times as wide it is found out who goes beyond their share, where there are many values."""
+"""Steps are so many times as wide where it is only found out who goes beyond their share, of many values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One question: code of the item, position in the crew, what it is worth, and how much of that counts."""
+    """One question: code of the item, position in the crew, its value, and how much of that counts."""
 
     item: int
     person: int
@@ -77,7 +80,7 @@ class Assignment:
 
     Attributes:
         pairs: what is asked, and whom.
-        most: what no choice of pairs is worth more than.
+        most: a bound: no choice of pairs has a larger total value.
         looked_at: for how many items values were computed.
     """
 
@@ -87,7 +90,7 @@ class Assignment:
 
     @property
     def value(self) -> float:
-        """What the pairs are worth together, as far as it counts."""
+        """The total value of the pairs, as far as it counts."""
         return math.fsum(pair.value * pair.counts for pair in self.pairs)
 
     @property
@@ -106,7 +109,7 @@ def assign(
     rows: npt.NDArray[np.integer],
     bound: Floats,
     values: Callable[[Rows], Floats],
-    availability: Availability,
+    eligible: Eligibility,
     limit: int,
     *,
     cost: float = math.inf,
@@ -115,22 +118,28 @@ def assign(
     tolerance: float = 0.004,
     effort: int = 30_000_000,
 ) -> Assignment:
-    """The pairs that are worth most together, `limit` at most, an item once; together at most `cost`.
+    """The pairs of the largest total value, `limit` at most, an item once; together at most `cost`.
 
     `rows` (R,) are the codes of the items in question; of equally valuable ones the first are asked. `bound` (R,) says
-    what nobody would bring more than about each, `values(rows)` (R', K') what each of the crew would bring; `alike`
-    (R',) gives items for which these are the same the same code. A pair worth less than 0 is not asked. Where costs
-    matter, give what pairs are worth, not divided by cost: the price of money is found here. Beyond `share` (K',) of
-    these questions an answer of somebody counts BEYOND of what it is worth; None: everything counts.
+    what no annotator would bring more than about each, `values(rows)` (R', K') what each of the crew would bring;
+    `alike` (R',) gives items for which these are the same the same code. A pair of negative value is not asked. Where
+    costs matter, give values that are not divided by cost: the price of money is found here. Beyond `share` (K',) of
+    these questions an annotator's answers count BEYOND of their value; None: everything counts.
 
-    What is found is worth at least 1 - `tolerance` of the best choice, with two exceptions. Where the limit on cost
-    binds, the best choice may use up the last coins better. And no more than `effort` values are computed, and those
-    of twice `limit` items: where all are busy, so that values depend on who is left, bounds that hold for the best
-    annotator exclude few items. `gap` says what is proven.
+    The total found is at least 1 - `tolerance` of the largest one, with two exceptions. Where the limit on cost binds,
+    the best choice may use up the last coins better. And no more than `effort` values are computed, and those of twice
+    `limit` items: where all are busy, so that values depend on who is left, bounds that hold for the best annotator
+    exclude few items. `gap` says what is proven.
+
+    >>> free = Eligibility.of(Crew(("ann", "bob"), default_capacity=2), [annotations])
+    >>> value = np.array([[0.3, 0.2], [0.1, 0.4], [0.2, 0.1]])
+    >>> chosen = assign(np.arange(3), value.max(axis=1), lambda rows: value[rows], free, limit=2)
+    >>> [(pair.item, pair.person) for pair in chosen]
+    [(1, 1), (0, 0)]
     """
     codes: Rows = np.asarray(rows, dtype=np.int64)
-    price = np.array([availability.crew.cost_of(name) for name in availability.crew.names])
-    capacity = np.minimum(availability.capacity, len(codes))
+    price = np.array(eligible.crew.prices)
+    capacity = np.minimum(eligible.capacity, len(codes))
     limit = min(limit, int(capacity.sum()), len(codes))
     if limit and cost < limit * price.max():
         limit = min(limit, int(cost / price.min() * (1 + 1e-12)))
@@ -141,9 +150,9 @@ def assign(
         return Assignment()
     first = np.argsort(-np.round(bound, 9), kind="stable")
     within: Rows = capacity if share is None else np.clip(share, 0, capacity).astype(np.int64)
-    people = _People(np.arange(len(price)), np.ones(len(price)), capacity, availability.load)
+    people = _People(np.arange(len(price)), np.ones(len(price)), capacity, eligible.load)
     about = codes[first], bound[first].astype(np.float64)
-    market = _Market(*about, values, availability, limit, cost, price, capacity, within, people)
+    market = _Market(*about, values, eligible, limit, cost, price, capacity, within, people)
     return market.run(tolerance, max(effort // len(price), 2 * limit), alike)
 
 
@@ -171,20 +180,20 @@ class _People:
     capacity: Rows
     load: Rows
 
-    def worth(self, worth_rk: Floats) -> Floats:
+    def counted(self, value_rk: Floats) -> Floats:
         """(R, C) what counts of the values (R, K)."""
-        if len(self.person) == worth_rk.shape[1]:
-            return worth_rk
-        worth_rc: Floats = worth_rk[:, self.person] * self.counts
-        return worth_rc
+        if len(self.person) == value_rk.shape[1]:
+            return value_rk
+        value_rc: Floats = value_rk[:, self.person] * self.counts
+        return value_rc
 
-    def profit(self, worth_rk: Floats, toll: Floats) -> Floats:
+    def profit(self, value_rk: Floats, toll: Floats) -> Floats:
         """(R,) the largest of what counts of these values over the toll (C,)."""
-        most: Floats = most_profit(worth_rk, self.person, self.counts, toll)
+        most: Floats = most_profit(value_rk, self.person, self.counts, toll)
         return most
 
     def bound(self, bound: Floats, toll: Floats) -> Floats:
-        """(R,) what no column brings more than over its toll (C,), where nobody brings more than `bound` (R,)."""
+        """(R,) what no column brings more than over its toll (C,), where no annotator brings more than `bound` (R,)."""
         within = self.counts == 1
         most: Floats = bound - toll[within].min()
         return most if within.all() else np.maximum(most, BEYOND * bound - toll[~within].min())
@@ -208,7 +217,7 @@ class _Market:
     rows: Rows
     bound: Floats
     values: Callable[[Rows], Floats]
-    availability: Availability
+    eligible: Eligibility
     limit: int
     cost: float
     price: Floats
@@ -216,24 +225,24 @@ class _Market:
     share: Rows
     people: _People
     inside: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
-    worth: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    value: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     looked_at: int = 0
     money: float = 0.0
 
     def run(self, tolerance: float, most_looks: int, alike: Callable[[Rows], Rows] | None) -> Assignment:
         """Look at more items until no more can matter, or at so many."""
         here = np.arange(min(len(self.rows), self.limit + max(self.limit // 8, AHEAD)))
-        self.inside, self.worth = here, self._values(here)
+        self.inside, self.value = here, self._values(here)
         fineness, most = tolerance, math.inf
         while True:
             column, prices, grid = self._best(fineness)
             found = self._total(column)
-            bound, fresh, worth = self._look(prices, grid, found * (1 + tolerance), most_looks, alike)
+            bound, fresh, value = self._look(prices, grid, found * (1 + tolerance), most_looks, alike)
             most = min(most, bound)
             if most <= found * (1 + tolerance):
                 return self._assignment(column, most)
             if len(fresh):
-                self.inside, self.worth = np.append(self.inside, fresh), np.concatenate([self.worth, worth])
+                self.inside, self.value = np.append(self.inside, fresh), np.concatenate([self.value, value])
             elif self.looked_at >= most_looks or self.cost < math.inf or fineness <= tolerance / 1000:
                 return self._assignment(column, most)
             else:
@@ -242,12 +251,12 @@ class _Market:
     # -- the best pairs among the items inside --------------------------------------------------------------
 
     def _best(self, fineness: float) -> tuple[Rows, _Prices, float]:
-        """The column of each item inside (-1: not asked), the prices, and the step in which values were told apart."""
+        """The column of each item inside (-1: not asked), the prices, and the step in which values are told apart."""
         if not self.money:
             column, prices, grid = self._pairs(fineness, 0.0)
             if self._spent(column) <= self.cost:
                 return column, prices, grid
-        self.money = self._price_of_money(max(fineness, ROUGH if self.worth.size > NUMBERS else 0.0))
+        self.money = self._price_of_money(max(fineness, ROUGH if self.value.size > NUMBERS else 0.0))
         column, prices, grid = self._pairs(fineness, self.money)
         while self._spent(column) > self.cost:
             self.money *= 1 + max(fineness, 1e-4)
@@ -259,7 +268,7 @@ class _Market:
     def _price_of_money(self, fineness: float) -> float:
         """At which no more than the limit is spent, and little less. Begins near the last one."""
         low, high = self.money / 1.05, self.money * 1.05
-        most = float((self.worth.max(axis=0) / self.price).max()) + 1e-12
+        most = float((self.value.max(axis=0) / self.price).max()) + 1e-12
         if not self.money or self._spent(self._pairs(fineness, high)[0]) > self.cost:
             low, high = high, most
         if low and self._spent(self._pairs(fineness, low)[0]) <= self.cost:
@@ -273,13 +282,13 @@ class _Market:
         return high
 
     def _pairs(self, fineness: float, money: float) -> tuple[Rows, _Prices, float]:
-        """The best pairs at a price of money, values told apart in steps of `fineness` of those worth asking."""
-        coarse = COARSE if self.worth.size > NUMBERS and len(self._one_column(self.share >= 0)) else 1
+        """The best pairs at a price of money, values told apart in steps of `fineness` of those that would be asked."""
+        coarse = COARSE if self.value.size > NUMBERS and len(self._one_column(self.share >= 0)) else 1
         while True:
             people, toll = self.people, money * self.price[self.people.person]
-            best = np.sort(np.maximum(people.profit(self.worth, toll), 0.0))[::-1][: self.limit]
+            best = np.sort(np.maximum(people.profit(self.value, toll), 0.0))[::-1][: self.limit]
             grid = max(coarse * fineness * float(best.mean()), float(best[0]) / MOST * 1.001, 1e-300)
-            steps = in_steps(self.worth, people.person, people.counts, toll, grid)
+            steps = in_steps(self.value, people.person, people.counts, toll, grid)
             found = best_pairs(steps, people.capacity, people.load, self.limit)
             used = self._used(found.column)
             over = self._one_column(used > self.share)
@@ -307,12 +316,12 @@ class _Market:
         self.people = self.people.beyond(self._one_column(self._used(column) >= self.share), self.share)
         own = np.append(self.share, self.people.capacity[len(self.share) :])
         room = own - np.bincount(column[column >= 0], minlength=len(own))
-        worth, price = self.people.worth(self.worth), self.price[self.people.person]
+        value, price = self.people.counted(self.value), self.price[self.people.person]
         bought = True
         while bought:
             bought = False
             left = self.cost - self._spent(column)
-            choice, rate = best_purchases(worth, price, column, room, left, self.limit)
+            choice, rate = best_purchases(value, price, column, room, left, self.limit)
             for row in np.argsort(-rate, kind="stable")[: int((rate > 0).sum())]:
                 before, k = int(column[row]), int(choice[row])
                 extra = price[k] - (price[before] if before >= 0 else 0.0)
@@ -331,7 +340,7 @@ class _Market:
     def _total(self, column: Rows) -> float:
         asked = np.flatnonzero(column >= 0)
         at = column[asked]
-        return math.fsum((self.worth[asked, self.people.person[at]] * self.people.counts[at]).tolist())
+        return math.fsum((self.value[asked, self.people.person[at]] * self.people.counts[at]).tolist())
 
     # -- the items outside ----------------------------------------------------------------------------------
 
@@ -341,7 +350,7 @@ class _Market:
         """The bound (1), and items outside that may improve on what was found, with their values."""
         toll = prices.people + prices.money * self.price[self.people.person]
         profit = self.people.bound(self.bound, toll)
-        profit[self.inside] = self.people.profit(self.worth, toll)
+        profit[self.inside] = self.people.profit(self.value, toll)
         fixed = float(self.people.capacity @ prices.people) + (prices.money * self.cost if prices.money else 0.0)
         outside = np.ones(len(self.rows), dtype=bool)
         outside[self.inside] = False
@@ -362,24 +371,24 @@ class _Market:
                 changed = len(block) > 0
                 if not changed:
                     continue
-            worth = self._values(block)
-            profit[block] = self.people.profit(worth, toll)
-            self.bound[block] = np.minimum(self.bound[block], worth.max(axis=1))
+            value = self._values(block)
+            profit[block] = self.people.profit(value, toll)
+            self.bound[block] = np.minimum(self.bound[block], value.max(axis=1))
             good = profit[block] > prices.threshold + grid
-            fresh.append((block[good], worth[good]))
+            fresh.append((block[good], value[good]))
             if sum(len(codes) for codes, _ in fresh) >= max(self.limit // 4, 256):
                 break
         most = fixed + self._largest(profit)
         if not fresh:
             return most, np.zeros(0, np.int64), np.zeros((0, len(self.price)))
-        return most, np.concatenate([codes for codes, _ in fresh]), np.concatenate([worth for _, worth in fresh])
+        return most, np.concatenate([codes for codes, _ in fresh]), np.concatenate([value for _, value in fresh])
 
     def _unlike(
         self, block: Rows, code: Rows, toll: Floats, enough: float, profit: Floats, known: dict[int, float]
     ) -> Rows:
-        """Those of a block that have to be looked at one by one: people like them would improve on what was found.
+        """Those of a block that have to be looked at one by one: items like them would improve on what was found.
 
-        The others get the profit that the first of those like them would make if everybody could be asked.
+        The others get the profit that the first of those like them would make if every annotator could be asked.
         """
         codes, one, place = np.unique(code, return_index=True, return_inverse=True)
         new = np.array([position for position, c in enumerate(codes.tolist()) if c not in known], dtype=np.int64)
@@ -404,16 +413,16 @@ class _Market:
         return out
 
     def _values(self, at: Rows) -> Floats:
-        """(R', K') values of the items at these places; -inf where somebody may not be asked."""
-        worth = self._raw(at)
-        worth[~self.availability.mask_rows(self.rows[at])] = -math.inf
-        worth[:, self.capacity <= 0] = -math.inf
-        return worth
+        """(R', K') values of the items at these places; -inf where an annotator may not be asked."""
+        value = self._raw(at)
+        value[~self.eligible.mask_rows(self.rows[at])] = -math.inf
+        value[:, self.capacity <= 0] = -math.inf
+        return value
 
     def _assignment(self, column: Rows, most: float) -> Assignment:
         asked = np.flatnonzero(column >= 0)
         person, place = self.people.person[column[asked]], self.inside[asked]
-        value = self.worth[asked, person]
+        value = self.value[asked, person]
         best = np.lexsort((place, -value))
         counts = np.where(_rank(person[best]) < self.share[person[best]], 1.0, BEYOND)  # the best of theirs in full
         parts = (self.rows[place][best], person[best], value[best], counts)

@@ -1,9 +1,9 @@
 """The questions of one plan: the best pairs, as far as they pay, and not all alike.
 
     best        of these items, so many pairs of the largest total value
-    spread      beyond so many even shares of them an answer counts half: somebody else is asked      (`even_shares`)
+    spread      beyond so many even shares of them an answer counts half: others are asked           (`even_shares`)
     diverse     the items are a core set (`core_set`) of `diverse` times as many of the best
-    pays        a pair that is not worth its cost is left out, and the next best are looked for
+    pays        a pair that does not bring its cost is left out, and the next best are looked for
 
 Money: where people cost differently, what is bought is gain for money, v_nk / cost_k. Where that alone would spend more
 than the plan may cost, the limit sets the price of money instead (`assign`), and values are not divided: both at once
@@ -21,15 +21,15 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.active.acquisition.core_set import core_set
-from hitl.active.acquisition.utility import CrewValue
+from hitl.active.acquisition.utility import Utility
 from hitl.active.assignment.assign import Pair, assign
-from hitl.active.assignment.eligibility import Availability, PeopleOf
+from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.load_balancing import shares
 from hitl.annotations import Floats
 
 Rows = npt.NDArray[np.int64]
 Pays = Callable[[Rows, Rows], npt.NDArray[np.bool_]]
-"""Whether pairs (item codes, crew positions) are worth their cost."""
+"""Whether pairs (item codes, crew positions) bring their cost."""
 
 ROUNDS = 8
 """How often the next best pairs are looked for where some do not pay."""
@@ -42,7 +42,7 @@ AT_LEAST = 64
 
 
 class Choice(Protocol):
-    """Who can be asked, and what that is worth."""
+    """Who can be asked, and what that would bring."""
 
     def best(self, rows: Rows, limit: int) -> Sequence[Pair]:
         """At most `limit` pairs about these items, an item once, most valuable first."""
@@ -54,7 +54,7 @@ class Choice(Protocol):
 
 
 class Limited(Choice, Protocol):
-    """The same, where money or people's time is limited."""
+    """The same, where money or annotators' time is limited."""
 
     def freely(self) -> Choice:
         """The same without these limits."""
@@ -67,13 +67,13 @@ class Limited(Choice, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ByName:
-    """People asked by name, who cost `money` together at most. `rows` in the order in which equals are asked.
+    """Annotators asked by name, who cost `money` together at most. `rows` in the order in which equals are asked.
 
     Beyond `even_shares` even shares of the questions (inf: without limit) an answer counts half.
     """
 
-    value: CrewValue
-    free: Availability
+    value: Utility
+    free: Eligibility
     money: float = math.inf
     even_shares: float = math.inf
 
@@ -91,7 +91,7 @@ class ByName:
     def _best(self, rows: Rows, limit: int, many: int) -> Sequence[Pair]:
         """The same with shares of so many questions."""
         crew = self.free.crew
-        cost_k = np.array([crew.cost_of(name) for name in crew.names])
+        cost_k = np.array(crew.prices)
         share = shares(self.free, rows, many, self.even_shares)
         pairs = self._assigned(rows, limit, share, self.value.per_cost(cost_k), math.inf)
         if math.fsum(cost_k[pair.person] for pair in pairs) > self.money:
@@ -101,24 +101,23 @@ class ByName:
     def without(self, pairs: Sequence[Pair]) -> ByName:
         """The same where these pairs may not be asked."""
         item, person = (np.array([getattr(pair, part) for pair in pairs], np.int64) for part in ("item", "person"))
-        barred = PeopleOf.of(self.free.n_items, item, person)
-        return replace(self, free=replace(self.free, barred=(*self.free.barred, barred)))
+        return replace(self, free=self.free.without(item, person))
 
     def freely(self) -> ByName:
         """The same without limits on cost, and on how much those can do who can do anything."""
-        free = replace(self.free, capacity=np.where(self.free.capacity > 0, self.free.n_items, 0))
+        free = replace(self.free, capacity=np.where(self.free.capacity > 0, len(self.free.items), 0))
         return replace(self, free=free, money=math.inf, even_shares=math.inf)
 
-    def _assigned(self, rows: Rows, limit: int, share: Rows, value: CrewValue, money: float) -> Sequence[Pair]:
+    def _assigned(self, rows: Rows, limit: int, share: Rows, value: Utility, money: float) -> Sequence[Pair]:
         bound = value.bound(rows)
         return assign(rows, bound, value.values, self.free, limit, cost=money, share=share, alike=value.alike).pairs
 
 
 @dataclass(frozen=True, eq=False)
 class Anyone:
-    """Whoever comes next: one average person, who can have every item; `most` questions can be paid."""
+    """Anyone: one average annotator, who can have every item; `most` questions can be paid."""
 
-    value: CrewValue
+    value: Utility
     most: float = math.inf
     barred: frozenset[int] = field(default_factory=frozenset)
 
@@ -175,7 +174,7 @@ def that_pay(choice: Limited, rows: Rows, limit: int, pays: Pays) -> Sequence[Pa
 
     def poor(pairs: Sequence[Pair]) -> list[Pair]:
         item, person = (np.array([getattr(pair, part) for pair in pairs], np.int64) for part in ("item", "person"))
-        return [pair for pair, worth in zip(pairs, pays(item, person).tolist(), strict=True) if not worth]
+        return [pair for pair, paid in zip(pairs, pays(item, person).tolist(), strict=True) if not paid]
 
     pairs = choice.best(rows, limit)
     left_out = poor(pairs)

@@ -1,30 +1,38 @@
-"""Who may be asked about which item: nobody twice, nobody what they may not see or cannot do.
+"""Who may be asked about which item. This is the only place of the rule.
 
-    allowed[n, k]  =  (k can answer every item, or n is in crew.only[k])  and  crew.needs[n] is part of crew.skills[k]
-                      and not (k has answered n, any question of it, or never may, or was asked and has yet to answer)
+    eligible[n, k]  =  item n may be asked about, annotator k may answer it, and k has not answered any question of it
 
-Rows of this table are made as they are needed: a million items x a thousand people are not kept, and annotations are
-read where they lie, ordered by item.
+    n may be asked about     no answer about it is expected (`crew.asked`); of a pool without names: it has answers left
+    k may answer n           (k can answer every item, or n is in crew.only[k]), and crew.needs[n] is part of
+                             crew.skills[k], and (k, n) is not in crew.never
+
+A crew without names is one column: anyone, who may be asked about every item again and again.
+
+Rows of this table are made as they are needed: a million items x a thousand annotators are not kept, and annotations
+are read where they lie, ordered by item.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from hitl.annotations import Annotations, Ints, Name, Names
-from hitl.crew import Crew
+from hitl.annotations import ANONYMOUS, Annotations, Ints, Name, Names
+from hitl.crew import UNLIMITED, Crew
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+BLOCK = 4096
+"""Items whose rows of the table are made at a time."""
+
 
 @dataclass(frozen=True, eq=False)
 class PeopleOf:
-    """Some people of the crew for each item: those of item n are person[start[n]:start[n+1]], -1 for a stranger.
+    """Some members of the crew for each item: those of item n are person[start[n]:start[n+1]], -1 for a stranger.
 
     Where `place` is given, `person` holds other codes and place[code] is the position in the crew.
     """
@@ -41,7 +49,7 @@ class PeopleOf:
         return cls(start, person[order].astype(np.int32))
 
     def write(self, rows: Rows, mask: Mask, value: bool) -> None:
-        """Set mask[r, k] for everybody k who is listed for item rows[r]."""
+        """Set mask[r, k] for every k who is listed for item rows[r]."""
         first = self.start[rows]
         count = self.start[rows + 1] - first
         row = np.repeat(np.arange(len(rows)), count)
@@ -54,70 +62,84 @@ class PeopleOf:
 
 
 @dataclass(frozen=True, eq=False)
-class Availability:
-    """Which of the crew may be asked about an item, and how many more each can take.
+class Eligibility:
+    """Which of the crew may be asked about an item, and how many more questions each can take.
 
     Attributes:
-        crew: the crew of K' people; positions are those of `crew.names`.
-        capacity: (K',) how many more items each may be given in this plan: what is still expected of them counts.
+        crew: the crew of K' annotators, at the positions of `crew.members`.
+        items: N names.
+        capacity: (K',) how many more items each may be given in this plan, less what is still expected of them.
         load: (K',) how many answers are still expected of each.
+        closed: (N,) items about which an answer is expected, or a pool without names has none left.
         everywhere: (K',) who can answer any item.
         here: who can answer this item among those who cannot answer any.
-        barred: who has answered it, may not see it, or was asked already; one for each source.
+        barred: who has answered it, or may not see it; one for each source.
         need: (N,) row of `able` that holds what the item takes, or None where no item takes anything.
         able: (S, K') who has all the skills of each set that some item takes; row 0 is the empty set.
-        n_items: N.
+
+    >>> free = Eligibility.of(Crew(("ann", "bob"), never=frozenset({("ann", "item 7")})), [annotations])
+    >>> free.may_be_asked([("ann", "item 7"), ("bob", "item 7")])
+    [False, True]
     """
 
     crew: Crew
+    items: Names
     capacity: Rows
     load: Rows
+    closed: Mask
     everywhere: Mask
     here: PeopleOf | None
     barred: tuple[PeopleOf, ...]
     need: Ints | None
     able: Mask
-    n_items: int
 
     @classmethod
-    def of(cls, crew: Crew, answered: Sequence[Annotations]) -> Availability:
-        """Availability given what was answered, to one or several questions about the same items.
+    def of(cls, crew: Crew, answered: Sequence[Annotations]) -> Eligibility:
+        """What `crew` and the answers to one or several questions about the same items allow.
 
-        People and items that the crew or the annotations do not know are passed over. A question still expected (in
-        `crew.asked`) takes from the capacity unless it was answered meanwhile.
+        Annotators and items that the crew or the annotations do not know are passed over. An expected answer
+        (`crew.asked`) takes from the capacity while its annotator may still give it.
         """
-        items, n_items = answered[0].items, answered[0].n_items
-        place = {name: position for position, name in enumerate(crew.names)}
+        items = answered[0].items
+        n_items, place = len(items), {name: position for position, name in enumerate(crew.names)}
         only = [(person, name) for person, names in crew.only.items() for name in names]
-        row = _rows_by_name(items, (name for pairs in (crew.never, crew.asked, only) for _, name in pairs), crew.needs)
-        barred = [_answered(given, place) for given in answered if len(given)]
-        if crew.never:
-            barred.append(PeopleOf.of(n_items, *_codes(crew.never, place, row)))
-        asked_item, asked_person = _codes(set(crew.asked), place, row)
-        load = np.zeros(len(crew.names), np.int64)
-        if len(asked_item):
-            load += np.bincount(asked_person[~_listed(barred, asked_item, asked_person)], minlength=len(load))
-            barred.append(PeopleOf.of(n_items, asked_item, asked_person))
-        most = np.array([crew.capacity_of(name) for name in crew.names], dtype=np.int64)
+        pairs = [*crew.never, *crew.asked, *only]
+        row = codes_of(items, [*(name for _, name in pairs), *crew.needs]) if pairs or crew.needs else {}
+        size = len(crew.members)
+        barred = [_answered(given, place) for given in answered if len(given) and place]
+        barred.append(PeopleOf.of(n_items, *_codes(crew.never, place, row)))
         need, able = _skills(crew, row, n_items)
-        return cls(
+        closed = np.zeros(n_items, dtype=bool)
+        free = cls(
             crew,
-            np.maximum(most - load, 0),
-            load,
-            np.array([name not in crew.only for name in crew.names], dtype=bool),
-            PeopleOf.of(n_items, *_codes(only, place, row)) if only else None,
-            tuple(barred),
+            items,
+            np.array([crew.capacity_of(name) for name in crew.names] or [UNLIMITED], dtype=np.int64),
+            np.zeros(size, np.int64),
+            closed,
+            np.array([name is None or name not in crew.only for name in crew.members], dtype=bool),
+            PeopleOf.of(n_items, *_codes(only, place, row)) if place and only else None,
+            tuple(people for people in barred if len(people.person)),
             need,
             able,
-            n_items,
         )
+        item, person = _codes(set(crew.asked), place, row)
+        load = np.bincount(person[free.eligible(item, person)], minlength=size)
+        gone = [] if place else [name for who, name in crew.never if who == ANONYMOUS]
+        shut = [row[name] for name in (*(name for _, name in crew.asked), *gone) if name in row]
+        closed = closed.copy()
+        closed[shut] = True
+        return replace(free, capacity=np.maximum(free.capacity - load, 0), load=load, closed=closed)
 
-    def after(self, item: npt.NDArray[np.integer], person: npt.NDArray[np.integer]) -> Availability:
+    def after(self, item: npt.NDArray[np.integer], person: npt.NDArray[np.integer]) -> Eligibility:
         """What is left when these have been asked too: items may then be given to others, in the same plan."""
-        asked = PeopleOf.of(self.n_items, np.asarray(item, dtype=np.int64), np.asarray(person, dtype=np.int64))
-        more = np.bincount(asked.person, minlength=len(self.load))
-        left = np.maximum(self.capacity - more, 0)
-        return replace(self, capacity=left, load=self.load + more, barred=(*self.barred, asked))
+        more = np.bincount(person, minlength=len(self.load))
+        left = replace(self, capacity=np.maximum(self.capacity - more, 0), load=self.load + more)
+        return left.without(item, person)
+
+    def without(self, item: npt.NDArray[np.integer], person: npt.NDArray[np.integer]) -> Eligibility:
+        """The same where these (item code, crew position) pairs may not be asked."""
+        asked = PeopleOf.of(len(self.items), np.asarray(item, dtype=np.int64), np.asarray(person, dtype=np.int64))
+        return replace(self, barred=(*self.barred, asked))
 
     def mask_rows(self, rows: npt.NDArray[np.integer]) -> Mask:
         """(R, K') who of the crew may be asked about the items with these codes, capacity aside."""
@@ -129,17 +151,42 @@ class Availability:
             people.write(at, free, False)
         if self.need is not None:
             free &= self.able[self.need[at]]
+        free[self.closed[at]] = False
         return free
 
-    def mask(self, item: int) -> Mask:
-        """(K',) who of the crew may be asked about the item with this code, capacity aside."""
-        free: Mask = self.mask_rows(np.array([item]))[0]
-        return free
+    def blocks(self, rows: npt.NDArray[np.integer]) -> Iterator[tuple[Rows, Mask]]:
+        """The same, so many rows at a time: (rows of the block, who may be asked)."""
+        for start in range(0, len(rows), BLOCK):
+            block: Rows = np.asarray(rows[start : start + BLOCK], dtype=np.int64)
+            yield block, self.mask_rows(block)
+
+    def any_of(self, rows: npt.NDArray[np.integer]) -> bool:
+        """Whether any of the crew may be asked about any of these items, capacity aside."""
+        return any(bool(mask.any()) for _, mask in self.blocks(rows))
+
+    def eligible(self, item: npt.NDArray[np.integer], person: npt.NDArray[np.integer]) -> Mask:
+        """(P,) whether each of these (item code, crew position) pairs may be asked, capacity aside."""
+        parts = [
+            mask[np.arange(len(block)), person[n * BLOCK : n * BLOCK + len(block)]]
+            for n, (block, mask) in enumerate(self.blocks(item))
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
+
+    def may_be_asked(self, pairs: Sequence[tuple[Name | None, Name]]) -> list[bool]:
+        """The same for pairs of names, (annotator, item); False for an annotator or an item that is not known here."""
+        row = codes_of(self.items, (name for _, name in pairs))
+        place = {name: position for position, name in enumerate(self.crew.members)}
+        known = np.array([who in place and name in row for who, name in pairs], dtype=bool)
+        codes = [(row[name], place[who]) for (who, name), here in zip(pairs, known, strict=True) if here]
+        item, person = np.array(codes, dtype=np.int64).reshape(-1, 2).T
+        known[known] = self.eligible(item, person)
+        found: list[bool] = known.tolist()
+        return found
 
 
-def _rows_by_name(items: Names, names: Iterable[Name], needs: Mapping[Name, frozenset[str]]) -> dict[Name, int]:
+def codes_of(items: Names, names: Iterable[Name]) -> dict[Name, int]:
     """Codes of the items that are named; without a table of all the others."""
-    wanted = set(names) | set(needs)
+    wanted = set(names)
     return {name: code for code, name in enumerate(items) if name in wanted} if wanted else {}
 
 
@@ -157,23 +204,11 @@ def _answered(given: Annotations, place: Mapping[Name, int]) -> PeopleOf:
     )
 
 
-def _listed(sources: Sequence[PeopleOf], item: Rows, person: Rows) -> Mask:
-    """Whether each pair stands in one of the sources."""
-    n_people = int(person.max()) + 1
-    found = np.zeros(len(item), dtype=bool)
-    for people in sources:
-        width = max(n_people, int(people.person.max(initial=0) if people.place is None else people.place.max()) + 1)
-        mask = np.zeros((len(item), width), dtype=bool)
-        people.write(item, mask, True)
-        found |= mask[np.arange(len(item)), person]
-    return found
-
-
 def _skills(crew: Crew, row: Mapping[Name, int], n_items: int) -> tuple[Ints | None, Mask]:
     """For each item the row of the table that says who has all it takes."""
     sets: dict[frozenset[str], int] = {frozenset(): 0}
-    if not crew.needs:
-        return None, np.ones((1, len(crew.names)), dtype=bool)
+    if not (crew.needs and crew.names):
+        return None, np.ones((1, len(crew.members)), dtype=bool)
     need = np.zeros(n_items, np.int32)
     for name, skills in crew.needs.items():
         if name in row:

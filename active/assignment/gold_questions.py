@@ -1,4 +1,4 @@
-"""Items of known truth, asked to know the annotators: whoever was checked least is checked first.
+"""Gold questions, about items of known truth, to know the annotators: who was checked least is checked first.
 
 Each answer on a known item says more about its annotator than one on an item that only the others' labels tell of.
 With a share c of checks, the question after a answers is one when floor(c (a + 1)) > floor(c a): over many plans the
@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
-from hitl.active.assignment.eligibility import Availability
-from hitl.active.stopping.pool_state import Situation
-from hitl.annotations import Floats
+from hitl.active.assignment.eligibility import Eligibility
+from hitl.active.stopping.pool_state import PoolState
+from hitl.annotations import Floats, Name
 
 CHECK = "to know the annotator: its truth is known"
 """Why a question about an item of known truth is asked, in words for people; programs look at `Ask.check`."""
@@ -23,26 +23,25 @@ HAIR = 1e-9
 
 
 def checks_due(share: float, answered: int, wanted: int) -> int:
-    """How many of the next `wanted` questions are checks, after so many that were answered or are outstanding."""
+    """How many of the next `wanted` questions are checks, after so many that were answered or are expected."""
     return math.floor(share * (answered + wanted) + HAIR) - math.floor(share * answered + HAIR)
 
 
-def checks(now: Situation, free: Availability, wanted: int, money: float = math.inf) -> list[tuple[int, int]]:
+def checks(pool: PoolState, free: Eligibility, wanted: int, money: float = math.inf) -> list[tuple[int, int]]:
     """(item code, crew position) of at most `wanted` questions about items whose truth is known to every question.
 
-    Annotators by turns, those with the fewest answers on known items first, outstanding ones included; each gets the
+    Annotators by turns, those with the fewest answers on known items first, expected ones included; each gets the
     known item with the fewest answers among those they may be asked about. Together they cost `money` at most.
     """
-    crew = now.crew
-    items = now.known_rows if wanted > 0 else now.known_rows[:0]
+    items = pool.fewest_first(np.flatnonzero(pool.known & ~free.closed)) if wanted > 0 else np.zeros(0, np.int64)
     allowed = free.mask_rows(items)
     items_left = allowed.sum(axis=0)
     capacity = free.capacity.copy()
-    price = np.array([crew.cost_of(name) for name in crew.names])
-    checked = _checked(now)
+    price = np.array(free.crew.prices)
+    checked = _checked(pool, free)
     found: list[tuple[int, int]] = []
     while len(found) < wanted:
-        able = (capacity > 0) & (items_left > 0) & (price <= money)
+        able = (capacity > 0) & (items_left > 0) & (price <= money + HAIR)
         if not able.any():
             break
         person = int(np.argmin(np.where(able, checked, np.inf)))
@@ -56,12 +55,12 @@ def checks(now: Situation, free: Availability, wanted: int, money: float = math.
     return found
 
 
-def _checked(now: Situation) -> Floats:
+def _checked(pool: PoolState, free: Eligibility) -> Floats:
     """(K',) how many known items each of the crew has answered or was asked about."""
-    annotations = now.questions[0][0].annotations
-    given = np.bincount(annotations.annotator[now.known[annotations.item]], minlength=annotations.n_annotators)
-    count = dict(zip(annotations.annotators, given.tolist(), strict=True))
-    expected = {annotations.items[row] for row in np.flatnonzero(now.known & now.out)}
-    for who, item in now.crew.asked:
+    given = pool[0][0].annotations
+    number = np.bincount(given.annotator[pool.known[given.item]], minlength=given.n_annotators)
+    count: dict[Name | None, int] = dict(zip(given.annotators, number.tolist(), strict=True))
+    expected = {pool.items[row] for row in np.flatnonzero(pool.known & free.closed)}
+    for who, item in free.crew.asked:
         count[who] = count.get(who, 0) + (item in expected)
-    return np.array([count.get(name, 0) for name in now.crew.names], dtype=np.float64)
+    return np.array([count.get(name, 0) for name in free.crew.members], dtype=np.float64)

@@ -1,9 +1,9 @@
-"""Which open items nobody of the crew has the skills for: a setting to mend, not a reason to end the project.
+"""Open items that need skills which no annotator of the crew has: a setting to mend, no reason to end the project.
 
     lacking    an open item n such that no k of the crew has   needs[n] is part of skills[k]
 
-Everybody else's items end by themselves when all who may answer have (`outstanding`). These would too, but for want of
-a word in hitl.toml, of a colleague who is still to come, or of a word in the item's own data that is spelled otherwise.
+Other items end by themselves when every annotator who may answer them has (`outstanding`). These would too, though all
+that is missing may be a word in hitl.toml, a colleague who is still to come, or the right spelling in the item's data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """So many open items need these skills: each is had by nobody of the crew, or all `together` by nobody."""
+    """So many open items need these skills: no annotator of the crew has any of them, or none has all `together`."""
 
     skills: tuple[str, ...]
     items: int
@@ -29,7 +29,7 @@ class Lacking:
 
 
 def lacking(items: Iterable[Name], crew: Crew) -> tuple[Lacking, ...]:
-    """What nobody of the crew can do of what these items need, most items first; nothing where anyone may answer."""
+    """What these items need and no annotator of the crew can do, most items first; nothing where anyone may answer."""
     if not (crew.needs and crew.names):
         return ()
     people = [crew.skills.get(name, frozenset()) for name in crew.names]
@@ -45,13 +45,13 @@ def lacking(items: Iterable[Name], crew: Crew) -> tuple[Lacking, ...]:
 
 
 def in_words(lacks: Sequence[Lacking], crew: Crew) -> str:
-    """For whoever wrote the settings: what nobody has, who of the others has it, and what the crew does have."""
+    """In words: which skills are missing, who outside the crew has them, and which the crew has."""
     total = sum(each.items for each in lacks)
     named = ", ".join(_named(each, crew) for each in lacks[:SHOWN])
     more = f", and {len(lacks) - SHOWN} more" if len(lacks) > SHOWN else ""
     had = sorted(frozenset().union(*(crew.skills.get(name, frozenset()) for name in crew.names)))
     has = f"the crew has {', '.join(map(repr, had[:SHOWN]))}{', ...' if len(had) > SHOWN else ''}"
-    said = f"nobody of the crew has what {total:,} item{' needs' if total == 1 else 's need'}: {named}{more}"
+    said = f"no annotator of the crew has what {total:,} item{' needs' if total == 1 else 's need'}: {named}{more}"
     return f"{said} ({has if had else 'the crew has no skills'}; crew.skills)"
 
 

@@ -1,6 +1,6 @@
 """The best set of pairs of rows and columns: a row once, column k `capacity[k]` times, `limit` pairs in all.
 
-    maximise  sum of worth[r, k] over the pairs          worth: whole numbers >= 0, or NOT_ALLOWED
+    maximise  sum of value[r, k] over the pairs          value: whole numbers >= 0, or NOT_ALLOWED
 
 Successive best augmentations (the Hungarian method for a transportation problem; Ahuja, Magnanti & Orlin, Network
 Flows, 1993, 9.7 and 12.4): one pair more at a time, each by the path of greatest gain
@@ -8,9 +8,9 @@ Flows, 1993, 9.7 and 12.4): one pair more at a time, each by the path of greates
     a free row -> column k;  if k is full, one of its rows moves on to k', ...;  the last column has room
 
 so that after t steps the t pairs are the best t pairs there are. The path is found by Dijkstra over columns, with
-prices price[k] >= 0 that keep every move among the pairs from gaining: worth[r, k] - price[k] is as large for a paired
+prices price[k] >= 0 that keep every move among the pairs from gaining: value[r, k] - price[k] is as large for a paired
 row as for any other column. Only full columns on the way are searched, and each search raises the price of those by 1
-at least: with worth in some hundred steps the work is bounded, whatever the number of pairs.
+at least: with values in some hundred steps the work is bounded, whatever the number of pairs.
 
 Ties: the column with the least load, then the first; the first row.
 """
@@ -26,15 +26,15 @@ from hitl.annotations import Floats
 from hitl.models.numerics.compiled import compiled
 
 NOT_ALLOWED = -(2**30)
-"""Worth of a pair that must not be."""
+"""Value of a pair that must not be."""
 
 MOST = 50_000
-"""Largest worth: columns are sorted by counting."""
+"""Largest value: columns are sorted by counting."""
 
 MOVES = 2**26
 """Moves between columns that are remembered, at most."""
 
-Worth = npt.NDArray[np.int32]
+Steps = npt.NDArray[np.int32]
 Whole = npt.NDArray[np.int64]
 
 
@@ -54,18 +54,18 @@ class Pairing:
     threshold: int
 
 
-def best_pairs(worth_rk: Worth, capacity: Whole, load: Whole, limit: int) -> Pairing:
-    """The pairs of greatest total worth. `load` (K,) says who has how much to do already, for ties."""
-    n_rows, n_columns = worth_rk.shape
+def best_pairs(steps_rk: Steps, capacity: Whole, load: Whole, limit: int) -> Pairing:
+    """The pairs of the greatest total of `steps_rk` (R, K). `load` (K,): who has how much to do already, for ties."""
+    n_rows, n_columns = steps_rk.shape
     column, price = np.full(n_rows, -1, np.int64), np.zeros(n_columns, np.int64)
-    if not worth_rk.size or limit <= 0:
+    if not steps_rk.size or limit <= 0:
         return Pairing(column, price, 0)
-    if worth_rk.max() > MOST:
-        raise ValueError(f"worth is {worth_rk.max()}; expected {MOST} at most")
-    order, level, count = _order(worth_rk)
+    if steps_rk.max() > MOST:
+        raise ValueError(f"the largest value is {steps_rk.max()}; expected {MOST} at most")
+    order, level, count = _order(steps_rk)
     room, busy = capacity.astype(np.int64), load.astype(np.int64)
     kept = min(n_columns, max(1, MOVES // n_columns))
-    threshold = _augment(worth_rk, order, level, count, room, busy, limit, kept, column, price)
+    threshold = _augment(steps_rk, order, level, count, room, busy, limit, kept, column, price)
     return Pairing(column, price, int(threshold))
 
 
@@ -83,15 +83,15 @@ def most_profit(value_rk: Floats, person: Whole, counts: Floats, toll: Floats) -
 
 
 @compiled
-def in_steps(value_rk: Floats, person: Whole, counts: Floats, toll: Floats, step: float) -> Worth:
+def in_steps(value_rk: Floats, person: Whole, counts: Floats, toll: Floats, step: float) -> Steps:
     """(R, C) value - toll of these columns in steps, to the nearest; NOT_ALLOWED below 0."""
-    worth_rc = np.full((len(value_rk), len(toll)), NOT_ALLOWED, np.int32)
+    steps_rc = np.full((len(value_rk), len(toll)), NOT_ALLOWED, np.int32)
     for r in range(len(value_rk)):
         for c in range(len(toll)):
             net = value_rk[r, person[c]] * counts[c] - toll[c]
             if net >= 0:
-                worth_rc[r, c] = np.int32(net / step + 0.5)
-    return worth_rc
+                steps_rc[r, c] = np.int32(net / step + 0.5)
+    return steps_rc
 
 
 @compiled
@@ -118,12 +118,12 @@ def best_purchases(
 
 
 @compiled
-def _order(worth_rk: Worth) -> tuple[Worth, npt.NDArray[np.uint16], Whole]:
-    """(K, R) rows that are allowed in each column, most worth first, the first of equals first; their worth; how many.
+def _order(steps_rk: Steps) -> tuple[Steps, npt.NDArray[np.uint16], Whole]:
+    """(K, R) rows allowed in each column, largest value first, the first of equals first; their values; how many.
 
-    The worth stands here again because it is read in this order: looked up among the rows it would cost most of all.
+    The values stand here again as they are read in this order: to look them up among the rows would cost most of all.
     """
-    n_rows, n_columns = worth_rk.shape
+    n_rows, n_columns = steps_rk.shape
     order = np.empty((n_columns, n_rows), np.int32)
     level = np.empty((n_columns, n_rows), np.uint16)
     count = np.zeros(n_columns, np.int64)
@@ -131,29 +131,29 @@ def _order(worth_rk: Worth) -> tuple[Worth, npt.NDArray[np.uint16], Whole]:
     for k in range(n_columns):
         highest = -1
         for r in range(n_rows):
-            highest = max(highest, worth_rk[r, k])
+            highest = max(highest, steps_rk[r, k])
         if highest < 0:
             continue
         start[: highest + 2] = 0
         for r in range(n_rows):
-            if worth_rk[r, k] >= 0:
-                start[highest - worth_rk[r, k] + 1] += 1
+            if steps_rk[r, k] >= 0:
+                start[highest - steps_rk[r, k] + 1] += 1
         for value in range(highest + 1):
             start[value + 1] += start[value]
         count[k] = start[highest + 1]
         for r in range(n_rows):
-            if worth_rk[r, k] >= 0:
-                value = highest - worth_rk[r, k]
+            if steps_rk[r, k] >= 0:
+                value = highest - steps_rk[r, k]
                 order[k, start[value]] = r
-                level[k, start[value]] = worth_rk[r, k]
+                level[k, start[value]] = steps_rk[r, k]
                 start[value] += 1
     return order, level, count
 
 
 @compiled
 def _augment(
-    worth_rk: Worth,
-    order: Worth,
+    steps_rk: Steps,
+    order: Steps,
     level: npt.NDArray[np.uint16],
     count: Whole,
     room: Whole,
@@ -164,20 +164,20 @@ def _augment(
     price: Whole,
 ) -> int:
     """Fill `column` and `price`; returns the threshold. `room` and `load` change; moves of `kept` columns are kept."""
-    n_rows, n_columns = worth_rk.shape
+    n_rows, n_columns = steps_rk.shape
     pointer = np.zeros(n_columns, np.int64)
-    entry = np.full(n_columns, -1, np.int64)  # the free row of most worth, -1: none
-    worth = np.full(n_columns, NOT_ALLOWED, np.int64)  # and its worth
+    entry = np.full(n_columns, -1, np.int64)  # the free row of largest value, -1: none
+    steps = np.full(n_columns, NOT_ALLOWED, np.int64)  # and its value
     for k in range(n_columns):
         if count[k] > 0:
             entry[k] = order[k, 0]
-            worth[k] = level[k, 0]
+            steps[k] = level[k, 0]
     head = np.full(n_columns, -1, np.int64)  # rows of a column, as a list linked both ways
     after, before = np.full(n_rows, -1, np.int64), np.full(n_rows, -1, np.int64)
     key = np.empty(n_columns, np.int64)
     through, source = np.empty(n_columns, np.int64), np.empty(n_columns, np.int64)
     settled = np.empty(n_columns, np.bool_)
-    move = np.empty((kept, n_columns), np.int32)  # best change of worth when a row of a full column moves on to another
+    move = np.empty((kept, n_columns), np.int32)  # best change of value when a row of a full column moves on to another
     mover = np.empty((kept, n_columns), np.int32)
     owner = np.full(kept, -1, np.int64)  # the full column of which this is known
     gain = 0
@@ -187,18 +187,18 @@ def _augment(
             source[k] = -1
             while entry[k] >= 0 and column[entry[k]] >= 0:
                 pointer[k] += 1
-                entry[k], worth[k] = -1, NOT_ALLOWED
+                entry[k], steps[k] = -1, NOT_ALLOWED
                 if pointer[k] < count[k]:
-                    entry[k], worth[k] = order[k, pointer[k]], level[k, pointer[k]]
+                    entry[k], steps[k] = order[k, pointer[k]], level[k, pointer[k]]
             through[k] = entry[k]
-            key[k] = worth[k] - price[k]
+            key[k] = steps[k] - price[k]
         best = _next(key, settled, room, load)
         while best >= 0 and room[best] == 0:
             settled[best] = True
             place = best % kept
             if owner[place] != best:
                 owner[place] = best
-                _best_moves(worth_rk, best, head[best], after, move[place], mover[place])
+                _best_moves(steps_rk, best, head[best], after, move[place], mover[place])
             _relax(best, move[place], mover[place], price, settled, key, through, source)
             best = _next(key, settled, room, load)
         gain = key[best] if best >= 0 else 0
@@ -209,7 +209,7 @@ def _augment(
             return 0
         room[best] -= 1
         load[best] += 1
-        _pass_on(best, through, source, worth_rk, column, head, after, before, owner, move, mover)
+        _pass_on(best, through, source, steps_rk, column, head, after, before, owner, move, mover)
     return gain
 
 
@@ -227,21 +227,21 @@ def _next(key: Whole, settled: npt.NDArray[np.bool_], room: Whole, load: Whole) 
 
 
 @compiled
-def _best_moves(worth_rk: Worth, full: int, head: int, after: Whole, move: Worth, mover: Worth) -> None:
-    """For each column the row of the full one that would best move there (-1: none may), and the change of worth."""
+def _best_moves(steps_rk: Steps, full: int, head: int, after: Whole, move: Steps, mover: Steps) -> None:
+    """For each column the row of the full one that would best move there (-1: none may), and the change of value."""
     move[:] = NOT_ALLOWED
     mover[:] = -1
     row = head
     while row >= 0:
-        _learn(worth_rk, full, row, move, mover)
+        _learn(steps_rk, full, row, move, mover)
         row = after[row]
 
 
 @compiled
 def _relax(
     full: int,
-    move: Worth,
-    mover: Worth,
+    move: Steps,
+    mover: Steps,
     price: Whole,
     settled: npt.NDArray[np.bool_],
     key: Whole,
@@ -262,14 +262,14 @@ def _pass_on(
     last: int,
     through: Whole,
     source: Whole,
-    worth_rk: Worth,
+    steps_rk: Steps,
     column: Whole,
     head: Whole,
     after: Whole,
     before: Whole,
     owner: Whole,
-    move: Worth,
-    mover: Worth,
+    move: Steps,
+    mover: Steps,
 ) -> None:
     """Every row on the path to the last column moves on; what is known of the moves from these columns follows."""
     k = last
@@ -284,7 +284,7 @@ def _pass_on(
                 before[after[row]] = before[row]
             place = origin % len(owner)
             if owner[place] == origin:
-                _forget(worth_rk, origin, row, head[origin], after, move[place], mover[place])
+                _forget(steps_rk, origin, row, head[origin], after, move[place], mover[place])
         before[row], after[row] = -1, head[k]
         if head[k] >= 0:
             before[head[k]] = row
@@ -292,29 +292,29 @@ def _pass_on(
         column[row] = k
         place = k % len(owner)
         if owner[place] == k:
-            _learn(worth_rk, k, row, move[place], mover[place])
+            _learn(steps_rk, k, row, move[place], mover[place])
         k = origin
 
 
 @compiled
-def _learn(worth_rk: Worth, full: int, row: int, move: Worth, mover: Worth) -> None:
+def _learn(steps_rk: Steps, full: int, row: int, move: Steps, mover: Steps) -> None:
     """The moves from a column that has one row more."""
-    now = worth_rk[row, full]
+    now = steps_rk[row, full]
     for k in range(len(move)):
-        if worth_rk[row, k] >= 0 and worth_rk[row, k] - now > move[k]:
-            move[k] = worth_rk[row, k] - now
+        if steps_rk[row, k] >= 0 and steps_rk[row, k] - now > move[k]:
+            move[k] = steps_rk[row, k] - now
             mover[k] = row
 
 
 @compiled
-def _forget(worth_rk: Worth, full: int, gone: int, head: int, after: Whole, move: Worth, mover: Worth) -> None:
+def _forget(steps_rk: Steps, full: int, gone: int, head: int, after: Whole, move: Steps, mover: Steps) -> None:
     """The moves from a column that has lost a row."""
     for k in range(len(move)):
         if mover[k] == gone:
             move[k], mover[k] = NOT_ALLOWED, -1
             row = head
             while row >= 0:
-                if worth_rk[row, k] >= 0 and worth_rk[row, k] - worth_rk[row, full] > move[k]:
-                    move[k] = worth_rk[row, k] - worth_rk[row, full]
+                if steps_rk[row, k] >= 0 and steps_rk[row, k] - steps_rk[row, full] > move[k]:
+                    move[k] = steps_rk[row, k] - steps_rk[row, full]
                     mover[k] = row
                 row = after[row]

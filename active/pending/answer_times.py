@@ -1,8 +1,8 @@
-"""How long answers take: for whoever wants to know how much work a plan is.
+"""How long answers take, so that a plan says how much work it is.
 
-    pace_k = median of annotator k's durations, where there are FEWEST or more;  else the median of all durations
+    time of k  =  median of annotator k's durations, where there are FEWEST or more;  else the median of all durations
 
-Medians, because a task that somebody left open over lunch took an hour.
+Medians, because a task that was left open over lunch took an hour.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from hitl.annotations import Annotations, Name
 from hitl.plan import Plan
 
 FEWEST = 5
-"""Durations of one person below which everybody's stand in."""
+"""Durations of one annotator below which the median of all stands in.
+
+The median of five lies between the quartiles of the annotator's times four times of five (binomial), that of three
+only twice of three."""
 
 
 def seconds_per_answer(annotations: Annotations) -> tuple[float, Mapping[Name, float]]:
-    """(seconds of anybody, seconds of those who have answered often enough); 0 where no duration is known."""
+    """(seconds of an average answer, seconds of those who have answered often enough); 0 where no duration is known."""
     if annotations.duration is None:
         return 0.0, {}
     known = np.isfinite(annotations.duration) & (annotations.duration > 0)
@@ -34,12 +37,12 @@ def seconds_per_answer(annotations: Annotations) -> tuple[float, Mapping[Name, f
     return float(np.median(seconds)), own
 
 
-def paced(plan: Plan, annotations: Annotations) -> Plan:
+def with_answer_times(plan: Plan, annotations: Annotations) -> Plan:
     """The plan with how long each answer is expected to take."""
-    anybody, own = seconds_per_answer(annotations)
-    asks = plan.asks
-    if anybody or any(ask.seconds for ask in asks):
-        asks = tuple(
-            replace(ask, seconds=anybody if ask.annotator is None else own.get(ask.annotator, anybody)) for ask in asks
-        )
-    return plan if asks is plan.asks else replace(plan, asks=asks)
+    average, own = seconds_per_answer(annotations)
+    if not average and not any(ask.seconds for ask in plan.asks):
+        return plan
+    asks = [
+        replace(ask, seconds=average if ask.annotator is None else own.get(ask.annotator, average)) for ask in plan.asks
+    ]
+    return replace(plan, asks=tuple(asks))

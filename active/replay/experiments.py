@@ -1,7 +1,7 @@
-"""Several replays of several strategies, side by side: the same people, the same seeds, in as many processes as asked.
+"""Several replays of several strategies, side by side, over the same annotators and seeds, in several processes.
 
 A seed s of n is child s of SeedSequence(seed): the draws of one seed are the same whatever the number of workers, of
-seeds and of strategies, and all strategies meet the same people under the same seed.
+seeds and of strategies, and all strategies meet the same annotators under the same seed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ POINTS = 200
 
 
 class Source(Protocol):
-    """Where the people of a replay come from."""
+    """Where the annotators of a replay come from."""
 
     def begin(self, rng: np.random.Generator, replay: Replay) -> tuple[Answers, Evidence, Replay]:
         """People who have not been asked yet, what is known beside their answers, and the replay fit for them."""
@@ -42,8 +42,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """People whose answers were recorded. Drawn is what ties hang on: the order of items and people, and in which order
-    an anonymous pool answers.
+    """Annotators whose answers were recorded.
+
+    The seed draws what ties hang on: the order of items and annotators, and in which order an anonymous pool answers.
+
+    >>> tracks = run_trials(Recording(evidence), {"gain": Replay(VBIBCC())}, seeds=5)
     """
 
     evidence: Evidence
@@ -56,12 +59,15 @@ class Recording:
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """Simulated people, drawn anew for each seed, on items whose truth is known.
+    """Simulated annotators, drawn anew for each seed, on items whose truth is known.
 
     Attributes:
         evidence: items with their truth, and features or probabilities of models if there are; its labels are left out.
-        groups: who the people are.
+        groups: who the annotators are.
         correlation: how much all find the same items hard, in [0, 1).
+
+    >>> crowd = (Group("good", 8, accuracy=(0.7, 0.9)), Group("random", 2))
+    >>> tracks = run_trials(Simulation(evidence, crowd), {"gain": Replay(VBIBCC())}, seeds=5)
     """
 
     evidence: Evidence
@@ -69,7 +75,7 @@ class Simulation:
     correlation: float = 0.0
 
     def begin(self, rng: np.random.Generator, replay: Replay) -> tuple[Answers, Evidence, Replay]:
-        """A crew that nobody has met; it brings its speeds, and who joins and leaves."""
+        """A crew of newcomers; it brings its speeds, and who joins and leaves."""
         annotations, truth = self.evidence.annotations, self.evidence.truth
         assert truth is not None
         if not self.evidence.known.all():
@@ -79,13 +85,13 @@ class Simulation:
         seed = int(rng.integers(2**63))
         answers = SimulatedAnswers(people, truth, annotations.items, annotations.classes, seed)
         known = replace(self.evidence, annotations=answers.revealed())
-        own = people.habits
-        habits = replace(replay.habits, speed=own.speed, joins=own.joins, leaves=own.leaves)
-        return answers, known, replace(replay, habits=habits)
+        own = people.responses
+        responses = replace(replay.responses, speed=own.speed, joins=own.joins, leaves=own.leaves)
+        return answers, known, replace(replay, responses=responses)
 
 
 def reordered(evidence: Evidence, rng: np.random.Generator) -> Evidence:
-    """The same evidence with its items and people in another order: only ties notice."""
+    """The same evidence with its items and annotators in another order: only ties notice."""
     annotations = evidence.annotations
     item, person = rng.permutation(annotations.n_items), rng.permutation(annotations.n_annotators)
     place_n, place_k = np.argsort(item).astype(np.int32), np.argsort(person).astype(np.int32)
@@ -141,7 +147,12 @@ def run_trials(
     workers: int = 1,
     on_done: Callable[[int, int], None] | None = None,
 ) -> dict[str, tuple[Track, ...]]:
-    """Strategy -> a track for each seed, in order. `on_done(replays done, of)` as they end."""
+    """Strategy -> a track for each seed, in order. `on_done(replays done, of)` as they end.
+
+    >>> strategies = {"gain": Replay(VBIBCC()), "even": Replay(VBIBCC(), Evenly())}
+    >>> tracks = run_trials(Recording(evidence), strategies, seeds=5, workers=4)
+    >>> spent_to_reach(tracks["gain"], 0.9).labels  # median, lowest, highest
+    """
     children = np.random.SeedSequence(seed).spawn(seeds)
     jobs = [(name, rank) for rank in range(seeds) for name in replays]  # a strategy can be slow: mix them
     found: dict[tuple[str, int], Track] = {}
@@ -154,7 +165,7 @@ def run_trials(
 
 
 def one_trial(source: Source, replay: Replay, seed: np.random.SeedSequence) -> Track:
-    """One replay. People, habits and policy draw from generators of their own: all meet the same people."""
+    """One replay. Annotators, responses and policy draw from generators of their own: all meet the same annotators."""
     state = [int(word) for word in seed.generate_state(3)]
     answers, known, ready = source.begin(np.random.default_rng(state[0]), replay)
     result = replace(ready, policy=seeded(ready.policy, state[1])).run_with(
@@ -178,7 +189,10 @@ class Spent:
 
 
 def spent_to_reach(tracks: Sequence[Track], accuracy: float) -> Spent:
-    """Labels and cost until this accuracy; a seed that never reached it counts as infinite."""
+    """Labels and cost until this accuracy; a seed that never reached it counts as infinite.
+
+    >>> spent_to_reach(tracks["gain"], 0.9).labels  # median, lowest, highest
+    """
     found = [track.to_reach(accuracy) for track in tracks]
     labels, cost = (
         tuple(float(summary(values)) for summary in (np.median, np.min, np.max))

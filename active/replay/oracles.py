@@ -17,11 +17,11 @@ from hitl.crew import Crew
 from hitl.errors import BadEvidence
 
 Pair = tuple[Name, Name | None]
-"""(item, annotator), or (item, None): whoever comes."""
+"""(item, annotator), or (item, None): anyone."""
 
 
 class Answers(Protocol):
-    """People who answer when they are asked, recorded or simulated."""
+    """Annotators who answer when they are asked, recorded or simulated."""
 
     @property
     def spent(self) -> int:
@@ -62,10 +62,10 @@ class RecordedAnswers:
         return self._spent
 
     def crew(self, limits: Crew) -> Crew:
-        """The crew of the recording: named people for the items they labeled, or anyone if somebody is anonymous.
+        """The crew of the recording: named annotators for the items they labeled, or anyone if one is anonymous.
 
-        `limits` may name some of the people; all its limits hold, its `only` cuts further. Raises BadEvidence for
-        people who are not recorded.
+        `limits` may name some of the annotators; all its limits hold, its `only` cuts further. Raises BadEvidence for
+        annotators who are not recorded.
         """
         annotations = self._all
         if annotations.anonymous is not None:
@@ -97,7 +97,7 @@ class RecordedAnswers:
         return self._spent - before
 
     def _next(self, item: int) -> int | None:
-        """The next answer of whoever comes."""
+        """The next answer of an anonymous pool."""
         waiting = self._queue[item]
         while waiting and self._revealed[waiting[0]]:
             waiting.pop(0)
@@ -105,6 +105,6 @@ class RecordedAnswers:
 
 
 def cost_of(answered: Annotations, crew: Crew) -> float:
-    """What these answers cost, in the unit of `Crew.cost`; whoever is anonymous costs the default."""
+    """What these answers cost, in the unit of `Crew.cost`; anonymous ones cost the default."""
     price = [crew.default_cost if name == ANONYMOUS else crew.cost_of(name) for name in answered.annotators]
     return float(answered.labels_per_annotator @ np.array(price, dtype=np.float64)) if price else 0.0

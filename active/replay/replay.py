@@ -1,11 +1,11 @@
-"""Replay: run a policy against recorded annotations, or simulated people, and see accuracy against labels and cost.
+"""Replay: run a policy against recorded or simulated annotators, and see accuracy against labels and cost.
 
     until nothing more can come:   consensus <- combiner(what was answered)
                                    asks      <- policy(consensus, the crew as it is now)
-                                   answers   <- the people asked, in time or later
+                                   answers   <- the annotators asked, in time or later
 
 The policy asks, the recorded answer comes back; an answer that was not recorded is not available. Answers may come
-late, out of order or not at all (`Habits`); what is outstanding the policy is told (`Crew.asked`).
+late, out of order or not at all (`ResponseModel`); what is outstanding is in the `Crew.asked` that the policy sees.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from hitl import score
 from hitl.active.policy import ExpectedGain, Policy
 from hitl.active.replay.oracles import Answers, RecordedAnswers, cost_of
-from hitl.active.replay.response_model import Desk, Habits
+from hitl.active.replay.response_model import AnswerQueue, ResponseModel
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
@@ -34,7 +34,7 @@ __all__ = ["Answers", "RecordedAnswers", "Replay", "ReplayResult", "accuracy_of"
 
 @dataclass(frozen=True, eq=False)
 class ReplayResult:
-    """Accuracy on the items with known truth, before each plan.
+    """What a replay went through: accuracy on the items with known truth, before each plan.
 
     Attributes:
         labels: (S,) human labels spent at each step, rising; the first step is before any label.
@@ -43,6 +43,8 @@ class ReplayResult:
         consensus, evidence: at the end.
         cost: (S,) what those labels cost, in the unit of `Crew.cost`.
         rounds: (S,) plans made before.
+
+    >>> result.labels_to_reach(0.9), result.accuracy[-1]
     """
 
     labels: npt.NDArray[np.int64]
@@ -66,15 +68,20 @@ class ReplayResult:
 
 @dataclass(frozen=True)
 class Replay:
-    """Settings of a replay.
+    """A replay: how labels are combined, how questions are chosen, and within which limits.
 
     Attributes:
         combiner, policy: what judges and what chooses.
         budget: `labels` is the size of a batch; the item limits and the target apply as in real life.
         most_labels: labels after which to stop at the latest, or None for all that there are.
-        crew: limits of the crew (capacity a batch, cost); who can answer what follows from the people.
-        habits: how people work off what they are asked; as it comes, every answer is there before the next plan.
+        crew: limits of the crew (capacity a batch, cost); who can answer what follows from the annotators.
+        responses: how annotators respond; as it comes, every answer is there before the next plan.
         most_rounds: plans after which to stop at the latest, or None.
+
+    >>> from hitl.active import Replay
+    >>> from hitl.models import DefaultCombiner
+    >>> result = Replay(DefaultCombiner(), budget=Budget(labels=100)).run(recorded, np.random.default_rng(0))
+    >>> result.labels_to_reach(0.9)
     """
 
     combiner: Combiner
@@ -82,7 +89,7 @@ class Replay:
     budget: Budget = field(default_factory=Budget)
     most_labels: int | None = None
     crew: Crew = field(default_factory=Crew)
-    habits: Habits = field(default_factory=Habits)
+    responses: ResponseModel = field(default_factory=ResponseModel)
     most_rounds: int | None = None
 
     def run(
@@ -101,12 +108,12 @@ class Replay:
         rng: np.random.Generator,
         on_step: Callable[[int, float], None] | None = None,
     ) -> ReplayResult:
-        """The same with any people; `known` is what stands beside their answers. Its truth is used for scoring only.
+        """The same with any annotators; `known` is what is known beside their answers, and its truth only scores.
 
         `rng` draws the delays and skips. Raises BadEvidence when no item has a known truth.
         """
         crew = answers.crew(self.crew)
-        desk = Desk(self.habits, crew, rng)
+        queue = AnswerQueue(self.responses, crew, rng)
         steps: list[tuple[int, float, float, int]] = []
         done: list[int] = []
         for round_ in count():
@@ -118,21 +125,22 @@ class Replay:
                 done.append(0)
                 if on_step:
                     on_step(answers.spent, accuracy)
-            plan = self._plan(evidence, consensus, desk, round_)
+            plan = self._plan(evidence, consensus, queue, round_)
             done[-1] = len(plan.done)
             if round_ == self.most_rounds:
                 break
-            desk.hand_out([(ask.item, ask.annotator) for ask in plan.asks], round_)
-            if not _answer(answers, desk, round_) and not desk.awaits(round_):
+            queue.hand_out([(ask.item, ask.annotator) for ask in plan.asks], round_)
+            if not _answer(answers, queue, round_) and not queue.awaits(round_):
                 break
         labels, right, cost, rounds = (np.array(column) for column in zip(*steps, strict=True))
         return ReplayResult(labels, right, np.array(done), consensus, evidence, cost, rounds)
 
-    def _plan(self, evidence: Evidence, consensus: Consensus, desk: Desk, round_: int) -> Plan:
-        crew = desk.crew(round_)
-        if not crew.names and not desk.anybody(round_):
+    def _plan(self, evidence: Evidence, consensus: Consensus, queue: AnswerQueue, round_: int) -> Plan:
+        crew = queue.crew(round_)
+        if not crew.names and not queue.staffed(round_):
             return Plan()
-        return self.policy.plan(evidence, consensus, crew, self._batch(len(evidence.annotations) + desk.outstanding))
+        budget = self._batch(len(evidence.annotations) + queue.outstanding)
+        return self.policy.plan([(evidence, consensus)], crew, budget)
 
     def _batch(self, spent: int) -> Budget:
         if self.most_labels is None or self.most_labels - spent >= self.budget.labels:
@@ -140,13 +148,13 @@ class Replay:
         return replace(self.budget, labels=max(self.most_labels - spent, 0))
 
 
-def _answer(answers: Answers, desk: Desk, round_: int) -> bool:
+def _answer(answers: Answers, queue: AnswerQueue, round_: int) -> bool:
     """Let those answer whose time has come; returns whether any question came back, answered or not."""
-    before = desk.settled
-    for pair in desk.arrived(round_):
+    before = queue.settled
+    for pair in queue.arrived(round_):
         if not answers.reveal([pair]):
-            desk.unavailable(pair)
-    return desk.settled > before
+            queue.unavailable(pair)
+    return queue.settled > before
 
 
 def spread_evenly(recorded: Evidence, combiner: Combiner, budgets: Sequence[int], rng: np.random.Generator) -> Floats:

@@ -1,10 +1,10 @@
-"""How people work off what they are asked: late and out of order, with skips; some come later, some leave.
+"""How annotators respond in a replay: late and out of order, with skips; some come later, some leave.
 
 Time is counted in rounds: one plan and what is answered before the next. A question handed out in round t is answered
-at t + delay, delay ~ Exponential(mean `delay` / speed of the person), and is seen by the first plan after that. Until
-then it is outstanding: the policy is told so (`Crew.asked`) and counts it against the capacity, which is what a person
-can have at a time. A question of somebody who has left by then, or which is left lying, is never answered; after
-`expire` rounds it goes back to the pool.
+at t + delay, delay ~ Exponential(mean `delay` / speed of the annotator), and is seen by the first plan after that.
+Until then it is outstanding: it is in `Crew.asked`, and the policy counts it against the capacity, which is what an
+annotator can have at a time. Some questions are never answered, and those of annotators who have left by then; after
+`expire` rounds they go back to the pool.
 """
 
 from __future__ import annotations
@@ -23,23 +23,25 @@ from hitl.errors import BadSettings
 
 
 @dataclass(frozen=True)
-class Habits:
-    """How people work.
+class ResponseModel:
+    """How annotators respond; as it comes, every answer is there before the next plan.
 
     Attributes:
         delay: mean rounds until an answer, >= 0; 0: every answer is there before the next plan.
-        skip: chance that a question is skipped, in [0, 1): its item is not shown to this person again.
-        left_lying: chance that a question is never answered, in [0, 1).
-        expire: rounds after which an unanswered question is taken back and may be asked again, > 0; never as it comes:
-            an item left lying then waits forever.
+        skip: chance that a question is skipped, in [0, 1): its item is not shown to this annotator again.
+        unanswered: chance that a question is never answered, in [0, 1).
+        expire: rounds after which an unanswered question is taken back and may be asked again, > 0; as it comes it
+            never is, and an item whose question is never answered waits forever.
         speed: how fast each works, > 0; a missing name 1.
         joins, leaves: the first round of each, and the first without them; missing names are there from the start,
             and to the end.
+
+    >>> Replay(combiner, responses=ResponseModel(delay=2.0, skip=0.05, expire=10))
     """
 
     delay: float = 0.0
     skip: float = 0.0
-    left_lying: float = 0.0
+    unanswered: float = 0.0
     expire: float = math.inf
     speed: Mapping[Name, float] = field(default_factory=dict)
     joins: Mapping[Name, float] = field(default_factory=dict)
@@ -47,18 +49,18 @@ class Habits:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.delay) and self.delay >= 0):
-            raise BadSettings(f"habits.delay is {self.delay}; expected 0 rounds or more")
-        for key in ("skip", "left_lying"):
+            raise BadSettings(f"responses.delay is {self.delay}; expected 0 rounds or more")
+        for key in ("skip", "unanswered"):
             if not 0 <= getattr(self, key) < 1:
-                raise BadSettings(f"habits.{key} is {getattr(self, key)}; expected a chance in [0, 1)")
+                raise BadSettings(f"responses.{key} is {getattr(self, key)}; expected a chance in [0, 1)")
         if not self.expire > 0:
-            raise BadSettings(f"habits.expire is {self.expire}; expected a number of rounds above 0")
+            raise BadSettings(f"responses.expire is {self.expire}; expected a number of rounds above 0")
         for name, value in self.speed.items():
             if not (math.isfinite(value) and value > 0):
-                raise BadSettings(f"habits.speed of {name!r} is {value}; expected a number above 0")
+                raise BadSettings(f"responses.speed of {name!r} is {value}; expected a number above 0")
 
     def present(self, name: Name, time: float) -> bool:
-        """Whether this person is there at this time."""
+        """Whether this annotator is there at this time."""
         return self.joins.get(name, 0) <= time < self.leaves.get(name, math.inf)
 
 
@@ -73,11 +75,11 @@ class _Handed:
     skipped: bool = field(compare=False)
 
 
-class Desk:
-    """What is outstanding, and with whom; the one place of a replay where time passes."""
+class AnswerQueue:
+    """The questions that are outstanding, and with which annotators; time passes here and nowhere else in a replay."""
 
-    def __init__(self, habits: Habits, crew: Crew, rng: np.random.Generator) -> None:
-        self._habits, self._crew, self._rng = habits, crew, rng
+    def __init__(self, responses: ResponseModel, crew: Crew, rng: np.random.Generator) -> None:
+        self._responses, self._crew, self._rng = responses, crew, rng
         self._outstanding: list[_Handed] = []  # a heap: the next answer first
         self._never: set[tuple[Name, Name]] = set()
         self._exhausted: set[Pair] = set()
@@ -92,10 +94,10 @@ class Desk:
 
     def crew(self, round_: int) -> Crew:
         """The crew as the policy sees it: who is there, and what they skipped and still have to answer."""
-        habits, crew = self._habits, self._crew
+        responses, crew = self._responses, self._crew
         names = crew.names
-        if habits.joins or habits.leaves:
-            names = tuple(name for name in names if habits.present(name, round_))
+        if responses.joins or responses.leaves:
+            names = tuple(name for name in names if responses.present(name, round_))
         if names == crew.names and not self._outstanding and not self._never:
             return crew
         asked = [handed.pair for handed in sorted(self._outstanding, key=lambda handed: handed.serial)]
@@ -106,21 +108,21 @@ class Desk:
             asked=crew.asked + tuple((_name(who), item) for item, who in asked),
         )
 
-    def anybody(self, round_: int) -> bool:
-        """Whether somebody can be asked in this round; a crew without names is always there."""
-        return not self._crew.names or any(self._habits.present(name, round_) for name in self._crew.names)
+    def staffed(self, round_: int) -> bool:
+        """Whether any annotator can be asked in this round; a crew without names is always there."""
+        return not self._crew.names or any(self._responses.present(name, round_) for name in self._crew.names)
 
     def hand_out(self, pairs: Sequence[Pair], round_: int) -> None:
         """Ask these questions."""
-        habits = self._habits
+        responses = self._responses
         for pair in pairs:
             if pair in self._exhausted:
                 continue
             who = pair[1]
-            pace = habits.delay / habits.speed.get(_name(who), 1.0)
-            due = round_ + (float(self._rng.exponential(pace)) if pace else 0.0)
-            skipped, lying = self._happens(habits.skip), self._happens(habits.left_lying)
-            if lying or (who is not None and due >= habits.leaves.get(who, math.inf)):
+            mean = responses.delay / responses.speed.get(_name(who), 1.0)
+            due = round_ + (float(self._rng.exponential(mean)) if mean else 0.0)
+            skipped, never = self._happens(responses.skip), self._happens(responses.unanswered)
+            if never or (who is not None and due >= responses.leaves.get(who, math.inf)):
                 due = math.inf
             heapq.heappush(self._outstanding, _Handed(due, self._handed, round_, pair, skipped))
             self._handed += 1
@@ -139,7 +141,7 @@ class Desk:
                 answered.append(handed.pair)
             elif who is not None:
                 self._never.add((who, item))
-        kept = [handed for handed in self._outstanding if round_ + 1 - handed.at < self._habits.expire]
+        kept = [handed for handed in self._outstanding if round_ + 1 - handed.at < self._responses.expire]
         if len(kept) < len(self._outstanding):
             self.settled += len(self._outstanding) - len(kept)
             self._outstanding = kept
@@ -147,15 +149,15 @@ class Desk:
         return answered
 
     def unavailable(self, pair: Pair) -> None:
-        """Nobody can answer this: it is not asked again."""
+        """There is no answer to this: it is not asked again."""
         item, who = pair
         self._exhausted.add(pair)
         self._never.add((_name(who), item))
 
     def awaits(self, round_: int) -> bool:
-        """Whether something can still change by waiting: an answer, an expiry, somebody who comes."""
-        coming = any(round_ < first < math.inf for first in self._habits.joins.values())
-        expiring = math.isfinite(self._habits.expire)
+        """Whether something can still change by waiting: an answer, an expiry, an annotator who joins."""
+        coming = any(round_ < first < math.inf for first in self._responses.joins.values())
+        expiring = math.isfinite(self._responses.expire)
         return coming or any(expiring or math.isfinite(handed.due) for handed in self._outstanding)
 
 

@@ -1,4 +1,4 @@
-"""Simulated people: each answers by a confusion matrix, always the same to the same item, and errs where others err.
+"""Simulated annotators: each answers by a confusion matrix, the same to the same item, and errs where others err.
 
     z_nk = sqrt(c) t_n + sqrt(1 - c) e_nk         t_n, e_nk ~ N(0, 1), independent, fixed by the seed
     u_nk = Phi(z_nk)                              uniform on (0, 1)
@@ -6,7 +6,7 @@
            true class first, each as long as pi_k[truth_n] says
 
 Over items of a class the answers of annotator k are distributed exactly as row pi_k[class] says, whatever the
-correlation c in [0, 1). With c > 0 an item with a high t_n is hard for everybody, and those who err tend to err alike.
+correlation c in [0, 1). With c > 0 an item with a high t_n is hard for all, and those who err tend to err alike.
 
 An answer is drawn when it is asked for. It depends on the seed, the item and the annotator alone, so that the order
 of asking does not matter.
@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from hitl.active.replay.oracles import Pair
-from hitl.active.replay.response_model import Habits
+from hitl.active.replay.response_model import ResponseModel
 from hitl.annotations import Annotations, Floats, Ints, Name, Names
 from hitl.crew import Crew
 from hitl.errors import BadEvidence, BadSettings
@@ -37,7 +37,7 @@ HARDNESS, LIKENESS, PERSON = 0, 1, 2
 
 @dataclass(frozen=True)
 class Group:
-    """People of one kind.
+    """So many annotators of one kind.
 
         good        right with their accuracy, errors spread evenly over the other classes
         random      answers without looking, every option alike
@@ -50,8 +50,10 @@ class Group:
         people: how many, >= 1.
         accuracy: lowest and highest, each person's is drawn between, in [0, 1]; ignored by "random" and "constant".
         cost: of one label, > 0.
-        speed: how fast they work, > 0 (see `Habits`).
+        speed: how fast they work, > 0 (see `ResponseModel`).
         joins, leaves: first round, and first round without them.
+
+    >>> Group("good", 20, accuracy=(0.6, 0.9)), Group("random", 6), Group("expert", 3, cost=5.0, joins=10)
     """
 
     kind: Kind
@@ -74,21 +76,21 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class SimulatedCrew:
-    """Simulated people.
+    """Simulated annotators.
 
     Attributes:
         names: K names.
         confusion: (K, J, L) chance that annotator k answers option l about an item of class j; rows sum to 1.
         correlation: c, how much all find the same items hard, in [0, 1).
         crew: costs.
-        habits: speeds, and who joins and leaves when.
+        responses: speeds, and who joins and leaves when.
     """
 
     names: Names
     confusion: Floats
     correlation: float = 0.0
     crew: Crew = field(default_factory=Crew)
-    habits: Habits = field(default_factory=Habits)
+    responses: ResponseModel = field(default_factory=ResponseModel)
 
     def __post_init__(self) -> None:
         if not 0 <= self.correlation < 1:
@@ -117,7 +119,7 @@ class SimulatedCrew:
             np.stack(matrices),
             correlation,
             Crew(names, cost={name: group.cost for name, group in of.items() if group.cost != 1}),
-            Habits(
+            ResponseModel(
                 speed={name: group.speed for name, group in of.items() if group.speed != 1},
                 joins={name: group.joins for name, group in of.items() if group.joins > 0},
                 leaves={name: group.leaves for name, group in of.items() if group.leaves < math.inf},
@@ -126,7 +128,7 @@ class SimulatedCrew:
 
 
 def names_of(groups: Sequence[Group]) -> Names:
-    """The names of their people: what they are, and their number over all groups."""
+    """The names of their members: what they are, and their number over all groups."""
     kinds = [group.kind for group in groups for _ in range(group.people)]
     return tuple(f"{kind}-{number}" for number, kind in enumerate(kinds))
 
@@ -149,7 +151,7 @@ def confusion_matrix(kind: Kind, accuracy: float, n_classes: int, rank: int) -> 
 
 
 class SimulatedAnswers:
-    """The answers of simulated people, drawn as they are asked for; every pair can be asked."""
+    """The answers of simulated annotators, drawn as they are asked for; every pair can be asked."""
 
     def __init__(self, people: SimulatedCrew, truth: Ints, items: Names, classes: Names, seed: int) -> None:
         """`truth` (N,) class codes, none unknown; `classes` J names, the options; `seed` >= 0. Raises BadEvidence."""
@@ -173,7 +175,7 @@ class SimulatedAnswers:
         return len(self._said)
 
     def crew(self, limits: Crew) -> Crew:
-        """All the simulated people, or those that `limits` names; with their costs, and all its limits."""
+        """All the simulated annotators, or those that `limits` names; with their costs, and all its limits."""
         strangers = set(limits.names) - set(self._person)
         if strangers:
             raise BadEvidence(f"simulation: {min(map(str, strangers))!r} of the crew is not among the simulated people")
@@ -181,14 +183,14 @@ class SimulatedAnswers:
         return replace(limits, names=limits.names or self._people.names, cost=cost)
 
     def revealed(self) -> Annotations:
-        """What was answered so far; all items and people are listed."""
+        """What was answered so far; all items and annotators are listed."""
         said = self._said
         item, person = (np.array([pair[side] for pair in said], dtype=np.int32) for side in (0, 1))
         label = np.array(list(said.values()), dtype=np.int32)
         return Annotations(item, person, label, self._items, self._people.names, self._classes, self._classes)
 
     def reveal(self, asks: Sequence[Pair]) -> int:
-        """Answer these asks; a pair answered before, or nobody in particular, gives nothing."""
+        """Answer these asks; a pair answered before, or one to anyone, gives nothing."""
         before = len(self._said)
         for item, who in asks:
             if who is not None:

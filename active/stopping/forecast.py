@@ -13,20 +13,22 @@ the T_n of one label more (`hitl.models.calibration`). Of many open items SAMPLE
 
 What the fit will still learn is not played: not of people, and not of what they have in common. The interval holds the
 spread of the draws and, beside it, how far simulated runs lay off their middle for such reasons: MODEL where truths are
-known or people have judged items together; more where people are hardly known (HARDLY), and where the confidence was
-corrected by a strength that nothing but the labels told (UNTOLD). `Forecast.caution` says so.
+known or annotators share items; more where annotators are hardly known (HARDLY_KNOWN), and where the confidence was
+corrected by a strength that only the labels say (UNCHECKED). `Forecast.caution` says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.active.acquisition.value_of_information import crew_confusion
+from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.stopping import rules
+from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Expected, Judged
 from hitl.active.stopping.simulated_beliefs import Belief, belief_of
 from hitl.annotations import Floats
@@ -40,19 +42,22 @@ SAMPLE = 1000
 ROUNDS = 40
 """Parts in which open items are asked about at least, when the order of questions matters and plans are small."""
 
-MODEL, TARGET, UNTOLD, HARDLY = 0.2, 0.35, 0.4, 0.6
+MODEL, TARGET, UNCHECKED, HARDLY_KNOWN = 0.2, 0.35, 0.4, 0.6
 """Standard deviations of ln (labels needed / labels forecast) beyond that of the draws.
 
-Of simulated runs, a third of the way: MODEL where every item is to be done, TARGET where an accuracy is to be reached,
-which the least overestimate of people moves."""
+Observed in simulated runs, a third of the way: MODEL where every item is to be done; TARGET where an accuracy is to be
+reached, which the least overestimate of the annotators moves; UNCHECKED where the confidence was corrected by a
+strength that only the labels say; HARDLY_KNOWN where the annotators are."""
 
-TAUGHT = 20
-"""Labels on items of known truth, or with three labels, that everybody should have to be known."""
+WELL_KNOWN = 20
+"""Labels on items of known truth, or with three labels, that an annotator should have on average.
+
+The standard error of an accuracy of 0.8 is then 0.09, about the spread of accuracies in a crowd."""
 
 LARGEST = 5_000_000
 """Cells of the drawn confusion matrices; above it the expected ones are used."""
 
-NOBODY = 1e12
+NEVER = 1e12
 
 Rows = npt.NDArray[np.intp]
 
@@ -93,31 +98,27 @@ class Forecast:
             left = round(self.unfinished)
             open_then = "one item is" if left == 1 else f"{left:,} items are"
             goal = goal.replace("until every item is done", f"until only {open_then} open")
-            short += "; no more is asked there: the label limit, or nobody left to ask"
+            short += "; no more is asked there: label limit, or no annotator left"
         between = f"{self.low:,.0f} to {self.high:,.0f}"
         return f"about {self.labels:,.0f} labels ({between}), cost {self.cost:,.4g}, {goal}{short}"
 
 
-def forecast(
-    questions: Sequence[Judged],
-    crew: Crew,
-    budget: Budget,
-    expected: Expected | None = None,
-    *,
-    draws: int = 16,
-    seed: int = 0,
-) -> Forecast:
-    """How many more labels until the project is done. `expected`: its accuracy now, where known already."""
-    expected = expected or rules.expected_accuracy(questions)
-    model, caution = _doubts(questions, expected)
+def forecast(questions: Sequence[Judged], crew: Crew, budget: Budget, *, draws: int = 16, seed: int = 0) -> Forecast:
+    """How many more labels until the project is done. `draws` futures are played through, drawn by `seed` >= 0.
+
+    >>> print(forecast([(evidence, consensus)], Crew(("ann", "bob")), Budget(target_accuracy=0.95)))
+    about 1,240 labels (830 to 1,850), cost 1,240, to reach 95.0%
+    """
+    pool = PoolState.of(questions, budget)
+    expected, rows = pool.expected, pool.open_rows
+    model, caution = _doubts(pool)
     if budget.target_accuracy is not None:
         model = max(model, TARGET)
-    rows = rules.open_rows(questions, budget)
     if not rows.size or (budget.target_accuracy is not None and expected.low >= budget.target_accuracy):
         reached = float(budget.target_accuracy is None or expected.low >= budget.target_accuracy)
         return Forecast(0, 0, 0, 0, 0, 0, expected.accuracy, budget.target_accuracy, reached, 0.0, caution)
     rng = np.random.default_rng(seed)
-    future = _Future.of(questions, crew, budget, expected, rows, draws, rng)
+    future = _Future.of(pool, crew, budget, draws, rng)
     future.play(rng)
     scale = rows.size / future.n_items
     labels, cost = future.labels_d * scale, future.cost_d * scale
@@ -148,32 +149,20 @@ class _Future:
         self.settled, self.expected = (0.0, 0.0, 0, 1.0), Expected(0, 0, 0)
 
     @classmethod
-    def of(
-        cls,
-        questions: Sequence[Judged],
-        crew: Crew,
-        budget: Budget,
-        expected: Expected,
-        rows: Rows,
-        draws: int,
-        rng: np.random.Generator,
-    ) -> _Future:
+    def of(cls, pool: PoolState, crew: Crew, budget: Budget, draws: int, rng: np.random.Generator) -> _Future:
         """Everything before the first answer."""
+        rows = pool.open_rows
         sample = np.sort(rng.choice(rows, SAMPLE, replace=False)) if rows.size > SAMPLE else rows
-        matrices = [crew_confusion(consensus, crew) for _, consensus in questions]
+        matrices = [crew_confusion(consensus, crew) for _, consensus in pool]
         beliefs = [
-            belief_of(*question, sample, pi_kjl, draws, rng)
-            for question, pi_kjl in zip(questions, matrices, strict=True)
+            belief_of(*question, sample, pi_kjl, draws, rng) for question, pi_kjl in zip(pool, matrices, strict=True)
         ]
-        people = [_as_they_may_be(c, crew, pi, draws, rng) for (_, c), pi in zip(questions, matrices, strict=True)]
-        order = _orders(questions, crew, budget, sample, matrices, draws, rng)
-        cost_k = np.array([crew.cost_of(name) for name in crew.names] or [crew.default_cost])
-        future = cls(beliefs, people, order, cost_k, budget)
-        error = np.mean([1 - consensus.confidence for _, consensus in questions], axis=0)
-        error[questions[0][0].known] = 0.0
-        error[rows] = 0.0  # theirs is played
+        people = [_as_they_may_be(c, crew, pi, draws, rng) for (_, c), pi in zip(pool, matrices, strict=True)]
+        order = _orders(pool, crew, budget, sample, matrices, draws, rng)
+        future = cls(beliefs, people, order, np.array(crew.prices), budget)
+        error = np.where(pool[0][0].known | pool.open, 0.0, pool.error)  # of open items it is played
         future.settled = (error.sum(), (error * (1 - error)).sum(), error.size, rows.size / sample.size)
-        future.expected = expected
+        future.expected = pool.expected
         return future
 
     def play(self, rng: np.random.Generator) -> None:
@@ -211,14 +200,14 @@ class _Future:
         done |= labels_dn >= budget.max_labels
         depth = self.order_dnr.shape[2]
         place = np.minimum(self.asked_dn, depth - 1)[:, :, None]
-        somebody = np.take_along_axis(self.order_dnr, place, axis=2)[:, :, 0] >= 0
-        return confidence_dn, ~done & somebody & (self.asked_dn < depth)
+        answerable = np.take_along_axis(self.order_dnr, place, axis=2)[:, :, 0] >= 0
+        return confidence_dn, ~done & answerable & (self.asked_dn < depth)
 
     def _reached(self) -> npt.NDArray[np.bool_]:
         """(D,) whether the target is reached; sets the accuracy expected."""
         errors, variance, size, scale = self.settled
         error_dn = np.mean([1 - belief.confidence_dn for belief in self.beliefs], axis=0)
-        spread = self.expected.ratio / (rules.FAITH + self.expected.foreseen) if self.expected.checked else 0.0
+        spread = self.expected.ratio / (rules.PRIOR_ERRORS + self.expected.foreseen) if self.expected.checked else 0.0
         low_d = np.empty(self.n_draws)
         for d, error_n in enumerate(error_dn):
             total = errors + scale * float(error_n.sum())
@@ -254,7 +243,7 @@ def _as_they_may_be(consensus: Consensus, crew: Crew, pi_kjl: Floats, draws: int
 
 
 def _orders(
-    questions: Sequence[Judged],
+    pool: PoolState,
     crew: Crew,
     budget: Budget,
     sample: Rows,
@@ -262,21 +251,22 @@ def _orders(
     draws: int,
     rng: np.random.Generator,
 ) -> Rows:
-    """(D, n, R) who answers next about each item, -1 for nobody: a race in which speed is what each has room for.
+    """(D, n, R) who answers next about each item, -1 for no annotator: a race in which speed is what each has room for.
 
     A plan of `budget.labels` fills the most accurate first; those it leaves without work come after, best first.
     """
-    depth = max(1, budget.max_labels - int(questions[0][0].annotations.labels_per_item[sample].min()))
+    depth = max(1, budget.max_labels - int(pool[0][0].annotations.labels_per_item[sample].min()))
     if not crew.names:
         return np.zeros((draws, sample.size, depth), dtype=np.intp)
     right_k = np.mean(
         [
             pi[:, np.arange(pi.shape[1]), np.arange(pi.shape[1])] @ c.class_shares
-            for pi, (_, c) in zip(matrices, questions, strict=True)
+            for pi, (_, c) in zip(matrices, pool, strict=True)
         ],
         axis=0,
     )
-    free_nk = availability(questions, crew, sample)
+    free = Eligibility.of(replace(crew, asked=()), pool.annotations)
+    free_nk = free.mask_rows(sample) & (free.capacity > 0)
     best = np.argsort(-right_k, kind="stable")
     speed_k, left = np.zeros(right_k.size), float(max(budget.labels, 1))
     for k in best:
@@ -288,41 +278,13 @@ def _orders(
     order = np.empty((draws, sample.size, depth), dtype=np.intp)
     for d in range(draws):
         race_nk = rng.exponential(size=free_nk.shape) / np.maximum(speed_k, 1e-9)
-        time_nk = np.where(free_nk, np.where(speed_k > 0, race_nk, later_k), NOBODY)
+        time_nk = np.where(free_nk, np.where(speed_k > 0, race_nk, later_k), NEVER)
         first = np.argpartition(time_nk, depth - 1, axis=1)[:, :depth]
         time = np.take_along_axis(time_nk, first, axis=1)
         rank = np.argsort(time, axis=1, kind="stable")
         chosen = np.take_along_axis(first, rank, axis=1)
-        order[d] = np.where(np.take_along_axis(time, rank, axis=1) < NOBODY, chosen, -1)
+        order[d] = np.where(np.take_along_axis(time, rank, axis=1) < NEVER, chosen, -1)
     return order
-
-
-def availability(questions: Sequence[Judged], crew: Crew, rows: Rows) -> npt.NDArray[np.bool_]:
-    """(n, K) who of the crew can still be asked about these items: not twice, not what they may not see."""
-    items = questions[0][0].annotations.items
-    place = {name: k for k, name in enumerate(crew.names)}
-    at = {int(row): n for n, row in enumerate(rows)}
-    free_nk = np.ones((rows.size, len(crew.names)), dtype=bool)
-    for evidence, _ in questions:
-        annotations = evidence.annotations
-        crew_k = np.array([place.get(name, -1) for name in annotations.annotators], dtype=np.intp)
-        for n, row in enumerate(rows.tolist()):
-            start, end = annotations.item_start[row : row + 2]
-            k = crew_k[annotations.annotator[start:end]]
-            free_nk[n, k[k >= 0]] = False
-    row_of = {items[row]: n for row, n in at.items()}
-    for person, item in crew.never:
-        if person in place and item in row_of:
-            free_nk[row_of[item], place[person]] = False
-    for person, allowed in crew.only.items():
-        if person in place:
-            free_nk[:, place[person]] &= np.array([items[row] in allowed for row in rows], dtype=bool)
-    for item, needed in crew.needs.items():
-        if item in row_of:
-            able = [needed <= crew.skills.get(name, frozenset()) for name in crew.names]
-            free_nk[row_of[item]] &= np.array(able, dtype=bool)
-    free_nk[:, [crew.capacity_of(name) == 0 for name in crew.names]] = False
-    return free_nk
 
 
 def _interval(values_d: Floats, model: float) -> tuple[float, float, float]:
@@ -334,23 +296,27 @@ def _interval(values_d: Floats, model: float) -> tuple[float, float, float]:
     return mean, mean * float(np.exp(-1.96 * spread)), mean * float(np.exp(1.96 * spread))
 
 
-def _doubts(questions: Sequence[Judged], expected: Expected) -> tuple[float, str | None]:
+def _doubts(pool: PoolState) -> tuple[float, str | None]:
     """(standard deviation of the logarithm beyond that of the draws, what it comes from in words)."""
+    expected = pool.expected
     if expected.overconfident:
-        return UNTOLD, (
+        return UNCHECKED, (
             f"the confidence is too high: {expected.wrong:.0f} of {expected.checked} known items would be wrong "
             f"where {expected.foreseen:.0f} were expected; expect more labels"
         )
-    if min(_taught(evidence) for evidence, _ in questions) < TAUGHT:
-        return HARDLY, "how good people are is hardly known yet: the forecast may be wrong by a factor of three"
-    if not expected.checked and not all(consensus.design_effect.independent for _, consensus in questions):
-        return UNTOLD, "no known truth says how sure labels may be; some tens of known items make the forecast sharper"
+    if min(_informative_labels(evidence) for evidence, _ in pool) < WELL_KNOWN:
+        return HARDLY_KNOWN, "how good people are is hardly known yet: the forecast may be wrong by a factor of three"
+    if not expected.checked and not all(consensus.design_effect.independent for _, consensus in pool):
+        return (
+            UNCHECKED,
+            "no known truth says how sure labels may be; some tens of known items make the forecast sharper",
+        )
     return MODEL, None
 
 
-def _taught(evidence: Evidence) -> float:
-    """Mean number of labels an annotator has on items of known truth, or with three labels or more."""
+def _informative_labels(evidence: Evidence) -> float:
+    """Mean number of labels of an annotator on items of known truth, or with three labels or more."""
     annotations = evidence.annotations
-    teaching = evidence.known | (annotations.labels_per_item >= 3)
+    informative = evidence.known | (annotations.labels_per_item >= 3)
     people = int((annotations.labels_per_annotator > 0).sum())
-    return float(annotations.labels_per_item[teaching].sum() / max(people, 1))
+    return float(annotations.labels_per_item[informative].sum() / max(people, 1))

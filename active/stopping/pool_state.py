@@ -1,85 +1,153 @@
-"""What is known when a plan is made: which items may be asked about, and what to say of a question."""
+"""Where a pool of items stands: what is open, what is done, and how good its labels are. Computed once a cycle.
+
+    state[q, n]   of each question q whether item n is open, or why not          (`rules.item_states`)
+    open          n has an open question
+    done          n has none: every question is settled
+
+A `PoolState` is the sequence of its questions, (evidence, consensus) pairs about the same N items, and can be given
+wherever those are expected. `hitl.cycle.judge` makes one and hands it to the policy, the pending questions, the
+figures, the forecast and the stop rule; what one of them has computed, the others read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.active.stopping import rules
-from hitl.active.stopping.rules import Judged
-from hitl.annotations import ANONYMOUS
-from hitl.crew import Budget, Crew
+from hitl.active.stopping.rules import Expected, Judged
+from hitl.annotations import Annotations, Floats, Name, Names
+from hitl.crew import Budget
+from hitl.errors import BadInput
 from hitl.plan import Done
 
 Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Situation:
-    """Questions about the same N items, who can be asked, and how much.
+class PoolState(Sequence[Judged]):
+    """Q questions about the same N items, and what follows from them and the budget's rules for items.
 
     Attributes:
-        questions: evidence and consensus of each of Q questions.
-        crew: who can be asked.
-        budget: how much may be asked, and when an item is done.
+        questions: evidence and consensus of each question.
+        budget: when an item is done (`target_confidence`, `min_labels`, `max_labels`); nothing else of it is read.
+
+    >>> pool = PoolState.of([(evidence, consensus)], Budget(target_confidence=0.95))
+    >>> len(pool.open_rows), str(pool.expected)
     """
 
-    questions: Sequence[Judged]
-    crew: Crew
+    questions: tuple[Judged, ...]
     budget: Budget
+
+    @classmethod
+    def of(cls, questions: Sequence[Judged], budget: Budget) -> PoolState:
+        """The state of these questions; the same object where it is one already, by the same rules.
+
+        Raises BadInput where the questions are not about the same items in the same order.
+        """
+        if isinstance(questions, PoolState) and _rules(questions.budget) == _rules(budget):
+            return questions
+        items = questions[0][0].annotations.items
+        if any(evidence.annotations.items != items or consensus.items != items for evidence, consensus in questions):
+            raise BadInput("plan: evidence and consensus list different items; expected the same, in the same order")
+        return cls(tuple(questions), budget)
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    @overload
+    def __getitem__(self, place: int) -> Judged: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Judged, ...]: ...
+    def __getitem__(self, place: int | slice) -> Judged | tuple[Judged, ...]:
+        return self.questions[place]
+
+    # -- items ------------------------------------------------------------------------------------------
+
+    @property
+    def items(self) -> Names:
+        """N names."""
+        return self.questions[0][0].annotations.items
+
+    @property
+    def annotations(self) -> list[Annotations]:
+        """The answers to each question."""
+        return [evidence.annotations for evidence, _ in self.questions]
 
     @cached_property
     def states(self) -> npt.NDArray[np.int8]:
-        """(Q, N) of each question whether it is open, or why not (`stopping`)."""
+        """(Q, N) of each question whether it is open, or why not (`rules.OPEN`, `KNOWN`, `CONFIDENT`, `LIMIT`)."""
         return np.stack([rules.item_states(*question, self.budget) for question in self.questions])
 
     @cached_property
+    def open(self) -> Mask:
+        """(N,) which items have an open question."""
+        return np.asarray((self.states == rules.OPEN).any(axis=0))
+
+    @cached_property
     def open_rows(self) -> Rows:
-        """Codes of the items of which a question is open."""
-        return np.flatnonzero((self.states == rules.OPEN).any(axis=0))
+        """Codes of the items that have an open question."""
+        return np.flatnonzero(self.open)
+
+    def open_items(self) -> Iterator[Name]:
+        """Names of the items that have an open question."""
+        return (self.items[row] for row in self.open_rows.tolist())
+
+    @cached_property
+    def done(self) -> tuple[Done, ...]:
+        """The items without an open question, with their labels, the least confidence, and why they are done."""
+        rows = np.flatnonzero(~self.open)
+        confidence = np.min([consensus.confidence for _, consensus in self.questions], axis=0)[rows].tolist()
+        reason = self.states.max(axis=0)[rows].tolist()
+        labels = [[consensus.classes[j] for j in consensus.labels[rows].tolist()] for _, consensus in self.questions]
+        return tuple(
+            Done(self.items[row], names, sure, rules.REASONS[why])
+            for row, names, sure, why in zip(rows.tolist(), zip(*labels, strict=True), confidence, reason, strict=True)
+        )
+
+    @cached_property
+    def known(self) -> Mask:
+        """(N,) where the truth is known to every question."""
+        return np.asarray(np.all([evidence.known for evidence, _ in self.questions], axis=0))
+
+    # -- labels -----------------------------------------------------------------------------------------
 
     @cached_property
     def labels(self) -> npt.NDArray[np.int64]:
         """(N,) labels so far, of the question that has most."""
-        most: npt.NDArray[np.int64] = np.max(
-            [evidence.annotations.labels_per_item for evidence, _ in self.questions], axis=0
-        )
+        most: npt.NDArray[np.int64] = np.max([given.labels_per_item for given in self.annotations], axis=0)
         return most
 
-    @property
+    @cached_property
     def answered(self) -> int:
-        """How many answers there are or are expected."""
-        return max(len(evidence.annotations) for evidence, _ in self.questions) + len(self.crew.asked)
+        """How many answers there are, to the question that has most."""
+        return max(len(given) for given in self.annotations)
+
+    def fewest_first(self, rows: Rows) -> Rows:
+        """These codes, those with fewer labels first."""
+        fewest: Rows = rows[np.argsort(self.labels[rows], kind="stable")]
+        return fewest
+
+    # -- how good the labels are ------------------------------------------------------------------------
 
     @cached_property
-    def out(self) -> npt.NDArray[np.bool_]:
-        """(N,) what is not asked about now: an answer is expected, or a pool without names has no more of them."""
-        names = {item for _, item in self.crew.asked}
-        if not self.crew.names:
-            names |= {item for who, item in self.crew.never if who == ANONYMOUS}
-        items = self.questions[0][0].annotations.items
-        return np.array([name in names for name in items]) if names else np.zeros(len(items), dtype=bool)
+    def expected(self) -> Expected:
+        """The accuracy that the labels are expected to have."""
+        return rules.expected_accuracy(self.questions)
 
     @cached_property
-    def rows(self) -> Rows:
-        """Codes of the items that may be asked about, those with fewer labels first."""
-        return self._fewest_first(self.open_rows[~self.out[self.open_rows]])
+    def error(self) -> Floats:
+        """(N,) 1 - confidence, averaged over the questions."""
+        error: Floats = 1 - np.mean([consensus.confidence for _, consensus in self.questions], axis=0)
+        return error
 
-    @cached_property
-    def known(self) -> npt.NDArray[np.bool_]:
-        """(N,) where the truth is known to every question."""
-        return np.asarray(np.all([evidence.known for evidence, _ in self.questions], axis=0))
-
-    @cached_property
-    def known_rows(self) -> Rows:
-        """Codes of the items of known truth that may be asked about, those with fewer labels first."""
-        return self._fewest_first(np.flatnonzero(self.known & ~self.out))
-
-    def why(self, item: int) -> str:
+    def standing(self, item: int) -> str:
         """In words: where this item (its code) stands."""
         labels = int(self.labels[item])
         said = f"{labels} label{'' if labels == 1 else 's'}"
@@ -89,18 +157,7 @@ class Situation:
         consensus = self.questions[0][1]
         return f"{consensus.classes[consensus.labels[item]]} at {consensus.confidence[item]:.0%} after {said}"
 
-    def finished(self) -> tuple[Done, ...]:
-        """The items all of whose questions are done."""
-        items = self.questions[0][0].annotations.items
-        rows = np.flatnonzero((self.states != rules.OPEN).all(axis=0))
-        confidence = np.min([consensus.confidence for _, consensus in self.questions], axis=0)[rows].tolist()
-        reason = self.states.max(axis=0)[rows].tolist()
-        labels = [[consensus.classes[j] for j in consensus.labels[rows].tolist()] for _, consensus in self.questions]
-        return tuple(
-            Done(items[row], names, sure, rules.REASONS[why])
-            for row, names, sure, why in zip(rows.tolist(), zip(*labels, strict=True), confidence, reason, strict=True)
-        )
 
-    def _fewest_first(self, rows: Rows) -> Rows:
-        fewest: Rows = rows[np.argsort(self.labels[rows], kind="stable")]
-        return fewest
+def _rules(budget: Budget) -> tuple[float, int, int]:
+    """What of a budget says when an item is done."""
+    return budget.target_confidence, budget.min_labels, budget.max_labels

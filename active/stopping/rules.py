@@ -11,10 +11,10 @@ its cost any more. Items of unknown truth are wrong with probability e_n = 1 - c
 the confidence is worth: 1 as long as it is to be taken at its word; with LEAST_KNOWN items of known truth or more, of
 which W are wrong where W0 errors were expected (each judged as if its truth were not known),
 
-    r ~ Gamma(a + W, a + W0)        a = 20: without truth it is within a factor of 1.5
+    r ~ Gamma(a + W, a + W0)        a = PRIOR_ERRORS
 
-(The default combiner without truth has W / W0 between 0.3 and 1.1 on the public crowds whose labels are right nine
-times of ten, up to 1.8 on three where labels and truth disagree about what a class is.)
+The default combiner without truth has W / W0 between 0.3 and 1.1 on the public crowds whose labels are right nine
+times of ten, and up to 1.8 on three where labels and truth disagree about what a class is.
 
 The *lower* end of the interval has to reach the target. With the mean, the accuracy would be missed in every second
 project; with the lower end it is missed in one of forty, as far as the confidence holds. That the interval is looked at
@@ -23,15 +23,16 @@ in every cycle does not spoil it: a posterior means the same whenever one stops.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv
 
 from hitl.active.acquisition import value_of_information
-from hitl.annotations import Floats, Name
+from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import HitlError
@@ -39,16 +40,27 @@ from hitl.evidence import Evidence
 from hitl.models.combiner import Applicable
 from hitl.models.registry import combiner_of
 
+if TYPE_CHECKING:
+    from hitl.active.stopping.pool_state import PoolState
+
 Judged = tuple[Evidence, Consensus]
 
 OPEN, KNOWN, CONFIDENT, LIMIT = 0, 1, 2, 3
 REASONS = {KNOWN: "its truth is known", CONFIDENT: "confidence reached the target", LIMIT: "label limit reached"}
 
 LEAST_KNOWN = 20
-"""Items of known truth below which they do not say whether the confidence holds."""
+"""Items of known truth below which the confidence is not checked.
 
-FAITH = 20.0
-"""a: how many expected errors the confidence's own word is worth."""
+As many as PRIOR_ERRORS: fewer could not weigh as much as what is believed without them, were all of them wrong."""
+
+PRIOR_ERRORS = 20.0
+"""a: how many expected errors the word of the confidence is worth, before any truth is known.
+
+r ~ Gamma(a, a) has the standard deviation 1 / sqrt(a), and ln r with 95 % lies within 1.96 / sqrt(a) = 0.44 of 0: a
+factor of about 1.5 either way, which is about as far as W / W0 lies from 1 on the public crowds named above."""
+
+INSTEAD = "the method default can"
+"""What to use where a method cannot be checked."""
 
 LEVEL = 0.95
 
@@ -60,8 +72,9 @@ class Expected:
     Attributes:
         accuracy: share of items whose label is expected to be right, in [0, 1].
         low, high: ends of its central 95 % interval.
-        checked: items of known truth that say whether the confidence holds; 0: nobody has checked.
+        checked: items of known truth that say whether the confidence holds; 0: it was not checked.
         wrong, foreseen: how many of these are wrong without their truth, and how many were expected to be.
+        unchecked: why it was not checked, in words, and what would help; empty where it was.
     """
 
     accuracy: float
@@ -70,11 +83,12 @@ class Expected:
     checked: int = 0
     wrong: float = 0.0
     foreseen: float = 0.0
+    unchecked: str = ""
 
     @property
     def ratio(self) -> float:
         """r: errors for each that is expected, in (0, inf); above 1 the confidence is too high."""
-        return (FAITH + self.wrong) / (FAITH + self.foreseen) if self.checked else 1.0
+        return (PRIOR_ERRORS + self.wrong) / (PRIOR_ERRORS + self.foreseen) if self.checked else 1.0
 
     @property
     def overconfident(self) -> bool:
@@ -93,26 +107,6 @@ def item_states(evidence: Evidence, consensus: Consensus, budget: Budget) -> npt
     state[(consensus.confidence >= budget.target_confidence) & (labels >= budget.min_labels)] = CONFIDENT
     state[evidence.known] = KNOWN
     return state
-
-
-def open_rows(questions: Sequence[Judged], budget: Budget) -> npt.NDArray[np.intp]:
-    """Codes of the items that are not done: one of their questions is open."""
-    states = np.stack([item_states(evidence, consensus, budget) for evidence, consensus in questions])
-    return np.flatnonzero((states == OPEN).any(axis=0))
-
-
-def open_items(questions: Sequence[Judged], budget: Budget) -> Iterator[Name]:
-    """Names of the items that are not done; found out when the first is asked for."""
-    items = questions[0][0].annotations.items
-    for row in open_rows(questions, budget).tolist():
-        yield items[row]
-
-
-def done_items(questions: Sequence[Judged], budget: Budget) -> frozenset[Name]:
-    """Names of the items that are done."""
-    items = questions[0][0].annotations.items
-    still = set(open_rows(questions, budget).tolist())
-    return frozenset(name for row, name in enumerate(items) if row not in still)
 
 
 def accuracy_interval(error_n: Floats, ratio: float = 1.0, ratio_variance: float = 0.0) -> tuple[float, float, float]:
@@ -141,32 +135,32 @@ def expected_accuracy(questions: Sequence[Judged]) -> Expected:
 
     With several questions an item, accuracy is the mean over them, and an item's questions are taken to err together:
     the interval is then rather too wide.
+
+    >>> print(expected_accuracy([(evidence, consensus)]))
+    97.1% (95 % interval 95.4% to 98.0%)
     """
-    error = np.mean([_error(*question) for question in questions], axis=0)
-    deviation = np.mean([np.sqrt(e * (1 - e)) for e in (_error(*question) for question in questions)], axis=0)
+    errors = [_error(*question) for question in questions]
+    error, deviation = np.mean(errors, axis=0), np.mean([np.sqrt(e * (1 - e)) for e in errors], axis=0)
     checks = [_checked(*question) for question in questions]
-    checked, wrong, foreseen = (float(sum(check[part] for check in checks)) for part in range(3))
-    bare = Expected(1.0, 1.0, 1.0, int(checked), wrong, foreseen)
-    spread = (FAITH + wrong) / (FAITH + foreseen) ** 2 if checked else 0.0
+    checked = sum(check.items for check in checks)
+    wrong, foreseen = (float(sum(getattr(check, part) for check in checks)) for part in ("wrong", "foreseen"))
+    why = "" if checked else next(check.unchecked for check in checks)
+    bare = Expected(1.0, 1.0, 1.0, checked, wrong, foreseen, why)
+    spread = (PRIOR_ERRORS + wrong) / (PRIOR_ERRORS + foreseen) ** 2 if checked else 0.0
     mean, low, high = interval_of_errors(
         float(error.sum()), float((deviation**2).sum()), error.size, bare.ratio, spread
     )
     return replace(bare, accuracy=mean, low=low, high=high)
 
 
-def project_stop(
-    questions: Sequence[Judged], crew: Crew, budget: Budget, expected: Expected | None = None
-) -> str | None:
-    """Why the project is done, in words, or None while it is not. `expected`: where it is known already."""
-    rows = open_rows(questions, budget)
-    if not rows.size:
+def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
+    """Why the project is done, in words, or None while it is not."""
+    if not pool.open_rows.size:
         return "every item is done"
-    if budget.target_accuracy is not None:
-        expected = expected or expected_accuracy(questions)
-        if expected.low >= budget.target_accuracy:
-            return f"the accuracy expected is {expected}, the target {budget.target_accuracy:.1%}"
+    if budget.target_accuracy is not None and pool.expected.low >= budget.target_accuracy:
+        return f"the accuracy expected is {pool.expected}, the target {budget.target_accuracy:.1%}"
     if budget.worth is not None:
-        gain, cost = value_of_information.best_next(questions, rows, crew, budget)
+        gain, cost = value_of_information.best_next(pool, pool.open_rows, crew, budget)
         if budget.worth * gain < 1:
             return (
                 f"the best next label costs {cost:g} and is expected to bring {budget.worth * gain * cost:.2g}: "
@@ -175,23 +169,40 @@ def project_stop(
     return None
 
 
+def too_few(known: int) -> str:
+    """In words: that so many answered items of known truth are too few to check the confidence."""
+    there = f"; there {'is' if known == 1 else 'are'} {known}" if known else ""
+    return f"{LEAST_KNOWN} answered items of known truth would check it (`hitl gold`){there}"
+
+
 def _error(evidence: Evidence, consensus: Consensus) -> Floats:
     """(N,) probability that the label is wrong."""
     return np.where(evidence.known, 0.0, np.clip(1.0 - consensus.confidence, 0.0, 1.0))
 
 
-def _checked(evidence: Evidence, consensus: Consensus) -> tuple[int, float, float]:
-    """(items of known truth with an answer, how many are wrong without it, how many were expected to be)."""
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """Items of known truth with an answer, how many are wrong without it, how many were expected to be; or why not."""
+
+    items: int = 0
+    wrong: float = 0.0
+    foreseen: float = 0.0
+    unchecked: str = ""
+
+
+def _checked(evidence: Evidence, consensus: Consensus) -> _Check:
+    """The known items, judged as if their truth were not known."""
     rows = np.flatnonzero(evidence.known & (evidence.annotations.labels_per_item > 0))
     if rows.size < LEAST_KNOWN:
-        return 0, 0.0, 0.0
+        return _Check(unchecked=too_few(rows.size))
     assert evidence.truth is not None
+    name = consensus.fit.method
     try:
         method = combiner_of(consensus.fit)
         if not isinstance(method, Applicable):
-            return 0, 0.0, 0.0
+            return _Check(unchecked=f"the method {name} cannot judge items without their truth; {INSTEAD}")
         blind = method.apply(consensus, replace(evidence, truth=None))
-    except HitlError:  # a method without a name here, or one that judges nothing without what it was given
-        return 0, 0.0, 0.0
+    except HitlError as error:  # a method without a name here, or one that judges nothing without what it was given
+        return _Check(unchecked=f"the method {name or 'that was used'} cannot check it: {error}; {INSTEAD}")
     wrong = float((blind.labels[rows] != evidence.truth[rows]).sum())
-    return rows.size, wrong, float((1 - blind.confidence[rows]).sum())
+    return _Check(rows.size, wrong, float((1 - blind.confidence[rows]).sum()))

@@ -278,9 +278,9 @@ def _near(evidence: Evidence, method: str) -> float:
 
 def _replays(evidence: Evidence, asked: Asked, crew: Crew, simulated: bool) -> dict[str, Replay]:
     """The strategies by the names they are shown under."""
-    from hitl.active.replay.baselines import Evenly
+    from hitl.active.replay.baselines import Evenly, Randomly
     from hitl.active.replay.replay import Replay
-    from hitl.active.replay.response_model import Habits
+    from hitl.active.replay.response_model import ResponseModel
     from hitl.crew import Budget
     from hitl.models.registry import combiner
 
@@ -297,13 +297,15 @@ def _replays(evidence: Evidence, asked: Asked, crew: Crew, simulated: bool) -> d
         raise BadSettings(f"--skip is {asked.skip:g}; expected a share of the questions, in [0, 1)")
     if not math.isfinite(asked.delay):
         raise BadSettings(f"--delay is {asked.delay:g}; expected a number of rounds, 0 or more")
-    habits = Habits(asked.delay, asked.skip)
+    responses = ResponseModel(asked.delay, asked.skip)
+
+    fixed = replace(budget, min_labels=budget.max_labels)  # confidence ends no item of a baseline
 
     def strategy(method: Any, policy: Policy) -> Replay:
-        return Replay(method, policy, budget, labels, crew, habits)
+        baseline = isinstance(policy, Evenly | Randomly)
+        return Replay(method, policy, fixed if baseline else budget, labels, crew, responses)
 
-    named: dict[str, Policy] = {name: _policy(name) for name in asked.policies if name != "even"}
-    found = {name: strategy(judge, policy) for name, policy in named.items()}
+    found = {name: strategy(judge, _policy(name)) for name in asked.policies if name != "even"}
     found[EVEN] = strategy(judge, Evenly())
     if asked.method != "majority":
         found[MAJORITY] = strategy(combiner("majority"), Evenly())
@@ -312,12 +314,9 @@ def _replays(evidence: Evidence, asked: Asked, crew: Crew, simulated: bool) -> d
 
 def _policy(name: str) -> Policy:
     from hitl.active.registry import POLICIES, policy
-    from hitl.active.replay.baselines import Randomly
 
-    if name == "random":
-        return Randomly()
     if name not in POLICIES:
-        raise BadSettings(f"--policy {name!r} is unknown; expected one of {', '.join([*POLICIES, 'even', 'random'])}")
+        raise BadSettings(f"--policy {name!r} is unknown; expected one of {', '.join(POLICIES)}")
     return policy(name)
 
 

@@ -292,9 +292,9 @@ def beliefs_for_gain(evidence: Evidence, consensus: Consensus) -> Floats:
     count as they do alone, at their residual temperature: surer, they would hide the items without labels (three
     networks: a tenth more labels).
     """
-    if not evidence.probabilities:
-        return consensus.probabilities
     effect, residual = consensus.design_effect, residual_temperature(consensus)
+    if not evidence.probabilities or (effect.independent and residual == 1):
+        return consensus.probabilities
     annotations, predicted_n = evidence.annotations, predicted(evidence)
     pi_klj = confusion_from(consensus, annotations, np.ones((annotations.n_classes, annotations.n_options)))
     known = Independent(annotations, consensus.probabilities, pi_klj.transpose(0, 2, 1), predicted_n)

@@ -21,7 +21,7 @@ import numpy as np
 
 from hitl.active.acquisition.expected_gain import ACCURACY, INFORMATION, Gains, Measure, Question
 from hitl.active.assignment.assign import Assignment, assign
-from hitl.active.assignment.eligibility import Availability
+from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.load_balancing import shares
 from hitl.annotations import Annotations, Floats
 from hitl.crew import UNLIMITED, Crew
@@ -72,7 +72,7 @@ def plan(
     q: Floats, confusion: Floats, given: Annotations, crew: Crew, measure: Measure, limit: int, cost: float
 ) -> Assignment:
     """All that is measured."""
-    free = Availability.of(crew, [given])
+    free = Eligibility.of(crew, [given])
     gains = Gains(measure, [Question(q, confusion)])
     rows = np.arange(len(q))
     times = SPREAD if crew.default_capacity == UNLIMITED else math.inf
@@ -85,7 +85,7 @@ def exact() -> float:
     least = 1.0
     for seed in range(5):
         crew, given, gains = crowded(seed)
-        free, rows = Availability.of(crew, [given]), np.arange(200)
+        free, rows = Eligibility.of(crew, [given]), np.arange(200)
         found = assign(rows, gains.bound(rows), gains.values, free, 90)
         best = best_by_program(gains.values(rows), free.mask_rows(rows), free.capacity.tolist(), 90)
         least = min(least, found.value / best)

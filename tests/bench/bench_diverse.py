@@ -153,7 +153,7 @@ def run(name: str, seed: int, batch: int, diverse: float, most: int) -> tuple[Fl
             model_right.append(score.accuracy(held_out, task.truth_test))
         if answers.spent >= most:
             return np.array(labels_right), np.array(model_right)
-        plan = policy.plan(evidence, consensus, crew, budget)
+        plan = policy.plan([(evidence, consensus)], crew, budget)
         answers.reveal([(ask.item, ask.annotator) for ask in plan.asks])
 
 

@@ -32,8 +32,8 @@ from hitl.active.replay.baselines import Evenly
 from hitl.active.replay.experiments import Simulation, Track, one_trial, run_trials, seeded
 from hitl.active.replay.replay import Replay
 from hitl.active.replay.simulated_annotators import Group
+from hitl.active.stopping.rules import Judged
 from hitl.annotations import Annotations
-from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
 from hitl.plan import Plan
@@ -54,10 +54,10 @@ class Checked:
     policy: Policy
     seed: int = 0
 
-    def plan(self, evidence: Evidence, consensus: Consensus, crew: Crew, budget: Budget) -> Plan:
+    def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         """The plan, which keeps to all limits."""
-        plan = seeded(self.policy, self.seed).plan(evidence, consensus, crew, budget)
-        annotations = evidence.annotations
+        plan = seeded(self.policy, self.seed).plan(questions, crew, budget)
+        annotations = questions[0][0].annotations
         pairs = [(ask.annotator, ask.item) for ask in plan.asks]
         names = np.array(annotations.annotators, dtype=object)[annotations.annotator]
         items = np.array(annotations.items, dtype=object)[annotations.item]
@@ -77,12 +77,12 @@ class Watched:
     policy: Policy
     busiest: list[tuple[int, float]] = field(default_factory=list)
 
-    def plan(self, evidence: Evidence, consensus: Consensus, crew: Crew, budget: Budget) -> Plan:
+    def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         """The plan."""
-        plan = self.policy.plan(evidence, consensus, crew, budget)
+        plan = self.policy.plan(questions, crew, budget)
         gets = Counter(ask.annotator for ask in plan.asks)
         if gets:
-            self.busiest.append((len(evidence.annotations), max(gets.values()) / gets.total()))
+            self.busiest.append((len(questions[0][0].annotations), max(gets.values()) / gets.total()))
         return plan
 
 

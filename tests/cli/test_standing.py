@@ -20,7 +20,7 @@ from hitl.connectors.tables import Tables
 from hitl.errors import Unreachable
 from hitl.exchange import Cursor, Operation, Page, Receipt
 from hitl.metrics import outlook
-from hitl.plan import Ask, Plan, Presence
+from hitl.plan import Activity, Ask, Plan
 from hitl.store import Store
 from tests.test_cycle import HOUR, NOON, folder_with_tables, settings
 
@@ -37,7 +37,7 @@ def test_queues_say_how_long_somebody_waits_and_who_is_away() -> None:
             ask("c", "ann", NOON - 2 * HOUR),
             ask("d", None, NOON),
         ),
-        people=(Presence("bob", 3, 1.0, away=True), Presence("cyd", 0, 0.0, away=True), Presence("ann", 9, NOON)),
+        people=(Activity("bob", 3, 1.0, away=True), Activity("cyd", 0, 0.0, away=True), Activity("ann", 9, NOON)),
     )
     assert queues_of(plan, 24, NOON + HOUR) == [
         Queue("bob", 1, 31.0, 1, True),
@@ -55,7 +55,7 @@ def test_the_work_of_each_is_added_up_and_said_a_line_each() -> None:
             replace(ask("b", "bob", NOON), seconds=0.0),
             replace(ask("c", None, NOON), seconds=20.0),
         ),
-        people=(Presence("bob", 3, 1.0, away=True),),
+        people=(Activity("bob", 3, 1.0, away=True),),
     )
     assert [queue.seconds for queue in queues_of(plan, 24, NOON)] == [2400.0, 0.0, 20.0]
     assert standing.asked(queues_of(plan, 24, NOON)) == [

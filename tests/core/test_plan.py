@@ -13,7 +13,7 @@ from hitl.crew import UNLIMITED, Budget, Crew
 from hitl.errors import BadSettings, BadTable
 from hitl.exchange import Operation
 from hitl.files import read_table
-from hitl.plan import Ask, Done, Expired, Plan, Presence
+from hitl.plan import Activity, Ask, Done, Expired, Plan
 
 PLAN = Plan(
     asks=(
@@ -25,7 +25,7 @@ PLAN = Plan(
     done=(Done("c", ("x",), 0.99, "confident"), Done(9, (1, "two"), 0.7, "10 labels")),
     open_items=3,
     expired=(Expired("z", "ann", 17.5),),
-    people=(Presence("ann", 3, 20.0), Presence(3, 0, 0.0, away=True)),
+    people=(Activity("ann", 3, 20.0), Activity(3, 0, 0.0, away=True)),
 )
 
 
@@ -146,18 +146,6 @@ def test_a_crew_without_limits_can_take_on_everything() -> None:
 def test_impossible_settings_name_their_key(make: Any, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(BadSettings, match=message):
         make(**settings)
-
-
-def test_who_may_answer_is_a_matter_of_bars_shares_and_skills() -> None:
-    crew = Crew(
-        ("ann", "bob"),
-        never=frozenset({("ann", "a")}),
-        only={"bob": frozenset({"a", "b"})},
-        skills={"ann": frozenset({"de", "fr"})},
-        needs={"b": frozenset({"de"}), "c": frozenset({"de", "it"}), "d": frozenset()},
-    )
-    may = {who: [item for item in "abcde" if crew.may_answer(who, item)] for who in crew.names}
-    assert may == {"ann": ["b", "d", "e"], "bob": ["a"]}
 
 
 # -- what travels --------------------------------------------------------------------------------------------

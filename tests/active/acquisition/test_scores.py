@@ -7,11 +7,15 @@ import itertools
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import ndtr
+from scipy.special import ndtr, xlogy
 
 from hitl.active.acquisition import expected_gain, scores
 from hitl.active.acquisition.scores import chance_right, entropy, expected_information_gain
-from hitl.annotations import Floats
+from hitl.annotations import Annotations, Floats
+from hitl.evidence import Evidence
+from hitl.models.annotators.leave_one_out import FLOOR, Others
+from hitl.models.dawid_skene import DawidSkene
+from tests.oracles import crowd
 
 
 def simplex(rng: np.random.Generator, *shape: int) -> Floats:
@@ -115,13 +119,41 @@ def test_accuracy_gain_of_many_pairs_is_the_same() -> None:
     assert np.allclose(expected_gain.accuracy_gain(q, pi), one_by_one, atol=1e-14)
 
 
-def test_gain_per_cost_looks_as_far_ahead_as_it_is_told() -> None:
-    """One answer of 0.8 never changes a label that is sure to 0.9; two do."""
-    q = np.array([[0.9, 0.1]])
-    pi = np.array([[[0.8, 0.2], [0.2, 0.8]]] * 2)
-    cost = np.array([1.0, 4.0])
-    assert np.allclose(scores.accuracy_gain_per_cost(q, pi, cost), 0.0)
-    two = (0.1 * 0.64 - 0.9 * 0.04) / 2
-    assert np.allclose(scores.accuracy_gain_per_cost(q, pi, cost, answers=2), [[two, two / 4]])
-    best = max(accuracy_by_enumeration(q[0], pi[0], m) / m for m in range(1, 6))
-    assert np.allclose(scores.accuracy_gain_per_cost(q, pi, cost, answers=5), [[best, best / 4]])
+# -- annotators judged by all labels but their own -------------------------------------------------------------------
+
+
+@given(st.integers(0, 10_000))
+def test_own_labels_have_no_part_in_how_good_an_annotator_is(seed: int) -> None:
+    """Plainly: for each label the posterior without it, by Bayes' rule, weighted by how far it is from not knowing."""
+    evidence, _ = crowd(np.random.default_rng(seed), 25, 4, 3, asked=0.5, known=0.2)
+    consensus, said = DawidSkene().fit(evidence), evidence.annotations
+    pi = consensus.annotators.confusion
+    prior = np.full_like(pi, 0.5)
+    counts = prior.copy()
+    for m, (n, k, option) in enumerate(zip(said.item, said.annotator, said.label, strict=True)):
+        q = consensus.class_shares.copy()
+        for other in set(np.flatnonzero(said.item == n)) - {m}:
+            q *= np.maximum(pi[said.annotator[other], :, said.label[other]], FLOOR)
+        truth = evidence.truth[n]  # type: ignore[index]
+        q = np.eye(3)[truth] if truth >= 0 else q / q.sum()
+        counts[k, :, option] += (1 + xlogy(q, q).sum() / np.log(3)) * q
+    others = Others(evidence, consensus).beliefs(np.arange(len(said)))
+    found = scores.confusion_by_others(said.annotator, said.label, others, prior)
+    assert np.allclose(found, counts / counts.sum(axis=2, keepdims=True), atol=1e-5)
+
+
+def test_an_annotator_is_not_flattered_by_their_own_labels() -> None:
+    """Somebody who guesses gave half of all labels: by all they look able, by the others they do not."""
+    rng = np.random.default_rng(2)
+    truth = rng.integers(2, size=300)
+    matrix = np.full((300, 5), -1)
+    matrix[:, 0] = rng.integers(2, size=300)
+    who = rng.integers(1, 5, size=300)
+    matrix[np.arange(300), who] = np.where(rng.random(300) < 0.8, truth, 1 - truth)
+    evidence = Evidence(Annotations.from_matrix(matrix, classes=(0, 1)))
+    consensus, said = DawidSkene().fit(evidence), evidence.annotations
+    others = Others(evidence, consensus).beliefs(np.arange(len(said)))
+    prior = np.full((5, 2, 2), 0.5)
+    found = scores.confusion_by_others(said.annotator, said.label, others, prior)
+    assert np.diag(consensus.annotators.confusion[0]).mean() > 0.62
+    assert np.diag(found[0]).mean() < 0.56

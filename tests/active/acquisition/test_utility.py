@@ -1,4 +1,4 @@
-"""What the crew is worth asking: by enumeration, and draws that are those of the posterior."""
+"""The utility of each pair of item and annotator, by enumeration."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from hitl.active.acquisition.utility import NEWCOMER, CrewValue, bonus, drawn_confusion
-from hitl.active.acquisition.value_of_information import average_confusion, crew_confusion, err_evenly
+from hitl.active.acquisition.utility import Utility, exploration
+from hitl.active.acquisition.value_of_information import crew_confusion, err_evenly
 from hitl.active.stopping import rules
-from hitl.crew import Crew
+from hitl.active.stopping.pool_state import PoolState
+from hitl.crew import Budget, Crew
 from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence
 from hitl.models import PLEM, DefaultCombiner
 from hitl.models.dependence.design_effect import beliefs_for_gain, residual_temperature
-from tests.active.test_policy import judged, one_answer
+from tests.active.test_policy import judged, one_answer, open_budget
 from tests.pools_of_models import simulated
 
 
 @given(st.integers(0, 10_000), st.floats(0, 2))
-def test_values_are_gains_of_the_open_questions_times_the_bonus(seed: int, information: float) -> None:
+def test_values_are_gains_of_the_open_questions_times_the_exploration(seed: int, information: float) -> None:
     rng = np.random.default_rng(seed)
     questions = [judged(rng, 6, 4, 3), judged(rng, 6, 4, 2)]
     crew = Crew((0, 3, "new"))
-    states = rng.choice([rules.OPEN, rules.CONFIDENT], (2, 6)).astype(np.int8)
+    pool = PoolState.of(questions, Budget(target_confidence=0.7, min_labels=0, max_labels=99))
     matrices = [crew_confusion(consensus, crew) for _, consensus in questions]
-    value = CrewValue.of(questions, states, matrices, information).times(bonus(questions, crew, 0.7))
+    value = Utility.of(pool, matrices, information).times(exploration(pool, crew, 0.7))
     rows = np.array([5, 0, 2])
     found = value.values(rows)
     for r, n in enumerate(rows.tolist()):
         for k, name in enumerate(crew.names):
             parts = [
                 one_answer(consensus.probabilities[n], pi[k], information)
-                for (_, consensus), pi, state in zip(questions, matrices, states, strict=True)
+                for (_, consensus), pi, state in zip(questions, matrices, pool.states, strict=True)
                 if state[n] == rules.OPEN
             ]
             labels = np.mean([0 if name == "new" else c.annotators.labels[name] for _, c in questions])  # type: ignore[call-overload]
@@ -47,26 +48,10 @@ def test_what_a_unit_of_cost_buys_is_value_over_cost() -> None:
     question = judged(np.random.default_rng(0))
     crew = Crew((0, 1, 2))
     cost = np.array([1.0, 2.0, 6.0])
-    value = CrewValue.of([question], np.zeros((1, 12), np.int8), [crew_confusion(question[1], crew)], 0.1)
+    value = Utility.of(PoolState.of([question], open_budget()), [crew_confusion(question[1], crew)], 0.1)
     rows = np.arange(12)
     assert np.allclose(value.per_cost(cost).values(rows), value.values(rows) / cost * 3)
     assert (value.per_cost(np.ones(3)).values(rows) == value.values(rows)).all()
-
-
-def test_draws_have_the_mean_and_the_variance_of_the_posterior() -> None:
-    _, consensus = judged(np.random.default_rng(1), people=2)
-    crew = Crew((1, "new"))
-    mean = crew_confusion(consensus, crew)
-    strength = np.stack([consensus.annotators.concentration[1].sum(axis=1), np.full(3, NEWCOMER)])
-    for spread in (1.0, 0.25):
-        rng = np.random.default_rng(2)
-        draws = np.stack([drawn_confusion(consensus, crew, mean, spread, rng) for _ in range(20_000)])
-        variance = mean * (1 - mean) / (strength[:, :, None] / spread + 1)
-        assert np.allclose(draws.sum(axis=3), 1)
-        assert np.allclose(draws.mean(axis=0), mean, atol=0.01)
-        assert np.allclose(draws.var(axis=0), variance, rtol=0.06)
-    assert (drawn_confusion(consensus, crew, mean, 0.0, rng) == mean).all()
-    assert np.allclose(mean[1], average_confusion(consensus))
 
 
 def test_beside_models_gains_are_by_beliefs_that_take_answers_at_their_word() -> None:

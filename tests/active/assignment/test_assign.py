@@ -18,9 +18,9 @@ from hitl.active.acquisition.expected_gain import INFORMATION, Gains, Question
 from hitl.active.assignment import assign as assigning
 from hitl.active.assignment import transport
 from hitl.active.assignment.assign import Assignment, assign
-from hitl.active.assignment.eligibility import Availability
+from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.transport import NOT_ALLOWED, best_pairs, best_purchases
-from hitl.annotations import Annotations, Floats
+from hitl.annotations import ANONYMOUS, Annotations, Floats
 from hitl.crew import UNLIMITED, Crew
 
 TOLERANCE = 0.004
@@ -70,7 +70,7 @@ def may_be_asked(crew: Crew, answered: list[Annotations], person: str, item: str
     return (
         (person, item) not in said
         and (person, item) not in crew.never
-        and (person, item) not in crew.asked
+        and item not in {asked for _, asked in crew.asked}  # an answer about it is expected
         and item in crew.only.get(person, {item})
         and crew.needs.get(item, frozenset()) <= crew.skills.get(person, frozenset())
     )
@@ -89,6 +89,8 @@ def room(crew: Crew, answered: list[Annotations], person: str) -> int:
             for k, n in zip(given.annotator, given.item, strict=True)
         )
         and (who, item) not in crew.never
+        and item in crew.only.get(who, {item})
+        and crew.needs.get(item, frozenset()) <= crew.skills.get(who, frozenset())
     }
     return max(0, crew.capacity_of(person) - len(expected))
 
@@ -96,25 +98,52 @@ def room(crew: Crew, answered: list[Annotations], person: str) -> int:
 @given(st.integers(0, 100_000))
 def test_who_may_be_asked_is_what_the_crew_says(seed: int) -> None:
     crew, answered = world(seed)
-    free = Availability.of(crew, answered)
+    free = Eligibility.of(crew, answered)
     rows = np.random.default_rng(seed).permutation(12)[:7]
     expected = [[may_be_asked(crew, answered, person, f"i{n}") for person in crew.names] for n in rows]
     assert free.mask_rows(rows).tolist() == expected
-    assert free.mask(int(rows[0])).tolist() == expected[0]
+    pairs = [(person, f"i{n}") for n in rows for person in crew.names]
+    assert free.may_be_asked(pairs) == np.ravel(expected).tolist()
+    assert free.may_be_asked([("a stranger", "i0"), (crew.names[0], "no item")]) == [False, False]
+    assert free.any_of(rows) == np.any(expected)
     assert free.capacity.tolist() == [room(crew, answered, person) for person in crew.names]
 
 
 def test_a_crew_without_limits_may_be_asked_everything() -> None:
     nothing = Annotations.from_matrix(np.full((3, 2), -1), classes=("a", "b"))
-    free = Availability.of(Crew((0, 1, "new")), [nothing])
+    free = Eligibility.of(Crew((0, 1, "new")), [nothing])
     assert free.mask_rows(np.arange(3)).all()
     assert free.capacity.tolist() == [UNLIMITED] * 3
-    assert Availability.of(Crew(), [nothing]).mask_rows(np.arange(3)).shape == (3, 0)
+
+
+def test_anyone_may_be_asked_about_every_item_that_no_answer_is_expected_of() -> None:
+    given = Annotations.from_matrix([[0], [1], [-1], [-1]], classes=("a", "b"))
+    never = frozenset(
+        {(ANONYMOUS, 1), ("ann", 2)}
+    )  # a pool without names has no more answers about 1; ann is one of many
+    anyone = Eligibility.of(Crew(never=never, asked=(("bob", 3),), needs={0: frozenset({"de"})}), [given])
+    assert anyone.mask_rows(np.arange(4)).tolist() == [[True], [False], [True], [False]]
+    assert anyone.capacity.tolist() == [UNLIMITED]
+    assert anyone.may_be_asked([(None, 0), (None, 1), ("ann", 0)]) == [True, False, False]
+
+
+def test_who_may_answer_is_a_matter_of_bars_shares_and_skills() -> None:
+    crew = Crew(
+        ("ann", "bob"),
+        never=frozenset({("ann", "a")}),
+        only={"bob": frozenset({"a", "b"})},
+        skills={"ann": frozenset({"de", "fr"})},
+        needs={"b": frozenset({"de"}), "c": frozenset({"de", "it"}), "d": frozenset()},
+    )
+    none = np.zeros(0, np.int32)
+    free = Eligibility.of(crew, [Annotations(none, none, none, tuple("abcde"), (), (0, 1), (0, 1))])
+    may = {who: [item for item in "abcde" if free.may_be_asked([(who, item)])[0]] for who in crew.names}
+    assert may == {"ann": ["b", "d", "e"], "bob": ["a"]}
 
 
 def test_a_second_round_asks_others_and_of_what_is_left() -> None:
     crew, answered = world(3)
-    first = Availability.of(crew, answered)
+    first = Eligibility.of(crew, answered)
     item, person = np.array([4, 4, 7]), np.array([5, 3, 5])
     second = first.after(item, person)
     rows = np.arange(12)
@@ -214,8 +243,8 @@ def crowded(seed: int, items: int = 200, people: int = 50) -> tuple[Crew, Annota
 
 def chosen(
     crew: Crew, given: Annotations, gains: Gains, limit: int, cost: float = math.inf, loose: float = 1.0
-) -> tuple[Assignment, Availability]:
-    free = Availability.of(crew, [given])
+) -> tuple[Assignment, Eligibility]:
+    free = Eligibility.of(crew, [given])
     rows = np.arange(given.n_items)
     bound = gains.bound(rows) * loose
     return assign(rows, bound, gains.values, free, limit, cost=cost, alike=gains.alike), free
@@ -248,7 +277,7 @@ def test_money_is_spent_as_well_as_an_exact_solver_does(cost: float) -> None:
 def test_limits_are_never_violated(seed: int, limit: int, cost: float, costly: bool) -> None:
     crew, answered = world(seed)
     value = np.random.default_rng(seed).random((12, 6)) - 0.1
-    free = Availability.of(crew, answered)
+    free = Eligibility.of(crew, answered)
     paid = cost if costly else math.inf
     order = np.random.default_rng(seed).permutation(12)
     found = assign(order, value.max(axis=1)[order] + 0.3, lambda rows: value[rows], free, limit, cost=paid)
@@ -270,7 +299,7 @@ def test_small_choices_are_the_best_or_within_the_tolerance(seed: int, limit: in
     """Also where no more items are looked at first than are wanted."""
     crew, answered = world(seed, items=30)
     value = np.random.default_rng(seed).random((30, 6)) - 0.1
-    free = Availability.of(crew, answered)
+    free = Eligibility.of(crew, answered)
     rows = np.arange(30)
     best = best_by_program(value, free.mask_rows(rows), free.capacity.tolist(), limit)
     with pytest.MonkeyPatch.context() as patch:
@@ -285,7 +314,7 @@ def test_no_more_is_spent_than_there_is(seed: int, cost: int) -> None:
     rng = np.random.default_rng(seed)
     value = rng.random((60, 1)) * rng.random((60, 8))
     price = dict(enumerate(rng.choice([1.0, 1.5, 2.0, 5.0], 8).tolist()))
-    free = Availability.of(Crew(tuple(range(8)), default_capacity=6, cost=price), [nothing_said(60)])
+    free = Eligibility.of(Crew(tuple(range(8)), default_capacity=6, cost=price), [nothing_said(60)])
     found = assign(np.arange(60), value.max(axis=1), lambda at: value[at], free, 45, cost=cost)
     assert sum(price[pair.person] for pair in found) <= cost
     assert len(found) <= 45
@@ -332,7 +361,7 @@ def test_items_that_cannot_matter_are_not_looked_at(loose: float) -> None:
     rng = np.random.default_rng(0)
     items = 20_000
     value = rng.exponential(size=(items, 1)) * rng.uniform(0.5, 1, (1, 8))
-    free = Availability.of(Crew(tuple(range(8)), default_capacity=9), [nothing_said(items)])
+    free = Eligibility.of(Crew(tuple(range(8)), default_capacity=9), [nothing_said(items)])
     bound = value.max(axis=1) * rng.uniform(1, loose, items)
     seen, values = counted(lambda rows: value[rows])
     few = assign(np.arange(items), bound, values, free, 50)
@@ -352,7 +381,7 @@ def test_the_best_items_are_found_behind_many_that_promised_more() -> None:
     value[-5:] = 0.9
     bound = np.full(items, 3.0)
     bound[-5:] = 1.0
-    free = Availability.of(Crew((0, 1), default_capacity=100), [nothing_said(items)])
+    free = Eligibility.of(Crew((0, 1), default_capacity=100), [nothing_said(items)])
     found = assign(np.arange(items), bound, lambda rows: value[rows], free, 5)
     assert {pair.item for pair in found} == set(range(items - 5, items))
 
@@ -362,7 +391,7 @@ def test_items_of_equal_beliefs_are_looked_at_once() -> None:
     rng = np.random.default_rng(1)
     skill = rng.beta(4, 2, (30, 1, 1))
     gains = Gains(INFORMATION, [Question(np.full((items, 3), 1 / 3), skill * np.eye(3) + (1 - skill) / 3)])
-    free = Availability.of(Crew(tuple(range(30)), default_capacity=2), [nothing_said(items)])
+    free = Eligibility.of(Crew(tuple(range(30)), default_capacity=2), [nothing_said(items)])
     rows = np.arange(items)
     seen, values = counted(gains.values)
     found = assign(rows, gains.bound(rows), values, free, 40, alike=gains.alike)
@@ -377,7 +406,7 @@ def test_what_is_proven_holds_where_the_effort_is_limited() -> None:
     """Everybody is busy: then the bounds exclude little. The best is not missed by more than the gap says."""
     rng = np.random.default_rng(2)
     value = rng.random((1500, 1)) ** 0.1 * rng.random((1500, 6))
-    free = Availability.of(Crew(tuple(range(6)), default_capacity=5), [nothing_said(1500)])
+    free = Eligibility.of(Crew(tuple(range(6)), default_capacity=5), [nothing_said(1500)])
     bound = value.max(axis=1) * rng.uniform(1, 4, 1500)
     short = assign(np.arange(1500), bound, lambda rows: value[rows], free, 30, effort=3000)
     assert short.looked_at < 1000
@@ -398,7 +427,7 @@ def nothing_said(items: int) -> Annotations:
 def test_load_and_contested_items_are_spread_over_equally_good_people() -> None:
     value = np.linspace(1.0, 0.2, 60)[:, None] * np.ones((60, 5))
     value[:, 4] *= 0.7  # less good, and not needed
-    free = Availability.of(Crew(tuple(range(5)), default_capacity=30), [nothing_said(60)])
+    free = Eligibility.of(Crew(tuple(range(5)), default_capacity=30), [nothing_said(60)])
     found = assign(np.arange(60), value.max(axis=1), lambda rows: value[rows], free, 40)
     items = [[pair.item for pair in found if pair.person == k] for k in range(5)]
     assert [len(mine) for mine in items] == [10, 10, 10, 10, 0]
@@ -408,7 +437,7 @@ def test_load_and_contested_items_are_spread_over_equally_good_people() -> None:
 
 def test_who_is_still_expected_to_answer_is_given_less() -> None:
     asked = tuple((0, item) for item in range(50, 56))
-    free = Availability.of(Crew((0, 1), default_capacity=30, asked=asked), [nothing_said(60)])
+    free = Eligibility.of(Crew((0, 1), default_capacity=30, asked=asked), [nothing_said(60)])
     value = np.ones((60, 2))
     found = assign(np.arange(50), np.ones(50), lambda rows: value[rows], free, 10)
     assert [sum(pair.person == k for pair in found) for k in (0, 1)] == [2, 8]
@@ -416,7 +445,7 @@ def test_who_is_still_expected_to_answer_is_given_less() -> None:
 
 def test_of_equal_items_the_first_are_asked() -> None:
     rows = np.random.default_rng(0).permutation(500)
-    free = Availability.of(Crew((0, 1), default_capacity=30), [nothing_said(500)])
+    free = Eligibility.of(Crew((0, 1), default_capacity=30), [nothing_said(500)])
     found = assign(rows, np.ones(500), lambda at: np.ones((len(at), 2)), free, 7)
     assert {pair.item for pair in found} == set(rows[:7].tolist())
 
@@ -424,12 +453,12 @@ def test_of_equal_items_the_first_are_asked() -> None:
 def test_with_nobody_or_nothing_to_ask_nothing_is_asked() -> None:
     value = np.ones((5, 1))
     given = nothing_said(5)
-    for crew, limit, cost in ((Crew(), 3, math.inf), (Crew((0,)), 0, math.inf), (Crew((0,)), 3, 0.5)):
-        free = Availability.of(crew, [given])
+    for crew, limit, cost in ((Crew((0,), {0: 0}), 3, math.inf), (Crew((0,)), 0, math.inf), (Crew((0,)), 3, 0.5)):
+        free = Eligibility.of(crew, [given])
         wide = np.ones((5, len(crew.names)))
         assert assign(np.arange(5), np.ones(5), lambda at, wide=wide: wide[at], free, limit, cost=cost).pairs == ()
-    barred = Availability.of(Crew((0,), never=frozenset((0, n) for n in range(5))), [given])
+    barred = Eligibility.of(Crew((0,), never=frozenset((0, n) for n in range(5))), [given])
     assert assign(np.arange(5), np.ones(5), lambda at: value[at], barred, 3).pairs == ()
-    free = Availability.of(Crew((0,)), [given])
+    free = Eligibility.of(Crew((0,)), [given])
     assert assign(np.arange(5), np.ones(5), lambda at: value[at] - 2, free, 3).pairs == ()
     assert len(assign(np.arange(5), np.ones(5), lambda at: value[at] - 1, free, 3)) == 3  # worth nothing, but asked

@@ -10,20 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hitl.active.acquisition import value_of_information
-from hitl.active.acquisition.utility import CrewValue
+from hitl.active.acquisition.utility import Utility
 from hitl.active.acquisition.value_of_information import crew_confusion
 from hitl.active.assignment.assign import Pair
 from hitl.active.assignment.batch import ROUNDS, Anyone, ByName, Diverse, that_pay
-from hitl.active.assignment.eligibility import Availability
+from hitl.active.assignment.eligibility import Eligibility
+from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Budget, Crew
-from tests.active.test_policy import judged
+from tests.active.test_policy import judged, open_budget
 
 
 def choice(seed: int, crew: Crew, money: float = np.inf, items: int = 5) -> ByName:
     """Random beliefs and people, nothing answered."""
     evidence, consensus = judged(np.random.default_rng(seed), items, 3, 3, seen=0.0)
-    value = CrewValue.of([(evidence, consensus)], np.zeros((1, items), np.int8), [crew_confusion(consensus, crew)], 0.1)
-    return ByName(value, Availability.of(crew, [evidence.annotations]), money)
+    value = Utility.of(PoolState.of([(evidence, consensus)], open_budget()), [crew_confusion(consensus, crew)], 0.1)
+    return ByName(value, Eligibility.of(crew, [evidence.annotations]), money)
 
 
 def best_total(values: np.ndarray, cost: np.ndarray, capacity: int, limit: int, money: float) -> float:  # type: ignore[type-arg]
@@ -73,8 +74,8 @@ def test_money_is_not_counted_twice() -> None:
     matrices = np.array([[[0.6, 0.4], [0.4, 0.6]], [[0.8, 0.2], [0.2, 0.8]]])
     question = judged(np.random.default_rng(0), 6, 2, 2, seen=0.0)
     question[1].probabilities[:] = 0.5
-    value = CrewValue.of([question], np.zeros((1, 6), np.int8), [matrices], 0.0)
-    free = Availability.of(Crew((0, 1), cost={1: 2.0}), [question[0].annotations])
+    value = Utility.of(PoolState.of([question], open_budget()), [matrices], 0.0)
+    free = Eligibility.of(Crew((0, 1), cost={1: 2.0}), [question[0].annotations])
     found = ByName(value, free, money=4.0).best(np.arange(6), 5)
     assert [pair.person for pair in found] == [1, 1]
     assert np.allclose([pair.value for pair in found], 0.3)
@@ -84,8 +85,8 @@ def test_money_is_not_counted_twice() -> None:
 def test_what_is_asked_pays_and_what_pays_is_asked(worth_of_one: float) -> None:
     crew = Crew((0, 1, 2), cost={1: 2.0})
     question = judged(np.random.default_rng(3), 12, 3, 3, seen=0.0)
-    value = CrewValue.of([question], np.zeros((1, 12), np.int8), [crew_confusion(question[1], crew)], 0.1)
-    named, rows = ByName(value, Availability.of(crew, [question[0].annotations])), np.arange(12)
+    value = Utility.of(PoolState.of([question], open_budget()), [crew_confusion(question[1], crew)], 0.1)
+    named, rows = ByName(value, Eligibility.of(crew, [question[0].annotations])), np.arange(12)
     budget = Budget(worth=worth_of_one, max_labels=3)
 
     def pays(item: np.ndarray, person: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
@@ -131,7 +132,7 @@ def test_what_pays_is_found_behind_many_that_do_not() -> None:
 
 def test_whoever_comes_gets_the_most_valuable_of_those_left() -> None:
     question = judged(np.random.default_rng(5), 8, 3, 3, seen=0.0)
-    value = CrewValue.of([question], np.zeros((1, 8), np.int8), [crew_confusion(question[1], Crew())], 0.1)
+    value = Utility.of(PoolState.of([question], open_budget()), [crew_confusion(question[1], Crew())], 0.1)
     anyone, rows = Anyone(value, most=3), np.array([6, 1, 4, 0, 3])
     order = rows[np.argsort(-value.values(rows)[:, 0])].tolist()
     assert [pair.item for pair in anyone.best(rows, 9)] == order[:3]
@@ -146,7 +147,7 @@ def test_a_diverse_batch_is_a_core_set_of_the_best() -> None:
     q = question[1].probabilities
     q[:] = [0.95, 0.05]
     q[:20] = np.linspace(0.5, 0.6, 20)[:, None] * [1, -1] + [0, 1]
-    value = CrewValue.of([question], np.zeros((1, 40), np.int8), [crew_confusion(question[1], Crew())], 0.1)
+    value = Utility.of(PoolState.of([question], open_budget()), [crew_confusion(question[1], Crew())], 0.1)
     features = 10.0 * np.eye(8)[np.arange(40) // 5] + 0.01 * np.arange(40)[:, None]
     plain, rows = Anyone(value, most=40), np.arange(40)
     assert sorted(pair.item // 5 for pair in plain.best(rows, 4)) == [0, 0, 0, 0]

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hitl.active.assignment.eligibility import Availability
+from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.gold_questions import checks, checks_due
 from hitl.active.policy import ExpectedGain
-from hitl.active.stopping.pool_state import Situation
+from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
@@ -29,8 +29,8 @@ def judged(matrix: list[list[int]], known: int) -> tuple[Evidence, Consensus]:
     return evidence, MajorityVote().fit(evidence)
 
 
-def situation(question: tuple[Evidence, Consensus], crew: Crew) -> tuple[Situation, Availability]:
-    return Situation([question], crew, Budget()), Availability.of(crew, [question[0].annotations])
+def situation(question: tuple[Evidence, Consensus], crew: Crew) -> tuple[PoolState, Eligibility]:
+    return PoolState.of([question], Budget()), Eligibility.of(crew, [question[0].annotations])
 
 
 @given(st.floats(0, 0.99), st.lists(st.integers(0, 40), min_size=1, max_size=60), st.integers(0, 1000))
@@ -68,7 +68,7 @@ def test_who_was_checked_least_is_checked_first_about_the_item_with_fewest_answe
 def test_what_is_outstanding_counts_and_is_not_asked_again() -> None:
     question = judged([[-1] * 4] * 5, known=3)
     now, free = situation(question, Crew(PEOPLE, asked=((0, 1), (1, 4))))
-    assert now.known_rows.tolist() == [0, 2]  # item 1 waits
+    assert np.flatnonzero(free.closed).tolist() == [1, 4]  # they wait
     assert checks(now, free, 2) == [(0, 1), (2, 2)]  # person 0 has one coming; what 1 was asked is not known
     limited, free = situation(question, Crew(PEOPLE, default_capacity=1, asked=((1, 4), (2, 3))))
     assert checks(limited, free, 9) == [(0, 0), (1, 3)]  # 1 and 2 are busy
@@ -101,7 +101,7 @@ def test_the_policy_asks_its_share_in_a_run_of_small_plans() -> None:
     while asked < 600:
         annotations = Annotations.from_matrix(matrix, classes=(0, 1))
         evidence = Evidence(annotations, truth=truth)
-        plan = policy.plan(evidence, MajorityVote().fit(evidence), Crew(PEOPLE), Budget(labels=5))
+        plan = policy.plan([(evidence, MajorityVote().fit(evidence))], Crew(PEOPLE), Budget(labels=5))
         assert len(plan.asks) == 5
         for ask in plan.asks:
             assert ask.check == (truth[ask.item] >= 0)  # type: ignore[index]
@@ -114,27 +114,27 @@ def test_the_policy_asks_its_share_in_a_run_of_small_plans() -> None:
 
 def test_whoever_comes_is_asked_known_items_too() -> None:
     question = judged([[0, 0], [0, -1], [-1, -1], [-1, -1], [-1, -1]], known=3)
-    plan = ExpectedGain(calibrate=0.5).plan(*question, Crew(), Budget(labels=3))
+    plan = ExpectedGain(calibrate=0.5).plan([question], Crew(), Budget(labels=3))
     assert [ask.item for ask in plan.asks if ask.check] == [2, 1]  # 3 of 6, 1 of the 3 before
     assert all(ask.annotator is None for ask in plan.asks)
 
 
 def test_without_open_items_nobody_is_checked() -> None:
     question = judged([[0, 0, 0, 0]] * 3, known=3)
-    assert ExpectedGain(calibrate=0.5).plan(*question, Crew(("new",)), Budget()).asks == ()
+    assert ExpectedGain(calibrate=0.5).plan([question], Crew(("new",)), Budget()).asks == ()
 
 
 def test_what_is_outstanding_moves_the_next_check() -> None:
     """Every second question: none answered, but one is out, so the next is the second."""
     question = judged([[-1] * 4] * 6, known=3)
     policy, budget = ExpectedGain(calibrate=0.5), Budget(labels=1)
-    assert not policy.plan(*question, Crew(PEOPLE), budget).asks[0].check
-    assert policy.plan(*question, Crew(PEOPLE, asked=((0, 4),)), budget).asks[0].check
+    assert not policy.plan([question], Crew(PEOPLE), budget).asks[0].check
+    assert policy.plan([question], Crew(PEOPLE, asked=((0, 4),)), budget).asks[0].check
 
 
 def test_of_several_questions_all_have_to_know_the_truth() -> None:
     both, one = judged([[-1] * 4] * 4, known=2), judged([[-1] * 4] * 4, known=1)
-    plan = ExpectedGain(calibrate=0.75).plan_questions([both, one], Crew(PEOPLE), Budget(labels=4))
+    plan = ExpectedGain(calibrate=0.75).plan([both, one], Crew(PEOPLE), Budget(labels=4))
     assert [ask.item for ask in plan.asks if ask.check] == [0]
     assert {ask.item for ask in plan.asks} == {0, 1, 2, 3}
 
@@ -142,12 +142,12 @@ def test_of_several_questions_all_have_to_know_the_truth() -> None:
 def test_checks_are_spread_among_the_other_questions() -> None:
     question = judged([[-1] * 4] * 20, known=5)
     for crew in (Crew(PEOPLE), Crew()):
-        plan = ExpectedGain(calibrate=0.25).plan(*question, crew, Budget(labels=12))
+        plan = ExpectedGain(calibrate=0.25).plan([question], crew, Budget(labels=12))
         assert [n for n, ask in enumerate(plan.asks) if ask.check] == [1, 5, 9]
         assert len(plan.asks) == 12
 
 
 def test_checks_of_whoever_comes_are_paid_for() -> None:
     question = judged([[-1] * 4] * 20, known=5)
-    plan = ExpectedGain(calibrate=0.8).plan(*question, Crew(default_cost=2.0), Budget(labels=5, cost=5.0))
+    plan = ExpectedGain(calibrate=0.8).plan([question], Crew(default_cost=2.0), Budget(labels=5, cost=5.0))
     assert [ask.check for ask in plan.asks] == [True, True]

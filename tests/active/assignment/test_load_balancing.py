@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hitl.active.acquisition.utility import CrewValue
+from hitl.active.acquisition.utility import Utility
 from hitl.active.assignment import assign as assigning
 from hitl.active.assignment import load_balancing
 from hitl.active.assignment.assign import BEYOND, assign
 from hitl.active.assignment.batch import ByName
-from hitl.active.assignment.eligibility import Availability
+from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.load_balancing import HANDFUL, even_share, shares
 from hitl.active.policy import ExpectedGain
 from hitl.active.replay.simulated_annotators import SimulatedAnswers, SimulatedCrew, confusion_matrix
+from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import ANONYMOUS, Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus
@@ -27,6 +28,7 @@ from hitl.crew import UNLIMITED, Budget, Crew
 from hitl.evidence import Evidence
 from hitl.models.vb_ibcc import VBIBCC
 from tests.active.assignment.test_assign import TOLERANCE, best_by_program
+from tests.active.test_policy import open_budget
 
 NAMES = ("ann", "bob", "cyd", "dee", "eve")
 LOTS = Budget(labels=200, target_confidence=1.0, min_labels=0, max_labels=99)
@@ -45,7 +47,7 @@ def team(accuracy: dict[str, float], items: int = 400, q: Floats | None = None) 
 
 def asked(question: Judged, crew: Crew | None = None, budget: Budget = LOTS, **options: Any) -> Counter[Any]:
     """How many questions each gets."""
-    plan = ExpectedGain(**options).plan(*question, crew or Crew(question[1].annotators.names), budget)
+    plan = ExpectedGain(**options).plan([question], crew or Crew(question[1].annotators.names), budget)
     return Counter(ask.annotator for ask in plan.asks)
 
 
@@ -90,7 +92,7 @@ def test_a_handful_is_nobodys_load_and_who_is_asked_without_names_has_no_share()
     question = team({"ann": 0.95, "bob": 0.93, "cyd": 0.92, "dee": 0.9, "eve": 0.88})
     assert asked(question, budget=Budget(labels=HANDFUL, target_confidence=1.0)) == {"ann": HANDFUL}
     assert asked(question, Crew()) == {None: 200}
-    nobody = Availability.of(Crew((*NAMES, ANONYMOUS)), [question[0].annotations])
+    nobody = Eligibility.of(Crew((*NAMES, ANONYMOUS)), [question[0].annotations])
     assert shares(nobody, np.arange(400), 200, 2.0).tolist() == [80] * 5 + [UNLIMITED]
 
 
@@ -107,7 +109,7 @@ def test_the_most_contested_items_are_not_all_one_persons() -> None:
     q = np.tile([0.97, 0.03], (400, 1))
     q[:120] = 0.5
     question = team({"ann": 0.95, "bob": 0.93, "cyd": 0.92, "dee": 0.9, "eve": 0.88}, q=q)
-    plan = ExpectedGain().plan(*question, Crew(NAMES), LOTS)
+    plan = ExpectedGain().plan([question], Crew(NAMES), LOTS)
     contested = Counter(ask.annotator for ask in plan.asks if ask.item in range(120))
     assert contested.total() == 120
     assert max(contested.values()) <= 60
@@ -124,7 +126,7 @@ def test_an_item_that_needs_many_answers_gets_them_from_many_people() -> None:
     budget = Budget(labels=30, target_confidence=0.98, min_labels=2, max_labels=5)
     for _ in range(30):
         evidence = Evidence(answers.revealed())
-        plan = ExpectedGain().plan(evidence, VBIBCC().fit(evidence), Crew(NAMES), budget)
+        plan = ExpectedGain().plan([(evidence, VBIBCC().fit(evidence))], Crew(NAMES), budget)
         given += [(ask.item, ask.annotator) for ask in plan.asks]
         answers.reveal(given)
     assert len(set(given)) == len(given) == answers.spent  # nobody the same item twice
@@ -151,7 +153,7 @@ def test_an_even_share_is_the_level_at_which_all_have_what_is_asked(able: list[i
 def test_whom_a_large_pool_can_ask_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     none = np.zeros(0, np.int32)
     given_nothing = Annotations(none, none, none, tuple(range(1000)), (), ("a", "b"), ("a", "b"))
-    free = Availability.of(Crew(NAMES, only={"eve": frozenset(range(0, 1000, 50))}), [given_nothing])
+    free = Eligibility.of(Crew(NAMES, only={"eve": frozenset(range(0, 1000, 50))}), [given_nothing])
     exact = shares(free, np.arange(1000), 400, 2.0)
     assert exact.tolist() == [190] * 5  # eve can have 20 of them, the other four 95 each
     monkeypatch.setattr(load_balancing, "LOOKS", 1000)
@@ -161,7 +163,7 @@ def test_whom_a_large_pool_can_ask_is_estimated(monkeypatch: pytest.MonkeyPatch)
 # -- beyond a share, in the choice of pairs -------------------------------------------------------------------
 
 
-def crowd(seed: int, n: int, k: int) -> tuple[Availability, Floats, Any]:
+def crowd(seed: int, n: int, k: int) -> tuple[Eligibility, Floats, Any]:
     """People who may not have everything, values, and shares."""
     rng = np.random.default_rng(seed)
     none = np.zeros(0, np.int32)
@@ -173,10 +175,10 @@ def crowd(seed: int, n: int, k: int) -> tuple[Availability, Floats, Any]:
         cost=dict(enumerate(rng.choice([1.0, 2.0], k).tolist())),
     )
     quality = rng.random(k) ** 2
-    return Availability.of(crew, [nothing]), rng.random((n, 1)) * quality + 0.1 * rng.random((n, k)), rng
+    return Eligibility.of(crew, [nothing]), rng.random((n, 1)) * quality + 0.1 * rng.random((n, k)), rng
 
 
-def doubled(free: Availability, value: Floats, share: Any) -> tuple[Floats, Any, list[int]]:
+def doubled(free: Eligibility, value: Floats, share: Any) -> tuple[Floats, Any, list[int]]:
     """The same as a plain choice of pairs: everybody twice, once for their share and once for what is beyond."""
     allowed, n = free.mask_rows(np.arange(len(value))), len(value)
     most = np.minimum(free.capacity, n)
@@ -290,13 +292,13 @@ def test_the_share_of_a_plan_is_kept_or_nobody_half_as_good_had_time(at: dict[st
     waits = tuple((names[int(rng.integers(2))], item) for item in range(at["waits"]))
     crew = Crew(names, {"p4": 3}, asked=waits)
     budget = Budget(labels=at["labels"], target_confidence=1.0, max_labels=9, cost=at["cost"])
-    plan = ExpectedGain(even_shares=at["times"], explore=0.0).plan(*question, crew, budget)
+    plan = ExpectedGain(even_shares=at["times"], explore=0.0).plan([question], crew, budget)
     gets, load = Counter(ask.annotator for ask in plan.asks), Counter(who for who, _ in waits)
     total = gets + load
     level = even_share(np.array([150, 150, 150, 150, 3]), total.total())
     most = max(math.ceil(at["times"] * level - 1e-9), HANDFUL)
     assert gets["p4"] <= 3
-    value = CrewValue.of([question], np.zeros((1, 150), np.int8), [question[1].annotators.confusion], 0.5)
+    value = Utility.of(PoolState.of([question], open_budget()), [question[1].annotators.confusion], 0.5)
     worth = value.values(np.arange(150))
     slack = TOLERANCE * float(worth.max(axis=1).sum())
     for who in names:
@@ -309,8 +311,8 @@ def test_the_share_of_a_plan_is_kept_or_nobody_half_as_good_had_time(at: dict[st
 
 def test_without_even_shares_nothing_changes() -> None:
     question = team({"ann": 0.95, "bob": 0.9})
-    value = CrewValue.of([question], np.zeros((1, 400), np.int8), [question[1].annotators.confusion], 0.5)
-    free = Availability.of(Crew(("ann", "bob")), [question[0].annotations])
+    value = Utility.of(PoolState.of([question], open_budget()), [question[1].annotators.confusion], 0.5)
+    free = Eligibility.of(Crew(("ann", "bob")), [question[0].annotations])
     rows = np.arange(400)
     plainly = assign(rows, value.bound(rows), value.values, free, 50, alike=value.alike)
     assert tuple(ByName(value, free).best(rows, 50)) == plainly.pairs

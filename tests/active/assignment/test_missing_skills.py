@@ -1,4 +1,4 @@
-"""Items that need what nobody of the crew can do: said, not closed, until a setting or a colleague mends it."""
+"""Items that need what no annotator of the crew can do: said, not closed, until a setting or a colleague mends it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def test_an_item_is_lacking_exactly_when_nobody_may_answer_it(seed: int) -> None
     crew = Crew(
         ("ann", "bob"), skills={"ann": some(), "bob": some(), "eve": some()}, needs={n: some() for n in range(12)}
     )
-    barred = {n for n in range(15) if not any(crew.may_answer(name, n) for name in crew.names)}
+    skilled = [crew.skills[name] for name in crew.names]
+    barred = {n for n in range(15) if not any(crew.needs.get(n, frozenset()) <= has for has in skilled)}
     found = lacking(range(15), crew)
     assert sum(each.items for each in found) == len(barred)
     assert [each.items for each in found] == sorted((each.items for each in found), reverse=True)
@@ -59,7 +60,7 @@ def test_it_is_said_with_what_would_help() -> None:
     found = lacking(range(4), crew)
     assert found == (Lacking(("it",), 2), Lacking(("de", "fr"), 1, together=True))
     assert in_words(found, crew) == (
-        "nobody of the crew has what 3 items need: 'it' (2; Ann, not in crew.annotators, has it), "
+        "no annotator of the crew has what 3 items need: 'it' (2; Ann, not in crew.annotators, has it), "
         "'de' and 'fr' together (1) (the crew has 'de', 'fr'; crew.skills)"
     )
     many = Crew(("ann",), needs={n: frozenset({f"l{n}"}) for n in range(7)})
@@ -92,7 +93,7 @@ def test_nor_does_one_where_the_others_have_answered_all_they_may() -> None:
     assert (plan.asks, plan.stop) == ((), None)
     able = Crew(("ann", "bob"), needs=needs, never=crew.never | {("bob", 0), ("bob", 1)}, skills={"bob": ALL})
     ended = planned(questions(answers), able, None, 10.0)  # bob could, and would not: that is the end
-    assert ended.stop == f"nobody of the crew can answer any of the {ITEMS} items that are open"
+    assert ended.stop == f"no annotator of the crew can answer any of the {ITEMS} items that are open"
 
 
 def test_an_item_that_is_done_needs_nobody() -> None:
@@ -101,16 +102,16 @@ def test_an_item_that_is_done_needs_nobody() -> None:
     ((evidence, _),) = questions(answers)
     known = replace(evidence, truth=np.array([1] + [-1] * (ITEMS - 1), np.int32))
     plan = planned([(known, DawidSkene().fit(known))], Crew(("ann",), needs={0: ALL}), None, 10.0)
-    assert plan.stop == f"nobody of the crew can answer any of the {ITEMS - 1} items that are open"
+    assert plan.stop == f"no annotator of the crew can answer any of the {ITEMS - 1} items that are open"
 
 
 def test_a_project_whose_other_questions_are_not_worth_it_goes_on_too() -> None:
     class Satisfied:
-        def plan_questions(self, known: Any, crew: Crew, budget: Budget) -> Plan:
+        def plan(self, known: Any, crew: Crew, budget: Budget) -> Plan:
             return Plan((), (), ITEMS, stop="no question that can be asked is worth its cost")
 
     def stop(crew: Crew) -> str | None:
-        return next_plan(Satisfied().plan_questions, questions(), crew, NEVER_DONE).stop
+        return next_plan(Satisfied(), questions(), crew, NEVER_DONE).stop
 
     assert stop(Crew(("ann",))) is not None
     assert stop(Crew(("ann",), needs={3: ALL})) is None
@@ -121,7 +122,7 @@ def test_what_can_be_asked_is_asked_beside_it() -> None:
     crew = Crew(("ann",), needs={0: ALL})
     plan = planned(questions(), crew, None, 1.0)
     assert {ask.item for ask in plan.asks} == set(range(1, ITEMS))
-    assert ExpectedGain().plan_questions(questions(), crew, NEVER_DONE).asks
+    assert ExpectedGain().plan(questions(), crew, NEVER_DONE).asks
 
 
 # -- projects ----------------------------------------------------------------------------------------------
@@ -161,8 +162,8 @@ def test_a_typo_closes_nothing_on_the_platform_and_mended_it_is_as_if_it_had_not
         again = cycle.run(right, store, Tables(folder), now=NOON).judgement
         assert again.plan.asks == before.plan.asks
         assert texts(folder) == shown
-    lack = next(line for line in said.splitlines() if "nobody of the crew" in line)
-    assert lack.startswith("nothing is asked: nobody of the crew has what ")
+    lack = next(line for line in said.splitlines() if "no annotator of the crew" in line)
+    assert lack.startswith("nothing is asked: no annotator of the crew has what ")
     assert "'de'" in lack
     assert "the crew has 'ed'; crew.skills" in lack
     assert "the project is done" not in said
@@ -176,7 +177,9 @@ def test_status_names_what_is_left_aside_while_others_are_asked(folder: Path) ->
         ).judgement.metrics
         lines = outlook(metrics)
         assert metrics["idle"] is None
-        assert any(line.startswith("left aside: nobody of the crew has what 1 item needs: 'it' (1)") for line in lines)
+        assert any(
+            line.startswith("left aside: no annotator of the crew has what 1 item needs: 'it' (1)") for line in lines
+        )
         (folder / "items.csv").write_text("item,lang\n9,\n10,\n11,\n")
         after = cycle.run(
             crewed(needs="lang", skills={"dee": ("de",)}), store, Tables(folder), now=NOON + HOUR
@@ -191,7 +194,7 @@ def test_another_reason_comes_first_where_others_could_be_asked(folder: Path) ->
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         lines = outlook(cycle.run(busy, store, Tables(folder), now=NOON).judgement.metrics)
     assert [line.partition(": ")[0] for line in lines[-2:]] == ["nothing is asked", "left aside"]
-    assert lines[-2].endswith("nobody of the crew has any capacity (crew.capacity, crew.capacities)")
+    assert lines[-2].endswith("no annotator of the crew has any capacity (crew.capacity, crew.capacities)")
 
 
 def test_when_all_the_others_are_answered_it_says_so(folder: Path) -> None:
@@ -203,4 +206,4 @@ def test_when_all_the_others_are_answered_it_says_so(folder: Path) -> None:
         judgement = cycle.run(crewed(needs="lang", skills={"dee": ("de",)}), store, Tables(folder), now=NOON).judgement
     others = judgement.plan.open_items - 1
     assert judgement.plan.stop is None
-    assert judgement.metrics["idle"].endswith(f"; whoever may answer the {others} others that are open has")
+    assert judgement.metrics["idle"].endswith(f"; every annotator who may answer the {others} others that are open has")

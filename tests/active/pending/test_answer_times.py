@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hitl.active.pending.answer_times import FEWEST, paced, seconds_per_answer
+from hitl.active.pending.answer_times import FEWEST, seconds_per_answer, with_answer_times
 from hitl.annotations import Annotations
 from hitl.connectors.tables import Tables
 from hitl.plan import Ask, Plan
@@ -37,16 +37,24 @@ def test_each_has_the_median_of_their_own_times_and_newcomers_everybodys() -> No
     assert set(own) == {"ann", "bob"}
     assert own["ann"] == sorted(seconds for who, _, seconds in rows if who == "ann")[4]
     plan = Plan(tuple(Ask("x", who, 0.0, 0.5, "") for who in ("ann", "cyd", "dee", "new", None)))
-    assert [ask.seconds for ask in paced(plan, timed(rows)).asks] == [own["ann"], anybody, anybody, anybody, anybody]
-    assert paced(paced(plan, timed(rows)), timed([("ann", 0, float("nan"))])) == plan  # what is known now counts
+    assert [ask.seconds for ask in with_answer_times(plan, timed(rows)).asks] == [
+        own["ann"],
+        anybody,
+        anybody,
+        anybody,
+        anybody,
+    ]
+    assert (
+        with_answer_times(with_answer_times(plan, timed(rows)), timed([("ann", 0, float("nan"))])) == plan
+    )  # what is known now counts
 
 
 def test_where_nobody_knows_the_plan_stays_as_it_is() -> None:
     plan = Plan((Ask("x", "ann", 0.0, 0.5, ""),))
     unknown = Annotations.from_matrix(np.array([[0, 1]]), classes=("a", "b"))
     assert seconds_per_answer(unknown) == (0.0, {})
-    assert paced(plan, unknown) is plan
-    assert paced(plan, timed([("ann", 0, 0.0)])) is plan
+    assert with_answer_times(plan, unknown) is plan
+    assert with_answer_times(plan, timed([("ann", 0, 0.0)])) is plan
 
 
 def test_run_plan_and_status_say_how_much_work_it_is(run: Run, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hitl.active.pending.blockers import waits_for_away, why_nothing_is_asked
+from hitl.active.pending.blockers import waiting_for_absent, why_nothing_is_asked
 from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
 from hitl.annotations import Annotations
@@ -16,7 +16,7 @@ from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
 from hitl.metrics import metrics_of, outlook
 from hitl.models import DefaultCombiner
-from hitl.plan import Plan, Presence
+from hitl.plan import Activity, Plan
 
 NAMES = (0, 1)
 """What a matrix calls its annotators."""
@@ -43,7 +43,7 @@ ALL = frozenset((name, item) for name in NAMES for item in range(4))
 )
 def test_the_reason_is_the_setting_that_keeps_questions_from_being_asked(crew: Crew, budget: Budget, said: str) -> None:
     known = question()
-    plan = ExpectedGain().plan(*known, crew, budget)
+    plan = ExpectedGain().plan([known], crew, budget)
     assert not plan.asks
     told = why_nothing_is_asked(plan, crew, budget)
     assert told is not None
@@ -53,16 +53,16 @@ def test_the_reason_is_the_setting_that_keeps_questions_from_being_asked(crew: C
 def test_where_nobody_may_answer_the_plan_itself_says_so() -> None:
     """Where they have skipped everything; a skill that nobody has is another matter (tests/test_skills.py)."""
     crew = Crew(NAMES, never=ALL)
-    plan = next_plan(ExpectedGain().plan_questions, [question()], crew, OPEN)
+    plan = next_plan(ExpectedGain(), [question()], crew, OPEN)
     assert plan.stop is not None
-    assert plan.stop.startswith("nobody of the crew can answer any of the 4 items")
+    assert plan.stop.startswith("no annotator of the crew can answer any of the 4 items")
     assert why_nothing_is_asked(plan, crew, OPEN) is None
 
 
 def test_there_is_nothing_to_say_while_questions_are_asked_or_all_is_done() -> None:
     known = question()
     crew = Crew(NAMES)
-    plan = ExpectedGain().plan(*known, crew, OPEN)
+    plan = ExpectedGain().plan([known], crew, OPEN)
     assert plan.asks
     assert why_nothing_is_asked(plan, crew, OPEN) is None
     done = replace(plan, asks=(), stop="every item is done")
@@ -75,27 +75,27 @@ def test_there_is_nothing_to_say_while_questions_are_asked_or_all_is_done() -> N
 
 def waiting_for(crew: Crew, away: tuple[object, ...], budget: Budget = OPEN) -> str | None:
     """What the figures of a cycle say after a plan that knows who is away; of four items 0 has answered three."""
-    evidence, consensus = known = question()
-    before = Plan(people=tuple(Presence(name, 9, 1.0, away=True) for name in away))  # type: ignore[arg-type]
-    plan = next_plan(ExpectedGain().plan_questions, [known], crew, budget, before, 2.0)
+    known = question()
+    before = Plan(people=tuple(Activity(name, 9, 1.0, away=True) for name in away))  # type: ignore[arg-type]
+    plan = next_plan(ExpectedGain(), [known], crew, budget, before, 2.0)
     assert {person.annotator for person in plan.people if person.away} == set(away)
-    said = waits_for_away([known], plan, crew, budget)
-    metrics = metrics_of({"label": evidence}, {"label": consensus}, plan, crew, budget)
+    said = waiting_for_absent([known], plan, crew, budget)
+    metrics = metrics_of([known], plan, crew, budget)
     assert metrics["waits"] == said
     assert (f"waiting: {said}" in outlook(metrics)) == (said is not None)
     return said
 
 
 def test_items_that_only_people_who_are_away_can_answer_are_told_with_whom() -> None:
-    said = "4 open items wait for 1, who seems to be away: nobody else of the crew can answer"
+    said = "4 open items wait for 1, who seems to be away: no other annotator of the crew can answer"
     assert waiting_for(Crew(NAMES, never=frozenset({(0, 3)})), (1,)) == said
     assert waiting_for(Crew((*NAMES, 2), never=frozenset({(0, 3)}), only={2: frozenset()}), (1,)) == said
     assert waiting_for(Crew((*NAMES, 2), {2: 0}, never=frozenset({(0, 3)})), (1,)) == said
     one = Crew((*NAMES, 2, 3), only={2: frozenset({0, 1, 2}), 0: frozenset(), 3: frozenset()})
     told = waiting_for(one, (1, 3))
-    assert told == "1 open item waits for 1, who seems to be away: nobody else of the crew can answer"
+    assert told == "1 open item waits for 1, who seems to be away: no other annotator of the crew can answer"
     both = waiting_for(Crew(NAMES), (0, 1))
-    assert both == "4 open items wait for 0, 1, who seem to be away: nobody else of the crew can answer"
+    assert both == "4 open items wait for 0, 1, who seem to be away: no other annotator of the crew can answer"
 
 
 def test_nobody_is_waited_for_who_is_there_or_not_needed() -> None:

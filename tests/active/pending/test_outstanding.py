@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from hitl.active.pending.outstanding import next_plan, waiting
 from hitl.active.policy import ExpectedGain
-from hitl.active.stopping import rules
+from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
 from hitl.models.dawid_skene import DawidSkene
-from hitl.plan import Ask, Expired, Plan, Presence
+from hitl.plan import Activity, Ask, Expired, Plan
 
 DAY = 24 * 3600.0
 PEOPLE = ("ann", "bob", "cyd")
@@ -50,7 +50,7 @@ def questions(answers: dict[tuple[str, int], int] | None = None, items: Sequence
 def planned(
     known: list[Judged], crew: Crew, previous: Plan | None, now: float, budget: Budget = NEVER_DONE, expire: float = DAY
 ) -> Plan:
-    return next_plan(ExpectedGain().plan_questions, known, crew, budget, previous, now, expire)
+    return next_plan(ExpectedGain(), known, crew, budget, previous, now, expire)
 
 
 def pairs(plan: Plan) -> list[tuple[object, object]]:
@@ -90,7 +90,7 @@ def test_questions_to_anyone_are_planned_anew_and_keep_their_time() -> None:
 def held(before: Plan, crew: Crew, answers: dict[tuple[str, int], int], now: float = 200.0, **more: object) -> Plan:
     known = questions(answers, **more)  # type: ignore[arg-type]
     budget = Budget(labels=100, target_confidence=0.9, max_labels=2)
-    kept = waiting(before, [known[0][0].annotations], rules.done_items(known, budget), crew, budget, now, DAY)
+    kept = waiting(before, PoolState.of(known, budget), crew, budget, now, DAY)
     return Plan(kept.asks, expired=kept.expired, people=kept.people)
 
 
@@ -124,7 +124,7 @@ def test_a_moment_before_it_expires_it_waits() -> None:
 def test_an_expired_question_is_asked_again_if_nobody_else_can() -> None:
     alone = Crew(PEOPLE, only={"bob": frozenset({3}), "cyd": frozenset({3})})
     answered = {("ann", 5): 0}
-    before = old(("ann", 0), people=(Presence("ann", 0, 0.0),))  # has answered 5 since
+    before = old(("ann", 0), people=(Activity("ann", 0, 0.0),))  # has answered 5 since
     plan = planned(questions(answered), alone, before, 100.0 + DAY)
     assert ("ann", 0) in pairs(plan)
     assert next(ask for ask in plan.asks if ask.item == 0).since == 100.0 + DAY
@@ -155,7 +155,7 @@ def test_who_answers_nothing_is_away_and_gets_one_question_until_they_do() -> No
 
 
 def test_a_policy_is_told_who_is_away() -> None:
-    before = Plan(people=(Presence("ann", 0, 0.0, away=True),))
+    before = Plan(people=(Activity("ann", 0, 0.0, away=True),))
     plan = planned(questions(), Crew(PEOPLE, default_capacity=4), before, DAY)
     assert len(plan.asks) == ITEMS  # nothing was given to somebody who may not have it
     assert len(plan.asks_of("ann")) <= 1
@@ -163,7 +163,7 @@ def test_a_policy_is_told_who_is_away() -> None:
 
 def test_a_question_asked_again_counts_though_somebody_else_could_answer_now() -> None:
     """Bob was asked a second time because nobody else could; ann is back, and bob is still busy with it."""
-    away = (Presence("bob", 0, 0.0, away=True), Presence("cyd", 0, 0.0, away=True))
+    away = (Activity("bob", 0, 0.0, away=True), Activity("cyd", 0, 0.0, away=True))
     before = old(("bob", 1), since=DAY, expired=(Expired(1, "bob", 100.0),), people=away)
     plan = planned(questions({("ann", 0): 0}), Crew(PEOPLE), before, DAY + 1, Budget(labels=3, target_confidence=1.0))
     assert pairs(plan)[0] == ("bob", 1)
@@ -172,9 +172,9 @@ def test_a_question_asked_again_counts_though_somebody_else_could_answer_now() -
 
 
 def test_who_answers_some_of_their_questions_is_not_away() -> None:
-    before = old(("ann", 0), ("ann", 1), people=(Presence("ann", 1, 50.0),))
+    before = old(("ann", 0), ("ann", 1), people=(Activity("ann", 1, 50.0),))
     seen = planned(questions({("ann", 3): 0, ("ann", 0): 1}), Crew(PEOPLE), before, 300.0)
-    assert [person for person in seen.people if person.annotator == "ann"] == [Presence("ann", 2, 300.0)]
+    assert [person for person in seen.people if person.annotator == "ann"] == [Activity("ann", 2, 300.0)]
     plan = planned(questions({("ann", 3): 0, ("ann", 0): 1}), Crew(PEOPLE), seen, 100.0 + DAY)
     assert Expired(1, "ann", 100.0) in plan.expired
     assert not any(person.away for person in plan.people)
@@ -226,7 +226,7 @@ def test_a_project_that_is_done_asks_nothing_and_says_why() -> None:
 class Greedy:
     """A policy that knows nothing of what waits: it asks everybody for everything."""
 
-    def plan_questions(self, known: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
+    def plan(self, known: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         items = known[0][0].annotations.items
         return Plan(tuple(Ask(item, name, 0.1, 0.5, "") for item in items for name in crew.names), (), len(items))
 
@@ -237,7 +237,7 @@ def test_a_project_whose_open_items_nobody_can_answer_is_done_until_somebody_can
     two = Crew(("ann", "bob"), never=skipped)
     plan = planned(questions(answers), two, None, 10.0)
     assert plan.asks == ()
-    assert plan.stop == f"nobody of the crew can answer any of the {ITEMS} items that are open"
+    assert plan.stop == f"no annotator of the crew can answer any of the {ITEMS} items that are open"
     assert planned(questions(answers), Crew(("ann", "bob", "cyd"), never=skipped), plan, 20.0).stop is None
     full = Crew(("ann", "bob", "cyd"), {"cyd": 0}, never=skipped)  # could, but has no time today
     assert planned(questions(answers), full, plan, 20.0).stop is None
@@ -247,14 +247,14 @@ def test_a_project_whose_open_items_nobody_can_answer_is_done_until_somebody_can
 def test_any_policy_is_held_to_capacity_and_to_what_waits() -> None:
     before = old(("ann", 5), ("bob", 2))
     crew = Crew(PEOPLE, default_capacity=3)
-    plan = next_plan(Greedy().plan_questions, questions(), crew, NEVER_DONE, before, 200.0, DAY)
+    plan = next_plan(Greedy(), questions(), crew, NEVER_DONE, before, 200.0, DAY)
     assert [len(plan.asks_of(name)) for name in PEOPLE] == [3, 3, 3]
     assert [ask.annotator for ask in plan.asks if ask.item in (5, 2)] == ["ann", "bob"]
 
 
 def test_no_policy_spends_more_than_a_plan_may_cost() -> None:
     crew, budget = Crew(PEOPLE, cost={"ann": 3.0, "bob": 2.0}), Budget(cost=6.0, target_confidence=1.0)
-    plan = next_plan(Greedy().plan_questions, questions(), crew, budget, old(("ann", 5)), 200.0, DAY)
+    plan = next_plan(Greedy(), questions(), crew, budget, old(("ann", 5)), 200.0, DAY)
     assert sum(crew.cost_of(ask.annotator) for ask in plan.asks if ask.annotator) == 6.0
     assert plan.asks[0].item == 5
     tenths, third = Crew(PEOPLE, default_cost=0.1, default_capacity=1), Budget(cost=0.3, target_confidence=1.0)
@@ -355,18 +355,18 @@ def test_checks_wait_for_their_answer_like_other_questions_though_their_items_ar
     evidence = Evidence(annotations, truth=np.array([0, 1, -1, -1, -1, -1], np.int32))
     known = [(evidence, DawidSkene().fit(evidence))]
     crew, budget = Crew((1, 2)), Budget(labels=4, target_confidence=0.999)
-    planner = ExpectedGain(calibrate=0.5).plan_questions
-    first = next_plan(planner, known, crew, budget, now=1.0)
+    policy = ExpectedGain(calibrate=0.5)
+    first = next_plan(policy, known, crew, budget, now=1.0)
     checks = [ask for ask in first.asks if ask.item in (0, 1)]
     assert len(checks) == 2
     assert [ask.check for ask in first.asks] == [ask.item in (0, 1) for ask in first.asks]
     reworded = replace(first, asks=tuple(replace(ask, why="a check in other words") for ask in first.asks))
-    assert next_plan(planner, known, crew, budget, reworded, now=2.0).asks == reworded.asks
+    assert next_plan(policy, known, crew, budget, reworded, now=2.0).asks == reworded.asks
     # Asked as others are, and done since:
     unchecked = replace(first, asks=tuple(replace(ask, check=False) for ask in first.asks))
-    left = next_plan(ExpectedGain().plan_questions, known, crew, budget, unchecked, now=2.0).asks
+    left = next_plan(ExpectedGain(), known, crew, budget, unchecked, now=2.0).asks
     assert not {ask.item for ask in left} & {0, 1}
-    again = next_plan(planner, known, crew, budget, first, now=2.0)
+    again = next_plan(policy, known, crew, budget, first, now=2.0)
     assert again.asks == first.asks
 
 
@@ -415,7 +415,7 @@ def test_a_word_in_between_and_a_time_without_questions_are_no_silence() -> None
     assert [bool(away(plan)) for plan in late] == [False] * 9 + [True] * 4  # a day after the word at 12
     plans = others_do_everything(range(0, 8, 4))
     idle = next_plan(
-        ExpectedGain().plan_questions,
+        ExpectedGain(),
         questions({(who, item): 0 for who in ("bob", "cyd") for item in range(4)}, range(5)),
         Crew(FOUR, {"ann": 0, "bob": 0, "cyd": 0, "dee": 0}),
         QUICK,
@@ -442,9 +442,9 @@ def test_what_is_remembered_of_the_silent_is_kept_with_the_plan_and_does_not_gro
 
 def test_what_was_asked_before_somebody_was_heard_of_is_no_silence() -> None:
     crew = Crew(FOUR, {"bob": 0, "cyd": 0, "dee": 0})
-    heard = (Presence("ann", 1, 300.0),)
+    heard = (Activity("ann", 1, 300.0),)
     done = {("ann", 5): 0, ("bob", 0): 0, ("cyd", 0): 0}
     for since, remembered in ((100.0, 0.0), (300.0, 300.0)):
         before = old(("ann", 0), ("ann", 1), since=since, people=heard)
         plan = planned(questions(done), crew, before, 400.0, QUICK)  # type: ignore[arg-type]
-        assert Presence("ann", 1, 300.0, unanswered=remembered) in plan.people
+        assert Activity("ann", 1, 300.0, unanswered=remembered) in plan.people

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -25,11 +26,11 @@ from hitl.active.replay.experiments import (
 )
 from hitl.active.replay.oracles import RecordedAnswers, cost_of
 from hitl.active.replay.replay import Replay
-from hitl.active.replay.response_model import Desk, Habits
+from hitl.active.replay.response_model import AnswerQueue, ResponseModel
 from hitl.active.replay.simulated_annotators import Group
+from hitl.active.stopping.rules import Judged
 from hitl.annotations import ANONYMOUS, Annotations, Name
 from hitl.catalog import policy
-from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
@@ -49,7 +50,7 @@ def recorded(n: int = 40, k: int = 5, seed: int = 0) -> Evidence:
 
 
 def everything(labels: int = 20) -> Budget:
-    return Budget(labels=labels, target_confidence=1.0, min_labels=0, max_labels=ALL)
+    return Budget(labels=labels, target_confidence=1.0, min_labels=ALL, max_labels=ALL)
 
 
 @dataclass
@@ -61,10 +62,10 @@ class Watch:
     plans: list[Plan] = field(default_factory=list)
     answered: list[Annotations] = field(default_factory=list)
 
-    def plan(self, evidence: Evidence, consensus: Consensus, crew: Crew, budget: Budget) -> Plan:
+    def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         self.crews.append(crew)
-        self.answered.append(evidence.annotations)
-        self.plans.append(self.policy.plan(evidence, consensus, crew, budget))
+        self.answered.append(questions[0][0].annotations)
+        self.plans.append(self.policy.plan(questions, crew, budget))
         return self.plans[-1]
 
 
@@ -80,7 +81,7 @@ def said(annotations: Annotations) -> set[tuple[Name, Name]]:
 def test_what_is_asked_and_not_answered_is_outstanding_until_it_comes() -> None:
     """In every round: asked = answered + outstanding + skipped, and nothing is asked while it is outstanding."""
     watch, evidence = Watch(), recorded()
-    replay = Replay(MajorityVote(), watch, everything(), habits=Habits(delay=1.5, skip=0.2))
+    replay = Replay(MajorityVote(), watch, everything(), responses=ResponseModel(delay=1.5, skip=0.2))
     result = replay.run(evidence, np.random.default_rng(3))
     asked: list[tuple[Name, Name]] = []
     for crew, plan, answered in zip(watch.crews, watch.plans, watch.answered, strict=True):
@@ -101,13 +102,13 @@ def test_what_is_asked_and_not_answered_is_outstanding_until_it_comes() -> None:
 
 
 def test_delays_have_their_mean_and_answers_overtake_each_other() -> None:
-    desk = Desk(Habits(delay=3.0, speed={"fast": 6.0}), Crew(("slow", "fast")), np.random.default_rng(0))
+    queue = AnswerQueue(ResponseModel(delay=3.0, speed={"fast": 6.0}), Crew(("slow", "fast")), np.random.default_rng(0))
     n = 2000
-    desk.hand_out([(item, who) for item in range(n) for who in ("slow", "fast")], 0)
+    queue.hand_out([(item, who) for item in range(n) for who in ("slow", "fast")], 0)
     rounds: dict[str, list[int]] = {"slow": [], "fast": []}
     order: list[Name] = []
     for round_ in range(60):
-        for item, who in desk.arrived(round_):
+        for item, who in queue.arrived(round_):
             rounds[str(who)].append(round_)
             order += [item] if who == "slow" else []
     for who, mean in (("slow", 3.0), ("fast", 0.5)):
@@ -115,7 +116,7 @@ def test_delays_have_their_mean_and_answers_overtake_each_other() -> None:
         assert abs(np.mean(rounds[who]) - whole) < 5 * mean / math.sqrt(n)
     assert sorted(order) == list(range(n))
     assert order != sorted(order)
-    assert desk.outstanding == 0
+    assert queue.outstanding == 0
 
 
 def test_without_delay_everything_is_there_before_the_next_plan() -> None:
@@ -127,8 +128,8 @@ def test_without_delay_everything_is_there_before_the_next_plan() -> None:
 
 def test_what_is_left_lying_returns_to_the_pool_after_it_expires() -> None:
     watch = Watch()
-    habits = Habits(left_lying=0.5, expire=3)
-    result = Replay(MajorityVote(), watch, everything(), habits=habits).run(recorded(), np.random.default_rng(1))
+    responses = ResponseModel(unanswered=0.5, expire=3)
+    result = Replay(MajorityVote(), watch, everything(), responses=responses).run(recorded(), np.random.default_rng(1))
     assert len(result.evidence.annotations) == 200  # in the end all of it
     asked = Counter((ask.annotator, ask.item) for plan in watch.plans for ask in plan.asks)
     assert max(asked.values()) > 1
@@ -138,14 +139,14 @@ def test_what_is_left_lying_returns_to_the_pool_after_it_expires() -> None:
             pair = (ask.annotator, ask.item)
             assert r - rounds.get(pair, -9) >= 3  # not asked again before it expired
             rounds[pair] = r
-    forever = Replay(MajorityVote(), Evenly(), everything(), habits=Habits(left_lying=0.5))
+    forever = Replay(MajorityVote(), Evenly(), everything(), responses=ResponseModel(unanswered=0.5))
     assert len(forever.run(recorded(), np.random.default_rng(1)).evidence.annotations) < 200
 
 
 def test_capacity_counts_what_is_outstanding() -> None:
     watch = Watch()
     crew = Crew(default_capacity=3, capacity={0: 1})
-    replay = Replay(MajorityVote(), watch, everything(), crew=crew, habits=Habits(delay=2.0))
+    replay = Replay(MajorityVote(), watch, everything(), crew=crew, responses=ResponseModel(delay=2.0))
     replay.run(recorded(), np.random.default_rng(0))
     for seen, plan in zip(watch.crews, watch.plans, strict=True):
         load = Counter(who for who, _ in seen.asked) + Counter(ask.annotator for ask in plan.asks)
@@ -155,7 +156,7 @@ def test_capacity_counts_what_is_outstanding() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_no_plan_of_a_policy_breaks_a_limit(seed: int) -> None:
-    """Random crews, limits and habits; what is checked is what the policy was shown and what it planned."""
+    """Random crews, limits and responses; what is checked is what the policy was shown and what it planned."""
     rng = np.random.default_rng(seed)
     names = tuple(range(8))
     crew = Crew(
@@ -165,11 +166,13 @@ def test_no_plan_of_a_policy_breaks_a_limit(seed: int) -> None:
         never=frozenset((int(k), int(n)) for k, n in rng.integers([8, 25], size=(40, 2))),
         only={3: frozenset(range(5))},
     )
-    habits = Habits(delay=float(rng.choice([0, 1.5])), skip=0.1, left_lying=0.1, expire=4, leaves={1: 6}, joins={2: 3})
+    responses = ResponseModel(
+        delay=float(rng.choice([0, 1.5])), skip=0.1, unanswered=0.1, expire=4, leaves={1: 6}, joins={2: 3}
+    )
     batch = int(rng.integers(5, 20))
     watch = Watch(policy("expected-gain"))
     budget = Budget(labels=batch, target_confidence=0.99, max_labels=6)
-    replay = Replay(DefaultCombiner(), watch, budget, crew=crew, habits=habits, most_rounds=25)
+    replay = Replay(DefaultCombiner(), watch, budget, crew=crew, responses=responses, most_rounds=25)
     replay.run(recorded(25, 8, seed), rng)
     assert sum(len(plan.asks) for plan in watch.plans) > 50
     for round_, (seen, plan, answered) in enumerate(zip(watch.crews, watch.plans, watch.answered, strict=True)):
@@ -186,15 +189,15 @@ def test_no_plan_of_a_policy_breaks_a_limit(seed: int) -> None:
 
 def test_people_are_asked_only_while_they_are_there() -> None:
     watch = Watch()
-    habits = Habits(delay=1.0, joins={1: 4, 2: 6}, leaves={0: 3, 3: 2, 4: 0})
-    result = Replay(MajorityVote(), watch, everything(), habits=habits).run(recorded(), np.random.default_rng(0))
+    responses = ResponseModel(delay=1.0, joins={1: 4, 2: 6}, leaves={0: 3, 3: 2, 4: 0})
+    result = Replay(MajorityVote(), watch, everything(), responses=responses).run(recorded(), np.random.default_rng(0))
     assert {who for who, _ in said(result.evidence.annotations)} == {0, 1, 2, 3}
     assert watch.crews[0].names == (0, 3)
     assert watch.crews[-1].names == (1, 2)
     for crew, plan in zip(watch.crews, watch.plans, strict=True):
         assert {ask.annotator for ask in plan.asks} <= set(crew.names)
     for round_, (one, two) in enumerate(pairwise(watch.answered)):  # who leaves leaves the rest unanswered
-        assert all(round_ < habits.leaves.get(who, math.inf) for who, _ in said(two) - said(one))
+        assert all(round_ < responses.leaves.get(who, math.inf) for who, _ in said(two) - said(one))
 
 
 def test_the_end_is_where_nothing_more_can_come() -> None:
@@ -202,21 +205,28 @@ def test_the_end_is_where_nothing_more_can_come() -> None:
     class Stubborn:
         """Asks the same again and again, also what cannot be had."""
 
-        def plan(self, evidence: Evidence, consensus: Consensus, crew: Crew, budget: Budget) -> Plan:
+        def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
             return Plan(tuple(Ask(n, k, 0.0, 0.0, "") for n in range(2) for k in range(3)))
 
     sparse = Evidence(Annotations.from_matrix([[0, -1, 1], [1, 0, -1]]), truth=np.array([0, 1], np.int32))
-    for habits in (Habits(), Habits(delay=2.0), Habits(skip=0.5), Habits(delay=1.0, left_lying=0.3, expire=2)):
-        result = Replay(MajorityVote(), Stubborn(), everything(), habits=habits).run(sparse, np.random.default_rng(0))
+    for responses in (
+        ResponseModel(),
+        ResponseModel(delay=2.0),
+        ResponseModel(skip=0.5),
+        ResponseModel(delay=1.0, unanswered=0.3, expire=2),
+    ):
+        result = Replay(MajorityVote(), Stubborn(), everything(), responses=responses).run(
+            sparse, np.random.default_rng(0)
+        )
         assert len(result.evidence.annotations) <= 4
-        assert habits.skip or len(result.evidence.annotations) == 4
+        assert responses.skip or len(result.evidence.annotations) == 4
     limited = Replay(MajorityVote(), Evenly(), everything(), most_rounds=3).run(recorded(), np.random.default_rng(0))
     assert limited.labels.tolist() == [0, 20, 40, 60]
     assert limited.rounds.tolist() == [0, 1, 2, 3]
 
 
 def test_most_labels_counts_what_is_still_to_come() -> None:
-    replay = Replay(MajorityVote(), Evenly(), everything(), most_labels=70, habits=Habits(delay=2.0))
+    replay = Replay(MajorityVote(), Evenly(), everything(), most_labels=70, responses=ResponseModel(delay=2.0))
     assert replay.run(recorded(), np.random.default_rng(0)).labels[-1] == 70
 
 
@@ -225,9 +235,11 @@ def test_an_exhausted_pool_ends_and_spreads_over_what_is_left() -> None:
     zeros = np.zeros(15, np.int32)
     pool = Annotations(item, zeros, zeros, ("a", "b", "c"), (ANONYMOUS,), (0, 1), (0, 1), anonymous=0)
     evidence = Evidence(pool, truth=np.zeros(3, np.int32))
-    for habits in (Habits(), Habits(delay=1.0), Habits(skip=0.3)):
+    for responses in (ResponseModel(), ResponseModel(delay=1.0), ResponseModel(skip=0.3)):
         watch = Watch()
-        result = Replay(MajorityVote(), watch, everything(3), habits=habits).run(evidence, np.random.default_rng(0))
+        result = Replay(MajorityVote(), watch, everything(3), responses=responses).run(
+            evidence, np.random.default_rng(0)
+        )
         assert len(result.evidence.annotations) == 15
     assert {ask.annotator for plan in watch.plans for ask in plan.asks} == {None}
 
@@ -249,9 +261,9 @@ def test_cost_is_counted_beside_labels() -> None:
 
 
 def test_habits_that_cannot_be_are_refused() -> None:
-    for wrong in ({"delay": -1.0}, {"skip": 1.0}, {"left_lying": -0.1}, {"expire": 0.0}, {"speed": {"ann": 0.0}}):
-        with pytest.raises(BadSettings, match=rf"habits\.{next(iter(wrong))}"):
-            Habits(**wrong)  # type: ignore[arg-type]
+    for wrong in ({"delay": -1.0}, {"skip": 1.0}, {"unanswered": -0.1}, {"expire": 0.0}, {"speed": {"ann": 0.0}}):
+        with pytest.raises(BadSettings, match=rf"responses\.{next(iter(wrong))}"):
+            ResponseModel(**wrong)  # type: ignore[arg-type]
 
 
 # -- baselines -----------------------------------------------------------------------------------------------------
@@ -275,17 +287,17 @@ def test_baselines_heed_limits_and_money_and_differ_by_seed_only() -> None:
     crew = Crew(tuple(range(5)), never=frozenset({(1, "x"), (0, 3)}), cost={4: 50.0})
     none = replace(evidence, annotations=evidence.annotations.select(np.zeros(200, bool)), truth=None)
     for baseline in (Evenly(seed=1), Randomly(seed=1)):
-        plan = baseline.plan(none, consensus, crew, replace(everything(), cost=8.0))
-        assert plan == baseline.plan(none, consensus, crew, replace(everything(), cost=8.0))
-        assert plan != replace(baseline, seed=2).plan(none, consensus, crew, replace(everything(), cost=8.0))
+        plan = baseline.plan([(none, consensus)], crew, replace(everything(), cost=8.0))
+        assert plan == baseline.plan([(none, consensus)], crew, replace(everything(), cost=8.0))
+        assert plan != replace(baseline, seed=2).plan([(none, consensus)], crew, replace(everything(), cost=8.0))
         assert len(plan.asks) == 8
         assert all(ask.annotator != 4 for ask in plan.asks)
-        assert baseline.plan(evidence, consensus, crew, everything()).asks == ()  # all answered
-    full = Evenly().plan(none, consensus, crew, replace(everything(100), max_labels=0 + 1))
+        assert baseline.plan([(evidence, consensus)], crew, everything()).asks == ()  # all answered
+    full = Evenly().plan([(none, consensus)], crew, replace(everything(100), min_labels=1, max_labels=1))
     assert len(full.asks) == 40
     assert (3, 0) not in {(ask.item, ask.annotator) for ask in full.asks}
     told = replace(none, truth=np.where(np.arange(40) < 30, 0, -1).astype(np.int32))
-    assert {ask.item for ask in Randomly().plan(told, consensus, crew, everything(100)).asks} == set(range(30, 40))
+    assert {ask.item for ask in Randomly().plan([(told, consensus)], crew, everything(100)).asks} == set(range(30, 40))
 
 
 # -- many replays --------------------------------------------------------------------------------------------------
@@ -307,7 +319,9 @@ def same(one: dict[str, tuple[Track, ...]], other: dict[str, tuple[Track, ...]])
 
 def test_results_do_not_depend_on_workers_seeds_or_company() -> None:
     source = Simulation(recorded(), (Group("good", 4), Group("random", 2, joins=2)), 0.2)
-    chosen = {name: replace(one, most_labels=100, habits=Habits(delay=1.0)) for name, one in replays().items()}
+    chosen = {
+        name: replace(one, most_labels=100, responses=ResponseModel(delay=1.0)) for name, one in replays().items()
+    }
     seen: list[tuple[int, int]] = []
     tracks = run_trials(source, chosen, seeds=3, seed=4, on_done=lambda done, of: seen.append((done, of)))
     assert seen == [(n, 6) for n in range(1, 7)]

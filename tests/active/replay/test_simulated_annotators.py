@@ -146,10 +146,10 @@ def test_groups_bring_their_accuracy_costs_speeds_and_times() -> None:
     assert np.ptp(right[:30]) > 0.05
     np.testing.assert_allclose(right[30:], 0.9)
     assert [people.crew.cost_of(people.names[k]) for k in (0, 30)] == [3.0, 1.0]
-    assert [people.habits.present(people.names[k], t) for k in (0, 30) for t in (3, 4, 8, 9)] == [True] * 4 + [
+    assert [people.responses.present(people.names[k], t) for k in (0, 30) for t in (3, 4, 8, 9)] == [True] * 4 + [
         False, True, True, False
     ]  # fmt: skip
-    assert set(people.habits.speed) == set(people.names[30:])
+    assert set(people.responses.speed) == set(people.names[30:])
     answers = SimulatedAnswers(people, np.zeros(2, np.int32), (0, 1), CLASSES, 0)
     assert answers.crew(Crew()).names == people.names
     assert answers.crew(Crew(cost={people.names[0]: 9.0})).cost_of(people.names[0]) == 9.0
@@ -165,14 +165,14 @@ def test_newcomers_answer_only_after_they_have_come() -> None:
     seen: dict[int, set[str]] = {}
 
     class Watched(Evenly):
-        def plan(self, evidence, consensus, crew, budget):  # type: ignore[no-untyped-def]
-            plan = super().plan(evidence, consensus, crew, budget)
+        def plan(self, questions, crew, budget):  # type: ignore[no-untyped-def]
+            plan = super().plan(questions, crew, budget)
             seen.setdefault(len(seen), set()).update(str(ask.annotator) for ask in plan.asks)
-            assert evidence.features is not None
+            assert questions[0][0].features is not None
             return plan
 
     evidence = Evidence(annotations, features=np.ones((30, 2)), truth=truth)
-    replay = Replay(MajorityVote(), Watched(), Budget(labels=10, target_confidence=1.0, max_labels=50))
+    replay = Replay(MajorityVote(), Watched(), Budget(labels=10, target_confidence=1.0, min_labels=50, max_labels=50))
     track = one_trial(Simulation(evidence, groups), replay, np.random.SeedSequence(0))
     early = set().union(*(seen[r] for r in range(3)))
     late = set().union(*(seen[r] for r in seen if r >= 3))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 
 import numpy as np
@@ -12,11 +12,13 @@ from hitl.active.acquisition import value_of_information
 from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
 from hitl.active.stopping import rules
+from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Expected
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus, Fit
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
+from hitl.metrics import outlook
 from hitl.models.coins import OneCoin
 from hitl.models.dawid_skene import DawidSkene
 
@@ -43,6 +45,10 @@ def believed(
     )
     known = None if truth is None else np.array(truth)
     return Evidence(annotations, truth=known), Consensus(annotations.items, annotations.classes, q_nj, people, shares)
+
+
+def stop(question: tuple[Evidence, Consensus], crew: Crew, budget: Budget) -> str | None:
+    return rules.project_stop(PoolState.of([question], budget), crew, budget)
 
 
 def two(confidence: Floats) -> Floats:
@@ -128,22 +134,22 @@ def test_known_items_say_what_the_confidence_is_worth() -> None:
 
 def test_every_item_done_ends_the_project() -> None:
     question = believed(two(np.array([0.99, 0.97])))
-    assert rules.project_stop([question], Crew(), Budget()) == "every item is done"
-    assert rules.done_items([question], Budget()) == {0, 1}
-    assert rules.project_stop([question], Crew(), Budget(target_confidence=0.98)) is None
-    assert rules.done_items([question], Budget(target_confidence=0.98)) == {0}
+    assert stop(question, Crew(), Budget()) == "every item is done"
+    assert len(PoolState.of([question], Budget()).done) == 2
+    assert stop(question, Crew(), Budget(target_confidence=0.98)) is None
+    assert [one.item for one in PoolState.of([question], Budget(target_confidence=0.98)).done] == [0]
 
 
 def test_an_item_with_one_open_question_is_open() -> None:
     sure, unsure = believed(two(np.array([0.99, 0.99]))), believed(two(np.array([0.99, 0.6])))
-    assert rules.open_rows([sure, unsure], Budget()).tolist() == [1]
+    assert PoolState.of([sure, unsure], Budget()).open_rows.tolist() == [1]
 
 
 def test_the_lower_end_has_to_reach_the_target() -> None:
     question = believed(two(np.full(400, 0.94)))
     now = rules.expected_accuracy([question])
     for target, ends in ((now.low - 1e-6, True), (now.low + 1e-6, False), (now.accuracy - 1e-6, False)):
-        why = rules.project_stop([question], Crew(), Budget(target_accuracy=target))
+        why = stop(question, Crew(), Budget(target_accuracy=target))
         assert (why is not None) is ends
         if why is not None:
             assert "94.0%" in why
@@ -196,7 +202,7 @@ def test_it_is_right_too_with_people_one_has_to_learn_about() -> None:
             evidence = Evidence(Annotations.from_matrix(said, classes=(0, 1)), truth=known)
             question = (evidence, OneCoin().fit(evidence))
             crew = Crew(tuple(range(10)), default_capacity=12)
-            plan = next_plan(ExpectedGain().plan_questions, [question], crew, budget)
+            plan = next_plan(ExpectedGain(), [question], crew, budget)
             for ask in plan.asks:
                 said[ask.item, ask.annotator] = would[ask.item, ask.annotator]
         if "accuracy" in str(plan.stop):
@@ -239,7 +245,7 @@ def test_the_project_ends_when_the_best_answer_is_not_worth_its_cost() -> None:
     gain = value_of_information.best_gain_per_label(np.array([[0.7, 0.3]]), np.array([[0.9, 0.1], [0.1, 0.9]]), 10)[0]
     crew = Crew((0,), cost={0: 2.0})
     for value, ends in ((1.99 / gain, True), (2.01 / gain, False)):
-        why = rules.project_stop([question], crew, Budget(worth=value))
+        why = stop(question, crew, Budget(worth=value))
         assert (why is not None) is ends
         assert why is None or "costs 2" in why
 
@@ -260,7 +266,28 @@ def test_expected_reads_well() -> None:
     assert str(Expected(0.97123, 0.9544, 0.98)) == "97.1% (95 % interval 95.4% to 98.0%)"
 
 
-def test_a_method_without_a_name_is_not_checked() -> None:
+def test_why_the_confidence_was_not_checked_is_said() -> None:
     evidence, consensus = gold(np.random.default_rng(0), True)
+    assert rules.expected_accuracy([(evidence, consensus)]).unchecked == ""
     stranger = replace(consensus, fit=Fit("somebody's own"))
-    assert rules.expected_accuracy([(evidence, stranger)]).checked == 0
+    found = rules.expected_accuracy([(evidence, stranger)])
+    assert found.checked == 0
+    assert "'somebody's own' is unknown" in found.unchecked or "somebody's own" in found.unchecked
+    ebcc = replace(consensus, fit=Fit("ebcc", settings={}))
+    found = rules.expected_accuracy([(evidence, ebcc)])
+    assert found.checked == 0
+    assert found.unchecked == "the method ebcc cannot judge items without their truth; the method default can"
+    one_checked = rules.expected_accuracy([(evidence, ebcc), (evidence, consensus)])
+    assert (one_checked.checked, one_checked.unchecked) == (100, "")
+    few = replace(evidence, truth=np.where(np.arange(300) < 7, 0, -1))
+    for known, said in ((few, "(`hitl gold`); there are 7"), (replace(evidence, truth=None), "(`hitl gold`)")):
+        found = rules.expected_accuracy([(known, consensus)])
+        assert found.unchecked.startswith("20 answered items of known truth would check it")
+        assert found.unchecked.endswith(said)
+
+
+def test_the_reason_is_shown_and_figures_of_older_versions_are_read() -> None:
+    shown = {"expected": asdict(Expected(0.9, 0.8, 0.95, unchecked="the method ebcc cannot")), "labels": 1, "cost": 1.0}
+    assert outlook(shown)[0].endswith("; unchecked: the method ebcc cannot")
+    del shown["expected"]["unchecked"]  # type: ignore[attr-defined]
+    assert "unchecked: 20 answered items of known truth would check it (`hitl gold`)" in outlook(shown)[0]

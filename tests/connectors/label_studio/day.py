@@ -408,7 +408,7 @@ def replayed(log: Sequence[Happened], settings: Settings) -> Iterator[tuple[Plan
     items: dict[str, dict[str, str]] = {}
     skips: set[tuple[str, str]] = set()
     method = combiner(settings.combine.method, **settings.combine.options)
-    planner = policy(settings.policy.name, **settings.policy.options).plan_questions
+    asks = policy(settings.policy.name, **settings.policy.options)
     plan = Plan()
     for one in log:
         match one.what:
@@ -437,7 +437,7 @@ def replayed(log: Sequence[Happened], settings: Settings) -> Iterator[tuple[Plan
                 )
                 now, expire = Day.clock(one.time), settings.crew.expire_hours * HOUR
                 budget = cycle.budget_of(settings)
-                plan = next_plan(planner, [(evidence, consensus)], crew, budget, plan, now, expire)
+                plan = next_plan(asks, [(evidence, consensus)], crew, budget, plan, now, expire)
                 yield plan, consensus
 
 

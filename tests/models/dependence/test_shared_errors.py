@@ -182,7 +182,7 @@ def test_the_gain_of_an_answer_is_that_of_independent_voices() -> None:
     evidence, _ = simulated(7, 60, 2)
     corrected, raw = DefaultCombiner(0.8).fit(evidence), PLEM(accuracy=0.8).fit(evidence)
     budget = Budget(labels=20, target_confidence=1.0)
-    asked = [ExpectedGain().plan(evidence, c, Crew(()), budget).asks for c in (corrected, raw)]
+    asked = [ExpectedGain().plan([(evidence, c)], Crew(()), budget).asks for c in (corrected, raw)]
     assert [ask.item for ask in asked[0]] == [ask.item for ask in asked[1]]
     np.testing.assert_allclose([ask.gain for ask in asked[0]], [ask.gain for ask in asked[1]], atol=1e-9)
 

@@ -1,0 +1,272 @@
+"""What every policy must keep to. Run it over one of your own:
+
+    from hitl.testing.policies import FACTS, check_policy
+
+    def test_my_policy_is_a_policy():
+        check_policy(MyPolicy())
+
+    @pytest.mark.parametrize("fact", FACTS)          # or fact by fact
+    def test_my_policy(fact):
+        FACTS[fact](MyPolicy())
+
+The facts are checked on small random projects: one or two questions an item, known truth, annotators with capacities,
+costs, skills and items of their own, answers that are still expected, and crews without names. What a policy may ask is
+said here anew, pair by pair, and not by `hitl.active.assignment.eligibility`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hitl.active.policy import Policy
+from hitl.active.replay.experiments import reordered
+from hitl.active.stopping.rules import Judged
+from hitl.annotations import ANONYMOUS, Annotations, Name
+from hitl.crew import Budget, Crew
+from hitl.evidence import Evidence
+from hitl.models.dawid_skene import DawidSkene
+from hitl.plan import Plan
+
+ITEMS, ANNOTATORS, SEEDS = 14, 5, 24
+CENT = 1e-9
+
+
+@dataclass(frozen=True)
+class Project:
+    """A small project: questions about the same items, who can be asked, and how much."""
+
+    questions: tuple[Judged, ...]
+    crew: Crew
+    budget: Budget
+
+    def plan(self, policy: Policy) -> Plan:
+        """What the policy asks."""
+        return policy.plan(self.questions, self.crew, self.budget)
+
+    @property
+    def items(self) -> tuple[Name, ...]:
+        """The names of the items."""
+        return self.questions[0][0].annotations.items
+
+    def answered(self) -> set[tuple[Name, Name]]:
+        """(annotator, item) pairs that were answered in any of the questions."""
+        found = set()
+        for evidence, _ in self.questions:
+            given = evidence.annotations
+            codes = zip(given.annotator.tolist(), given.item.tolist(), strict=True)
+            found |= {(given.annotators[k], given.items[n]) for k, n in codes}
+        return found
+
+    def is_open(self, item: int) -> bool:
+        """Whether one of its questions is: unknown, too few labels, and not sure enough."""
+        budget = self.budget
+        for evidence, consensus in self.questions:
+            labels = evidence.annotations.labels_per_item[item]
+            sure = consensus.confidence[item] >= budget.target_confidence and labels >= budget.min_labels
+            if not (evidence.known[item] or labels >= budget.max_labels or sure):
+                return True
+        return False
+
+    def may_answer(self, annotator: Name, item: Name) -> bool:
+        """Whether they may be asked: not answered, not barred, one of theirs, within their skills."""
+        crew = self.crew
+        has = crew.skills.get(annotator, frozenset())
+        return (
+            (annotator, item) not in self.answered() | crew.never
+            and item in crew.only.get(annotator, {item})
+            and crew.needs.get(item, has) <= has
+        )
+
+
+def project(seed: int, names: bool = True) -> Project:
+    """A random project; without `names` anyone may answer."""
+    rng = np.random.default_rng(seed)
+    items, people = tuple(f"item {n}" for n in range(ITEMS)), tuple(f"person {k}" for k in range(ANNOTATORS))
+    truth = np.where(np.arange(ITEMS) < rng.integers(0, 4), 0, -1).astype(np.int32)
+    questions = tuple(_judged(rng, items, people, truth) for _ in range(1 + seed % 2))
+    budget = Budget(
+        labels=int(rng.integers(1, 12)),
+        target_confidence=float(rng.choice([0.8, 0.95, 1.0])),
+        max_labels=int(rng.integers(2, 6)),
+        cost=float(rng.choice([2.5, 6.0, math.inf])),
+    )
+    anyone = Crew(default_cost=float(rng.choice([0.5, 2.0])), never=frozenset({(ANONYMOUS, items[5])}))
+    crew = anyone if not names else _crew(rng, items, (*people, "newcomer"))
+    return Project(questions, crew, budget)
+
+
+def _judged(rng: np.random.Generator, items: Sequence[Name], people: Sequence[Name], truth: np.ndarray) -> Judged:  # type: ignore[type-arg]
+    said = np.where(rng.random((len(items), len(people))) < 0.3, rng.integers(0, 3, (len(items), len(people))), -1)
+    item, annotator = (code.astype(np.int32) for code in np.nonzero(said >= 0))
+    label = said[said >= 0].astype(np.int32)
+    classes = ("cat", "dog", "owl")
+    evidence = Evidence(Annotations(item, annotator, label, tuple(items), tuple(people), classes, classes), truth=truth)
+    return evidence, DawidSkene().fit(evidence)
+
+
+def _crew(rng: np.random.Generator, items: Sequence[Name], people: tuple[Name, ...]) -> Crew:
+    def pairs(most: int) -> set[tuple[Name, Name]]:
+        return {(people[int(rng.integers(len(people)))], items[int(rng.integers(len(items)))]) for _ in range(most)}
+
+    asked = {item: who for who, item in pairs(int(rng.integers(0, 4)))}
+    return Crew(
+        people,
+        {people[0]: 1, people[1]: int(rng.integers(0, 3))},
+        default_capacity=int(rng.integers(1, 5)),
+        never=frozenset(pairs(6)),
+        only={people[2]: frozenset(items[:6])},
+        cost={people[3]: 2.0, people[4]: 0.5},
+        skills={people[1]: frozenset({"de"}), people[3]: frozenset({"de", "fr"})},
+        needs={items[7]: frozenset({"de"}), items[8]: frozenset({"de", "fr"}), items[9]: frozenset({"it"})},
+        asked=tuple((who, item) for item, who in sorted(asked.items())),
+    )
+
+
+def projects() -> Iterator[Project]:
+    """All of them, with and without names."""
+    for seed in range(SEEDS):
+        yield project(seed)
+    for seed in range(SEEDS // 3):
+        yield project(seed, names=False)
+
+
+# -- the facts -------------------------------------------------------------------------------------------------
+
+
+def it_keeps_to_the_budget(policy: Policy) -> None:
+    """No more questions than `budget.labels`, which together cost no more than `budget.cost`."""
+    for one in projects():
+        asks = one.plan(policy).asks
+        assert len(asks) <= one.budget.labels
+        assert sum(one.crew.cost_of(ask.annotator) for ask in asks) <= one.budget.cost + CENT
+
+
+def it_keeps_to_the_capacities(policy: Policy) -> None:
+    """No annotator has more questions than their capacity, those that are still expected of them included."""
+    for one in projects():
+        if one.crew.names:
+            expected = Counter(who for who, item in one.crew.asked if one.may_answer(who, item))
+            for who, number in Counter(ask.annotator for ask in one.plan(policy).asks).items():
+                assert who is not None
+                assert number <= one.crew.capacity_of(who) - expected[who]
+
+
+def it_asks_only_who_may_be_asked(policy: Policy) -> None:
+    """Members of the crew, about nothing they have answered, may not see or cannot do; anyone where it has no names."""
+    for one in projects():
+        for ask in one.plan(policy).asks:
+            assert ask.item in one.items
+            if one.crew.names:
+                assert ask.annotator in one.crew.names
+                assert one.may_answer(ask.annotator, ask.item)
+            else:
+                assert ask.annotator is None
+                assert (ANONYMOUS, ask.item) not in one.crew.never
+
+
+def it_asks_nothing_twice(policy: Policy) -> None:
+    """No pair of annotator and item twice, and nothing about an item of which an answer is expected."""
+    for one in projects():
+        pairs = [(ask.annotator, ask.item) for ask in one.plan(policy).asks]
+        assert len(set(pairs)) == len(pairs)
+        assert not {item for _, item in pairs} & {item for _, item in one.crew.asked}
+
+
+def it_leaves_done_items_alone(policy: Policy) -> None:
+    """Only open items are asked about; items of known truth only to check annotators, and marked so."""
+    for one in projects():
+        place = {name: n for n, name in enumerate(one.items)}
+        for ask in one.plan(policy).asks:
+            known = all(evidence.known[place[ask.item]] for evidence, _ in one.questions)
+            assert known if ask.check else one.is_open(place[ask.item])
+
+
+def it_lists_the_finished_items_with_their_labels(policy: Policy) -> None:
+    """Every item is open or finished; a finished one has the consensus label of every question."""
+    for one in projects():
+        plan = one.plan(policy)
+        finished = {done.item: done.labels for done in plan.done}
+        assert len(finished) == len(plan.done)
+        assert plan.open_items == sum(one.is_open(n) for n in range(ITEMS))
+        for n, item in enumerate(one.items):
+            labels = tuple(consensus.classes[consensus.labels[n]] for _, consensus in one.questions)
+            assert finished.get(item) == (None if one.is_open(n) else labels)
+
+
+def it_asks_nothing_where_nothing_may_be_asked(policy: Policy) -> None:
+    """With `budget.labels` 0, no money, or no capacity; it still lists what is finished."""
+    for one in projects():
+        full = one.plan(policy)
+        for nothing in (
+            replace(one, budget=replace(one.budget, labels=0)),
+            replace(one, budget=replace(one.budget, cost=0.0)),
+            *([replace(one, crew=replace(one.crew, capacity={}, default_capacity=0))] if one.crew.names else []),
+        ):
+            plan = nothing.plan(policy)
+            assert plan.asks == ()
+            assert (plan.done, plan.open_items) == (full.done, full.open_items)
+
+
+def it_asks_where_it_can(policy: Policy) -> None:
+    """With nothing in the way, open items are asked about, and the more so the more labels may be asked for."""
+    for seed in range(SEEDS):
+        one = project(seed)
+        free = replace(one, crew=Crew(("a", "b")), budget=Budget(labels=5, target_confidence=1.0, max_labels=99))
+        still = sum(free.is_open(n) for n in range(ITEMS))
+        assert len(free.plan(policy).asks) == min(5, still)
+        assert len(replace(free, budget=replace(free.budget, labels=100)).plan(policy).asks) >= still
+
+
+def it_asks_the_same_again(policy: Policy) -> None:
+    """The same input, the same plan: a cycle that was killed comes to the plan it would have made."""
+    for one in projects():
+        assert one.plan(policy) == one.plan(policy)
+
+
+def the_order_of_items_and_annotators_does_not_matter(policy: Policy) -> None:
+    """The same projects with their items and annotators in another order: as many questions, of the same total gain."""
+    for seed in range(SEEDS):
+        one = project(seed)
+        mixed = [reordered(evidence, np.random.default_rng(seed)) for evidence, _ in one.questions]
+        names = tuple(reversed(one.crew.names))
+        questions = tuple((evidence, DawidSkene().fit(evidence)) for evidence in mixed)
+        other = replace(one, questions=questions, crew=replace(one.crew, names=names))
+        here, there = one.plan(policy), other.plan(policy)
+        assert len(here.asks) == len(there.asks)
+        total = [math.fsum(ask.gain for ask in plan.asks) for plan in (here, there)]
+        assert math.isclose(*total, rel_tol=0.02, abs_tol=1e-9)
+        assert {done.item for done in here.done} == {done.item for done in there.done}
+
+
+FACTS: dict[str, Callable[[Policy], None]] = {
+    fact.__name__: fact
+    for fact in (
+        it_keeps_to_the_budget,
+        it_keeps_to_the_capacities,
+        it_asks_only_who_may_be_asked,
+        it_asks_nothing_twice,
+        it_leaves_done_items_alone,
+        it_lists_the_finished_items_with_their_labels,
+        it_asks_nothing_where_nothing_may_be_asked,
+        it_asks_where_it_can,
+        it_asks_the_same_again,
+        the_order_of_items_and_annotators_does_not_matter,
+    )
+}
+"""Name -> a check that raises AssertionError where a policy does not keep to it."""
+
+
+def check_policy(policy: Policy, exempt: Collection[str] = ()) -> None:
+    """Run all FACTS over a policy but those named in `exempt`. Raises AssertionError at the first that does not hold.
+
+    >>> check_policy(ExpectedGain())
+    >>> check_policy(Evenly(), exempt=["the_order_of_items_and_annotators_does_not_matter"])
+    """
+    for name, fact in FACTS.items():
+        if name not in exempt:
+            fact(policy)

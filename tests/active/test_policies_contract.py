@@ -1,0 +1,169 @@
+"""The contract of every policy in the registry, and that the contract sees what breaks it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hitl import cycle
+from hitl.active.policy import ExpectedGain, Policy
+from hitl.active.registry import POLICIES, policy
+from hitl.active.replay.baselines import WHY, Evenly, Randomly
+from hitl.active.stopping import rules
+from hitl.active.stopping.pool_state import PoolState
+from hitl.active.stopping.rules import Judged
+from hitl.connectors.tables import Tables
+from hitl.crew import Budget, Crew
+from hitl.plan import Ask, Plan
+from hitl.settings import BudgetSettings, CrewSettings, PolicySettings
+from hitl.store import Store
+from hitl.testing.policies import FACTS, check_policy, project
+from tests.test_cycle import folder_with_tables, settings
+
+ORDER = "the_order_of_items_and_annotators_does_not_matter"
+EXEMPT = {("even", ORDER): "draws among equals", ("random", ORDER): "draws"}
+"""(policy, fact) -> why it need not hold."""
+
+
+@pytest.mark.parametrize("fact", FACTS)
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_keeps_to(name: str, fact: str) -> None:
+    if (name, fact) in EXEMPT:
+        pytest.skip(EXEMPT[name, fact])
+    FACTS[fact](policy(name))
+
+
+def test_so_does_the_policy_with_other_settings() -> None:
+    check_policy(ExpectedGain(even_shares=1.0, explore=0.0))
+    check_policy(ExpectedGain(information=0.0))
+    check_policy(ExpectedGain(calibrate=0.4), exempt=[ORDER])  # who of equals is checked leaves others their time
+
+
+class Reckless:
+    """Asks every annotator about every item."""
+
+    def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
+        """Everything."""
+        items = questions[0][0].annotations.items
+        return Plan(tuple(Ask(item, who, 0.1, 0.5, "") for item in items for who in crew.members), (), len(items))
+
+
+class Broken:
+    """A policy whose plans are spoilt."""
+
+    def __init__(self, how: Any) -> None:
+        self.how, self.calls = how, 0
+
+    def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
+        """A good plan, spoilt."""
+        self.calls += 1
+        plan: Plan = self.how(self, questions, crew, budget)
+        return plan
+
+
+def spoilt(change: Any, policy: Policy | None = None) -> Broken:
+    def how(self: Broken, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
+        plan: Plan = change(self, (policy or ExpectedGain()).plan(questions, crew, budget))
+        return plan
+
+    return Broken(how)
+
+
+BREAKS = {
+    "it_keeps_to_the_budget": Broken(
+        lambda _, q, crew, budget: Evenly().plan(q, crew, replace(budget, labels=budget.labels + 1, cost=1e9))
+    ),
+    "it_keeps_to_the_capacities": Broken(
+        lambda _, q, crew, budget: ExpectedGain().plan(q, replace(crew, capacity={}, default_capacity=99), budget)
+    ),
+    "it_asks_only_who_may_be_asked": Broken(
+        lambda _, q, crew, budget: ExpectedGain().plan(q, replace(crew, never=frozenset(), needs={}), budget)
+    ),
+    "it_asks_nothing_twice": spoilt(lambda _, plan: replace(plan, asks=plan.asks + plan.asks[:1])),
+    "it_leaves_done_items_alone": Broken(
+        lambda _, q, crew, budget: Randomly().plan(q, crew, replace(budget, target_confidence=1.0, max_labels=99))
+    ),
+    "it_lists_the_finished_items_with_their_labels": spoilt(lambda _, plan: replace(plan, done=())),
+    "it_asks_nothing_where_nothing_may_be_asked": Reckless(),
+    "it_asks_where_it_can": spoilt(lambda _, plan: replace(plan, asks=plan.asks[:-1])),
+    "it_asks_the_same_again": spoilt(lambda self, plan: replace(plan, asks=plan.asks[self.calls % 2 :])),
+    "the_order_of_items_and_annotators_does_not_matter": Broken(
+        lambda _, q, crew, budget: ExpectedGain().plan(q, replace(crew, names=crew.names[:2]), budget)
+    ),
+}
+"""Fact -> a policy that does not keep to it."""
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_the_contract_sees_a_policy_that_does_not_keep_to(fact: str) -> None:
+    with pytest.raises(AssertionError):
+        FACTS[fact](BREAKS[fact])
+
+
+def test_a_policy_takes_the_state_of_the_pool_for_its_questions() -> None:
+    """A policy that knows nothing of `PoolState` meets a sequence of pairs."""
+    one = project(1)
+    pool = PoolState.of(one.questions, one.budget)
+    assert PoolState.of(pool, replace(one.budget, labels=0, cost=1.0)) is pool
+    assert PoolState.of(pool, replace(one.budget, max_labels=77)) is not pool
+    assert list(pool) == list(one.questions) == [*pool[:1], pool[1]]
+    for name in POLICIES:
+        assert policy(name).plan(pool, one.crew, one.budget) == one.plan(policy(name))
+
+
+# -- a whole cycle ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("crew", [{"annotators": ("dee", "eve"), "capacity": 4}, {}], ids=["named", "anyone"])
+@pytest.mark.parametrize("name", ["even", "random"])
+def test_a_baseline_named_in_the_settings_runs_whole_cycles(tmp_path: Path, name: str, crew: dict[str, Any]) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+    ours = settings().model_copy(
+        update={"policy": PolicySettings(name=name, options={"seed": 3}), "crew": CrewSettings(**crew)}
+    )
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        first = cycle.run(ours, store, Tables(folder)).judgement.plan
+        assert len(first.asks) == 6
+        assert {ask.why for ask in first.asks} == {WHY}
+        assert {ask.item for ask in first.asks} >= {"9", "10", "11"} or name == "random"  # without a label
+        again = cycle.run(ours, store, Tables(folder))
+        assert again.judgement.plan == first
+        assert again.changed == 0
+        rows = [f"{ask.item},{ask.annotator or 'guest'},{int(ask.item) % 2}" for ask in first.asks]
+        with (folder / "annotations.csv").open("a") as handle:
+            handle.write("\n".join(rows) + "\n")
+        later = cycle.run(ours, store, Tables(folder)).judgement.plan
+    asked = {(ask.item, ask.annotator) for ask in first.asks}
+    assert not asked & {(ask.item, ask.annotator) for ask in later.asks} or not crew
+    assert not {done.item for done in later.done} & {ask.item for ask in later.asks}
+    assert len(later.done) + later.open_items == 12
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_cycle_computes_what_is_open_once_for_each_question(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+    calls: Counter[str] = Counter()
+
+    def counting(key: str, was: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any) -> Any:
+            calls[key] += 1
+            return was(*args)
+
+        return counted
+
+    for what in ("item_states", "expected_accuracy"):
+        monkeypatch.setattr(rules, what, counting(what, getattr(rules, what)))
+    budget = BudgetSettings(labels=6, target_confidence=0.97, target_accuracy=0.9999, worth=100.0)
+    ours = settings().model_copy(update={"policy": PolicySettings(name=name), "budget": budget})
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        for number in (1, 2):  # the second has a plan before it
+            judgement = cycle.run(ours, store, Tables(folder)).judgement
+            assert judgement.metrics["forecast"] is not None
+            assert calls == {"item_states": number * len(judgement.evidence), "expected_accuracy": number}
