@@ -207,12 +207,12 @@ class _Future:
         """(D,) whether the target is reached; sets the accuracy expected."""
         errors, variance, size, scale = self.settled
         error_dn = np.mean([1 - belief.confidence_dn for belief in self.beliefs], axis=0)
-        spread = self.expected.ratio / (rules.PRIOR_ERRORS + self.expected.foreseen) if self.expected.checked else 0.0
+        r = self.expected.ratio, self.expected.ratio_variance
         low_d = np.empty(self.n_draws)
         for d, error_n in enumerate(error_dn):
             total = errors + scale * float(error_n.sum())
             noise = variance + scale * float((error_n * (1 - error_n)).sum())
-            self.accuracy_d[d], low_d[d], _ = rules.interval_of_errors(total, noise, size, self.expected.ratio, spread)
+            self.accuracy_d[d], low_d[d], _ = rules.interval_of_errors(total, noise, size, *r)
         return low_d >= (self.budget.target_accuracy or 2.0)
 
     def _answer(self, d: Rows, n: Rows, rng: np.random.Generator) -> None:

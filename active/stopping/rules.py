@@ -91,6 +91,11 @@ class Expected:
         return (PRIOR_ERRORS + self.wrong) / (PRIOR_ERRORS + self.foreseen) if self.checked else 1.0
 
     @property
+    def ratio_variance(self) -> float:
+        """Var r, >= 0; 0 where it was not checked."""
+        return self.ratio / (PRIOR_ERRORS + self.foreseen) if self.checked else 0.0
+
+    @property
     def overconfident(self) -> bool:
         """Whether known items are wrong more often than chance explains (by two standard deviations)."""
         return self.checked > 0 and bool(self.wrong > self.foreseen + 2 * np.sqrt(max(self.foreseen, 1.0)))
@@ -146,9 +151,8 @@ def expected_accuracy(questions: Sequence[Judged]) -> Expected:
     wrong, foreseen = (float(sum(getattr(check, part) for check in checks)) for part in ("wrong", "foreseen"))
     why = "" if checked else next(check.unchecked for check in checks)
     bare = Expected(1.0, 1.0, 1.0, checked, wrong, foreseen, why)
-    spread = (PRIOR_ERRORS + wrong) / (PRIOR_ERRORS + foreseen) ** 2 if checked else 0.0
     mean, low, high = interval_of_errors(
-        float(error.sum()), float((deviation**2).sum()), error.size, bare.ratio, spread
+        float(error.sum()), float((deviation**2).sum()), error.size, bare.ratio, bare.ratio_variance
     )
     return replace(bare, accuracy=mean, low=low, high=high)
 

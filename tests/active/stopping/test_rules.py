@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from hitl.active.acquisition import value_of_information
 from hitl.active.pending.outstanding import next_plan
@@ -130,6 +131,12 @@ def test_known_items_say_what_the_confidence_is_worth() -> None:
     assert spoilt.overconfident
     assert spoilt.ratio == pytest.approx((20 + spoilt.wrong) / (20 + spoilt.foreseen))
     assert spoilt.ratio > 1.2
+    r = stats.gamma(20 + spoilt.wrong, scale=1 / (20 + spoilt.foreseen))
+    assert (spoilt.ratio, spoilt.ratio_variance) == (pytest.approx(r.mean()), pytest.approx(r.var()))
+    evidence, consensus = question = gold(np.random.default_rng(0), True)
+    found, error = rules.expected_accuracy([question]), np.where(evidence.known, 0.0, 1 - consensus.confidence)
+    assert (found.accuracy, found.low, found.high) == rules.accuracy_interval(error, found.ratio, found.ratio_variance)
+    assert unchecked.ratio_variance == 0
 
 
 def test_every_item_done_ends_the_project() -> None:
