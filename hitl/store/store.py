@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -222,6 +222,25 @@ class Store:
         return None if text is None else Plan.from_json(text)
 
     # -- the outbox ----------------------------------------------------------------------------------------
+
+    def queue(self, lease: Lease, operations: Iterable[Operation]) -> None:
+        """Have these sent although no cycle came to them: new items, known truth. Each is sent until it is confirmed.
+
+        One with the kind and key of another that still waits replaces it.
+        """
+        with self._fenced(lease) as connection:
+            cycles.queue(self._database, connection, lease.project, operations)
+
+    def queued(self, project: str) -> list[Operation]:
+        """What was queued by hand and must still be pushed, in order; a part of `pending`."""
+        with self._database.read() as connection:
+            found = cycles.operations(connection, project, cycles.PENDING, cycles.BY_HAND)
+        return [operation for operation, _ in found]
+
+    def withdraw(self, lease: Lease, operation: Operation) -> bool:
+        """Do not send again what was queued by hand; whether it was. What a cycle says stays."""
+        with self._fenced(lease) as connection:
+            return cycles.withdraw(connection, lease.project, operation)
 
     def pending(self, project: str) -> list[Operation]:
         """What must still be pushed, in order."""

@@ -13,26 +13,9 @@ from pyarrow import parquet
 from hitl import batches
 from hitl.errors import BadTable
 from hitl.files import write_table
+from tests.datasets import dataset, feather
 
 TABLE = pa.table({"item": [f"i{n}" for n in range(25)], "n": range(25), "x": np.arange(25) / 4})
-
-
-def dataset(folder: Path, *parts: pa.Table) -> Path:
-    """A folder as `Dataset.save_to_disk` writes it."""
-    folder.mkdir()
-    names = [f"data-{n:05d}-of-{len(parts):05d}.arrow" for n in range(len(parts))]
-    for name, part in zip(names, parts, strict=True):
-        with pa.OSFile(str(folder / name), "wb") as sink, pa.ipc.new_stream(sink, part.schema) as writer:
-            writer.write_table(part)
-    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": name} for name in names]}))
-    (folder / "dataset_info.json").write_text("{}")
-    return folder
-
-
-def feather(path: Path, table: pa.Table) -> Path:
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=7)
-    return path
 
 
 def saved(folder: Path, ending: str, table: pa.Table = TABLE) -> Path:

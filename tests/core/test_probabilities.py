@@ -17,7 +17,7 @@ from hitl.files import write_table
 from hitl.probabilities import ROW_TOLERANCE as OUR_TOLERANCE
 from hitl.probabilities import read_probabilities, softmax
 from tests.command_line import Run
-from tests.core.test_batches import dataset, feather
+from tests.datasets import dataset, feather
 from tests.tables import rows
 
 ITEMS = ["a", "b", "c"]

@@ -25,12 +25,11 @@ from apscheduler.schedulers.base import STATE_STOPPED
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.date import DateTrigger
 
-from hitl import settings as configuration
 from hitl.connectors.catalog import connector_of
 from hitl.cycle import silent
 from hitl.errors import BadSettings, HitlError
 from hitl.exchange import Progress
-from hitl.project import store_url
+from hitl.project import load, store_url
 from hitl.service.scheduling.hints import Debounce
 from hitl.service.scheduling.jobs import KINDS, LOOKS, Jobs, Kind, job_id, parts_of
 from hitl.service.scheduling.triggers import Cron, Every
@@ -85,7 +84,7 @@ class Wanted:
 
 def projects_of(configs: Sequence[Path]) -> tuple[Project, ...]:
     """The projects of these files. Raises BadSettings for one twice, or one that nothing is to start."""
-    projects = [Project(config.resolve(), configuration.load(config)) for config in configs]
+    projects = [Project(config.resolve(), load(config)) for config in configs]
     seen: dict[tuple[str, str], Path] = {}
     for project in projects:
         schedule = project.schedule
@@ -107,7 +106,7 @@ def need_secrets(projects: Sequence[Project]) -> None:
     A list of jobs needs neither.
     """
     for project in projects:
-        connector_of(project.settings, project.config.parent)  # asks nothing of the platform, and finds a missing token
+        connector_of(project.settings.source, project.config.parent)  # finds a missing token
         if project.schedule.webhook is not None and _secret(project) == "":
             raise BadSettings(f"{project.config}: schedule.webhook needs a secret: set {WEBHOOK_SECRET}")
 

@@ -139,7 +139,7 @@ class Worker(threading.Thread):
         try:
             with opened(self._work.config) as (settings, store, connector):
                 self._same_project(settings)
-                new = self._new_annotations(store, connector)
+                new = self.new_annotations(store, connector)
         except (HitlError, OSError) as error:
             if not isinstance(error, Busy):
                 self._tell("failed", look=True, **_in_words(error))
@@ -148,7 +148,7 @@ class Worker(threading.Thread):
             self._tell("looked", new=new)
             self._ledger.mark([(self._work.project, clock())])
 
-    def _new_annotations(self, store: Store, connector: Connector) -> int | None:
+    def new_annotations(self, store: Store, connector: Connector) -> int | None:
         """How many annotations more or fewer than at the last cycle there are; None: there was no cycle yet."""
         project = self._work.project
         with store.lease(project) as lease:
