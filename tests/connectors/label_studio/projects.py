@@ -34,8 +34,8 @@ def labeled_project(make_project: Callable[..., Project]) -> tuple[Project, list
     return project, project.add(9, annotated)
 
 
-def connect(project: Project) -> Any:
-    return project.connect(abstain=("Unsure",))
+def connect(project: Project, **options: Any) -> Any:
+    return project.connect(abstain=("Unsure",), **options)
 
 
 def shown(project: Project, tasks: list[int]) -> dict[str, Any]:
