@@ -3,7 +3,7 @@
     new_items, known_truth    a table -> one operation
     send                      outbox -> platform -> confirmed, under the project's lease
 
-The operation is in the store's outbox before the platform hears of it: after a crash the next command that writes
+The operation is in the store's outbox before it is sent: after a crash the next command that writes
 sends it again, and a platform that has it already is left as it is.
 """
 

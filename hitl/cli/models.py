@@ -66,15 +66,15 @@ class _Models:
 
 
 def _account(account: Account) -> dict[str, Any]:
-    told: dict[str, Any] = {"items": account.items, "bound": asdict(account.bound), "error": dict(account.error)}
-    return told | {name: getattr(account, name).to_dict("records") for name in TABLES}
+    data: dict[str, Any] = {"items": account.items, "bound": asdict(account.bound), "error": dict(account.error)}
+    return data | {name: getattr(account, name).to_dict("records") for name in TABLES}
 
 
 def _show(question: str, found: ModelProfile, rows: int) -> None:
     """What is right how often, what can skip people, who errs with whom."""
     account, title = found.best, f": {question}" if question else ""
     if found.measured is not None:
-        how = "measured on items of known truth, each judged by fits that were not told it"
+        how = "measured on items of known truth, each judged by fits that did not see it"
     else:
         how = "expected by the consensus, which believes itself; known truth (--truth) measures it"
     show.line(f"{account.items:,} items with a label and a model, {how}")

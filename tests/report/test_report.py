@@ -389,7 +389,7 @@ def test_percent_never_rounds_to_certainty():
 
 def test_names_at_line_ends_are_apart_and_near():
     values = np.array([0.5, 0.9, 0.9, 0.91])
-    spread = plots._spread(values, 0.05)
+    spread = plots.spread(values, 0.05)
     assert np.diff(spread).min() >= 0.05 - 1e-12
     assert np.abs(spread - values).max() <= 0.05 * 3
 

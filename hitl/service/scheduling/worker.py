@@ -4,7 +4,7 @@
         cycle       recorded under the run's name, or resumed where it was killed
                     -> done, with everything that was due when it began (resumed: only its own run)
         Busy, Unreachable, StoreError, OSError    tried again, ever later; the platform may say when
-        any other error                           told, and over: the next run is at its next time
+        any other error                           reported, and over: the next run is at its next time
 
 Between runs it may look for new annotations: a pull, and a run when enough came since the last cycle. Nothing that
 happens to one project concerns the others.
@@ -185,7 +185,7 @@ def _in_words(error: Exception) -> dict[str, str]:
 
 
 def figures(report: CycleReport) -> dict[str, Any]:
-    """What is told of a cycle, and what `hitl run --json` shows."""
+    """What is reported of a cycle, and what `hitl run --json` shows."""
     return {
         "new": report.pulled.changed,
         "deleted": report.pulled.deleted,
