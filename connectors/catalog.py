@@ -1,37 +1,61 @@
-"""The connector a project's settings name."""
+"""The kinds of source that hitl.toml can name: for each a connector class, which brings its settings.
+
+A connector of another package is one class with `Settings` and `open`, and one entry point:
+
+    [project.entry-points."hitl.connectors"]
+    folder = "their_package.folder:Folder"
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from hitl.errors import BadSettings
-from hitl.exchange import Connector
-from hitl.settings import TOKEN, Settings
+from hitl.registry import Registry
+
+if TYPE_CHECKING:
+    from hitl.exchange import Connector
+    from hitl.settings import SourceSettings
+
+CONNECTORS = Registry(
+    "hitl.connectors",
+    "source.kind",
+    {
+        "label-studio": "hitl.connectors.label_studio:LabelStudio",
+        "tables": "hitl.connectors.tables:Tables",
+    },
+)
+"""Kind of source -> where its connector class is."""
 
 
-def connector_of(settings: Settings, folder: Path = Path()) -> Connector:
-    """The connector, loaded on demand; relative paths are relative to `folder`. Raises BadSettings."""
-    source = settings.source
-    if source.kind == "tables":
-        from hitl.connectors.tables import Tables
+class ConnectorClass(Protocol):
+    """What a class has to bring so that hitl.toml can name it."""
 
-        if not source.path:
-            raise BadSettings("source.path is missing: the folder or file of tables")
-        return Tables(
-            folder / source.path,
-            item=source.item,
-            annotator=source.annotator,
-            label=source.label,
-            time=source.time,
-            classes=source.classes,
-            abstain=source.abstain,
-            output=None if source.output is None else folder / source.output,
-        )
-    from hitl.connectors.label_studio import LabelStudio
+    Settings: type[SourceSettings]
 
-    if settings.label_studio_token is None:
-        raise BadSettings(f"{TOKEN} is not set; take the access token from Label Studio: Account & Settings")
-    if source.project <= 0:
-        raise BadSettings(f"source.project is {source.project}; expected the id of a Label Studio project")
-    token = settings.label_studio_token.get_secret_value()
-    return LabelStudio(source.url, token, source.project, control=source.control, abstain=source.abstain)
+    @classmethod
+    def open(cls, settings: SourceSettings, folder: Path) -> Connector:
+        """The connector of these settings; relative paths are relative to `folder`. Asks nothing of the platform.
+
+        Raises BadSettings, for instance where a token is missing in the environment.
+        """
+        ...
+
+
+def settings_of(kind: str) -> type[SourceSettings]:
+    """The class of the keys of `[source]` for this kind. Raises BadSettings for an unknown kind."""
+    return _class_of(kind).Settings
+
+
+def connector_of(source: SourceSettings, folder: Path = Path()) -> Connector:
+    """The connector of a project's `[source]`; `folder` is that of its hitl.toml. Raises BadSettings."""
+    return _class_of(source.kind).open(source, folder)
+
+
+def _class_of(kind: str) -> type[ConnectorClass]:
+    found: type[ConnectorClass] = CONNECTORS.load(kind)
+    missing = [name for name in ("Settings", "open") if not hasattr(found, name)]
+    if missing:
+        raise BadSettings(f"source.kind {kind!r}: {found.__qualname__} has no {missing[0]}; see {__name__}")
+    return found

@@ -22,14 +22,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from pydantic import Field
 
 from hitl.annotations import natural_order, seconds_of
 from hitl.batches import files_of
-from hitl.errors import BadInput, BadTable
+from hitl.errors import BadInput, BadTable, Refused
 from hitl.evidence import ROW_TOLERANCE
 from hitl.exchange import (
     AnnotationRow,
@@ -45,6 +46,7 @@ from hitl.exchange import (
 )
 from hitl.files import FORMATS, atomic, read_table, require_columns, write_table
 from hitl.probabilities import read_probabilities
+from hitl.settings import SourceSettings
 
 PAGE = 5_000
 QUESTION = "label"
@@ -55,12 +57,42 @@ WHAT_IS_READ = (
 NAMES = ("annotations", "items", "truth", "added_items", "gold")
 
 
+class TablesSettings(SourceSettings):
+    """The keys of `[source]` for tables: where they are, and what their columns are called."""
+
+    kind: Literal["tables"] = "tables"
+    path: str = Field(min_length=1)
+    item: str = "item"
+    annotator: str = "annotator"
+    label: str = "label"
+    time: str | None = None
+    classes: tuple[str, ...] = ()
+    abstain: tuple[str, ...] = ()
+    output: str | None = None
+
+
 class Tables:
     """A folder or file of tables as source and sink.
 
     `item`, `annotator`, `label`, `time` name the columns; `classes` fixes the classes (default: all labels seen but
     those of `abstain`, which are answers but no classes, such as "unsure").
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> _ = (folder / "annotations.csv").write_text("item,annotator,label\\n1,ann,cat\\n1,bob,dog\\n")
+        >>> Tables(folder).questions()[0].classes
+        ('cat', 'dog')
     """
+
+    Settings = TablesSettings
+
+    @classmethod
+    def open(cls, settings: TablesSettings, folder: Path) -> Tables:
+        """The tables that `[source]` of a hitl.toml in `folder` names."""
+        named = settings.model_dump(exclude={"kind", "path", "output"})
+        output = None if settings.output is None else folder / settings.output
+        return cls(folder / settings.path, output=output, **named)
 
     def __init__(
         self,
@@ -101,7 +133,7 @@ class Tables:
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """All pages when a file changed since the cursor, else none; resumable by item.
 
-        Raises BadTable when a table that an earlier pull has read is gone: its rows were not taken back by anybody.
+        Raises BadTable when a table that an earlier pull has read is gone: its rows were not taken back.
         """
         named = cursor.get("tables") if cursor else None
         tables = self._present(named if isinstance(named, list) else [])
@@ -146,6 +178,8 @@ class Tables:
             "gold": self._push_gold,
         }
         for operation in operations:
+            if operation.kind not in writers:
+                raise Refused(f"tables: an operation {operation.kind!r} is not known; expected {', '.join(writers)}")
             (self._output / "assignments").mkdir(parents=True, exist_ok=True)
             path, table = writers[operation.kind](operation)
             changed = _write_if_changed(path, table)
@@ -350,7 +384,7 @@ class Tables:
     def _strange_truth(
         self, annotations: Mapping[str, list[AnnotationRow]], predictions: Mapping[str, list[PredictionRow]]
     ) -> list[str]:
-        """Words about known labels that nobody has ever given, which may be rare classes or typing errors."""
+        """Words about known labels that no annotator has ever given, which may be rare classes or typing errors."""
         rows = [row for several in annotations.values() for row in several]
         usual = {row.label for row in rows if row.kind == "answer"} | {
             name for several in predictions.values() for row in several for name in row.probabilities
@@ -359,13 +393,13 @@ class Tables:
             return []
         strange = {row.label: row.item for row in reversed(rows) if row.kind == "gold" and row.label not in usual}
         return [
-            f"known truth of item {item!r}: nobody has ever said {label!r}, which is a new class now; "
+            f"known truth of item {item!r}: no annotator has ever said {label!r}, which is a new class now; "
             "if it is none, mend it, and name the classes in hitl.toml: source.classes"
             for label, item in strange.items()
         ]
 
     def _predictions(self) -> tuple[dict[str, list[PredictionRow]], list[str]]:
-        """Rows by item, and problems in words; a row that is no distribution is left out, an empty one says nothing."""
+        """Rows by item, and problems in words: no distribution is left out, an empty row is an abstention."""
         grouped: dict[str, list[PredictionRow]] = {}
         problems: list[str] = []
         for model, table in self._models().items():

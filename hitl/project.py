@@ -1,25 +1,48 @@
-"""A project put together: settings, store and connector of one hitl.toml."""
+"""A project: what its hitl.toml, its store and its platform say, for cycles, commands and the service.
+
+    load, stored, opened                 settings; with the store; with the connector too
+    stored_evidence, stored_results      question -> evidence, consensus
+    crew_of, budget_of                   who may be asked, and how much
+
+Numerical libraries load with the first call that needs them: `hitl --help` stays light.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
+
+from hitl.errors import BadInput, BadSettings
 
 if TYPE_CHECKING:
-    from hitl.exchange import Connector
+    import pyarrow as pa
+
+    from hitl.annotations import Floats, Name
+    from hitl.consensus import Consensus
+    from hitl.crew import Budget, Crew
+    from hitl.evidence import Evidence
+    from hitl.exchange import Connector, Progress, Question
     from hitl.settings import Settings
     from hitl.store import Store
+
+
+def load(config: Path) -> Settings:
+    """The settings of the project of this hitl.toml, those of its connector among them. Raises BadSettings."""
+    from hitl import settings
+    from hitl.connectors.catalog import settings_of
+
+    return settings.load(config, settings_of)
 
 
 @contextmanager
 def stored(config: Path) -> Iterator[tuple[Settings, Store]]:
     """Settings and store alone, for those who ask nothing of the platform: its token is not needed."""
-    from hitl import settings
     from hitl.store import Store
 
-    loaded = settings.load(config)
+    loaded = load(config)
     with Store(store_url(loaded.store, config.parent)) as store:
         yield loaded, store
 
@@ -27,12 +50,11 @@ def stored(config: Path) -> Iterator[tuple[Settings, Store]]:
 @contextmanager
 def opened(config: Path) -> Iterator[tuple[Settings, Store, Connector]]:
     """The project's settings, store and connector."""
-    from hitl import settings
     from hitl.connectors.catalog import connector_of
     from hitl.store import Store
 
-    loaded = settings.load(config)
-    connector = connector_of(loaded, config.parent)
+    loaded = load(config)
+    connector = connector_of(loaded.source, config.parent)
     with Store(store_url(loaded.store, config.parent)) as store:
         yield loaded, store, connector
 
@@ -49,3 +71,153 @@ def store_url(url: str, folder: Path) -> str:
     if not Path(url[len(prefix) :]).is_absolute():
         file.parent.mkdir(parents=True, exist_ok=True)
     return f"{prefix}{file.resolve()}"
+
+
+# -- evidence and results ----------------------------------------------------------------------------------
+
+
+def stored_evidence(store: Store, project: str, questions: tuple[Question, ...]) -> dict[str, Evidence]:
+    """Question name -> evidence, all over the same items. Raises BadInput when nothing was pulled yet."""
+    items = tuple(store.items(project).column("item").to_pylist())
+    if not items:
+        raise BadInput(f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform")
+    names = annotator_names(store, project)
+    return {question.name: _evidence_of(store, project, question, items, names) for question in questions}
+
+
+def _evidence_of(
+    store: Store, project: str, question: Question, items: tuple[str, ...], names: Mapping[str, str]
+) -> Evidence:
+    import numpy as np
+    import pyarrow as pa
+
+    from hitl.annotations import Annotations
+    from hitl.evidence import Evidence
+
+    table = store.annotations(project, question.name)
+    annotators = [None if key is None else names.get(key, key) for key in table.column("annotator").to_pylist()]
+    position = table.column_names.index("annotator")
+    table = table.set_column(position, "annotator", pa.array(annotators, pa.string()))
+    annotations = Annotations.from_frame(
+        table, items=items, classes=question.classes, options=question.options, time="time", duration="duration"
+    )
+    place = {name: code for code, name in enumerate(question.classes)}
+    row = {key: code for code, key in enumerate(items)}
+    truth = np.full(len(items), -1, np.int32)
+    gold = store.gold(project, question.name)
+    for key, label in zip(gold.column("item").to_pylist(), gold.column("label").to_pylist(), strict=True):
+        if label in place:
+            truth[row[key]] = place[label]
+    probabilities = {
+        model: _aligned(predicted, row, question)
+        for model, predicted in store.predictions(project, question.name).items()
+    }
+    return Evidence(annotations, probabilities, truth=truth)
+
+
+def _aligned(table: pa.Table, row: Mapping[str, int], question: Question) -> Floats:
+    """(N, J) a model's probabilities, in the order of the items and classes; rows without any are not a number."""
+    import numpy as np
+
+    values = np.full((len(row), len(question.classes)), np.nan)
+    rows = [row[key] for key in table.column("item").to_pylist()]
+    for code, name in enumerate(question.classes):
+        column = f"p_{name}"
+        known = column in table.column_names
+        values[rows, code] = np.nan_to_num(np.asarray(table.column(column).cast("float64"))) if known else 0.0
+    return values
+
+
+def stored_results(
+    settings: Settings, store: Store, evidence: Mapping[str, Evidence], progress: Progress
+) -> tuple[Mapping[str, Consensus], bool]:
+    """The consensus of each question, and whether it is that of the last cycle.
+
+    It is fitted anew where something was pulled since the last cycle; nothing is recorded.
+    """
+    from hitl.models.registry import combiner
+
+    latest = store.latest(settings.name)
+    if latest is not None and all(_is_over(latest[0].get(name), known) for name, known in evidence.items()):
+        return latest[0], True
+    method = combiner(settings.combine.method, **settings.combine.options)
+    results = {}
+    for position, (name, known) in enumerate(evidence.items(), start=1):
+        results[name] = method.fit(known)
+        progress("combine", position, len(evidence))
+    return results, False
+
+
+def _is_over(consensus: Consensus | None, evidence: Evidence) -> bool:
+    """Whether a consensus is over the same items, annotators and options, with as many labels each."""
+    annotations = evidence.annotations
+    return consensus is not None and (
+        consensus.items == annotations.items
+        and consensus.annotators.names == annotations.annotators
+        and consensus.annotators.options == annotations.options
+        and bool((consensus.annotators.labels == annotations.labels_per_annotator).all())
+    )
+
+
+# -- crew and budget ---------------------------------------------------------------------------------------
+
+
+def annotator_names(store: Store, project: str) -> dict[str, str]:
+    """Platform key -> shown name; the key is added where several annotators share a name."""
+    table = store.annotators(project)
+    names = dict(zip(table.column("key").to_pylist(), table.column("name").to_pylist(), strict=True))
+    count: dict[str, int] = {}
+    for name in names.values():
+        count[name] = count.get(name, 0) + 1
+    return {key: name if count[name] == 1 else f"{name} ({key})" for key, name in names.items()}
+
+
+def crew_of(settings: Settings, store: Store) -> Crew:
+    """The crew of the settings; an annotator who skipped an item is not asked about it again."""
+    from hitl.crew import Crew
+
+    crew = settings.crew
+    names = annotator_names(store, settings.name)
+    skips = store.skips(settings.name)
+    _refuse_shared_names(crew.annotators, names)
+    pairs = zip(skips.column("annotator").to_pylist(), skips.column("item").to_pylist(), strict=True)
+    never = frozenset((names.get(annotator, annotator), item) for annotator, item in pairs)
+    return Crew(
+        tuple(crew.annotators),
+        cast("Mapping[Name, int]", crew.capacities),
+        crew.capacity,
+        never,
+        cost=cast("Mapping[Name, float]", crew.costs),
+        default_cost=crew.cost,
+        skills={name: frozenset(skills) for name, skills in crew.skills.items()},
+        needs={} if crew.needs is None else needs_of(store.items(settings.name), crew.needs),
+    )
+
+
+def needs_of(items: pa.Table, field: str) -> dict[Name, frozenset[str]]:
+    """Item -> the skills that this field of its data names: one value or a list; items without it need none."""
+    needs: dict[Name, frozenset[str]] = {}
+    for key, data in zip(items.column("item").to_pylist(), items.column("data").to_pylist(), strict=True):
+        value: Any = json.loads(data).get(field)
+        values = value if isinstance(value, list) else [value]
+        wanted = frozenset(str(one) for one in values if one not in (None, ""))
+        if wanted:
+            needs[key] = wanted
+    return needs
+
+
+def _refuse_shared_names(crew: tuple[str, ...], names: Mapping[str, str]) -> None:
+    """Raise BadSettings for a name that several annotators share: they are told apart as "name (key)"."""
+    for name in crew:
+        called = [shown for key, shown in names.items() if shown == f"{name} ({key})"]
+        if called:
+            raise BadSettings(
+                f"crew.annotators: several annotators are called {name!r}; expected {' or '.join(called)}"
+            )
+
+
+def budget_of(settings: Settings) -> Budget:
+    """The budget of the settings."""
+    from hitl.crew import Budget
+
+    return Budget(**settings.budget.model_dump())

@@ -1,6 +1,7 @@
 """Settings of a project: hitl.toml, overridden by the environment (HITL_BUDGET__LABELS=50), checked at start.
 
-Secrets never stand in the file: the Label Studio token is HITL_LABEL_STUDIO_TOKEN, the webhook's HITL_WEBHOOK_SECRET.
+What `[source]` holds depends on its kind: each connector brings a class of its own for it (`SourceSettings`). Secrets
+never stand in the file but in the environment: HITL_WEBHOOK_SECRET, and what a connector asks for.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import math
 import os
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
@@ -21,6 +23,7 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    create_model,
     field_validator,
     model_validator,
 )
@@ -31,10 +34,10 @@ from hitl.errors import BadSettings
 from hitl.times import cron_fields, seconds_of, zone_of
 
 FILE = "hitl.toml"
-TOKEN = "HITL_LABEL_STUDIO_TOKEN"
 WEBHOOK_SECRET = "HITL_WEBHOOK_SECRET"
-SECRETS = {"label_studio_token": TOKEN, "webhook_secret": WEBHOOK_SECRET}
-"""Keys that stand in the environment only, and the variables that hold them."""
+
+_SECRET = re.compile(r"(token|secret|password)$")
+"""How keys end that a file may not hold."""
 
 
 class _Part(BaseModel):
@@ -42,22 +45,17 @@ class _Part(BaseModel):
 
 
 class SourceSettings(_Part):
-    """Where evidence comes from and plans go to."""
+    """Where evidence comes from and plans go to. Each connector has a subclass with the keys it knows.
 
-    kind: Literal["label-studio", "tables"]
-    # label-studio
-    url: str = "http://localhost:8080"
-    project: int = 0
-    control: str | None = None
-    abstain: tuple[str, ...] = ()
-    # tables
-    path: str = ""
-    item: str = "item"
-    annotator: str = "annotator"
-    label: str = "label"
-    time: str | None = None
-    classes: tuple[str, ...] = ()
-    output: str | None = None
+    Example:
+        >>> class Folder(SourceSettings):
+        ...     kind: str = "folder"
+        ...     path: str
+        >>> Folder(path="labels").kind
+        'folder'
+    """
+
+    kind: str
 
 
 class CombineSettings(_Part):
@@ -84,10 +82,10 @@ Price = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class CrewSettings(_Part):
-    """Who is asked by name. Empty: everybody gets the same queue, whoever comes next is served next.
+    """Who is asked by name. Empty: all have the same queue, and any annotator who comes is served next.
 
     `needs` names the field of an item's data that says which skills it takes. After `expire_hours` a question that was
-    not answered is given to somebody else.
+    not answered is given to another annotator.
     """
 
     annotators: tuple[str, ...] = ()
@@ -100,9 +98,9 @@ class CrewSettings(_Part):
     expire_hours: float = Field(default=24.0, gt=0)
 
     @model_validator(mode="after")
-    def _somebody_has_skills(self) -> CrewSettings:
+    def _skills_for_needs(self) -> CrewSettings:
         if self.needs is not None and not self.skills:
-            raise ValueError("needs without skills: nobody could be asked; expected crew.skills as well")
+            raise ValueError("needs without skills: no annotator could be asked; expected crew.skills as well")
         return self
 
 
@@ -185,28 +183,15 @@ class ScheduleSettings(_Part):
         return text
 
 
-class Settings(BaseSettings):
-    """Everything hitl needs to know of a project."""
+class _FromFile(BaseSettings):
+    """Values of a file, given as arguments, where the environment says nothing."""
 
     model_config = SettingsConfigDict(
         env_prefix="HITL_",
         env_nested_delimiter="__",
-        extra="forbid",
+        extra="ignore",
         frozen=True,
-        nested_model_default_partial_update=True,
     )
-
-    name: str = Field(min_length=1, max_length=100)
-    source: SourceSettings
-    store: str = "sqlite:///.hitl/hitl.db"
-    combine: CombineSettings = CombineSettings()
-    budget: BudgetSettings = BudgetSettings()
-    crew: CrewSettings = CrewSettings()
-    policy: PolicySettings = PolicySettings()
-    push: PushSettings = PushSettings()
-    schedule: ScheduleSettings = ScheduleSettings()
-    label_studio_token: SecretStr | None = None
-    webhook_secret: SecretStr | None = None
 
     @classmethod
     def settings_customise_sources(
@@ -217,12 +202,49 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment wins over the file (which arrives as init arguments)."""
+        """The environment wins over the file."""
         return env_settings, init_settings
 
 
-def load(path: str | Path = FILE) -> Settings:
-    """The settings of the project whose hitl.toml this is. Raises BadSettings naming the key."""
+class Settings(_FromFile):
+    """Everything hitl needs to know of a project.
+
+    Example:
+        >>> from hitl.connectors.tables import TablesSettings
+        >>> Settings(name="pets", source=TablesSettings(path="."), budget={"labels": 20}).budget.labels
+        20
+    """
+
+    model_config = SettingsConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1, max_length=100)
+    source: SourceSettings
+    store: str = "sqlite:///.hitl/hitl.db"
+    combine: CombineSettings = CombineSettings()
+    budget: BudgetSettings = BudgetSettings()
+    crew: CrewSettings = CrewSettings()
+    policy: PolicySettings = PolicySettings()
+    push: PushSettings = PushSettings()
+    schedule: ScheduleSettings = ScheduleSettings()
+    webhook_secret: SecretStr | None = None
+
+
+class _AnySource(SourceSettings):
+    model_config = ConfigDict(extra="ignore")
+
+
+class _Kind(_FromFile):
+    """The first look at a file, which says whose settings `[source]` holds."""
+
+    source: _AnySource
+
+
+def load(path: str | Path, source_of: Callable[[str], type[SourceSettings]]) -> Settings:
+    """The settings of the project whose hitl.toml this is. Raises BadSettings naming the key.
+
+    `source_of` gives the class that a kind of source has for its keys, and raises BadSettings where there is no such
+    kind (`hitl.connectors.catalog.settings_of`).
+    """
     path = Path(path)
     if not path.is_file():
         raise BadSettings(f"{path}: no such file; make one with `hitl init`, or name it with --config")
@@ -230,18 +252,21 @@ def load(path: str | Path = FILE) -> Settings:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadSettings(f"{path}: not valid TOML: {error}") from None
-    for key, variable in SECRETS.items():
-        if key in data:
-            raise BadSettings(f"{path}: {key} does not belong in a file; set {variable} in the environment")
+    for key in data:
+        if _SECRET.search(key):
+            raise BadSettings(f"{path}: {key} does not belong in a file; set HITL_{key.upper()} in the environment")
+    model: type[Settings] = Settings
     try:
-        return Settings(**data)
+        kind = _Kind(**data).source.kind
+        model = create_model("Settings", __base__=Settings, source=(source_of(kind), ...))
+        return model(**data)
     except ValidationError as error:
-        raise BadSettings(f"{path}: {_in_words(error)}") from None
+        raise BadSettings(f"{path}: {_in_words(error, model)}") from None
     except SettingsError as error:
         raise BadSettings(_of_environment(error)) from None
 
 
-def _in_words(error: ValidationError) -> str:
+def _in_words(error: ValidationError, model: type[BaseModel]) -> str:
     parts = []
     for problem in error.errors(include_url=False):
         place = [str(part) for part in problem["loc"]]
@@ -251,21 +276,20 @@ def _in_words(error: ValidationError) -> str:
         shown = "" if hidden else f" (got {given!r})"
         own = problem["type"] == "value_error"  # what one of our validators says, which shows the value itself
         said = str(problem["ctx"]["error"]) if own else problem["msg"].lower() + shown
-        said = _unknown(place) if problem["type"] == "extra_forbidden" else said
+        said = _unknown(place, model) if problem["type"] == "extra_forbidden" else said
         variable = _variable(place)
         parts.append(f"{key}{f' (from {variable})' if variable else ''}: {said}")
     return "; ".join(parts)
 
 
-def _unknown(place: list[str]) -> str:
+def _unknown(place: list[str], part: type[BaseModel]) -> str:
     """That there is no such key, which there are, and which is nearest."""
-    part: type[BaseModel] = Settings
     for name in place[:-1]:
         inner = part.model_fields[name].annotation
         assert isinstance(inner, type)
         assert issubclass(inner, BaseModel)
         part = inner
-    keys = [name for name in part.model_fields if name not in SECRETS]
+    keys = [name for name in part.model_fields if not _SECRET.search(name)]
     near = difflib.get_close_matches(place[-1], keys, 1)
     meant = f"did you mean {near[0]!r}? " if near else ""
     return f"no such key; {meant}expected one of {', '.join(keys)}"
@@ -303,7 +327,7 @@ def write(path: str | Path, name: str, source: dict[str, Any], store: str, crew:
     if path.exists():
         raise BadSettings(f"{path} exists already; remove it first, or edit it")
     lines = [
-        "# hitl project. Every key can be overridden: HITL_BUDGET__LABELS=50. Secrets: HITL_LABEL_STUDIO_TOKEN.",
+        "# hitl project. Every key can be overridden: HITL_BUDGET__LABELS=50. Secrets stay there.",
         f"name = {_toml(name)}",
         f"store = {_toml(store)}  # or postgresql://user@host/database",
         "",
@@ -320,14 +344,14 @@ def write(path: str | Path, name: str, source: dict[str, Any], store: str, crew:
         "# worth = 2.0              # what one more right label is worth; what costs more than it brings is not asked",
         "",
         "[crew]",
-        f"annotators = {_toml(crew)}  # asked by name; empty: whoever comes next",
+        f"annotators = {_toml(crew)}  # asked by name; empty: any who comes",
         "# capacity = 50            # questions each may have at a time",
-        "# capacities = { ann = 20 } # and for some people",
+        "# capacities = { ann = 20 } # and for some annotators",
         "# cost = 1.0               # what a label costs, in any one unit",
-        "# costs = { ann = 2.5 }    # and for some people",
+        "# costs = { ann = 2.5 }    # and for some annotators",
         '# skills = { ann = ["de", "fr"] }',
         '# needs = "language"       # the field of an item that says which skills it takes',
-        "# expire_hours = 24        # then a question that was not answered is given to somebody else",
+        "# expire_hours = 24        # then a question that was not answered is given to another annotator",
         "",
         "[policy]",
         'name = "expected-gain"  # what chooses; its settings: options = { }',

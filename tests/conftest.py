@@ -18,8 +18,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Side by side (`make test`): a file stays together for what it sets up, and one worker has the Label Studio."""
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
-            folder = item.path.parent.name
-            item.add_marker(pytest.mark.xdist_group("Label Studio" if folder == "label_studio" else str(item.path)))
+            served = item.get_closest_marker("server") is not None
+            item.add_marker(pytest.mark.xdist_group("Label Studio" if served else str(item.path)))
 
 
 @pytest.fixture

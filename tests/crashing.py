@@ -21,17 +21,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from hitl.connectors.tables import Tables
 from hitl.exchange import Operation, Receipt
-from hitl.service.scheduling.jobs import Jobs, job_id
+from hitl.service.scheduling.jobs import Jobs
 from hitl.service.scheduling.ledger import Ledger, name_of
 from hitl.service.scheduling.scheduler import Scheduler, projects_of
 from hitl.service.scheduling.worker import once
 from hitl.store import Store
-from hitl.store.database import Database
+from tests.scheduled import make_due
 
 NAME, ITEMS = "crashing", 40
 FIRST = [(n, who) for n in range(ITEMS) for who in ("ann", "bob", "cyd")]
@@ -135,25 +134,12 @@ def keep(config: Path, steps: Path, effects: Path, last: int = 0) -> None:
         lambda what, done, total: note(what),
     )
     scheduler.start()
-    jobs = scheduler._jobs[project.store]
+    jobs = scheduler.jobs[project.store]
     while scheduler.next_runs()[0]["next"] <= datetime.now(UTC) or jobs.ledger.pending(NAME):
         assert scheduler.alive
         time.sleep(0.02)
     note("idle")
     assert scheduler.stop()
-
-
-def make_due(url: str) -> str:
-    """The project's job is due now; its name."""
-    when = datetime.now(UTC)
-    database = Database(url)
-    jobs = Jobs(database, [NAME])
-    jobs.start(SimpleNamespace(timezone=UTC), "jobs")
-    job = jobs.lookup_job(job_id(NAME, "every"))
-    job._modify(next_run_time=when)
-    jobs.update_job(job)
-    database.close()
-    return name_of(when)
 
 
 def found(url: str) -> dict[str, Any]:
@@ -174,7 +160,7 @@ def crash(folder: Path, url: str, kills: int, seed: int) -> dict[str, Any]:
     while hit.total() < kills:
         rounds += 1
         write_answers(folder, rounds)
-        dues.append(answer_of(lambda: make_due(url)))
+        dues.append(answer_of(lambda: name_of(make_due(url, NAME))))
         effects.unlink(missing_ok=True)
         if rounds > 2:  # two are left in peace, to measure
             for _ in range(min(rng.choice((1, 1, 2, 3)), kills - hit.total())):

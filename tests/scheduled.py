@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,29 @@ from hitl.service.scheduling import scheduler as scheduling
 from hitl.service.scheduling import worker as workers
 from hitl.service.scheduling.jobs import Jobs, job_id
 from hitl.service.scheduling.triggers import Every
+from hitl.store.database import Database
+
+
+def free_port() -> int:
+    """A port of this machine that nothing listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def make_due(url: str, project: str) -> datetime:
+    """The project's job at intervals is due now; when that is."""
+    when = datetime.now(UTC)
+    database = Database(url)
+    jobs = Jobs(database, [project])
+    jobs.start(SimpleNamespace(timezone=UTC), "jobs")
+    job = jobs.lookup_job(job_id(project, "every"))
+    assert job is not None
+    job.__setstate__({**job.__getstate__(), "next_run_time": when})
+    jobs.update_job(job)
+    database.close()
+    return when
+
 
 T0 = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ROWS = [f"{n},{who},{(n + (who == 'cyd' and n % 3 == 0)) % 2}" for n in range(9) for who in ("ann", "bob", "cyd")]

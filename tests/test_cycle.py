@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,21 +18,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hitl import cycle, score
+from hitl import cycle, project, score
 from hitl.active.stopping import rules
-from hitl.cli import standing
-from hitl.connectors.tables import Tables
+from hitl.connectors.tables import Tables, TablesSettings
 from hitl.demo.recorded import QUESTION, RecordedPeople, rte
 from hitl.errors import BadSettings, Busy, LeaseLost, StoreError, Unreachable
 from hitl.files import read_table
 from hitl.metrics import outlook
+from hitl.operations import Judgement, operations_of
 from hitl.service.scheduling.worker import Worker
 from hitl.settings import CrewSettings, Settings
+from hitl.status import status_of
 from hitl.store import Store
-
-ANNOTATIONS = "item,annotator,label\n" + "".join(
-    f"{n},{who},{(n + (who == 'cyd' and n % 3 == 0)) % 2}\n" for n in range(9) for who in ("ann", "bob", "cyd")
-)
+from tests.projects import HOUR, NOON, answers, folder_with_tables, settings, state
 
 KILLED = """
 import os, signal, sys
@@ -39,7 +38,7 @@ from pathlib import Path
 from hitl import cycle
 from hitl.connectors import tables
 from hitl.store import Store
-from tests.test_cycle import settings
+from tests.projects import settings
 
 tables.PAGE = 4
 events = 0
@@ -57,28 +56,9 @@ print(events)
 """
 
 
-def settings(**changes: Any) -> Settings:
-    budget = {"labels": 6, "target_confidence": 0.97}
-    crew = {"annotators": ("dee", "eve"), "capacity": 4}
-    return Settings(name="p", source={"kind": "tables", "path": "."}, budget=budget, crew=crew, **changes)  # type: ignore[arg-type]
-
-
-def folder_with_tables(folder: Path) -> Path:
-    folder.mkdir()
-    (folder / "annotations.csv").write_text(ANNOTATIONS)
-    (folder / "items.csv").write_text("item,text\n" + "".join(f"{n},text {n}\n" for n in range(12)))
-    return folder
-
-
 def run_until(folder: Path, event: int) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", KILLED, str(folder), str(event)]
     return subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
-
-
-def state(folder: Path) -> dict[str, bytes]:
-    """Everything the platform shows."""
-    root = folder / "hitl-output"
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def test_a_kill_between_any_two_steps_then_run_ends_in_the_same_state(tmp_path: Path) -> None:
@@ -135,7 +115,7 @@ def test_the_loop_reaches_the_accuracy_of_all_labels_with_half_of_them(tmp_path:
     people = RecordedPeople(recorded.annotations, {})
     rte_settings = Settings(
         name="rte",
-        source={"kind": "tables", "path": "."},  # type: ignore[arg-type]
+        source=TablesSettings(path="."),
         budget={"labels": 200, "target_confidence": 0.9},  # type: ignore[arg-type]
         push={"consensus": False, "order": False, "labels_wanted": False},  # type: ignore[arg-type]
     )
@@ -161,7 +141,7 @@ def test_the_last_digits_of_a_fit_do_not_change_what_is_shown(tmp_path: Path) ->
         judgement = cycle.run(settings(), store, Tables(folder)).judgement
         (name,) = judgement.results
 
-        def shifted(by: float) -> cycle.Judgement:
+        def shifted(by: float) -> Judgement:
             result = judgement.results[name]
             p = result.probabilities.copy()
             p[0] += by * np.where(np.arange(p.shape[1]) == result.labels[0], -1, 1)
@@ -170,23 +150,14 @@ def test_the_last_digits_of_a_fit_do_not_change_what_is_shown(tmp_path: Path) ->
 
         shown = {operation.kind: operation.digest for operation, _ in store.operations("p")}
         for by, same in ((1e-7, True), (1e-3, False)):
-            *_, again = cycle.operations_of(settings().push, store, "p", shifted(by))
+            *_, again = operations_of(settings().push, store, "p", shifted(by))
             assert (again.digest == shown["consensus"]) is same
 
 
 # -- answers that come late ----------------------------------------------------------------------------------
 
-NOON = 1_700_000_000.0
-HOUR = 3600.0
 
-
-def answers(folder: Path, *rows: tuple[Any, str, int]) -> None:
-    """More answers, in the order in which they come."""
-    with (folder / "annotations.csv").open("a") as file:
-        file.write("".join(f"{item},{who},{label}\n" for item, who, label in rows))
-
-
-def cycled(folder: Path, now: float, **changes: Any) -> cycle.Judgement:
+def cycled(folder: Path, now: float, **changes: Any) -> Judgement:
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         return cycle.run(settings(**changes), store, Tables(folder), now=now).judgement
 
@@ -294,25 +265,24 @@ def test_metrics_say_where_the_project_stands(tmp_path: Path) -> None:
     assert outlook(newer) == outlook(metrics)
 
 
-def test_a_cycle_reads_no_history_but_the_last_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cycle_reads_no_history_but_the_last_one(tmp_path: Path) -> None:
     """A run that was recorded and killed before its push, status, and the schedule's look, after many cycles."""
     folder = folder_with_tables(tmp_path / "p")
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         for due in ("2026-11-20", None, "2026-11-21", None):
             report = cycle.run(settings(), store, Tables(folder), due=due, now=NOON)
-        with store._database.write() as connection:
-            connection.exec_driver_sql("UPDATE hitl_cycle SET metrics = 'nobody reads this' WHERE number < 4")
+        with closing(sqlite3.connect(folder / "hitl.db")) as database, database:
+            database.execute("UPDATE hitl_cycle SET metrics = 'nobody reads this' WHERE number < 4")
         again = cycle.run(settings(), store, Tables(folder), due="2026-11-20", now=NOON)
         assert again.judgement.evidence == {}
         assert again.judgement.plan == report.judgement.plan
         assert again.judgement.metrics == report.judgement.metrics
         fresh = cycle.run(settings(), store, Tables(folder), due="2026-11-22", now=NOON)
         assert set(fresh.judgement.evidence) == {"label"}
-        standing.status(settings(), store, True, NOON)
-        assert json.loads(capsys.readouterr().out)["cycles"] == 5
+        assert status_of(settings(), store, NOON).as_json()["cycles"] == 5
         work = SimpleNamespace(project="p", config=folder / "hitl.toml", after_annotations=1)
         look = Worker(work, None, threading.Event(), lambda *said: None)  # type: ignore[arg-type]
-        assert look._new_annotations(store, Tables(folder)) == 0
+        assert look.new_annotations(store, Tables(folder)) == 0
 
 
 def test_why_a_cycle_failed_is_kept_until_one_does_not(tmp_path: Path) -> None:
@@ -360,7 +330,7 @@ def test_costs_skills_and_needs_reach_the_crew(tmp_path: Path) -> None:
     ours = settings().model_copy(update={"crew": CrewSettings(**crew)})  # type: ignore[arg-type]
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         cycle.run(ours, store, Tables(folder))
-        made = cycle.crew_of(ours, store)
+        made = project.crew_of(ours, store)
     assert (made.cost_of("dee"), made.cost_of("eve")) == (3.0, 2.0)
     assert made.needs == {"0": frozenset({"de"}), "2": frozenset({"fr"})}
     assert made.skills == {"dee": frozenset({"de"})}
@@ -369,7 +339,7 @@ def test_costs_skills_and_needs_reach_the_crew(tmp_path: Path) -> None:
 def test_needs_are_one_value_or_a_list() -> None:
     data = [{"lang": ["de", "fr"]}, {"lang": 7}, {"lang": []}, {"text": "x"}, {"lang": None}]
     table = pa.table({"item": ["a", "b", "c", "d", "e"], "data": [json.dumps(row) for row in data]})
-    assert cycle.needs_of(table, "lang") == {"a": frozenset({"de", "fr"}), "b": frozenset({"7"})}
+    assert project.needs_of(table, "lang") == {"a": frozenset({"de", "fr"}), "b": frozenset({"7"})}
 
 
 def test_checks_are_kept_with_the_plan_and_nobody_who_answers_is_told(tmp_path: Path) -> None:
@@ -392,7 +362,7 @@ def test_checks_are_kept_with_the_plan_and_nobody_who_answers_is_told(tmp_path: 
         assert cycle.run(ours, store, Tables(folder), now=NOON + HOUR).judgement.plan.asks == first.plan.asks
         plain = tuple(dataclasses.replace(ask, check=False, why="") for ask in first.plan.asks)
         hidden = dataclasses.replace(first, plan=dataclasses.replace(first.plan, asks=plain))
-        pushed = [list(cycle.operations_of(ours.push, store, "p", one)) for one in (first, hidden)]
+        pushed = [list(operations_of(ours.push, store, "p", one)) for one in (first, hidden)]
     assert pushed[0] == pushed[1]
 
 

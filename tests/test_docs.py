@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from hitl.cli.app import app
+from hitl.connectors.catalog import CONNECTORS, settings_of
 from hitl.errors import Busy, HitlError
 from hitl.models.registry import COMBINERS
 from hitl.settings import Settings
@@ -133,7 +134,10 @@ def test_every_command_method_setting_and_error_is_documented() -> None:
     for section, field in Settings.model_fields.items():
         keys = getattr(field.annotation, "model_fields", None)
         for key in [section] if keys is None else [f"{section}.{key}" for key in keys]:
-            assert f"`{key}`" in GUIDE or key == "label_studio_token", key
+            assert f"`{key}`" in GUIDE, key
+    for kind in CONNECTORS:
+        for key in settings_of(kind).model_fields:
+            assert f"`source.{key}`" in GUIDE, key
     for error in HitlError.__subclasses__():
         if error.__name__ != "PlatformError":
             assert f"`{error.__name__}`" in GUIDE

@@ -11,27 +11,60 @@ The SDK is loaded with the first request, not with this module.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
 
 from hitl.connectors.label_studio import doctor, pull, push
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.config import Control, parse
 from hitl.errors import BadSettings
 from hitl.exchange import Check, Cursor, Operation, Page, Question, Receipt
+from hitl.settings import SourceSettings
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["LabelStudio"]
+__all__ = ["TOKEN", "LabelStudio", "LabelStudioSettings"]
+
+TOKEN = "HITL_LABEL_STUDIO_TOKEN"
+"""The variable that holds the access token; no file may hold it."""
+
+
+class LabelStudioSettings(SourceSettings):
+    """The keys of `[source]` for Label Studio: which server, project and control."""
+
+    kind: Literal["label-studio"] = "label-studio"
+    url: str = "http://localhost:8080"
+    project: int = Field(gt=0)
+    control: str | None = None
+    abstain: tuple[str, ...] = ()
 
 
 class LabelStudio:
     """One project of a Label Studio, as a hitl.exchange.Connector. Nothing is asked of the server before it is needed.
 
     Methods raise Refused (the server said no; says what to do) and Unreachable (may be tried again).
+
+    Example:
+        >>> connector = LabelStudio("http://localhost:8080", "my-access-token", project=12)
+        >>> connector.project
+        12
     """
+
+    Settings = LabelStudioSettings
+
+    @classmethod
+    def open(cls, settings: LabelStudioSettings, folder: Path) -> LabelStudio:
+        """The project that `[source]` names, with the token of the environment. Raises BadSettings without one."""
+        token = os.environ.get(TOKEN)
+        if not token:
+            raise BadSettings(f"{TOKEN} is not set; take the access token from Label Studio: Account & Settings")
+        return cls(settings.url, token, settings.project, control=settings.control, abstain=settings.abstain)
 
     def __init__(
         self,

@@ -81,7 +81,7 @@ def _gold(client: Client, project: int) -> Check:
         return Check(
             "ground truth",
             False,
-            f"all of the first {len(flags)} annotations are ground truth, so nobody's answers count",
+            f"all of the first {len(flags)} annotations are ground truth, so no answer counts",
             'Annotations imported without "ground_truth": false become ground truth: import them again with it',
         )
     return Check("ground truth", True, f"{sum(flags)} of the first {len(flags)} annotations")

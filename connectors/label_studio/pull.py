@@ -106,7 +106,7 @@ class _Reader:
         return state
 
     def people(self, state: State) -> Page:
-        """Everybody who may annotate."""
+        """All who may annotate."""
         listed = self.client.get("/api/users/")
         users = listed["results"] if isinstance(listed, dict) else listed
         rows = tuple(AnnotatorRow(str(user["id"]), user.get("email") or f"user {user['id']}") for user in users)
@@ -231,7 +231,7 @@ class _Reader:
         if completed_by is None:
             return None
         key = str(completed_by)
-        if key not in self.known:  # somebody who has left
+        if key not in self.known:  # an annotator who has left
             self.known.add(key)
             rows.annotators.append(AnnotatorRow(key, f"user {key}"))
         return key

@@ -44,6 +44,8 @@ def receipts(client: Client, project: int, control: Control, operations: Iterabl
                 yield _add_items(client, project, operation)
             case "gold":
                 yield _gold(client, project, control, operation)
+            case _:
+                raise Refused(f"Label Studio: an operation {operation.kind!r} is not known")
 
 
 def _labels_wanted(client: Client, project: int, operation: Operation) -> Receipt:

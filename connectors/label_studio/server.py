@@ -39,7 +39,7 @@ _DATABASE = "label_studio.sqlite3"
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody signed up on a server: the platform's id as text, the email address and an API token."""
+    """An annotator signed up on a server: the platform's id as text, the email address and an API token."""
 
     id: str
     email: str
@@ -127,7 +127,7 @@ class LocalServer:
     def start(self) -> LocalServer:
         """Start it and wait until it answers.
 
-        Raises Unreachable with the end of its log when it does not, BadSettings for somebody else's folder.
+        Raises Unreachable with the end of its log when it does not, BadSettings for a folder of another program.
         """
         command = install(self._progress)
         source = template(command, self._progress)

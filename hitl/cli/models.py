@@ -1,114 +1,57 @@
-"""`hitl models`: when human and model together help, for files and for a project."""
+"""`hitl models`: when annotators and models together help, for files and for a project."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from hitl.cli import show
-from hitl.cli.annotators import plain, stored_results
-from hitl.cli.files import judged
-from hitl.cli.project import of_question
-from hitl.errors import BadEvidence, BadSettings
-from hitl.project import opened
+from hitl.cli.evidence import Given
+from hitl.cli.options import Consensus, Json, Output, examples, grouped
+from hitl.cli.profiles import UNKNOWN, percent, profile
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from hitl.consensus import Consensus
     from hitl.evidence import Evidence
     from hitl.models.analysis.model_profile import Account, ModelProfile
 
-UNKNOWN = "–"
-
 TABLES = ("overall", "classes", "confidence", "calibration", "deferral", "skips", "dependence")
+EXAMPLES = examples(
+    "hitl models annotations.csv --probabilities resnet=probs.csv",
+    "hitl models annotations.csv -p a=a.csv -p b=b.csv --truth truth.csv --output models.csv",
+    "hitl models --json  # inside a project",
+)
 
 
-def of_files(
-    evidence: Evidence,
-    method: str | None,
-    consensus: Path | None,
-    output: Path | None,
-    rows: int,
-    as_json: bool,
-    inputs: Sequence[Path],
+@grouped
+def models(
+    given: Given,
+    consensus: Consensus = None,
+    output: Output = None,
+    rows: Annotated[int, typer.Option(help="How many classes to show, those where people add most.", min=1)] = 12,
+    as_json: Json = False,
 ) -> None:
-    """Profile human and model over a table, by a saved consensus or one made here."""
-    _require_models(evidence)
-    by = judged("models", evidence, method, consensus, output, inputs)
-    found = _profile(evidence, by)
-    if output is not None:
-        _write(found, output)
-    if as_json:
-        show.as_json(_data(found, by) | {"written": {} if output is None else {"models": str(output)}})
-        return
-    show.line(f"{evidence!r}, combined by {by.fit.method}")
-    _show("", found, rows)
-    if output is not None:
-        show.line(f"wrote {output}")
+    """When annotators and models together help: who is right where, who errs with whom, what needs no annotator."""
+    profile(_Models(), given, consensus, output, rows, as_json)
 
 
-def of_project(config: Path, output: Path | None, rows: int, as_json: bool) -> None:
-    """Profile human and model in a project, by the consensus of its last cycle where that is still over what is
-    stored; questions without a model are left out."""
-    from hitl.files import require_writable
+class _Models:
+    command, needs_models = "models", True
 
-    require_writable(output)
-    with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
-        from hitl import cycle
+    def fit(self, evidence: Evidence, consensus: Any) -> ModelProfile:
+        from hitl.models.analysis.model_profile import ModelProfiler
 
-        evidence = cycle.stored_evidence(store, settings.name, connector.questions())
-        evidence = {name: known for name, known in evidence.items() if known.probabilities}
-        if not evidence:
-            raise BadEvidence(
-                f"project {settings.name!r} has no model's probabilities; in a folder of tables they are "
-                "probabilities_<model>.csv, in Label Studio predictions"
-            )
-        results, of_cycle = stored_results(settings, store, evidence, progress)
-    found = {name: _profile(evidence[name], results[name]) for name in evidence}
-    written = {}
-    if output is not None:
-        written = {name: str(of_question(output, name, len(found))) for name in found}
-        for name, profile in found.items():
-            _write(profile, Path(written[name]))
-    if as_json:
-        questions = {name: _data(profile, results[name]) for name, profile in found.items()}
-        show.as_json({"project": settings.name, "questions": questions, "written": written})
-        return
-    show.line("judged by the last cycle" if of_cycle else "combined now: something changed since the last cycle")
-    for name, profile in found.items():
-        _show(name, profile, rows)
-    for path in written.values():
-        show.line(f"wrote {path}")
+        return ModelProfiler().fit(evidence, consensus)
 
+    def frame(self, found: ModelProfile) -> pd.DataFrame:
+        return found.frame()
 
-def _require_models(evidence: Evidence) -> None:
-    if not evidence.probabilities:
-        raise BadSettings("models: --probabilities is needed, for instance --probabilities resnet=probs.csv")
-
-
-def _profile(evidence: Evidence, judged: Consensus) -> ModelProfile:
-    from hitl.models.analysis.model_profile import ModelProfiler
-
-    return ModelProfiler().fit(evidence, judged)
-
-
-def _write(found: ModelProfile, output: Path) -> None:
-    import pyarrow as pa
-
-    from hitl.files import write_table
-
-    write_table(output, pa.Table.from_pandas(found.frame(), preserve_index=False))
-
-
-def _data(found: ModelProfile, consensus: Consensus) -> dict[str, Any]:
-    """Everything, as JSON values; what is not known is null."""
-    data: dict[str, Any] = plain(
-        {
-            "method": consensus.fit.method,
+    def data(self, found: ModelProfile) -> dict[str, Any]:
+        return {
             "models": found.models,
             "temperatures": dict(found.temperatures),
             "items": found.items,
@@ -117,20 +60,21 @@ def _data(found: ModelProfile, consensus: Consensus) -> dict[str, Any]:
             "expected": _account(found.expected),
             "measured": None if found.measured is None else _account(found.measured),
         }
-    )
-    return data
+
+    def show(self, question: str, found: ModelProfile, rows: int) -> None:
+        _show(question, found, rows)
 
 
 def _account(account: Account) -> dict[str, Any]:
-    told: dict[str, Any] = {"items": account.items, "bound": asdict(account.bound), "error": dict(account.error)}
-    return told | {name: getattr(account, name).to_dict("records") for name in TABLES}
+    data: dict[str, Any] = {"items": account.items, "bound": asdict(account.bound), "error": dict(account.error)}
+    return data | {name: getattr(account, name).to_dict("records") for name in TABLES}
 
 
 def _show(question: str, found: ModelProfile, rows: int) -> None:
     """What is right how often, what can skip people, who errs with whom."""
     account, title = found.best, f": {question}" if question else ""
     if found.measured is not None:
-        how = "measured on items of known truth, each judged by fits that were not told it"
+        how = "measured on items of known truth, each judged by fits that did not see it"
     else:
         how = "expected by the consensus, which believes itself; known truth (--truth) measures it"
     show.line(f"{account.items:,} items with a label and a model, {how}")
@@ -172,7 +116,7 @@ def _accuracies(account: Account, rows: int) -> list[tuple[str, ...]]:
 def _accuracy(row: pd.Series[Any]) -> tuple[str, ...]:
     added = f"{_points(row['people_add'])} ({_points(row['people_add_low'])} to {_points(row['people_add_high'])})"
     shares = (
-        f"{_percent(row[who])} ({_number(row[f'{who}_low'])}–{_number(row[f'{who}_high'])})"
+        f"{percent(row[who])} ({_number(row[f'{who}_low'])}–{_number(row[f'{who}_high'])})"
         for who in ("model", "people", "both")
     )
     return (f"{row['items']:,.0f}", *shares, added if math.isfinite(row["people_add"]) else UNKNOWN)
@@ -181,21 +125,21 @@ def _accuracy(row: pd.Series[Any]) -> tuple[str, ...]:
 def _bound(account: Account, *, measured: bool) -> str:
     bound = account.bound
     return (
-        f"Confidence ratios (Theorem 1): the P+L of both is right in at least {_percent(bound.bound)} "
-        f"({_percent(bound.tighter)} against the runner-up alone); "
-        f"{'measured' if measured else 'expected'}: {_percent(bound.accuracy)}. "
-        f"The true class outweighs all others for the model in {_percent(bound.model_above_one)}, for people in "
-        f"{_percent(bound.people_above_one)}"
+        f"Confidence ratios (Theorem 1): the P+L of both is right in at least {percent(bound.bound)} "
+        f"({percent(bound.tighter)} against the runner-up alone); "
+        f"{'measured' if measured else 'expected'}: {percent(bound.accuracy)}. "
+        f"The true class outweighs all others for the model in {percent(bound.model_above_one)}, for people in "
+        f"{percent(bound.people_above_one)}"
     )
 
 
 def _calibration(found: ModelProfile, account: Account) -> str:
     parts = [
-        f"{name} {_percent(account.error[name])}"
+        f"{name} {percent(account.error[name])}"
         + (f" (temperature {found.temperatures[name]:.2f})" if name in found.temperatures else "")
         for name in found.models
     ]
-    after = _percent(account.error["calibrated"])
+    after = percent(account.error["calibrated"])
     return f"Calibration error: {', '.join(parts)}; calibrated {after}"
 
 
@@ -205,13 +149,13 @@ def _skips(account: Account) -> list[tuple[str, ...]]:
         interval = f" ({_number(row['low'])}–{_number(row['high'])})" if math.isfinite(row["accuracy"]) else ""
         found.append(
             (
-                _percent(row["target"]),
+                percent(row["target"]),
                 row["by"],
-                f"{row['items']:,} ({_percent(row['share'])})",
-                _percent(row["confidence"]),
-                _percent(row["claimed"]),
-                _percent(row["accuracy"]) + interval,
-                _percent(row["overall"]),
+                f"{row['items']:,} ({percent(row['share'])})",
+                percent(row["confidence"]),
+                percent(row["claimed"]),
+                percent(row["accuracy"]) + interval,
+                percent(row["overall"]),
             )
         )
     return found
@@ -227,10 +171,6 @@ def _dependence(account: Account) -> list[tuple[str, ...]]:
         )
         for row in account.dependence.to_dict("records")
     ]
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:.1f} %" if math.isfinite(share) else UNKNOWN
 
 
 def _number(share: float) -> str:

@@ -1,29 +1,97 @@
-"""Options that several commands share: what they are called and what their help says."""
+"""Options that several commands share: what they are called, what their help says, how the shell completes them."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
+
+from hitl.active.registry import POLICIES
+from hitl.models.registry import COMBINERS
+
+HERE = Path("hitl.toml")
+
+
+def starting(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """What the shell offers for a word of which the beginning is typed."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
+
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The project's hitl.toml.", envvar="HITL_CONFIG")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines; no progress.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
-# What combine, annotators and models read, and by which columns.
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Everything as a table, one row each.")]
+Consensus = Annotated[
+    Path | None, typer.Option(help="A consensus saved with `hitl combine --save` over the same files, to judge by.")
+]
+OneQuestion = Annotated[str | None, typer.Option("--question", help="Which question, if the project has several.")]
 Labels = Annotated[Path | None, typer.Argument(help="Annotations (CSV, JSON Lines, Parquet). Omit inside a project.")]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        "--method", "-m", help=f"What combines, one of: {', '.join(COMBINERS)}.", autocompletion=starting(COMBINERS)
+    ),
+]
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy",
+        help=f"What chooses, one of: {', '.join(POLICIES)}; default: expected-gain. Repeat to compare.",
+        autocompletion=starting(POLICIES),
+    ),
+]
 Probabilities = Annotated[
     list[str] | None,
     typer.Option("--probabilities", "-p", help="MODEL=FILE: item, p_<class>; or .npz, Hugging Face. Repeat."),
+]
+Items = Annotated[
+    Path | None, typer.Option(help="Table whose items, in order, name the rows of arrays without names (.npy).")
 ]
 Truth = Annotated[Path | None, typer.Option(help="Known labels: columns item, label.")]
 ItemColumn = Annotated[str, typer.Option(help="Column of the item.")]
 AnnotatorColumn = Annotated[str, typer.Option(help="Column of the annotator; an empty field is anonymous.")]
 LabelColumn = Annotated[str, typer.Option(help="Column of the label.")]
+TimeColumn = Annotated[str | None, typer.Option(help="Column of the time: the latest answer of an annotator counts.")]
 Classes = Annotated[str | None, typer.Option(help="Comma-separated classes; default: the labels seen.")]
 Options = Annotated[str | None, typer.Option(help="Comma-separated legal answers, if there are more than the classes.")]
+Anonymous = Annotated[bool, typer.Option(help="No annotator has an id: one pool, one confusion matrix.")]
 Strict = Annotated[bool, typer.Option(help="Two different answers of one annotator are an error.")]
-HERE = Path("hitl.toml")
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes some of its options together: a parameter that is a dataclass stands for its fields."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    taken: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name not in groups:
+            taken.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        kinds = get_type_hints(groups[name], include_extras=True)
+        for field in fields(groups[name]):
+            default = inspect.Parameter.empty if field.default is MISSING else field.default
+            kind = inspect.Parameter.KEYWORD_ONLY
+            taken.append(inspect.Parameter(field.name, kind, default=default, annotation=kinds[field.name]))
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        made = {
+            name: group(**{each.name: given.pop(each.name) for each in fields(group)}) for name, group in groups.items()
+        }
+        command(**made, **given)
+
+    called.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in taken}
+    return called
 
 
 def examples(*lines: str) -> str:

@@ -6,11 +6,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hitl.cli import show
+from hitl.cli.evidence import names
+from hitl.cli.options import ItemColumn, Json, examples, grouped
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
@@ -24,67 +26,119 @@ LABEL = "label"
 """Column of the truth, which no model may see."""
 
 
-@dataclass(frozen=True, slots=True)
+EXAMPLES = examples(
+    "hitl predict items.csv --model clf.joblib --trust --output probs.csv",
+    "hitl predict items.csv --model my.py:make --folds 5 --truth truth.csv -o probs.csv",
+    "hitl predict photos.csv --image path --model torchvision:resnet18 --weights w.pt --classes cat,dog -o p.csv",
+)
+
+
+@dataclass(frozen=True)
 class Seen:
-    """Which columns are what."""
+    """Which items a model sees, and which of their columns."""
 
-    item: str
-    features: tuple[str, ...]
-    text: str | None
-    image: str | None
-    folder: Path | None
-    group: str | None
+    items: Annotated[Path, typer.Argument(help="Table of items: CSV, JSON Lines, Parquet, Arrow.")]
+    item: ItemColumn = "item"
+    features: Annotated[
+        str | None, typer.Option(help="Comma-separated columns of numbers; default: all but item and group.")
+    ] = None
+    text: Annotated[str | None, typer.Option(help="Column of the text the model sees instead.")] = None
+    image: Annotated[str | None, typer.Option(help="Column of the image paths the model sees instead.")] = None
+    image_folder: Annotated[Path | None, typer.Option(help="Where the images are; default: beside the table.")] = None
+    groups: Annotated[
+        str | None, typer.Option(help="With --folds: column of near-duplicates; a group shares a fold.")
+    ] = None
+
+    def inputs(self) -> Inputs:
+        """The table as models read it."""
+        from hitl.models.predictors.inputs import Inputs
+
+        features = names(self.features) or ()
+        return Inputs(self.items, self.item, features, self.text, self.image, self.image_folder, self.groups)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Model:
-    """What the flags say of the model; the fields are those of `ModelSettings`."""
+    """Which model, and how it is read."""
 
-    name: str
-    trust: bool
-    classes: tuple[str, ...] | None
-    weights: Path | None
-    transforms: str | None
-    probabilities: bool
-    device: str
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A pickled estimator (.joblib, .pkl: needs --trust), module:callable or file.py:callable (your code, "
+            "which is run), torchvision:NAME or timm:NAME.",
+        ),
+    ]
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Read a pickle. A pickle is a program: only from people you trust.")
+    ] = False
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Comma-separated outputs in order, or a file with one a line; default: the model's."),
+    ] = None
+    weights: Annotated[
+        Path | None, typer.Option(help="Weights of a torch model: a state_dict (.pt) or .safetensors; no code is read.")
+    ] = None
+    transforms: Annotated[
+        str | None, typer.Option(help="For images: torchvision weights (ResNet18_Weights.DEFAULT) or module:callable.")
+    ] = None
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="The torch model answers probabilities, not logits.")
+    ] = False
+    device: Annotated[str, typer.Option(help="Where a torch model runs: auto, cpu, cuda, cuda:1.")] = "auto"
+
+    def settings(self) -> ModelSettings:
+        """The same as the library takes it."""
+        from hitl.models.predictors.loading import ModelSettings
+
+        return ModelSettings(
+            self.model,
+            self.trust,
+            class_names(self.classes),
+            self.weights,
+            self.transforms,
+            self.probabilities,
+            self.device,
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Folds:
     """Whether to train, on what."""
 
-    number: int | None
-    truth: Path | None
-    seed: int
+    folds: Annotated[
+        int | None, typer.Option(help="Train K times on --truth, so that no model judges a label it has seen.", min=2)
+    ] = None
+    truth: Annotated[
+        Path | None, typer.Option(help="With --folds: labels to train on (item, label), or a consensus.")
+    ] = None
+    seed: Annotated[int, typer.Option(help="With --folds: of the split.")] = 0
 
 
-def class_names(text: str | None) -> tuple[str, ...] | None:
-    """Comma-separated names, or those of a file, one a line."""
-    if text is None:
-        return None
-    if Path(text).is_file():
-        return tuple(line.strip() for line in Path(text).read_text(encoding="utf-8").splitlines() if line.strip())
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def run(items: Path, output: Path, seen: Seen, model: Model, folds: Folds, batch_size: int, as_json: bool) -> None:
-    """Find the model, train it on folds if that is asked for, judge all items, and say how it went."""
+@grouped
+def predict(
+    seen: Seen,
+    model: Model,
+    folds: Folds,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Probabilities to write: item, p_<class>.")],
+    batch_size: Annotated[int, typer.Option(help="Items held in memory at once.", min=1)] = 256,
+    as_json: Json = False,
+) -> None:
+    """Run a model over items and write its probabilities. Interrupted, the same command goes on where it stopped."""
     from hitl.batches import column_names
     from hitl.files import require_distinct, require_writable
     from hitl.models.predictors import running
-    from hitl.models.predictors.inputs import Inputs
-    from hitl.models.predictors.loading import ModelSettings
 
     _check(seen, folds, model)
-    if folds.truth is not None and not (seen.features or seen.text) and LABEL in column_names(items):
-        raise BadSettings(f"predict: {items} has a column {LABEL!r}, which models would be trained on; name --features")
-    named = [items, *([folds.truth] if folds.truth else []), *([model.weights] if model.weights else [])]
+    if folds.truth is not None and not (seen.features or seen.text) and LABEL in column_names(seen.items):
+        raise BadSettings(
+            f"predict: {seen.items} has a column {LABEL!r}, which models would be trained on; name --features"
+        )
+    named = [seen.items, *([folds.truth] if folds.truth else []), *([model.weights] if model.weights else [])]
     require_writable(output)
-    require_distinct([output], [*named, Path(model.name)])
-    inputs = Inputs(items, seen.item, seen.features, seen.text, seen.image, seen.folder, seen.group)
-    settings = ModelSettings(
-        model.name, model.trust, model.classes, model.weights, model.transforms, model.probabilities, model.device
-    )
+    require_distinct([output], [*named, Path(model.model)])
+    inputs, settings = seen.inputs(), model.settings()
     with show.progress(as_json) as progress:
         predictor, digest = _predictor(inputs, settings, folds, batch_size, progress)
         fingerprint = _fingerprint(inputs.digest(), digest, predictor.classes)
@@ -104,20 +158,29 @@ def run(items: Path, output: Path, seen: Seen, model: Model, folds: Folds, batch
         )
         return
     for warning in warnings:
-        typer.echo(f"hitl: warning: {warning}", err=True)
+        show.warning(warning)
     if done.resumed:
         show.line(f"went on where an earlier run stopped: {done.resumed:,} items were judged already")
-    quiet = f", silent on {done.silent:,}" if done.silent else ""
+    quiet = f", none for {done.silent:,}" if done.silent else ""
     show.line(f"judged {done.items:,} items, {len(predictor.classes)} classes{quiet}, in {done.seconds:.1f} s")
     show.line(f"wrote {output}")
 
 
+def class_names(text: str | None) -> tuple[str, ...] | None:
+    """Comma-separated names, or those of a file, one a line."""
+    if text is None:
+        return None
+    if Path(text).is_file():
+        return tuple(line.strip() for line in Path(text).read_text(encoding="utf-8").splitlines() if line.strip())
+    return names(text)
+
+
 def _check(seen: Seen, folds: Folds, model: Model) -> None:
-    if (folds.number is None) != (folds.truth is None):
+    if (folds.folds is None) != (folds.truth is None):
         raise BadSettings("predict: --folds and --truth go together: how many models, trained on which labels")
-    if folds.number is None and seen.group is not None:
+    if folds.folds is None and seen.groups is not None:
         raise BadSettings("predict: --groups says which items share a fold; it needs --folds")
-    if folds.number is not None and seen.image is not None:
+    if folds.folds is not None and seen.image is not None:
         raise BadSettings("predict: --folds trains scikit-learn estimators, which see numbers or text, not --image")
     if model.transforms is not None and seen.image is None:
         raise BadSettings("predict: --transforms are those of images; it needs --image")
@@ -130,15 +193,15 @@ def _predictor(
     from hitl.models.predictors import loading
 
     found = loading.find(settings)
-    if folds.number is None or folds.truth is None:
+    if folds.folds is None or folds.truth is None:
         return loading.ready(settings, found, inputs.kind)
     from hitl.models.predictors.folds import labeled, train
     from hitl.models.predictors.inputs import file_digest, labels_of
 
     make = loading.maker(found)
     examples = labeled(inputs, labels_of(folds.truth, inputs.item), batch_size)
-    trained = train(make, examples, folds.number, settings.classes, folds.seed, progress)
-    said = (found.digest, loading.estimator_digest(make()), file_digest(folds.truth), folds.number, folds.seed)
+    trained = train(make, examples, folds.folds, settings.classes, folds.seed, progress)
+    said = (found.digest, loading.estimator_digest(make()), file_digest(folds.truth), folds.folds, folds.seed)
     return trained, repr(said)
 
 
@@ -159,5 +222,5 @@ def _warnings(predictor: Predictor) -> list[str]:
         ]
     if isinstance(predictor, NetworkPredictor) and predictor.unreadable:
         shown = ", ".join(map(str, predictor.unreadable[:3]))
-        return [f"{len(predictor.unreadable):,} images cannot be read; their items are silent ({shown})"]
+        return [f"{len(predictor.unreadable):,} images cannot be read; their items have no probabilities ({shown})"]
     return []

@@ -1,4 +1,4 @@
-"""`hitl replay`: what policies would have needed of recorded labels, or of simulated people."""
+"""`hitl replay`: what policies would have needed of recorded labels, or of simulated annotators."""
 
 from __future__ import annotations
 
@@ -14,40 +14,31 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from hitl.cli import files, show
-from hitl.cli.options import AnnotatorColumn, Classes, ItemColumn, Json, LabelColumn, Probabilities, examples
+from hitl.cli import show
+from hitl.cli.evidence import Given
+from hitl.cli.options import (
+    AnnotatorColumn,
+    Anonymous,
+    Classes,
+    ItemColumn,
+    Json,
+    LabelColumn,
+    Method,
+    Policies,
+    Probabilities,
+    examples,
+    grouped,
+)
 from hitl.errors import BadInput, BadSettings, BadTable, HitlError
 
 if TYPE_CHECKING:
-    from hitl.active.policy import Policy
     from hitl.active.replay.experiments import Source, Spent, Track
-    from hitl.active.replay.replay import Replay
     from hitl.active.replay.simulated_annotators import Group, Kind
     from hitl.annotations import Names
-    from hitl.cli.files import Columns
     from hitl.crew import Crew
     from hitl.evidence import Evidence
     from hitl.report.replay import ReplayReport
 
-EVEN, MAJORITY = "evenly", "majority vote, evenly"
-"""What every policy stands beside: the same combiner, and majority vote, with labels spread evenly."""
-
-STEPS = 100
-"""Batches of a replay, as it comes."""
-
-PER_ITEM = 10
-"""Labels an item that simulated people may be asked for, as it comes."""
-
-NEAR = 0.005
-"""The target, as it comes: this far below the accuracy with all recorded labels, or one item, whichever is more."""
-
-ROUNDING = 1e-9
-"""So that 7 right of 10 are one item below 8 right: 0.8 - 0.1 is more than 0.7 to a computer."""
-
-FEWEST, FEW_KNOWN = 10, 50
-"""Items of known truth: with fewer an accuracy says nothing, and says little."""
-
-SIMULATED_TARGET = 0.95
 JOINS = 10
 """The round in which simulated newcomers come."""
 
@@ -60,43 +51,51 @@ EXAMPLES = examples(
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """The files of a replay; without annotations the items of the truth alone."""
+
+    truth: Annotated[Path, typer.Option(help="Known labels (item, label): they score; policies do not see them.")]
+    annotations: Annotated[Path | None, typer.Argument(help="Recorded annotations; none with --simulate.")] = None
+    probabilities: Probabilities = None
+    item: ItemColumn = "item"
+    annotator: AnnotatorColumn = "annotator"
+    label: LabelColumn = "label"
+    classes: Classes = None
+    anonymous: Anonymous = False
+
+    @property
+    def given(self) -> Given:
+        """The same as other commands read it; truth read as one label of each item where there are no annotations."""
+        recorded = self.annotations is not None
+        return Given(
+            self.annotations or self.truth,
+            probabilities=self.probabilities,
+            truth=self.truth,
+            item=self.item,
+            annotator=self.annotator,
+            label=self.label,
+            classes=self.classes,
+            anonymous=self.anonymous or not recorded,
+        )
+
+
+@dataclass(frozen=True)
 class Asked:
-    """What the command line asks for; `None` leaves it to the data."""
+    """What is compared; `None` leaves it to the data."""
 
-    method: str
-    policies: tuple[str, ...]
-    targets: tuple[float, ...]
-    seeds: int
-    seed: int
-    batch: int | None
-    labels: int | None
-    confidence: float
-    capacity: int | None
-    people: Path | None
-    delay: float
-    skip: float
-    workers: int | None
-
-
-def replay(
-    truth: Annotated[Path, typer.Option(help="Known labels (item, label): they score, nobody is told.")],
-    annotations: Annotated[Path | None, typer.Argument(help="Recorded annotations; none with --simulate.")] = None,
-    probabilities: Probabilities = None,
-    method: Annotated[str, typer.Option("--method", "-m", help="The combiner, as in `hitl combine`.")] = "default",
-    policy: Annotated[
-        list[str] | None, typer.Option(help="expected-gain (the default), even, random, ... Repeat to compare.")
-    ] = None,
+    method: Method = None
+    policy: Policies = None
     simulate: Annotated[
         list[str] | None,
         typer.Option(
-            help="KIND=PEOPLE[:LOWEST-HIGHEST accuracy] instead of recorded ones: good, random, constant, adversary, "
-            "expert, newcomer. Repeat."
+            help="KIND=HOW MANY[:LOWEST-HIGHEST accuracy] annotators instead of recorded ones: good, random, constant, "
+            "adversary, expert, newcomer. Repeat."
         ),
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="Replays of each strategy.", min=1)] = 5,
-    seed: Annotated[int, typer.Option(help="Another draw of all of them.", min=0)] = 0,
-    batch: Annotated[int | None, typer.Option(help="Questions a round; default: a hundredth of all.", min=1)] = None,
-    labels: Annotated[int | None, typer.Option(help="Stop after so many labels.", min=1)] = None,
+    ] = None
+    seeds: Annotated[int, typer.Option(help="Replays of each strategy.", min=1)] = 5
+    seed: Annotated[int, typer.Option(help="Another draw of all of them.", min=0)] = 0
+    batch: Annotated[int | None, typer.Option(help="Questions a round; default: a hundredth of all.", min=1)] = None
+    labels: Annotated[int | None, typer.Option(help="Stop after so many labels.", min=1)] = None
     target: Annotated[
         list[float] | None,
         typer.Option(
@@ -104,40 +103,95 @@ def replay(
             min=0,
             max=1,
         ),
-    ] = None,
+    ] = None
     confidence: Annotated[
         float, typer.Option(help="An item is done when it is this sure, as in budget.target_confidence; 1: never.")
-    ] = 1.0,
-    capacity: Annotated[int | None, typer.Option(help="Questions a person may be given a round.", min=0)] = None,
-    people: Annotated[Path | None, typer.Option(help="Table annotator, cost, capacity.")] = None,
-    delay: Annotated[float, typer.Option(help="Mean rounds until an answer comes.", min=0)] = 0.0,
-    skip: Annotated[float, typer.Option(help="Share of the questions that are skipped.", min=0)] = 0.0,
-    workers: Annotated[int | None, typer.Option(help="Processes; default: one a core.", min=1)] = None,
+    ] = 1.0
+    capacity: Annotated[int | None, typer.Option(help="Questions an annotator may be given a round.", min=0)] = None
+    people: Annotated[Path | None, typer.Option(help="Table annotator, cost, capacity.")] = None
+    delay: Annotated[float, typer.Option(help="Mean rounds until an answer comes.", min=0)] = 0.0
+    skip: Annotated[float, typer.Option(help="Share of the questions that are skipped.", min=0)] = 0.0
+    workers: Annotated[int | None, typer.Option(help="Processes; default: one a core.", min=1)] = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.confidence <= 1:
+            raise BadSettings(f"--confidence is {self.confidence:g}; expected a probability in (0, 1]")
+        if not 0 <= self.skip < 1:
+            raise BadSettings(f"--skip is {self.skip:g}; expected a share of the questions, in [0, 1)")
+        if not math.isfinite(self.delay):
+            raise BadSettings(f"--delay is {self.delay:g}; expected a number of rounds, 0 or more")
+
+    @property
+    def combiner(self) -> str:
+        """The name of the combiner."""
+        return self.method or "default"
+
+
+@grouped
+def replay(
+    recorded: Recorded,
+    asked: Asked,
     output: Annotated[
         list[Path] | None,
         typer.Option("--output", "-o", help="A page (.html), a picture (.svg), every step (.csv, ...). Repeat."),
     ] = None,
-    item: ItemColumn = "item",
-    annotator: AnnotatorColumn = "annotator",
-    label: LabelColumn = "label",
-    classes: Classes = None,
-    anonymous: Annotated[bool, typer.Option(help="Nobody has an id: one pool, whoever comes answers.")] = False,
     as_json: Json = False,
 ) -> None:
-    """What would it have saved? Policies on recorded labels or simulated people, beside labels spread evenly."""
-    asked = Asked(
-        method, tuple(dict.fromkeys(policy or ("expected-gain",))), tuple(target or ()), seeds, seed, batch, labels,
-        confidence, capacity, people, delay, skip, workers,
-    )  # fmt: skip
-    groups = groups_of(simulate or ())
-    columns = files.Columns(item, None if anonymous else annotator, label, None)
-    evidence = known(annotations, probabilities or [], truth, columns, files.names(classes), bool(groups))
-    read = [*([annotations] if annotations else []), *files.tables(truth, None, probabilities)]
-    of_files(evidence, asked, groups, output or [], as_json, read)
+    """What would it have saved? Policies on recorded labels or simulated annotators, beside labels spread evenly."""
+    from hitl.active.replay.experiments import Recording, Simulation
+    from hitl.active.replay.simulated_annotators import names_of
+    from hitl.active.replay.strategies import SIMULATED_TARGET, doubt_about_truth, near_all_labels, strategies
+
+    groups, outputs = groups_of(asked.simulate or ()), output or []
+    evidence = _evidence(recorded, bool(groups))
+    _check(outputs, [*recorded.given.files, *([asked.people] if asked.people else [])])
+    doubt = doubt_about_truth(evidence)
+    if doubt is not None:
+        show.warning(doubt)
+    source: Source = Simulation(evidence, groups) if groups else Recording(evidence)
+    replays = strategies(
+        evidence,
+        dict.fromkeys(asked.policy or ("expected-gain",)),
+        asked.combiner,
+        batch=asked.batch,
+        labels=asked.labels,
+        confidence=asked.confidence,
+        crew=_crew(asked, names_of(groups) if groups else evidence.annotations.annotators),
+        delay=asked.delay,
+        skip=asked.skip,
+    )
+    targets = asked.target or (SIMULATED_TARGET if groups else near_all_labels(evidence, asked.combiner),)
+    tracks = _run(source, replays, asked, as_json)
+    report = _report(evidence, asked, tracks, targets, simulated=bool(groups))
+    for path in outputs:
+        _write(report, tracks, path)
+    if as_json:
+        show.as_json(_data(asked, tracks, targets) | {"written": [str(path) for path in outputs]})
+        return
+    show.line(report.subtitle)
+    _show(report)
+    for path in outputs:
+        show.line(f"wrote {path}")
+
+
+def _run(source: Source, replays: Mapping[str, Any], asked: Asked, quiet: bool) -> dict[str, tuple[Track, ...]]:
+    """Every strategy with every seed."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    from hitl.active.replay.experiments import run_trials
+
+    workers = asked.workers or min(_cores(), asked.seeds * len(replays))
+    with show.progress(quiet) as progress:
+        try:
+            return run_trials(
+                source, replays, asked.seeds, asked.seed, workers, lambda done, of: progress("replays", done, of)
+            )
+        except BrokenProcessPool:
+            raise HitlError("replay: a worker process died, perhaps of too little memory; try --workers 1") from None
 
 
 def groups_of(entries: Sequence[str]) -> tuple[Group, ...]:
-    """Simulated people: KIND=PEOPLE or KIND=PEOPLE:LOWEST-HIGHEST accuracy. Raises BadSettings."""
+    """Simulated annotators: KIND=HOW MANY or KIND=HOW MANY:LOWEST-HIGHEST accuracy. Raises BadSettings."""
     from hitl.active.replay.simulated_annotators import KINDS, Group
 
     groups = []
@@ -145,12 +199,12 @@ def groups_of(entries: Sequence[str]) -> tuple[Group, ...]:
         found = re.fullmatch(r"([a-z]+)=(\d+)(?::(\d*\.?\d+)-(\d*\.?\d+))?", entry)
         if not found or found[1] not in (*KINDS, "newcomer"):
             raise BadSettings(
-                f"--simulate {entry!r}: expected KIND=PEOPLE or KIND=PEOPLE:LOWEST-HIGHEST accuracy, KIND one of "
+                f"--simulate {entry!r}: expected KIND=HOW MANY or KIND=HOW MANY:LOWEST-HIGHEST accuracy, KIND one of "
                 f"{', '.join(KINDS)}, newcomer; for instance good=20:0.7-0.9"
             )
         kind, people, low, high = found.groups()
         if int(people) < 1:
-            raise BadSettings(f"--simulate {entry!r}: {people} people; expected 1 or more")
+            raise BadSettings(f"--simulate {entry!r}: {people} annotators; expected 1 or more")
         if low is not None and not 0 <= float(low) <= float(high) <= 1:
             raise BadSettings(f"--simulate {entry!r}: expected 0 <= LOWEST <= HIGHEST <= 1, for instance 0.7-0.9")
         accuracy: dict[str, Any] = {} if low is None else {"accuracy": (float(low), float(high))}
@@ -161,69 +215,16 @@ def groups_of(entries: Sequence[str]) -> tuple[Group, ...]:
     return tuple(groups)
 
 
-def known(
-    annotations: Path | None,
-    probabilities: list[str],
-    truth: Path,
-    columns: Columns,
-    classes: tuple[str, ...] | None,
-    simulated: bool,
-) -> Evidence:
-    """The evidence of the files; for simulated people the items of the truth, without labels."""
-    from hitl.files import read_table, require_columns
-
-    if simulated == (annotations is not None):
+def _evidence(recorded: Recorded, simulated: bool) -> Evidence:
+    """The evidence of the files; for simulated annotators the items of the truth, without labels."""
+    if simulated == (recorded.annotations is not None):
         raise BadSettings("replay: expected either a file of annotations or --simulate, who is to be asked")
-    if annotations is not None:
-        found: Evidence = files.read_evidence(annotations, probabilities, truth, columns, classes, None, False)
-        return found
-    table = read_table(truth, [columns.item, columns.label])
-    require_columns(table, [columns.item, columns.label], str(truth))
-    # Truth read as one label of each item gives the items, the classes and the models beside them; the label goes.
-    read: Evidence = files.read_evidence(
-        truth, probabilities, truth, replace(columns, annotator=None), classes, None, False
+    evidence = recorded.given.evidence()
+    return (
+        replace(evidence, annotations=evidence.annotations.select(evidence.annotations.item < 0))
+        if simulated
+        else evidence
     )
-    return replace(read, annotations=read.annotations.select(read.annotations.item < 0))
-
-
-def of_files(
-    evidence: Evidence,
-    asked: Asked,
-    groups: tuple[Group, ...],
-    outputs: Sequence[Path],
-    as_json: bool,
-    read: list[Path],
-) -> None:
-    """Replay every strategy with every seed, write what was asked for over none of the files `read`, and show it."""
-    from concurrent.futures.process import BrokenProcessPool
-
-    from hitl.active.replay.experiments import Recording, Simulation, run_trials
-    from hitl.active.replay.simulated_annotators import names_of
-
-    _check(outputs, [*read, *([asked.people] if asked.people else [])])
-    _need_truth(evidence)
-    source: Source = Simulation(evidence, groups) if groups else Recording(evidence)
-    crew = _crew(asked, names_of(groups) if groups else evidence.annotations.annotators)
-    replays = _replays(evidence, asked, crew, simulated=bool(groups))
-    targets = asked.targets or (SIMULATED_TARGET if groups else _near(evidence, asked.method),)
-    workers = asked.workers or min(_cores(), asked.seeds * len(replays))
-    with show.progress(as_json) as progress:
-        try:
-            tracks = run_trials(
-                source, replays, asked.seeds, asked.seed, workers, lambda done, of: progress("replays", done, of)
-            )
-        except BrokenProcessPool:
-            raise HitlError("replay: a worker process died, perhaps of too little memory; try --workers 1") from None
-    report = _report(evidence, asked, tracks, targets, simulated=bool(groups))
-    for output in outputs:
-        _write(report, tracks, output)
-    if as_json:
-        show.as_json(_data(asked, tracks, targets) | {"written": [str(path) for path in outputs]})
-        return
-    show.line(report.subtitle)
-    _show(report)
-    for output in outputs:
-        show.line(f"wrote {output}")
 
 
 def _check(outputs: Sequence[Path], read: Sequence[Path]) -> None:
@@ -250,78 +251,8 @@ def _need_format(path: Path) -> None:
         ) from None
 
 
-def _need_truth(evidence: Evidence) -> None:
-    known = int(evidence.known.sum())
-    if known == 0:
-        raise BadInput("replay: no item has a known truth; expected --truth with some of the items to score against")
-    if known < FEWEST:
-        raise BadInput(
-            f"replay: the truth of {known} item{'' if known == 1 else 's'} is known; expected {FEWEST} or more, better "
-            "some hundreds, or an accuracy says nothing"
-        )
-    if known < FEW_KNOWN:
-        typer.echo(
-            f"hitl: warning: the truth of {known} items is known: one item is {1 / known:.1%} of the accuracy, so "
-            "differences are mostly chance",
-            err=True,
-        )
-
-
-def _near(evidence: Evidence, method: str) -> float:
-    """Half a point or one item, whichever is more, below the accuracy with all recorded labels."""
-    from hitl.active.replay.replay import accuracy_of
-    from hitl.models.registry import combiner
-
-    full = accuracy_of(combiner(method).fit(replace(evidence, truth=None)), evidence)
-    return max(full - max(NEAR, 1 / int(evidence.known.sum())) - ROUNDING, 0.0)
-
-
-def _replays(evidence: Evidence, asked: Asked, crew: Crew, simulated: bool) -> dict[str, Replay]:
-    """The strategies by the names they are shown under."""
-    from hitl.active.replay.baselines import Evenly, Randomly
-    from hitl.active.replay.replay import Replay
-    from hitl.active.replay.response_model import ResponseModel
-    from hitl.crew import Budget
-    from hitl.models.registry import combiner
-
-    annotations = evidence.annotations
-    labels = asked.labels
-    if labels is None and simulated:
-        labels = PER_ITEM * annotations.n_items
-    batch = asked.batch or max(1, (labels or len(annotations)) // STEPS)
-    if not 0 < asked.confidence <= 1:
-        raise BadSettings(f"--confidence is {asked.confidence:g}; expected a probability in (0, 1]")
-    budget = Budget(batch, asked.confidence, min_labels=0, max_labels=2**31 - 1)
-    judge = combiner(asked.method)
-    if not 0 <= asked.skip < 1:
-        raise BadSettings(f"--skip is {asked.skip:g}; expected a share of the questions, in [0, 1)")
-    if not math.isfinite(asked.delay):
-        raise BadSettings(f"--delay is {asked.delay:g}; expected a number of rounds, 0 or more")
-    responses = ResponseModel(asked.delay, asked.skip)
-
-    fixed = replace(budget, min_labels=budget.max_labels)  # confidence ends no item of a baseline
-
-    def strategy(method: Any, policy: Policy) -> Replay:
-        baseline = isinstance(policy, Evenly | Randomly)
-        return Replay(method, policy, fixed if baseline else budget, labels, crew, responses)
-
-    found = {name: strategy(judge, _policy(name)) for name in asked.policies if name != "even"}
-    found[EVEN] = strategy(judge, Evenly())
-    if asked.method != "majority":
-        found[MAJORITY] = strategy(combiner("majority"), Evenly())
-    return found
-
-
-def _policy(name: str) -> Policy:
-    from hitl.active.registry import POLICIES, policy
-
-    if name not in POLICIES:
-        raise BadSettings(f"--policy {name!r} is unknown; expected one of {', '.join(POLICIES)}")
-    return policy(name)
-
-
 def _crew(asked: Asked, people: Names) -> Crew:
-    """Limits and costs of the people: the capacity for all, and a table of annotator, cost, capacity."""
+    """Limits and costs of the annotators: the capacity for all, and a table of annotator, cost, capacity."""
     from hitl.crew import UNLIMITED, Crew
     from hitl.files import read_table, require_columns
 
@@ -334,7 +265,9 @@ def _crew(asked: Asked, people: Names) -> Crew:
     names: list[str] = table.column("annotator").to_pylist()
     strangers = [name for name in names if name not in set(people)]
     if strangers:
-        raise BadInput(f"{asked.people}: {strangers[0]!r} is nobody who can be asked; expected names as {people[0]!r}")
+        raise BadInput(
+            f"{asked.people}: {strangers[0]!r} is no annotator who can be asked; expected names as {people[0]!r}"
+        )
     column: dict[str, dict[Any, float]] = {}
     for key in ("cost", "capacity"):
         values = table.column(key).to_pylist() if key in table.column_names else []
@@ -350,7 +283,7 @@ def _crew(asked: Asked, people: Names) -> Crew:
 
 def _need_capacity(most: int) -> None:
     if most == 0:
-        raise BadSettings("replay: --capacity is 0 for everybody: nobody may be asked; expected 1 or more")
+        raise BadSettings("replay: --capacity is 0 for all: no annotator may be asked; expected 1 or more")
 
 
 def _cores() -> int:
@@ -367,6 +300,7 @@ def _report(
     evidence: Evidence, asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequence[float], simulated: bool
 ) -> ReplayReport:
     from hitl.active.replay.experiments import FEW, spent_to_reach
+    from hitl.active.replay.strategies import EVEN
     from hitl.report.replay import ReplayReport, Row
 
     annotations = evidence.annotations
@@ -379,14 +313,14 @@ def _report(
             rows.append(Row(f"{target:.1%}", name, labels, cost, "" if name == EVEN else _saving(own, even)))
     seeds = f"{asked.seeds} seed{'' if asked.seeds == 1 else 's'}"
     pool = annotations.anonymous is not None and annotations.n_annotators == 1
-    people = "people without ids" if pool else f"{annotations.n_annotators:,} annotators"
-    people = "simulated people" if simulated else people
+    people = "annotators without ids" if pool else f"{annotations.n_annotators:,} annotators"
+    people = "simulated annotators" if simulated else people
     labels = "" if simulated else f"{len(annotations):,} recorded labels of "
     costly = any((track.cost != track.labels).any() for several in tracks.values() for track in several)
     return ReplayReport(
         title="Replay: accuracy against labels and cost" if costly else "Replay: accuracy against labels",
         subtitle=f"{labels}{people} on {annotations.n_items:,} items, {annotations.n_classes} classes; {seeds}; "
-        f"combined by {asked.method}",
+        f"combined by {asked.combiner}",
         by_labels=_curves(tracks, over_cost=False),
         by_cost=_curves(tracks, over_cost=True) if costly else (),
         rows=tuple(rows),
@@ -431,6 +365,7 @@ def _show(report: ReplayReport) -> None:
 def _data(asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequence[float]) -> dict[str, Any]:
     """The same as JSON; null where a seed never reached the target."""
     from hitl.active.replay.experiments import spent_to_reach
+    from hitl.active.replay.strategies import EVEN
 
     strategies = {}
     for name, several in tracks.items():
@@ -448,7 +383,7 @@ def _data(asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequen
             )
         last = [{"labels": int(t.labels[-1]), "accuracy": float(t.accuracy[-1])} for t in several]
         strategies[name] = {"needed": needed, "end": last}
-    return {"method": asked.method, "seeds": asked.seeds, "seed": asked.seed, "strategies": strategies}
+    return {"method": asked.combiner, "seeds": asked.seeds, "seed": asked.seed, "strategies": strategies}
 
 
 def _write(report: ReplayReport, tracks: Mapping[str, tuple[Track, ...]], path: Path) -> None:

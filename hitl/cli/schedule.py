@@ -6,12 +6,15 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from hitl.cli import show
+from hitl.cli.options import HERE, Json
 from hitl.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -20,8 +23,18 @@ if TYPE_CHECKING:
 _one_line = threading.Lock()
 
 
-def schedule(configs: Sequence[Path], listing: bool, as_json: bool) -> None:
-    """Until SIGTERM or SIGINT; a running cycle is left at its next step, and resumed at the next start."""
+def schedule(
+    configs: Annotated[
+        list[Path] | None,
+        typer.Option("--config", "-c", help="A project's hitl.toml; repeat for several.", envvar="HITL_CONFIG"),
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="Show the jobs and their next times, and end.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Keep cycles going: at intervals or by cron, after new annotations, on webhooks; see \\[schedule] in hitl.toml.
+
+    Until SIGTERM or SIGINT: a running cycle is left at its next step, and resumed at the next start.
+    """
     try:
         from hitl.service.scheduling.scheduler import GRACE, Scheduler, need_secrets, projects_of
     except ImportError as error:
@@ -29,7 +42,7 @@ def schedule(configs: Sequence[Path], listing: bool, as_json: bool) -> None:
             raise
         raise MissingExtra("hitl schedule needs: pip install 'hitl-toolkit[service]'") from None
     scheduler: Scheduler
-    projects = projects_of(configs)
+    projects = projects_of(configs or [HERE])
     if not listing:
         need_secrets(projects)
     scheduler = Scheduler(projects, teller(as_json, lambda project: scheduler.next_run(project)))

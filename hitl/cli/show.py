@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,19 @@ def line(text: str = "") -> None:
     sys.stdout.write(text + "\n")
 
 
+def warning(text: str) -> None:
+    """One line on standard error."""
+    sys.stderr.write(f"hitl: warning: {text}\n")
+
+
+def problems(found: Sequence[str]) -> None:
+    """What a pull did not understand, the first ten."""
+    for problem in found[:10]:
+        warning(problem)
+    if len(found) > 10:
+        warning(f"and {len(found) - 10} more like these")
+
+
 def counted(number: int, noun: str) -> str:
     """A number and what it counts: 1 question, 1,200 questions."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
@@ -48,7 +61,7 @@ def table(title: str, frame: pd.DataFrame, rows: int = 20) -> None:
 
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Progress]:
-    """A progress bar on standard error, shown when the work takes over a second; nothing where nobody looks."""
+    """A progress bar on standard error, shown when the work takes over a second; nothing where it is no terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda what, done, total: None
         return

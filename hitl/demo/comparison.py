@@ -10,10 +10,10 @@ from hitl import score
 from hitl.active.replay.replay import spread_evenly
 from hitl.annotations import Floats, Ints, Name
 from hitl.consensus import Consensus
-from hitl.cycle import Judgement
 from hitl.demo.recorded import QUESTION
 from hitl.evidence import Evidence
 from hitl.models.majority import MajorityVote
+from hitl.operations import Judgement
 from hitl.report import Curve, QuestionPage, Report
 
 SEEDS = 5

@@ -2,7 +2,7 @@
 
 A project with real texts, signed-up annotators, and answers given through the server in the order it serves them:
 every cycle each annotator opens their tab and takes what "next" gives until there is nothing left. The last plan is
-left unanswered, so that whoever logs in finds predictions, tabs and an order to look at.
+left unanswered, so that anyone who logs in finds predictions, tabs and an order to look at.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hitl import cycle, settings
+from hitl import cycle, project, settings
 from hitl.annotations import Annotations, Name
-from hitl.connectors.label_studio import LabelStudio
+from hitl.connectors.label_studio import TOKEN, LabelStudio
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.server import LocalServer, Person
 from hitl.crew import Crew
-from hitl.cycle import Judgement
 from hitl.demo.comparison import HEADER, Comparison
 from hitl.demo.recorded import QUESTION, rte, texts
 from hitl.errors import Refused
 from hitl.evidence import Evidence
 from hitl.exchange import Operation, Progress
+from hitl.operations import Judgement
 from hitl.report import write
 from hitl.settings import Settings
 from hitl.store import Store
@@ -88,16 +88,16 @@ class Desk:
 def run(output: Path, items: int, keep: bool, progress: Progress = cycle.silent) -> None:
     """Run the demo in a new folder hitl-demo*, print the comparison, write the report, and stay until Ctrl-C."""
     began = time.perf_counter()
-    for number in (signal.SIGTERM, signal.SIGINT):  # either ends the server as well
-        signal.signal(number, signal.default_int_handler)
+    for ending in (signal.SIGTERM, signal.SIGINT):  # either ends the server as well
+        signal.signal(ending, signal.default_int_handler)
     folder = _new_folder(Path("hitl-demo"))
     recorded, people = _part(rte(), items)
     print(
         f"{recorded.annotations!r}; starting Label Studio (the first time it is installed: minutes, 1 GB)", flush=True
     )
     with LocalServer(folder / "label-studio", progress) as server:
-        loaded = _new_project(folder, server)
-        connector = LabelStudio(server.url, server.token, loaded.source.project)
+        loaded, number = _new_project(folder, server)
+        connector = LabelStudio(server.url, server.token, number)
         with Store(f"sqlite:///{folder.resolve()}/hitl.db") as store:
             recorded, lines = _upload(recorded, connector, store, loaded.name)
             comparison = Comparison(recorded)
@@ -109,7 +109,7 @@ def run(output: Path, items: int, keep: bool, progress: Progress = cycle.silent)
         print(f"login:   {server.admin_email} / {server.admin_password}")
         asked = judgement.plan.annotators
         print(f"or as:   {asked[0] if asked else _email(people[0])} / {PASSWORD} (their tab holds what is asked next)")
-        print(f"go on:   cd {folder} && export {settings.TOKEN}={server.token} && hitl status")
+        print(f"go on:   cd {folder} && export {TOKEN}={server.token} && hitl status")
         if keep:
             _wait()
 
@@ -117,7 +117,7 @@ def run(output: Path, items: int, keep: bool, progress: Progress = cycle.silent)
 def _loop(
     comparison: Comparison, desks: list[Desk], connector: LabelStudio, loaded: Settings, store: Store
 ) -> Judgement:
-    """Cycles until enough is answered; the plan of the last one is pushed but nobody answers it."""
+    """Cycles until enough is answered; the plan of the last one is pushed and not answered."""
     crew = Crew(
         tuple(desk.person.email for desk in desks),
         only={desk.person.email: frozenset(desk.answers) for desk in desks},
@@ -157,7 +157,7 @@ def _upload(recorded: Evidence, connector: LabelStudio, store: Store, name: str)
 
 
 def _desks(annotations: Annotations, people: tuple[str, ...], server: LocalServer) -> list[Desk]:
-    """Everybody signs up; each knows the answers they gave in 2008."""
+    """All sign up; each knows the answers they gave in 2008."""
     desks = []
     for name in people:
         person = server.sign_up(_email(name), PASSWORD)
@@ -185,12 +185,12 @@ def _part(recorded: Evidence, items: int) -> tuple[Evidence, tuple[str, ...]]:
     return Evidence(part, truth=recorded.truth[chosen]), tuple(map(str, part.annotators))
 
 
-def _new_project(folder: Path, server: LocalServer) -> Settings:
+def _new_project(folder: Path, server: LocalServer) -> tuple[Settings, int]:
     """A project on the server and its hitl.toml, so that the other commands can go on with it."""
-    project = LabelStudio.create_project(server.url, server.token, "hitl demo: does it follow?", CONFIG)
-    source = {"kind": "label-studio", "url": server.url, "project": project}
+    number = LabelStudio.create_project(server.url, server.token, "hitl demo: does it follow?", CONFIG)
+    source = {"kind": "label-studio", "url": server.url, "project": number}
     settings.write(folder / settings.FILE, "rte", source, "sqlite:///hitl.db", [])
-    return settings.load(folder / settings.FILE)
+    return project.load(folder / settings.FILE), number
 
 
 def _email(name: str) -> str:

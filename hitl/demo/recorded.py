@@ -70,7 +70,7 @@ class RecordedPeople:
         return len(self._given)
 
     def crew(self) -> Crew:
-        """Everybody, each for the items they know."""
+        """All of them, each for the items they know."""
         known: dict[str, set[str]] = {str(name): set() for name in self._recorded.annotators}
         for item, person in self._answers:
             known[person].add(item)
@@ -96,7 +96,7 @@ class RecordedPeople:
         )
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        """Whoever is assigned an item answers it, once."""
+        """An annotator who is assigned an item answers it, once."""
         given = {(row.item, row.annotator) for row in self._given}
         for operation in operations:
             person = operation.key

@@ -1,7 +1,7 @@
 """`hitl demo`: 164 real people through the whole loop, with the embedded store.
 
-Each cycle pulls, combines, plans and pushes; whoever is asked answers what they answered in 2008. Nothing is told of
-the truth: it scores the result. Beside it stands majority vote with the same number of labels, spread evenly.
+Each cycle pulls, combines, plans and pushes; annotators answer what they answered in 2008. The policy does not
+know the truth, which only scores the result. Beside it stands majority vote with as many labels, spread evenly.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from pathlib import Path
 
 from hitl import cycle
 from hitl.annotations import Name
-from hitl.cycle import Judgement
+from hitl.connectors.tables import TablesSettings
 from hitl.demo.comparison import HEADER, Comparison
 from hitl.demo.recorded import QUESTION, RecordedPeople, rte, texts
+from hitl.operations import Judgement
 from hitl.report import write
-from hitl.settings import BudgetSettings, PushSettings, Settings, SourceSettings
+from hitl.settings import BudgetSettings, PushSettings, Settings
 from hitl.store import Store
 
 BATCH = 100
@@ -32,7 +33,7 @@ def run(output: Path) -> None:
     shown = texts()
     people = RecordedPeople(comparison.recorded.annotations, shown)
     print(f"{comparison.recorded.annotations!r}")
-    print(f"The policy asks; the recorded person answers. Nobody tells it the truth.\n\n{HEADER}", flush=True)
+    print(f"The policy asks; the recorded person answers. It does not know the truth.\n\n{HEADER}", flush=True)
     with tempfile.TemporaryDirectory(prefix="hitl-demo-") as folder:
         judgement = _loop(comparison, people, f"sqlite:///{folder}/hitl.db")
     print(comparison.summary())
@@ -44,7 +45,7 @@ def run(output: Path) -> None:
 def _loop(comparison: Comparison, people: RecordedPeople, url: str) -> Judgement:
     settings = Settings(
         name="rte",
-        source=SourceSettings(kind="tables", path="recorded"),
+        source=TablesSettings(path="recorded"),
         budget=BudgetSettings(labels=BATCH, target_confidence=TARGET),
         push=PushSettings(consensus=False, order=False, labels_wanted=False),
     )

@@ -192,7 +192,7 @@ def end_names(ends: Sequence[tuple[str, Any, float] | None], span: float) -> lis
     The colour is that of the place in the list; None has no end. `span` is the height of the figure in y.
     """
     there = sorted((end[2], rank, end) for rank, end in enumerate(ends) if end is not None)
-    at = _spread(np.array([y for y, _, _ in there]), LABEL_GAP * span)
+    at = spread(np.array([y for y, _, _ in there]), LABEL_GAP * span)
     return [
         {
             "text": text,
@@ -208,7 +208,7 @@ def end_names(ends: Sequence[tuple[str, Any, float] | None], span: float) -> lis
     ]
 
 
-def _spread(sorted_values: Floats, gap: float) -> Floats:
+def spread(sorted_values: Floats, gap: float) -> Floats:
     """Rising values moved as little as needed so that neighbours are `gap` apart, around the same centre."""
     steps = gap * np.arange(len(sorted_values))
     pushed = np.maximum.accumulate(sorted_values - steps) + steps

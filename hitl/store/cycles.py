@@ -1,13 +1,15 @@
 """What a cycle concluded, and the outbox: how the platform should be, and whether it has said that it is.
 
     record   consensus, plan, metrics and operations of one cycle, within one transaction of the caller
+    queue    operations that no cycle came to: new items, known truth
     pending  what must still be pushed; after a crash, all that was not confirmed is pushed again (harmless: the same
              operation twice changes nothing the second time)
     confirm  the platform is as the operation says
 
 The outbox has one row an operation (kind, key). A cycle that says the same again of a confirmed one has nothing to
 send; one that says something else makes it pending; one that says nothing leaves a confirmed one as it is and drops a
-pending one, which was only right for the older cycle.
+pending one, which was only right for the older cycle. What was queued by hand goes before what cycles say, no cycle
+drops it, and it is gone once it is confirmed: it is to be done once, and not to be kept so.
 """
 
 from __future__ import annotations
@@ -30,6 +32,9 @@ KEPT = 3
 """How many cycles keep their consensus and plan; the metrics of all are kept."""
 
 PENDING, CONFIRMED = "pending", "confirmed"
+
+BY_HAND = 0
+"""The number of what no cycle came to; cycles count from 1."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,33 @@ def _write_outbox(
     number: int,
     operations: Iterable[tuple[Operation, str]],
 ) -> None:
+    _write_operations(database, connection, project, number, operations)
+    connection.execute(
+        sa.delete(operation).where(
+            operation.c.project == project,
+            operation.c.state == PENDING,
+            operation.c.number.between(BY_HAND + 1, number - 1),
+        )
+    )
+
+
+def queue(database: Database, connection: sa.Connection, project: str, operations: Iterable[Operation]) -> None:
+    """Have these sent, after those queued before; one with the kind and key of a pending one replaces it."""
+    packed = [(each, json.dumps(each.payload)) for each in operations]
+    last = sa.select(sa.func.max(operation.c.position)).where(
+        operation.c.project == project, operation.c.number == BY_HAND
+    )
+    _write_operations(database, connection, project, BY_HAND, packed, 1 + (connection.execute(last).scalar() or 0))
+
+
+def _write_operations(
+    database: Database,
+    connection: sa.Connection,
+    project: str,
+    number: int,
+    operations: Iterable[tuple[Operation, str]],
+    first: int = 0,
+) -> None:
     rows = [
         {
             "project": project,
@@ -128,15 +160,10 @@ def _write_outbox(
             "changed": None,
             "detail": None,
         }
-        for position, (each, payload) in enumerate(operations)
+        for position, (each, payload) in enumerate(operations, start=first)
     ]
     if rows:
         connection.execute(_upsert_operation(database), rows)
-    connection.execute(
-        sa.delete(operation).where(
-            operation.c.project == project, operation.c.state == PENDING, operation.c.number < number
-        )
-    )
 
 
 def _upsert_operation(database: Database) -> Any:
@@ -150,21 +177,36 @@ def _upsert_operation(database: Database) -> Any:
 
 def confirm(connection: sa.Connection, project: str, receipt: Receipt) -> None:
     """Mark the operation confirmed; nothing happens when the outbox says something else by now."""
-    done = receipt.operation
-    connection.execute(
-        sa.update(operation)
-        .where(
-            operation.c.project == project,
-            operation.c.kind == done.kind,
-            operation.c.key == done.key,
-            operation.c.digest == done.digest,
-        )
-        .values(state=CONFIRMED, changed=receipt.changed, detail=receipt.detail)
+    this = _is(project, receipt.operation)
+    connection.execute(sa.delete(operation).where(this, operation.c.number == BY_HAND))
+    values = {"state": CONFIRMED, "changed": receipt.changed, "detail": receipt.detail}
+    connection.execute(sa.update(operation).where(this).values(values))
+
+
+def withdraw(connection: sa.Connection, project: str, refused: Operation) -> bool:
+    """Take an operation that was queued by hand out of the outbox; whether it was one."""
+    return (
+        connection.execute(sa.delete(operation).where(_is(project, refused), operation.c.number == BY_HAND)).rowcount
+        > 0
     )
 
 
-def operations(connection: sa.Connection, project: str, state: str | None = None) -> list[tuple[Operation, str]]:
-    """The outbox with the state of each, oldest cycle first, each cycle in its order; `state`: those in it alone."""
+def _is(project: str, this: Operation) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        operation.c.project == project,
+        operation.c.kind == this.kind,
+        operation.c.key == this.key,
+        operation.c.digest == this.digest,
+    )
+
+
+def operations(
+    connection: sa.Connection, project: str, state: str | None = None, number: int | None = None
+) -> list[tuple[Operation, str]]:
+    """The outbox with the state of each, oldest cycle first, each cycle in its order.
+
+    `state`, `number`: those in this state, or of this cycle, alone.
+    """
     query = (
         sa.select(operation.c.kind, operation.c.key, operation.c.payload, operation.c.state)
         .where(operation.c.project == project)
@@ -172,6 +214,8 @@ def operations(connection: sa.Connection, project: str, state: str | None = None
     )
     if state is not None:
         query = query.where(operation.c.state == state)
+    if number is not None:
+        query = query.where(operation.c.number == number)
     return [
         (Operation(kind, key, json.loads(payload)), state) for kind, key, payload, state in connection.execute(query)
     ]

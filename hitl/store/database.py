@@ -177,7 +177,7 @@ class Database:
             raise BadInput(f"{self.name}: text that is not valid Unicode cannot be stored: {error.reason}") from None
 
     def _sentence(self, text: str, *, connecting: bool = False) -> str:
-        text = " ".join(self._without_secrets(text).split()) or "no reason given"
+        text = " ".join(self.without_secrets(text).split()) or "no reason given"
         if self.postgres:
             hint = ". Is the server running, and are host, database, user and password right?" if connecting else ""
             return f"{self.name}: {text}{hint}"
@@ -185,7 +185,8 @@ class Database:
         hints = [hint.format(folder=folder) for sign, hint in _SQLITE_HINTS.items() if sign in text]
         return f"{self.name}: {hints[0] if hints else text}"
 
-    def _without_secrets(self, text: str) -> str:
+    def without_secrets(self, text: str) -> str:
+        """The text with stars in place of the password, as it is and as the address spells it."""
         secrets = [self._url.password, self._url.query.get("password")]
         for secret in map(str, filter(None, secrets)):
             for shown in (secret, quote(secret, safe="")):

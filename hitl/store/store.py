@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,13 +48,16 @@ class Store:
     date. A store may be used from several threads and processes; close it, or use it as a context manager.
 
     Raises StoreError when the database cannot be opened, here or later.
+
+    Attributes:
+        database: its connections, for what stands beside the store's own tables in the same database.
     """
 
     def __init__(self, url: str) -> None:
-        self._database = Database(url)
+        self.database = Database(url)
 
     def __repr__(self) -> str:
-        return f"Store({self._database.name!r})"
+        return f"Store({self.database.name!r})"
 
     def __enter__(self) -> Store:
         return self
@@ -66,7 +69,7 @@ class Store:
 
     def close(self) -> None:
         """Close all connections."""
-        self._database.close()
+        self.database.close()
 
     # -- the lease -----------------------------------------------------------------------------------------
 
@@ -76,12 +79,12 @@ class Store:
 
         Raises Busy when another holds it; a lease whose time is over is taken over.
         """
-        lease = leases.acquire(self._database, project, seconds, owner)
+        lease = leases.acquire(self.database, project, seconds, owner)
         try:
             yield lease
         finally:
             with suppress(StoreError):  # what the block raised matters more, and the lease ends by itself
-                leases.release(self._database, lease)
+                leases.release(self.database, lease)
 
     def renew(self, lease: Lease) -> None:
         """Start the lease's time anew, during long work. Raises LeaseLost when it was overtaken."""
@@ -94,14 +97,14 @@ class Store:
 
     def holder(self, project: str) -> str | None:
         """Who holds the project's lease now, in words, or None."""
-        with self._database.read() as connection:
-            return leases.holder(self._database, connection, project)
+        with self.database.read() as connection:
+            return leases.holder(self.database, connection, project)
 
     @contextmanager
     def _fenced(self, lease: Lease) -> Iterator[sa.Connection]:
         """A transaction that only the newest lease gets."""
-        with self._database.write() as connection:
-            leases.fence(self._database, connection, lease)
+        with self.database.write() as connection:
+            leases.fence(self.database, connection, lease)
             yield connection
 
     # -- what was pulled -----------------------------------------------------------------------------------
@@ -109,7 +112,7 @@ class Store:
     def cursor(self, project: str) -> Cursor | None:
         """Where the last pull stopped; None: pull everything."""
         query = sa.select(projects.c.cursor).where(projects.c.project == project)
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             text = connection.execute(query).scalar()
         cursor: Cursor | None = None if text is None else json.loads(text)
         return cursor
@@ -122,39 +125,39 @@ class Store:
     def save_page(self, lease: Lease, page: Page) -> PageSummary:
         """Save rows and cursor together, or nothing. `hitl.store.pages` says which of two rows stays."""
         with self._fenced(lease) as connection:
-            return pages.save(self._database, connection, lease, page)
+            return pages.save(self.database, connection, lease, page)
 
     def items(self, project: str) -> pa.Table:
         """Live items in the order first seen: item, data (JSON text), labels_wanted, closed."""
-        return tables.items(self._database, project)
+        return tables.items(self.database, project)
 
     def annotators(self, project: str) -> pa.Table:
         """Everyone the platform has named, by key: key, name."""
-        return tables.annotators(self._database, project)
+        return tables.annotators(self.database, project)
 
     def annotations(self, project: str, question: str) -> pa.Table:
         """Live answers: item, annotator (or null), label, time (of the version, seconds since the epoch), duration.
 
         Items in the order of `items`, the answers to one from the oldest to the newest.
         """
-        return tables.answers(self._database, project, question)
+        return tables.answers(self.database, project, question)
 
     def gold(self, project: str, question: str) -> pa.Table:
         """The latest known truth of each live item: item, label."""
-        return tables.gold(self._database, project, question)
+        return tables.gold(self.database, project, question)
 
     def skips(self, project: str) -> pa.Table:
         """Who passed over which live item, each pair once: item, annotator."""
-        return tables.skips(self._database, project)
+        return tables.skips(self.database, project)
 
     def predictions(self, project: str, question: str) -> dict[str, pa.Table]:
         """For each model a table of live items: item, p_<class>, ..."""
-        return tables.predictions(self._database, project, question)
+        return tables.predictions(self.database, project, question)
 
     def problems(self, project: str) -> list[str]:
         """What the latest pull that brought a page could not understand (the first hundred)."""
         query = sa.select(projects.c.problems).where(projects.c.project == project)
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             text = connection.execute(query).scalar()
         return [] if text is None else [str(problem) for problem in json.loads(text)]
 
@@ -171,7 +174,7 @@ class Store:
     def failure(self, project: str) -> Failure | None:
         """Why the last cycle failed; None when it did not, or when nobody has noted it."""
         query = sa.select(projects.c.failure).where(projects.c.project == project)
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             text = connection.execute(query).scalar()
         if text is None:
             return None
@@ -180,7 +183,7 @@ class Store:
 
     def counts(self, project: str) -> dict[str, int]:
         """How many items, annotations, annotators, skips and items with gold there are."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return tables.counts(connection, project)
 
     # -- what was concluded --------------------------------------------------------------------------------
@@ -189,26 +192,26 @@ class Store:
         """Write what a cycle concluded and what is to be pushed, together; gives its number, 1 for the first."""
         packed = cycles.pack(record)
         with self._fenced(lease) as connection:
-            return cycles.record(self._database, connection, lease.project, packed)
+            return cycles.record(self.database, connection, lease.project, packed)
 
     def cycles(self, project: str) -> list[CycleSummary]:
         """All cycles, oldest first."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return cycles.history(connection, project)
 
     def last_cycle(self, project: str) -> CycleSummary | None:
         """The last cycle's line of the history, or None before the first."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return next(iter(cycles.history(connection, project, last=1)), None)
 
     def recorded(self, project: str, due: str) -> bool:
         """Whether a cycle was recorded for the scheduled run of this name."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return cycles.recorded(connection, project, due)
 
     def latest(self, project: str) -> tuple[dict[str, Consensus], Plan] | None:
         """The consensus of each question and the plan of the last cycle, or None before the first."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             found = cycles.latest(connection, project)
         if found is None:
             return None
@@ -217,25 +220,44 @@ class Store:
 
     def plan(self, project: str) -> Plan | None:
         """The plan of the last cycle alone, or None before the first."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             text = cycles.latest_plan(connection, project)
         return None if text is None else Plan.from_json(text)
 
     # -- the outbox ----------------------------------------------------------------------------------------
 
+    def queue(self, lease: Lease, operations: Iterable[Operation]) -> None:
+        """Have these sent although no cycle came to them: new items, known truth. Each is sent until it is confirmed.
+
+        One with the kind and key of another that still waits replaces it.
+        """
+        with self._fenced(lease) as connection:
+            cycles.queue(self.database, connection, lease.project, operations)
+
+    def queued(self, project: str) -> list[Operation]:
+        """What was queued by hand and must still be pushed, in order; a part of `pending`."""
+        with self.database.read() as connection:
+            found = cycles.operations(connection, project, cycles.PENDING, cycles.BY_HAND)
+        return [operation for operation, _ in found]
+
+    def withdraw(self, lease: Lease, operation: Operation) -> bool:
+        """Do not send again what was queued by hand; whether it was. What a cycle says stays."""
+        with self._fenced(lease) as connection:
+            return cycles.withdraw(connection, lease.project, operation)
+
     def pending(self, project: str) -> list[Operation]:
         """What must still be pushed, in order."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return [operation for operation, _ in cycles.operations(connection, project, cycles.PENDING)]
 
     def count_pending(self, project: str) -> int:
         """How many operations must still be pushed; what they say is not read."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return cycles.count(connection, project, cycles.PENDING)
 
     def operations(self, project: str) -> list[tuple[Operation, str]]:
         """The latest operation of each (kind, key) with its state, "pending" or "confirmed"."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return cycles.operations(connection, project)
 
     def confirm(self, lease: Lease, receipt: Receipt) -> None:

@@ -16,7 +16,9 @@ from hitl._lazy import lazy
 
 if TYPE_CHECKING:
     from hitl.testing.combiners import check_combiner as check_combiner
+    from hitl.testing.connectors import check_connector as check_connector
     from hitl.testing.crowds import crowd as crowd
+    from hitl.testing.policies import check_policy as check_policy
     from hitl.testing.priors import PriorCase as PriorCase
     from hitl.testing.priors import check_prior as check_prior
 

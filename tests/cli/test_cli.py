@@ -271,7 +271,7 @@ BAD_PROJECTS = [
     (["run"], "name = ", 78, "not valid TOML"),
     (["run"], 'name = "x"\n', 78, "source: field required"),
     (["run"], 'name = "x"\n[source]\nkind = "excel"\n', 78, "source.kind"),
-    (["run"], 'name = "x"\n[source]\nkind = "tables"\n', 78, "source.path is missing"),
+    (["run"], 'name = "x"\n[source]\nkind = "tables"\n', 78, "source.path: field required"),
     (["run"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n[budget]\nlabels = -1\n', 78, "budget.labels"),
     (["run"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n[budgets]\nlabels = 1\n', 78, "budgets"),
     (
@@ -456,7 +456,7 @@ def test_flags_of_a_file_are_refused_in_a_project_and_outputs_must_differ(run: R
     ("options", "message"),
     [
         ("accuracy = 1.0", "accuracy is 1.0"),
-        ("acuracy = 0.8", "no such setting"),
+        ("acuracy = 0.8", "no setting"),
         ('accuracy = "a"', "accuracy is 'a'"),
     ],
 )

@@ -94,7 +94,7 @@ def test_doctor_says_which_skill_nobody_has(run: Run, project: Path) -> None:
     assert "FAIL  skills: no item has the field 'language' (crew.needs)" in said("language", "fr")[1]
     (project / "items.csv").write_text("item,lang\n7,fr\n")
     assert run("pull", "--full")[0] == 0
-    assert "ok    skills: needed by 1 item; somebody has them" in said("lang", "fr")[1]
+    assert "ok    skills: needed by 1 item; the crew has them" in said("lang", "fr")[1]
 
 
 def test_doctor_says_what_a_project_of_tables_reads(run: Run, project: Path) -> None:

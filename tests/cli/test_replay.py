@@ -17,7 +17,7 @@ from hitl.active.replay.baselines import Evenly
 from hitl.active.replay.experiments import Recording, Simulation, run_trials, spent_to_reach
 from hitl.active.replay.replay import Replay, accuracy_of
 from hitl.active.replay.simulated_annotators import Group
-from hitl.cli.replay import _near as near
+from hitl.active.replay.strategies import near_all_labels
 from hitl.cli.replay import groups_of
 from hitl.crew import Budget, Crew
 from hitl.errors import BadSettings
@@ -186,13 +186,13 @@ def test_simulated_people_stand_in_for_recorded_ones(run: Run, tables: Path) -> 
         assert told[name]["end"] == [{"labels": 120, "accuracy": pytest.approx(one.accuracy[-1])}]
     code, out, _ = run(*SIMULATED, "--simulate", "good=5")
     assert code == 0
-    assert out.startswith("simulated people on 60 items, 3 classes; 1 seed; combined by default")
+    assert out.startswith("simulated annotators on 60 items, 3 classes; 1 seed; combined by default")
 
 
 def test_people_without_ids_are_one_pool(run: Run, tables: Path) -> None:
     code, out, _ = run(*FLAGS, "--anonymous", "--labels", "90")
     assert code == 0
-    assert out.startswith("240 recorded labels of people without ids on 60 items")
+    assert out.startswith("240 recorded labels of annotators without ids on 60 items")
     code, out, _ = run(*FLAGS, "--anonymous", "--json", "--method", "majority")
     told = json.loads(out)["strategies"]
     assert list(told) == ["expected-gain", "evenly"]
@@ -202,20 +202,20 @@ def test_people_without_ids_are_one_pool(run: Run, tables: Path) -> None:
 def test_the_groups_of_the_command_line() -> None:
     found = groups_of(["good=20:0.6-0.9", "random=6", "newcomer=8:.7-.7"])
     assert found == (Group("good", 20, (0.6, 0.9)), Group("random", 6), Group("good", 8, (0.7, 0.7), joins=10))
-    with pytest.raises(BadSettings, match=r"--simulate 'good=0': 0 people; expected 1 or more"):
+    with pytest.raises(BadSettings, match=r"--simulate 'good=0': 0 annotators; expected 1 or more"):
         groups_of(["good=0"])
     for accuracy in ("0.9-0.7", "0.5-1.5"):
         with pytest.raises(BadSettings, match=rf"--simulate 'good=3:{accuracy}': expected 0 <= LOWEST <= HIGHEST <= 1"):
             groups_of([f"good=3:{accuracy}"])
     for wrong in ("good", "lazy=3", "good=-1", "good=3:0.5", "good=3:a-b"):
-        with pytest.raises(BadSettings, match="expected KIND=PEOPLE"):
+        with pytest.raises(BadSettings, match="expected KIND=HOW MANY"):
             groups_of([wrong])
 
 
 @pytest.mark.parametrize(
     ("more", "code", "told"),
     [
-        (("--policy", "clever"), 78, "--policy 'clever' is unknown; expected one of expected-gain"),
+        (("--policy", "clever"), 78, "policy.name 'clever' is unknown; expected one of expected-gain"),
         (("--method", "clever"), 78, "method 'clever' is unknown"),
         (("--simulate", "good=3"), 78, "expected either a file of annotations or --simulate"),
         (("--output", "nowhere/page.html"), 65, "the folder nowhere does not exist"),
@@ -227,13 +227,13 @@ def test_the_groups_of_the_command_line() -> None:
         (("--output", "truth.csv"), 65, "named twice"),
         (("-o", "a.svg", "-o", "a.svg"), 65, "named twice"),
         (("--people", "truth.csv"), 65, "no column 'annotator'"),
-        (("--people", "strangers.csv"), 65, "'eve' is nobody who can be asked"),
+        (("--people", "strangers.csv"), 65, "'eve' is no annotator who can be asked"),
         (("--people", "words.csv"), 65, "column 'cost' is not numeric"),
         (("--people", "free.csv"), 78, "crew.cost of 'ann' is 0.0"),
         (("--confidence", "0"), 78, "--confidence is 0; expected a probability"),
         (("--skip", "1"), 78, "--skip is 1; expected a share of the questions"),
         (("--delay", "inf"), 78, "--delay is inf; expected a number of rounds"),
-        (("--capacity", "0"), 78, "--capacity is 0 for everybody: nobody may be asked"),
+        (("--capacity", "0"), 78, "--capacity is 0 for all: no annotator may be asked"),
     ],
 )
 def test_what_is_wrong_is_refused_and_nothing_written(
@@ -284,7 +284,7 @@ def test_one_item_below_is_one_item_below() -> None:
         evidence = Evidence.from_tables(
             {"item": items, "annotator": ["x"] * 10, "label": said}, truth={"item": items, "label": truth}
         )
-        assert (right - 2) / 10 < near(evidence, "majority") <= (right - 1) / 10
+        assert (right - 2) / 10 < near_all_labels(evidence, "majority") <= (right - 1) / 10
 
 
 def test_what_is_never_reached_is_called_so(run: Run, tables: Path) -> None:

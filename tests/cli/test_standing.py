@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from hitl import cycle
-from hitl.cli import standing
-from hitl.cli.standing import Queue, queues_of
+from hitl.cli.status import asked
 from hitl.connectors.tables import Tables
 from hitl.errors import Unreachable
 from hitl.exchange import Cursor, Operation, Page, Receipt
 from hitl.metrics import outlook
 from hitl.plan import Activity, Ask, Plan
+from hitl.status import Queue, queues_of, status_of
 from hitl.store import Store
-from tests.test_cycle import HOUR, NOON, folder_with_tables, settings
+from tests.projects import HOUR, NOON, folder_with_tables, settings, status_text
 
 
 def ask(item: str, who: str | None, since: float) -> Ask:
@@ -39,13 +39,13 @@ def test_queues_say_how_long_somebody_waits_and_who_is_away() -> None:
         ),
         people=(Activity("bob", 3, 1.0, away=True), Activity("cyd", 0, 0.0, away=True), Activity("ann", 9, NOON)),
     )
-    assert queues_of(plan, 24, NOON + HOUR) == [
+    assert list(queues_of(plan, 24, NOON + HOUR)) == [
         Queue("bob", 1, 31.0, 1, True),
         Queue("ann", 2, 3.0, 0, False),
         Queue(None, 1, 1.0, 0, False),
         Queue("cyd", 0, 0.0, 0, True),
     ]
-    assert queues_of(Plan(), 24, NOON) == []
+    assert queues_of(Plan(), 24, NOON) == ()
 
 
 def test_the_work_of_each_is_added_up_and_said_a_line_each() -> None:
@@ -58,46 +58,45 @@ def test_the_work_of_each_is_added_up_and_said_a_line_each() -> None:
         people=(Activity("bob", 3, 1.0, away=True),),
     )
     assert [queue.seconds for queue in queues_of(plan, 24, NOON)] == [2400.0, 0.0, 20.0]
-    assert standing.asked(queues_of(plan, 24, NOON)) == [
-        "outstanding: 14 questions for 2 people, about 40 min",
+    assert asked(queues_of(plan, 24, NOON)) == [
+        "outstanding: 14 questions for 2 annotators, about 40 min",
         "  ann (7): 12 questions, about 40 min (oldest 2 h)",
         "  bob: 1 question",
         "  anyone: 1 question, about 1 min",
         "seem to be away (one question each until they answer): bob",
     ]
-    late = standing.asked(queues_of(plan, 1.5, NOON))
+    late = asked(queues_of(plan, 1.5, NOON))
     assert late[1] == "  ann (7): 12 questions, about 40 min (oldest 2 h, 12 overdue)"
-    assert late[-2] == "overdue questions go to somebody else in the next cycle"
-    assert standing.asked([]) == []
+    assert late[-2] == "overdue questions go to another annotator in the next cycle"
+    assert asked([]) == []
 
 
 def test_of_many_people_the_first_have_a_line() -> None:
     plan = Plan(tuple(replace(ask(str(n), f"p{n}", NOON - 60 * n), seconds=3600.0) for n in range(30)))
-    lines = standing.asked(queues_of(plan, 24, NOON))
-    assert lines[0] == "outstanding: 30 questions for 30 people, about 30 h"
+    lines = asked(queues_of(plan, 24, NOON))
+    assert lines[0] == "outstanding: 30 questions for 30 annotators, about 30 h"
     assert lines[1] == "  p29: 1 question, about 60 min (oldest 29 min)"
     assert lines[-1] == "  and 10 more: 10 questions, about 10 h; --json has all"
     assert len(lines) == 22
 
 
-def shown(store: Store, capsys: pytest.CaptureFixture[str], as_json: bool, now: float, **changes: Any) -> str:
-    standing.status(settings(**changes), store, as_json, now)
-    return capsys.readouterr().out
+def data_of(store: Store, now: float) -> dict[str, Any]:
+    """What `hitl status --json` prints."""
+    found: dict[str, Any] = json.loads(json.dumps(status_of(settings(), store, now).as_json()))
+    return found
 
 
-def test_status_tells_what_is_expected_spent_to_come_and_waited_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_status_tells_what_is_expected_spent_to_come_and_waited_for(tmp_path: Path) -> None:
     folder = folder_with_tables(tmp_path / "p")
     with Store(f"sqlite:///{folder}/hitl.db") as store:
-        assert "no cycle yet" in shown(store, capsys, False, NOON)
-        assert json.loads(shown(store, capsys, True, NOON))["outstanding"] == []
+        assert "no cycle yet" in status_text(settings(), store, NOON)
+        assert data_of(store, NOON)["outstanding"] == []
         judgement = cycle.run(settings(), store, Tables(folder), now=NOON).judgement
-        text = shown(store, capsys, False, NOON + 3 * HOUR)
-        data = json.loads(shown(store, capsys, True, NOON + 3 * HOUR))
-        late = shown(store, capsys, False, NOON + 60 * HOUR)
+        text = status_text(settings(), store, NOON + 3 * HOUR)
+        data = data_of(store, NOON + 3 * HOUR)
+        late = status_text(settings(), store, NOON + 60 * HOUR)
         gone = cycle.run(settings(), store, Tables(folder), now=NOON + 25 * HOUR).judgement
-        after = shown(store, capsys, False, NOON + 26 * HOUR)
+        after = status_text(settings(), store, NOON + 26 * HOUR)
     for words in (
         "accuracy expected now",
         "95 % interval",
@@ -106,7 +105,9 @@ def test_status_tells_what_is_expected_spent_to_come_and_waited_for(
         "oldest 3 h",
     ):
         assert words in text
-    assert f"outstanding: {len(judgement.plan.asks)} questions for 2 people\n  dee: 3 questions (oldest 3 h)\n" in text
+    assert (
+        f"outstanding: {len(judgement.plan.asks)} questions for 2 annotators\n  dee: 3 questions (oldest 3 h)\n" in text
+    )
     assert not re.search(r"\d\.\d{6}|\) \(", text)  # no microseconds, no two brackets in a row
     assert re.search(
         r"\ncycle 1, .* \(20\d\d-\d\d-\d\d \d\d:\d\d UTC\): 6 of 12 items done \(confidence reached the target\), ",
@@ -135,21 +136,19 @@ def test_the_report_says_the_same(tmp_path: Path) -> None:
         assert line[1:] in page
 
 
-def test_status_says_why_a_project_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_says_why_a_project_is_done(tmp_path: Path) -> None:
     folder = folder_with_tables(tmp_path / "p")
     budget = {"target_accuracy": 0.3, "target_confidence": 1.0}
     done = settings().model_copy(update={"budget": settings().budget.model_copy(update=budget)})
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         cycle.run(done, store, Tables(folder), now=NOON)
-        text = shown(store, capsys, False, NOON)
+        text = status_text(settings(), store, NOON)
     assert "the project is done: the accuracy expected is" in text
     assert "to come" not in text
     assert "outstanding" not in text
 
 
-def test_status_says_who_is_at_work_and_what_was_not_pushed_or_understood(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_status_says_who_is_at_work_and_what_was_not_pushed_or_understood(tmp_path: Path) -> None:
     class Down(Tables):
         def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
             raise Unreachable("down")
@@ -160,24 +159,24 @@ def test_status_says_who_is_at_work_and_what_was_not_pushed_or_understood(
 
     folder = folder_with_tables(tmp_path / "p")
     with Store(f"sqlite:///{folder}/hitl.db") as store:
-        assert shown(store, capsys, False, NOON) == "p: nothing pulled yet; no cycle yet: `hitl run`\n"
+        assert status_text(settings(), store, NOON) == "p: nothing pulled yet; no cycle yet: `hitl run`\n"
         with store.lease("p") as lease:
             cycle.pull(lease, store, Down(folder))
-            text = shown(store, capsys, False, NOON)
-            data = json.loads(shown(store, capsys, True, NOON))
+            text = status_text(settings(), store, NOON)
+            data = data_of(store, NOON)
         assert text.splitlines()[0] == "p: 12 items, 27 annotations, 3 annotators; no cycle yet: `hitl run`"
         assert "is running now: " in text
         assert f":{os.getpid()}:" in data["running"]
         assert "platform" not in text
         with pytest.raises(Unreachable):
             cycle.run(settings(), store, Down(folder), now=NOON)
-        text = shown(store, capsys, False, NOON)
-        data = json.loads(shown(store, capsys, True, NOON))
+        text = status_text(settings(), store, NOON)
+        data = data_of(store, NOON)
         with store.lease("p", owner=f"{socket.gethostname()}:999999999:gone"):
-            assert "running" not in shown(store, capsys, False, NOON)  # it was killed
+            assert "running" not in status_text(settings(), store, NOON)  # it was killed
         cycle.run(settings(), store, Tables(folder), now=NOON)
-        assert "failed" not in shown(store, capsys, False, NOON)
-        assert json.loads(shown(store, capsys, True, NOON))["failed"] is None
+        assert "failed" not in status_text(settings(), store, NOON)
+        assert data_of(store, NOON)["failed"] is None
     assert "not on the platform yet: 5 operations; `hitl push`, or the next cycle, sends them" in text
     assert re.search(r"\nthe last cycle failed .*\(20\d\d-\d\d-\d\d \d\d:\d\d UTC\): Unreachable: down\n", text)
     assert (data["failed"]["error"], data["failed"]["message"]) == ("Unreachable", "down")
@@ -188,13 +187,13 @@ def test_status_says_who_is_at_work_and_what_was_not_pushed_or_understood(
     assert "." not in data["recorded_at"]
 
 
-def test_a_cycle_of_an_older_version_is_still_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cycle_of_an_older_version_is_still_shown(tmp_path: Path) -> None:
     from hitl.store import CycleRecord
 
     old = {"items": 4, "labels": 9, "annotators": 2, "done": 1, "confidence": 0.8, "agreement": None}
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         with store.lease("p") as lease:
             store.record_cycle(lease, CycleRecord({}, Plan((ask("a", "ann", 0.0),)), (), old))
-        text = shown(store, capsys, False, NOON)
+        text = status_text(settings(), store, NOON)
     assert "1 of 4 items done, mean confidence 80.0%" in text
     assert "\n  ann: 1 question\n" in text  # nobody knows since when

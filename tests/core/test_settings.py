@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hitl import cycle, settings
+from hitl import project, settings
 from hitl.catalog import policy
 from hitl.errors import BadSettings
 from hitl.settings import Settings
@@ -17,13 +17,13 @@ HEAD = 'name = "x"\n[source]\nkind = "tables"\npath = "."\n'
 
 def loaded(folder: Path, text: str) -> Settings:
     (folder / "hitl.toml").write_text(HEAD + text)
-    return settings.load(folder / "hitl.toml")
+    return project.load(folder / "hitl.toml")
 
 
 def test_costs_targets_and_worth_reach_the_budget(tmp_path: Path) -> None:
-    budget = cycle.budget_of(loaded(tmp_path, "[budget]\ncost = 50\ntarget_accuracy = 0.97\nworth = 2.5\n"))
+    budget = project.budget_of(loaded(tmp_path, "[budget]\ncost = 50\ntarget_accuracy = 0.97\nworth = 2.5\n"))
     assert (budget.cost, budget.target_accuracy, budget.worth) == (50, 0.97, 2.5)
-    plain = cycle.budget_of(loaded(tmp_path, ""))
+    plain = project.budget_of(loaded(tmp_path, ""))
     assert (plain.cost, plain.target_accuracy, plain.worth) == (math.inf, None, None)
 
 
@@ -52,14 +52,14 @@ def test_a_bad_value_names_its_key(tmp_path: Path, text: str, key: str) -> None:
 def test_what_init_writes_is_read_also_with_its_comments_taken_in(tmp_path: Path) -> None:
     path = tmp_path / "hitl.toml"
     settings.write(path, "x", {"kind": "tables", "path": "."}, "sqlite:///x.db", ["ann"])
-    assert settings.load(path).policy.name == "expected-gain"
+    assert project.load(path).policy.name == "expected-gain"
     keys = ("target_accuracy", "cost", "worth", "capacity", "capacities", "costs", "skills", "needs", "expire_hours")
     lines = [
         line[2:] if line.startswith(tuple(f"# {key} = " for key in keys)) else line
         for line in path.read_text().splitlines()
     ]
     path.write_text("\n".join(lines))
-    read = settings.load(path)
+    read = project.load(path)
     assert (read.budget.target_accuracy, read.budget.worth) == (0.97, 2.0)
     assert read.crew.costs == {"ann": 2.5}
     assert read.crew.skills == {"ann": ("de", "fr")}

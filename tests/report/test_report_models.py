@@ -17,7 +17,7 @@ from hitl.models import PLEM, VBIBCC, DefaultCombiner
 from hitl.models.analysis.complementarity import Judges
 from hitl.models.analysis.model_profile import ModelProfile, ModelProfiler
 from hitl.report import QuestionPage, Report, models, render
-from tests.report.test_report import EVIL, Page, sample
+from tests.report.samples import EVIL, Page, sample
 
 
 def asked(n: int = 500, names: tuple[str, ...] = ("cat", "dog", "cow"), model: str = "net", seed: int = 3):

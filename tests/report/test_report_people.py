@@ -16,7 +16,7 @@ from hitl.evidence import Evidence
 from hitl.models import VBIBCC
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler
 from hitl.report import QuestionPage, Report, people, people_plots, render
-from tests.report.test_report import EVIL, Page, combined, pool, sample
+from tests.report.samples import EVIL, Page, combined, pool, sample
 
 
 def crowd(n: int = 400, names: str = "person {}", options: tuple[str, ...] = ("cat", "dog")) -> QuestionPage:

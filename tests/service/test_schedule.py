@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.request import Request, urlopen
 from zoneinfo import ZoneInfo
@@ -29,7 +28,7 @@ from hitl.service.scheduling.scheduler import Scheduler, projects_of
 from hitl.store import Store
 from hitl.store.database import Database
 from tests.command_line import Run
-from tests.scheduled import T0, Told, clockwork, plainly, project
+from tests.scheduled import T0, Told, clockwork, free_port, make_due, plainly, project
 
 ROOT = Path(__file__).parents[2]
 
@@ -173,7 +172,7 @@ def settled(scheduler: Scheduler) -> None:
 
     def nothing_is_due() -> bool:
         due = [row for row in scheduler.next_runs() if row["next"] <= datetime.now(UTC)]
-        return not due and not any(scheduler._jobs[p.store].ledger.pending(p.name) for p in scheduler._projects)
+        return not due and not any(scheduler.jobs[p.store].ledger.pending(p.name) for p in scheduler.projects)
 
     until(nothing_is_due)
 
@@ -208,14 +207,7 @@ def test_a_restart_keeps_the_times_and_what_was_missed_when_the_settings_change(
     assert second.next_runs() == [row]
     assert len(told["done"]) == 1
     second.stop()
-    database = Database(f"sqlite:///{tmp_path}/hitl.db")
-    jobs = Jobs(database, ["p"])
-    jobs.start(SimpleNamespace(timezone=UTC), "jobs")
-    job = jobs.lookup_job(job_id("p", "every"))
-    missed = datetime.now(UTC)
-    job._modify(next_run_time=missed)
-    jobs.update_job(job)
-    database.close()
+    missed = make_due(f"sqlite:///{tmp_path}/hitl.db", "p")
     config.write_text(config.read_text().replace('every = "1h"', 'cron = "0 3 1 1 *"'))
     third = started()
     (row,) = third.next_runs()
@@ -227,12 +219,11 @@ def test_a_restart_keeps_the_times_and_what_was_missed_when_the_settings_change(
 
 def test_webhooks_are_debounced_into_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HITL_WEBHOOK_SECRET", "s3cret")
-    config, told = project(tmp_path, 'webhook = "127.0.0.1:1"\ndebounce = "0.3s"'), Told()
+    config, told = project(tmp_path, f'webhook = "127.0.0.1:{free_port()}"\ndebounce = "0.3s"'), Told()
     (found,) = projects_of([config])
     scheduler = Scheduler([found], told)
-    monkeypatch.setattr(scheduler, "_listen", lambda: None)
     scheduler.start()
-    hint = scheduler._hint_of(found)
+    hint = scheduler.hint_of(found)
     for _ in range(20):
         hint()
     until(lambda: len(told["done"]) == 1)
@@ -245,12 +236,11 @@ def test_webhooks_are_debounced_into_one_run(tmp_path: Path, monkeypatch: pytest
 
 def test_an_accepted_hint_survives_the_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HITL_WEBHOOK_SECRET", "s3cret")
-    config, told = project(tmp_path, 'webhook = "127.0.0.1:1"\ndebounce = "1s"'), Told()
-    monkeypatch.setattr(Scheduler, "_listen", lambda self: None)
+    config, told = project(tmp_path, f'webhook = "127.0.0.1:{free_port()}"\ndebounce = "1s"'), Told()
     (found,) = projects_of([config])
     first = Scheduler([found], told)
     first.start()
-    first._hint_of(found)()
+    first.hint_of(found)()
     until(lambda: [row["kind"] for row in first.next_runs()] == ["hint"])
     first.stop()
     assert told.events == []
@@ -317,8 +307,7 @@ def test_list_shows_the_jobs(tmp_path: Path, run: Run) -> None:
     assert run("schedule", "--list") == (0, "no jobs in the store yet: `hitl schedule` makes them\n", "")
     (found,) = projects_of([tmp_path / "hitl.toml"])
     scheduler = Scheduler([found], Told())
-    scheduler._clock.start(paused=True)
-    scheduler._keep(found, datetime.now(UTC))
+    scheduler.prepare()
     scheduler.stop()
     code, out, _ = run("schedule", "--list", "--json")
     rows = {row["kind"]: row for row in json.loads(out)["jobs"]}
@@ -329,20 +318,24 @@ def test_list_shows_the_jobs(tmp_path: Path, run: Run) -> None:
     assert "cron */10 8-18 * * mon-fri (Europe/Vienna); next 20" in run("schedule", "--list")[1]
 
 
-def test_a_list_needs_no_token_and_a_schedule_does(tmp_path: Path, run: Run) -> None:
+def test_a_list_needs_no_token_and_a_schedule_does(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
     (tmp_path / "hitl.toml").write_text(
         'name = "p"\nstore = "sqlite:///hitl.db"\n[source]\nkind = "label-studio"\nproject = 1\n'
-        '[schedule]\nevery = "15m"\nwebhook = "127.0.0.1:8090"\n'
+        '[schedule]\nevery = "15m"\nwebhook = "127.0.0.1:' + f'{port}"\n'
     )
     (found,) = projects_of([tmp_path / "hitl.toml"])
-    scheduler = Scheduler([found], Told())
-    scheduler._clock.start(paused=True)
-    scheduler._keep(found, datetime.now(UTC))
-    scheduler.stop()
+    with monkeypatch.context() as environment:
+        environment.setenv("HITL_LABEL_STUDIO_TOKEN", "x" * 40)
+        environment.setenv("HITL_WEBHOOK_SECRET", "s3cret")
+        (whole,) = projects_of([tmp_path / "hitl.toml"])
+        scheduler = Scheduler([whole], Told())
+        scheduler.prepare()
+        scheduler.stop()
     code, out, error = run("schedule", "--list")
     assert (code, error) == (0, "")
     assert out.startswith("p: every 15m; next 20")
-    assert "p: webhook at 127.0.0.1:8090" in out
+    assert f"p: webhook at 127.0.0.1:{port}" in out
     assert run("status")[:2] == (0, "p: nothing pulled yet; no cycle yet: `hitl run`\n")
     code, out, error = run("schedule")
     assert (code, out) == (78, "")

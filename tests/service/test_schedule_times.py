@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hitl import settings as configuration
+from hitl import project as projects
 from hitl.errors import BadSettings
 from hitl.service.scheduling import scheduler as scheduling
 from hitl.service.scheduling.hints import Debounce
@@ -172,12 +172,12 @@ def test_a_secret_does_not_stand_in_the_file_and_comes_from_the_environment(
 ) -> None:
     config = project(tmp_path, 'webhook = "127.0.0.1:1"')
     monkeypatch.setenv("HITL_WEBHOOK_SECRET", "s3cret")
-    secret = configuration.load(config).webhook_secret
+    secret = projects.load(config).webhook_secret
     assert secret is not None
     assert secret.get_secret_value() == "s3cret"
     config.write_text('webhook_secret = "s3cret"\n' + config.read_text())
     with pytest.raises(BadSettings, match="set HITL_WEBHOOK_SECRET in the environment") as caught:
-        configuration.load(config)
+        projects.load(config)
     assert "s3cret" not in str(caught.value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 
 from hitl import cycle
 from hitl.errors import BadInput, Busy, Refused, StoreError, Unreachable
+from hitl.exchange import Progress
 from hitl.service.scheduling import worker as workers
 from hitl.service.scheduling.jobs import Jobs
 from hitl.service.scheduling.ledger import Ledger, name_of
@@ -32,12 +33,21 @@ def noon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "clock", lambda: T0 + timedelta(seconds=next(seconds)))
 
 
-def worker_of(config: Path, told: Told, after: int | None = None) -> tuple[Worker, Ledger, threading.Event]:
+def worker_of(
+    config: Path, told: Told, after: int | None = None, progress: Progress = cycle.silent
+) -> tuple[Worker, Ledger, threading.Event]:
     (found,) = projects_of([config])
     database = Database(found.store)
     ledger = Jobs(database, [found.name]).ledger
     stop = threading.Event()
-    return Worker(Assignment(found.name, found.config, after), ledger, stop, told), ledger, stop
+    return Worker(Assignment(found.name, found.config, after), ledger, stop, told, progress), ledger, stop
+
+
+def die(*arguments: Any, by_hand: bool = False, **options: Any) -> Iterator[Any]:
+    """In place of a push: the end, but for what was queued by hand, which is nothing."""
+    if not by_hand:
+        raise KeyboardInterrupt
+    return iter(())
 
 
 def history(config: Path) -> list[dict[str, Any]]:
@@ -62,9 +72,6 @@ def test_a_recorded_run_that_was_not_done_is_only_pushed(tmp_path: Path, monkeyp
     told, config = Told(), project(tmp_path)
     worker, ledger, _ = worker_of(config, told)
     ledger.mark([("p", T0)])
-
-    def die(*arguments: Any, **options: Any) -> Iterator[Any]:
-        raise KeyboardInterrupt
 
     with monkeypatch.context() as killed:
         killed.setattr(cycle, "push", die)
@@ -141,22 +148,20 @@ def test_what_was_missed_while_the_process_stood_still_is_one_cycle(
 def test_what_falls_due_during_a_cycle_is_not_covered_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is anything by a cycle of before a crash that is only pushed, or by one that has to be tried again."""
     told, config = Told(), project(tmp_path)
-    worker, ledger, _ = worker_of(config, told)
+    during: list[Callable[[], Any]] = []
+    worker, ledger, _ = worker_of(config, told, progress=lambda what, done, total: [each() for each in during])
     now = T0 + timedelta(seconds=14)
     monkeypatch.setattr(workers, "clock", lambda: now)
     later = [T0 + timedelta(seconds=seconds) for seconds in (14.5, 20, 21, 30)]
     ledger.mark([("p", T0)])
-    worker._shown = lambda what, done, total: ledger.mark([("p", later[0])])
+    during.append(lambda: ledger.mark([("p", later[0])]))
     assert worker.turn() == 0.0
-    worker._shown = cycle.silent
+    during.clear()
     assert ledger.pending("p") == name_of(later[0])
-
-    def stop(*arguments: Any, **options: Any) -> Iterator[Any]:
-        raise KeyboardInterrupt
 
     now = later[1]
     with monkeypatch.context() as killed:
-        killed.setattr(cycle, "push", stop)
+        killed.setattr(cycle, "push", die)
         with pytest.raises(KeyboardInterrupt):
             worker.turn()
     now = later[3]
@@ -238,9 +243,13 @@ def test_a_look_that_fails_is_told_and_leaves_the_runs_alone(tmp_path: Path) -> 
 
 def test_a_stop_leaves_the_cycle_at_its_next_step_and_the_run_due(tmp_path: Path) -> None:
     told, config = Told(), project(tmp_path)
-    worker, ledger, stop = worker_of(config, told)
+
+    def progress(what: str, done: int, total: int | None) -> None:
+        if what == "recorded":
+            stop.set()
+
+    worker, ledger, stop = worker_of(config, told, progress=progress)
     ledger.mark([("p", T0)])
-    worker._shown = lambda what, done, total: stop.set() if what == "recorded" else None
     with pytest.raises(Stopped):
         worker.turn()
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:

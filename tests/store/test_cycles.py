@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def test_history(store: Store) -> None:
 
 def _kept(store: Store) -> list[int]:
     query = "SELECT c.number FROM hitl_consensus c JOIN hitl_cycle y ON y.number = c.number WHERE y.plan IS NOT NULL"
-    with store._database.read() as connection:
+    with store.database.read() as connection:
         return sorted(number for (number,) in connection.exec_driver_sql(query))
 
 
@@ -117,10 +118,13 @@ def test_after_a_crash_what_is_pending_is_sent_again(store: Store, url: str) -> 
 def test_cycle_and_outbox_are_written_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     run(store, order("1"))
 
-    def fail(*_: object) -> None:
+    write = cycles.record
+
+    def fail(*arguments: Any) -> None:
+        write(*arguments)
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(cycles, "_write_outbox", fail)
+    monkeypatch.setattr(cycles, "record", fail)
     with pytest.raises(RuntimeError):
         run(store, order("2"))
     assert len(store.cycles("p")) == 1
@@ -145,7 +149,7 @@ def test_the_last_cycle_and_whether_a_run_was_recorded_are_found_without_reading
             due = None if number == 3 else f"2026-11-2{number}"
             store.record_cycle(lease, CycleRecord({}, PLAN, (), {"open": 10 - number}, due))
     assert store.last_cycle("p") == store.cycles("p")[-1]
-    with store._database.write() as connection:
+    with store.database.write() as connection:
         connection.exec_driver_sql("UPDATE hitl_cycle SET metrics = 'nobody reads this' WHERE number < 5")
     last = store.last_cycle("p")
     assert last is not None
@@ -156,7 +160,7 @@ def test_the_last_cycle_and_whether_a_run_was_recorded_are_found_without_reading
 
 def test_the_name_of_a_run_is_found_by_its_index(sqlite_url: str) -> None:
     query = "EXPLAIN QUERY PLAN SELECT number FROM hitl_cycle WHERE project = 'p' AND due = 'd' LIMIT 1"
-    with Store(sqlite_url) as store, store._database.read() as connection:
+    with Store(sqlite_url) as store, store.database.read() as connection:
         (said,) = [row[-1] for row in connection.exec_driver_sql(query)]
     assert "USING COVERING INDEX hitl_cycle_due" in said or "USING INDEX hitl_cycle_due" in said
 

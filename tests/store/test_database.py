@@ -23,7 +23,7 @@ URL_SECRET = "s3cret%2F%40pass"
 
 
 def test_migrations_lead_to_the_tables(store: Store) -> None:
-    with store._database.read() as connection:
+    with store.database.read() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": schema.VERSION_TABLE})
         assert compare_metadata(context, schema.metadata) == []
         assert context.get_current_revision() == schema.HEAD
@@ -37,7 +37,7 @@ def test_cycles_of_the_first_schema_are_found_by_the_run_they_were_for(url: str)
         with store.lease("p") as lease:
             for each in metrics:
                 store.record_cycle(lease, CycleRecord({}, PLAN, (), each))
-        with store._database.write() as connection:
+        with store.database.write() as connection:
             command.downgrade(migrations(connection), "0001")
         with pytest.raises(StoreError):
             store.recorded("p", "2026-11-20")
@@ -83,21 +83,21 @@ def test_several_processes_open_a_new_database_at_once(url: str) -> None:
 
 
 def test_it_shares_a_database_with_others(url: str) -> None:
-    with Store(url) as store, store._database.write() as connection:
+    with Store(url) as store, store.database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE alembic_version (version_num TEXT)")
         connection.exec_driver_sql("INSERT INTO alembic_version VALUES ('theirs')")
     Store(url).close()
 
 
 def test_a_newer_schema(url: str) -> None:
-    with Store(url) as store, store._database.write() as connection:
+    with Store(url) as store, store.database.write() as connection:
         connection.exec_driver_sql(f"UPDATE {schema.VERSION_TABLE} SET version_num = '9999'")
     with pytest.raises(StoreError, match=r"version 9999; this version of hitl knows 0002 at most\. Upgrade"):
         Store(url)
 
 
 def test_a_damaged_schema(store: Store) -> None:
-    with store._database.write() as connection:
+    with store.database.write() as connection:
         connection.exec_driver_sql("DROP TABLE hitl_item")
     for read in (store.items, store.counts):
         with pytest.raises(StoreError, match="hitl_item"):
@@ -130,12 +130,12 @@ def test_no_message_shows_a_password(postgres_url: str) -> None:
     assert with_password != postgres_url
     with Store(with_password) as store:
         assert "s3cret" not in repr(store)
-        with store._database.write() as connection:
+        with store.database.write() as connection:
             connection.exec_driver_sql("DROP TABLE hitl_item")
         with pytest.raises(StoreError) as caught:
             store.items("p")
         assert "s3cret" not in str(caught.value)
-        assert store._database._without_secrets(f"{SECRET} {URL_SECRET}") == "*** ***"
+        assert store.database.without_secrets(f"{SECRET} {URL_SECRET}") == "*** ***"
 
 
 def test_a_wrong_database_says_where(postgres: str) -> None:
@@ -180,13 +180,13 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
 
 def test_another_program_keeps_it_locked(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.1)
-    with Store(sqlite_url) as store, Store(sqlite_url) as other, other._database.write():
+    with Store(sqlite_url) as store, Store(sqlite_url) as other, other.database.write():
         assert store.counts("p")["items"] == 0, "reading does not wait"
         with pytest.raises(StoreError, match="kept the database locked"), store.lease("p"):
             raise AssertionError
 
 
 def test_sqlite_keeps_a_log(sqlite_url: str) -> None:
-    with Store(sqlite_url) as store, store._database.read() as connection:
+    with Store(sqlite_url) as store, store.database.read() as connection:
         pragmas = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "foreign_keys")]
     assert pragmas == ["wal", 1]

@@ -104,7 +104,7 @@ def test_a_zombie_writes_nothing(store: Store, write: str, overtaker_is_done: bo
 def test_a_zombie_does_not_end_the_lease_of_its_overtaker(store: Store) -> None:
     with store.lease("p", seconds=SHORT):
         time.sleep(2 * SHORT)
-        overtaker = leases.acquire(store._database, "p", 60, None)
+        overtaker = leases.acquire(store.database, "p", 60, None)
     store.check(overtaker)
 
 
@@ -128,7 +128,7 @@ def _race(store: Store, project: str, runners: int) -> tuple[list[int], int]:
     def run() -> None:
         barrier.wait()
         try:
-            got.append(leases.acquire(store._database, project, 60, None).epoch)
+            got.append(leases.acquire(store.database, project, 60, None).epoch)
         except Busy:
             busy.append(1)
 
@@ -141,18 +141,18 @@ def _race(store: Store, project: str, runners: int) -> tuple[list[int], int]:
 
 
 def test_a_takeover_waits_for_a_write_that_has_passed_the_fence(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    inside, go_on, save_cursor = threading.Event(), threading.Event(), pages._save_cursor
+    inside, go_on, save = threading.Event(), threading.Event(), pages.save
     epochs: list[int] = []
 
-    def slow(*arguments: Any) -> None:
+    def slow(*arguments: Any) -> Any:
         inside.set()
         assert go_on.wait(10)
-        save_cursor(*arguments)
+        return save(*arguments)
 
     def overtake() -> None:
-        epochs.append(leases.acquire(store._database, "p", 60, None).epoch)
+        epochs.append(leases.acquire(store.database, "p", 60, None).epoch)
 
-    monkeypatch.setattr(pages, "_save_cursor", slow)
+    monkeypatch.setattr(pages, "save", slow)
     with store.lease("p", seconds=SHORT) as lease:
         writer = threading.Thread(target=store.save_page, args=(lease, page(1, item("1"))))
         writer.start()
@@ -173,7 +173,7 @@ def test_a_takeover_waits_for_a_write_that_has_passed_the_fence(store: Store, mo
 
 def test_a_database_that_fails_at_the_end_does_not_hide_what_happened(store: Store) -> None:
     def work() -> None:
-        with store._database.write() as connection:
+        with store.database.write() as connection:
             connection.exec_driver_sql("DROP TABLE hitl_project")
         with pytest.raises(StoreError):
             store.cursor("p")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hitl import cycle
-from hitl.connectors.tables import Tables
-from hitl.settings import BudgetSettings, CrewSettings, Settings, SourceSettings
+from hitl.connectors.tables import Tables, TablesSettings
+from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
 
 
@@ -16,7 +16,7 @@ def test_a_cycle_runs_over_this_database(store: Store, tmp_path: Path) -> None:
     (tmp_path / "items.csv").write_text("item,text\n9,nobody yet\n10,höchstens „eins“\n")
     settings = Settings(
         name="p",
-        source=SourceSettings(kind="tables", path="."),
+        source=TablesSettings(path="."),
         crew=CrewSettings(annotators=("dee",)),
         budget=BudgetSettings(labels=5),
     )

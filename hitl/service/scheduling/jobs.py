@@ -35,7 +35,7 @@ LOOKS: tuple[Kind, ...] = ("look", "peek")
 """Nothing is lost with one of them: the next look sees what it would have seen."""
 
 FORGOTTEN = timedelta(days=1)
-"""A job that far overdue is kept by nobody: its project is no longer configured anywhere."""
+"""A job that far overdue belongs to a project that is no longer configured anywhere."""
 
 
 def job_id(project: str, kind: Kind) -> str:
@@ -101,7 +101,7 @@ class Jobs(SQLAlchemyJobStore):  # type: ignore[misc]
             super().remove_job(job_id)
 
     def clean(self, wanted: Sequence[str], now: datetime) -> None:
-        """Remove the jobs of these projects that are not wanted, and those of others that nobody keeps any more."""
+        """Remove the jobs of these projects that are not wanted, and those of others that are no longer kept."""
         mine = self._mine & self.jobs_t.c.id.not_in(wanted)
         forgotten = ~self._mine & (self.jobs_t.c.next_run_time < (now - FORGOTTEN).astimezone(UTC).timestamp())
         with self.engine.begin() as connection:

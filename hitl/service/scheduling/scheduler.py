@@ -25,12 +25,11 @@ from apscheduler.schedulers.base import STATE_STOPPED
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.date import DateTrigger
 
-from hitl import settings as configuration
 from hitl.connectors.catalog import connector_of
 from hitl.cycle import silent
 from hitl.errors import BadSettings, HitlError
 from hitl.exchange import Progress
-from hitl.project import store_url
+from hitl.project import load, store_url
 from hitl.service.scheduling.hints import Debounce
 from hitl.service.scheduling.jobs import KINDS, LOOKS, Jobs, Kind, job_id, parts_of
 from hitl.service.scheduling.triggers import Cron, Every
@@ -85,7 +84,7 @@ class Wanted:
 
 def projects_of(configs: Sequence[Path]) -> tuple[Project, ...]:
     """The projects of these files. Raises BadSettings for one twice, or one that nothing is to start."""
-    projects = [Project(config.resolve(), configuration.load(config)) for config in configs]
+    projects = [Project(config.resolve(), load(config)) for config in configs]
     seen: dict[tuple[str, str], Path] = {}
     for project in projects:
         schedule = project.schedule
@@ -107,7 +106,7 @@ def need_secrets(projects: Sequence[Project]) -> None:
     A list of jobs needs neither.
     """
     for project in projects:
-        connector_of(project.settings, project.config.parent)  # asks nothing of the platform, and finds a missing token
+        connector_of(project.settings.source, project.config.parent)  # finds a missing token
         if project.schedule.webhook is not None and _secret(project) == "":
             raise BadSettings(f"{project.config}: schedule.webhook needs a secret: set {WEBHOOK_SECRET}")
 
@@ -169,36 +168,39 @@ class Scheduler:
     """Keeps the cycles of some projects going until it is stopped.
 
     `tell` is called for every cycle that begins, ends, fails or waits; `progress` within cycles.
+
+    Attributes:
+        projects: those that are kept; jobs: store -> its jobs and ledger.
     """
 
     def __init__(self, projects: Sequence[Project], tell: Tell, progress: Progress = silent) -> None:
         self._stop = threading.Event()
         self._databases: dict[str, Database] = {}
-        self._jobs: dict[str, Jobs] = {}
+        self.jobs: dict[str, Jobs] = {}
         try:
             for project in projects:
                 if project.store not in self._databases:
                     self._databases[project.store] = Database(project.store)
                     names = [each.name for each in projects if each.store == project.store]
-                    self._jobs[project.store] = Jobs(self._databases[project.store], names)
+                    self.jobs[project.store] = Jobs(self._databases[project.store], names)
         except BaseException:
             self._close()
             raise
         self._clock = Clock(timezone=UTC, jobstore_retry_interval=RETRY, job_defaults=KEPT)
-        for store, jobs in self._jobs.items():
+        for store, jobs in self.jobs.items():
             self._clock.add_jobstore(jobs, store)
             self._clock.add_executor(Waking(partial(self._wake, store)), store)
         self._workers = {
             (project.store, project.name): Worker(
                 Assignment(project.name, project.config, project.schedule.after_annotations),
-                self._jobs[project.store].ledger,
+                self.jobs[project.store].ledger,
                 self._stop,
                 tell,
                 progress,
             )
             for project in projects
         }
-        self._projects = tuple(projects)
+        self.projects = tuple(projects)
         self._webhooks: list[Webhooks] = []
         self._hints = _Hints(self._hint_job, self._stop)
 
@@ -209,12 +211,12 @@ class Scheduler:
         self._listen()
         now = datetime.now(UTC)
         self._clock.start(paused=True)
-        for jobs in self._jobs.values():
+        for jobs in self.jobs.values():
             jobs.get_due_jobs(now)  # what was missed is in the ledger, whatever becomes of the job
-        for project in self._projects:
+        for project in self.projects:
             self._keep(project, now)
-        for store, jobs in self._jobs.items():
-            jobs.clean([identity for each in self._projects if each.store == store for identity in _ids(each)], now)
+        for store, jobs in self.jobs.items():
+            jobs.clean([identity for each in self.projects if each.store == store for identity in _ids(each)], now)
 
     def start(self) -> None:
         """Take up what was left, and keep going in threads."""
@@ -268,7 +270,7 @@ class Scheduler:
 
     def _keep(self, project: Project, now: datetime) -> None:
         """Leave a job whose settings are the same, with its next time, which may be past: then it was missed."""
-        jobs = self._jobs[project.store]
+        jobs = self.jobs[project.store]
         for wanted in wanted_jobs(project.schedule, now):
             identity = job_id(project.name, wanted.kind)
             before = jobs.lookup_job(identity)
@@ -297,8 +299,8 @@ class Scheduler:
     def next_runs(self) -> list[dict[str, Any]]:
         """The jobs in the store, the next one first: project, kind, when (in words), next (a time or None)."""
         rows = []
-        for project in self._projects:
-            jobs = self._jobs[project.store]
+        for project in self.projects:
+            jobs = self.jobs[project.store]
             for identity in _ids(project):
                 job = jobs.lookup_job(identity)
                 if job is not None:
@@ -324,22 +326,23 @@ class Scheduler:
         """Where webhooks are taken: project, listens (host:port) and the url to give to the platform."""
         return [
             {"project": project.name, "listens": address, "url": url_of(address, project.name)}
-            for project in self._projects
+            for project in self.projects
             if (address := project.schedule.webhook) is not None
         ]
 
     def _listen(self) -> None:
-        need_secrets(self._projects)
+        need_secrets(self.projects)
         by_address: dict[str, list[Project]] = {}
-        for project in self._projects:
+        for project in self.projects:
             if project.schedule.webhook is not None:
                 by_address.setdefault(project.schedule.webhook, []).append(project)
         for address, projects in by_address.items():
-            hints = {project.name: self._hint_of(project) for project in projects}
+            hints = {project.name: self.hint_of(project) for project in projects}
             webhooks = Webhooks(address, _secret(projects[0]), hints, lambda: self.alive)
             self._webhooks.append(webhooks)
 
-    def _hint_of(self, project: Project) -> Callable[[], None]:
+    def hint_of(self, project: Project) -> Callable[[], None]:
+        """What a webhook of this project calls."""
         debounce = Debounce(project.schedule.debounce, project.schedule.debounce_at_most)
         return lambda: self._hints.take(project, debounce)
 

@@ -4,7 +4,7 @@
         cycle       recorded under the run's name, or resumed where it was killed
                     -> done, with everything that was due when it began (resumed: only its own run)
         Busy, Unreachable, StoreError, OSError    tried again, ever later; the platform may say when
-        any other error                           told, and over: the next run is at its next time
+        any other error                           reported, and over: the next run is at its next time
 
 Between runs it may look for new annotations: a pull, and a run when enough came since the last cycle. Nothing that
 happens to one project concerns the others.
@@ -139,7 +139,7 @@ class Worker(threading.Thread):
         try:
             with opened(self._work.config) as (settings, store, connector):
                 self._same_project(settings)
-                new = self._new_annotations(store, connector)
+                new = self.new_annotations(store, connector)
         except (HitlError, OSError) as error:
             if not isinstance(error, Busy):
                 self._tell("failed", look=True, **_in_words(error))
@@ -148,7 +148,7 @@ class Worker(threading.Thread):
             self._tell("looked", new=new)
             self._ledger.mark([(self._work.project, clock())])
 
-    def _new_annotations(self, store: Store, connector: Connector) -> int | None:
+    def new_annotations(self, store: Store, connector: Connector) -> int | None:
         """How many annotations more or fewer than at the last cycle there are; None: there was no cycle yet."""
         project = self._work.project
         with store.lease(project) as lease:
@@ -185,7 +185,7 @@ def _in_words(error: Exception) -> dict[str, str]:
 
 
 def figures(report: CycleReport) -> dict[str, Any]:
-    """What is told of a cycle, and what `hitl run --json` shows."""
+    """What is reported of a cycle, and what `hitl run --json` shows."""
     return {
         "new": report.pulled.changed,
         "deleted": report.pulled.deleted,

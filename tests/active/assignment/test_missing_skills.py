@@ -13,7 +13,6 @@ from hitl import cycle
 from hitl.active.assignment.missing_skills import Lacking, in_words, lacking
 from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
-from hitl.cli import standing
 from hitl.connectors.tables import Tables
 from hitl.crew import Budget, Crew
 from hitl.metrics import outlook
@@ -22,6 +21,7 @@ from hitl.plan import Plan
 from hitl.settings import CrewSettings, Settings
 from hitl.store import Store
 from tests.active.pending.test_outstanding import ITEMS, NEVER_DONE, planned, questions
+from tests.projects import status_text
 from tests.test_cycle import HOUR, NOON, settings
 
 LANGUAGES = ("de", "fr", "it", "law")
@@ -146,15 +146,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_typo_closes_nothing_on_the_platform_and_mended_it_is_as_if_it_had_not_been(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path,
 ) -> None:
     right, wrong = crewed(needs="lang", skills={"dee": ("de",)}), crewed(needs="lang", skills={"dee": ("ed",)})
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         before = cycle.run(right, store, Tables(folder), now=NOON).judgement
         shown = texts(folder)
         report = cycle.run(wrong, store, Tables(folder), now=NOON + 60)
-        standing.status(wrong, store, False, NOON + 60)
-        said = capsys.readouterr().out
+        said = status_text(wrong, store, NOON + 60)
         plan = report.judgement.plan
         assert plan.stop is None
         wanted = {r.operation.kind: r.operation.payload for r in report.receipts}["labels_wanted"]["items"]

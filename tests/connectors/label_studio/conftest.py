@@ -1,8 +1,8 @@
-"""One real Label Studio for the session; each test makes its own project in it."""
+"""What tests do to a project of their own in a real Label Studio."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,26 +100,6 @@ class Project:
 def choice(*labels: str, control: str = "sentiment") -> list[dict[str, Any]]:
     """The result of a Choices control."""
     return [{"from_name": control, "to_name": "text", "type": "choices", "value": {"choices": list(labels)}}]
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[LocalServer]:
-    with LocalServer() as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def people(server: LocalServer) -> list[Person]:
-    return [server.sign_up(f"annotator{k}@example.com", "a-long-password") for k in range(4)]
-
-
-@pytest.fixture
-def make_project(server: LocalServer, people: list[Person]) -> Callable[..., Project]:
-    def make(config: str = SENTIMENT) -> Project:
-        number = LabelStudio.create_project(server.url, server.token, "test project", config)
-        return Project(server, people, number)
-
-    return make
 
 
 @pytest.fixture

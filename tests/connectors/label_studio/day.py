@@ -37,6 +37,7 @@ from hitl.errors import Refused
 from hitl.evidence import Evidence
 from hitl.exchange import Operation
 from hitl.plan import Plan
+from hitl.project import budget_of
 from hitl.settings import Settings
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project
@@ -436,7 +437,7 @@ def replayed(log: Sequence[Happened], settings: Settings) -> Iterator[tuple[Plan
                     never=frozenset(skips),
                 )
                 now, expire = Day.clock(one.time), settings.crew.expire_hours * HOUR
-                budget = cycle.budget_of(settings)
+                budget = budget_of(settings)
                 plan = next_plan(asks, [(evidence, consensus)], crew, budget, plan, now, expire)
                 yield plan, consensus
 

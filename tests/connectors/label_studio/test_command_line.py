@@ -13,7 +13,7 @@ import pytest
 
 from hitl.files import read_table
 from tests.connectors.label_studio.conftest import Project
-from tests.connectors.label_studio.test_cycle import labeled_project
+from tests.connectors.label_studio.projects import labeled_project
 
 pytestmark = pytest.mark.server
 

@@ -7,15 +7,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hitl import cycle
+from hitl import project as projects
 from hitl.crew import Crew
-from hitl.settings import BudgetSettings, CrewSettings, Settings, SourceSettings
+from hitl.settings import CrewSettings, Settings
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import TOPICS, Project, choice
+from tests.connectors.label_studio.projects import connect, labeled_project, settings_for, shown
 
 pytestmark = pytest.mark.server
 
@@ -24,7 +25,7 @@ import os, signal, sys
 from hitl import cycle
 from hitl.connectors.label_studio import LabelStudio
 from hitl.store import Store
-from tests.connectors.label_studio.test_cycle import settings_for
+from tests.connectors.label_studio.projects import settings_for
 
 url, token, number, database, fatal, *crew = sys.argv[1:]
 events = 0
@@ -40,60 +41,6 @@ with Store(database) as store:
     cycle.run(settings_for(int(number), crew), store, connector, kill_at)
 print(events)
 """
-
-
-def settings_for(number: int, crew: list[str] | tuple[str, ...] = (), **budget: Any) -> Settings:
-    return Settings(
-        name="p",
-        source=SourceSettings(kind="label-studio", project=number, abstain=("Unsure",)),
-        crew=CrewSettings(annotators=tuple(crew), capacity=3),
-        budget=BudgetSettings(**{"labels": 9, "target_confidence": 0.97, **budget}),
-    )
-
-
-def labeled_project(make_project: Callable[..., Project]) -> tuple[Project, list[int]]:
-    """Nine tasks; two annotators agree on some and not on others, one is skipped, two nobody has seen."""
-    project = make_project()
-    ids = [int(person.id) for person in project.people]
-
-    def annotated(n: int) -> list[dict[str, Any]]:
-        if n == 6:
-            return [{"completed_by": ids[2], "result": [], "was_cancelled": True, "ground_truth": False}]
-        labels = ("good" if n % 2 else "bad", "good" if n % 3 else "bad")
-        answers = [{"result": choice(label), "ground_truth": False} for label in labels] if n < 6 else []
-        return [{"completed_by": ids[k], **answer} for k, answer in enumerate(answers)]
-
-    return project, project.add(9, annotated)
-
-
-def connect(project: Project) -> Any:
-    return project.connect(abstain=("Unsure",))
-
-
-def shown(project: Project, tasks: list[int]) -> dict[str, Any]:
-    """What the platform shows, with tasks by their place: equal projects show the same."""
-    place = {task: n for n, task in enumerate(tasks)}
-    rows = [project.task(task) for task in tasks]
-    versions = project.settings()["model_version"]
-    predictions = [
-        sorted(
-            (prediction["model_version"].split("-")[1], round(prediction["score"] or 0, 6), str(prediction["result"]))
-            for prediction in row["predictions"]
-        )
-        for row in rows
-    ]
-    tabs = {}
-    for view in project.admin.get("/api/dm/views/", project=project.number):
-        listed = project.admin.get("/api/tasks", view=view["id"], project=project.number)["tasks"]
-        tabs[view["data"]["title"]] = [place[task["id"]] for task in listed]
-    return {
-        "order": versions.split("-")[1],
-        "predictions": predictions,
-        "state": [(row["overlap"], row["is_labeled"]) for row in rows],
-        "tabs": tabs,
-        "versions": len(project.versions()),
-        "annotations": [len(row["annotations"]) for row in rows],
-    }
 
 
 def test_after_a_run_three_annotators_are_served_exactly_the_plan(
@@ -224,7 +171,7 @@ def test_several_cycles_with_edits_deletions_and_skips(make_project: Callable[..
     assert said[str(tasks[0]), people[0]] == "Unsure" or said[str(tasks[0]), people[1]] == "Unsure"
     assert evidence.annotations.options == ("bad", "good", "Unsure") or evidence.annotations.options[2] == "Unsure"
     assert evidence.known.tolist() == [False] * 7 + [True]
-    crew = cycle.crew_of(settings_for(project.number), store := Store(f"sqlite:///{tmp_path}/hitl.db"))
+    crew = projects.crew_of(settings_for(project.number), store := Store(f"sqlite:///{tmp_path}/hitl.db"))
     store.close()
     assert isinstance(crew, Crew)
     assert (people[2], str(tasks[6])) in crew.never

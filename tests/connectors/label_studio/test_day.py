@@ -13,10 +13,12 @@ from hitl import cycle
 from hitl.active.policy import ExpectedGain
 from hitl.active.replay.replay import Replay
 from hitl.catalog import combiner
+from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.crew import Budget
 from hitl.demo.on_label_studio import CONFIG
 from hitl.demo.recorded import QUESTION, texts
-from hitl.settings import BudgetSettings, CrewSettings, Settings, SourceSettings
+from hitl.project import stored_evidence
+from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.day import Day, Worker, replayed
@@ -41,7 +43,7 @@ def test_a_question_that_expired_is_served_to_the_next_person_though_the_first_s
     gone, there = (project.people[k].email for k in (1, 2))
     settings = Settings(
         name="p",
-        source=SourceSettings(kind="label-studio", project=project.number),
+        source=LabelStudioSettings(project=project.number),
         crew=CrewSettings(annotators=(gone, there), capacity=1, expire_hours=0.5),
         budget=BudgetSettings(max_labels=2, target_confidence=1.0),
     )
@@ -125,7 +127,7 @@ def check_the_replay(day: Day) -> None:
         assert result.items == result_again.items
         np.testing.assert_allclose(result.probabilities, result_again.probabilities, rtol=0, atol=1e-6)
     final = day.plans[-1][1]
-    evidence = cycle.stored_evidence(day.store, day.settings.name, day.connector.questions())[QUESTION]
+    evidence = stored_evidence(day.store, day.settings.name, day.connector.questions())[QUESTION]
     truth = np.array([day.people.truth[day.key_of[str(item)]] for item in final.items], np.int32)
     everything = Replay(combiner(day.settings.combine.method), ExpectedGain(), Budget(7, 1.0, max_labels=99))
     result = everything.run(replace(evidence, truth=truth), np.random.default_rng(0)).consensus
@@ -138,7 +140,7 @@ def test_a_day_of_four_people_who_are_asked_by_name(make_project: Callable[..., 
     people = tuple(person.email for person in project.people)
     settings = Settings(
         name="day",
-        source=SourceSettings(kind="label-studio", project=project.number),
+        source=LabelStudioSettings(project=project.number),
         crew=CrewSettings(annotators=people, capacity=4, expire_hours=0.3),
         budget=BudgetSettings(labels=14, target_confidence=0.9, max_labels=4, target_accuracy=0.85),
     )
@@ -162,7 +164,7 @@ def test_a_day_of_whoever_comes(make_project: Callable[..., Project], postgres_u
     project = make_project(CONFIG)
     settings = Settings(
         name="day",
-        source=SourceSettings(kind="label-studio", project=project.number),
+        source=LabelStudioSettings(project=project.number),
         budget=BudgetSettings(labels=10, target_confidence=0.9, max_labels=2),
     )
     workers = [replace(worker, way="project", minutes=2 * worker.minutes) for worker in FOUR]

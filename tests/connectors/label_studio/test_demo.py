@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hitl.cli import main
-from hitl.settings import load
+from hitl.project import load
 from hitl.store import Store
 
 pytestmark = pytest.mark.server

@@ -14,7 +14,7 @@ import pytest
 from hitl import cycle
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project
-from tests.connectors.label_studio.test_cycle import connect, labeled_project, settings_for
+from tests.connectors.label_studio.projects import connect, labeled_project, settings_for
 
 pytestmark = [
     pytest.mark.server,

@@ -1,0 +1,110 @@
+"""What it takes to compare policies: strategies beside the baselines, an accuracy to reach, and truth to score by.
+
+Every policy stands beside two baselines: the same combiner, and majority vote, with labels spread evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hitl.active.registry import policy
+from hitl.active.replay.replay import Replay, accuracy_of
+from hitl.active.replay.response_model import ResponseModel
+from hitl.crew import Budget, Crew
+from hitl.errors import BadInput
+from hitl.evidence import Evidence
+from hitl.models.registry import combiner
+
+EVEN, MAJORITY = "evenly", "majority vote, evenly"
+"""The names of the two baselines."""
+
+STEPS = 100
+"""Batches of a replay, as it comes."""
+
+PER_ITEM = 10
+"""Labels an item that simulated annotators may be asked for, as it comes."""
+
+NEAR = 0.005
+"""The target, as it comes: this far below the accuracy with all recorded labels, or one item, whichever is more."""
+
+ROUNDING = 1e-9
+"""So that 7 right of 10 are one item below 8 right: 0.8 - 0.1 is more than 0.7 to a computer."""
+
+SIMULATED_TARGET = 0.95
+"""The target for simulated annotators, who have no recorded labels to measure all of them by."""
+
+FEWEST, FEW = 10, 50
+"""Items of known truth: with fewer an accuracy says nothing, and says little."""
+
+
+def strategies(
+    evidence: Evidence,
+    policies: Iterable[str],
+    method: str = "default",
+    *,
+    batch: int | None = None,
+    labels: int | None = None,
+    confidence: float = 1.0,
+    crew: Crew | None = None,
+    delay: float = 0.0,
+    skip: float = 0.0,
+) -> dict[str, Replay]:
+    """Name -> the replay of each policy, and of the two baselines.
+
+    Attributes:
+        policies, method: names that `hitl.active.registry` and `hitl.models.registry` know.
+        batch: questions a round; default: a hundredth of all labels.
+        labels: labels after which to stop; default: all that were recorded, or ten an item where none were.
+        confidence: an item is done when it is this sure, in (0, 1]; 1: never.
+        delay: mean rounds until an answer comes; skip: share of the questions that are skipped, in [0, 1).
+
+    Raises BadSettings for an unknown name.
+
+    Example:
+        >>> from hitl import Evidence
+        >>> said = {"item": [1, 1, 2], "annotator": ["a", "b", "a"], "label": ["x", "y", "y"]}
+        >>> list(strategies(Evidence.from_tables(said), ["random"]))
+        ['random', 'evenly', 'majority vote, evenly']
+    """
+    recorded = len(evidence.annotations)
+    if labels is None and not recorded:
+        labels = PER_ITEM * evidence.annotations.n_items
+    budget = Budget(batch or max(1, (labels or recorded) // STEPS), confidence, min_labels=0, max_labels=2**31 - 1)
+    responses = ResponseModel(delay, skip)
+
+    fixed = replace(budget, min_labels=budget.max_labels)  # confidence ends no item of a baseline
+
+    def strategy(judge: str, chooses: str) -> Replay:
+        limits = fixed if chooses in ("even", "random") else budget
+        return Replay(combiner(judge), policy(chooses), limits, labels, crew or Crew(), responses)
+
+    found = {name: strategy(method, name) for name in policies if name != "even"}
+    found[EVEN] = strategy(method, "even")
+    if method != "majority":
+        found[MAJORITY] = strategy("majority", "even")
+    return found
+
+
+def near_all_labels(evidence: Evidence, method: str) -> float:
+    """Half a point or one item, whichever is more, below the accuracy with all recorded labels."""
+    full = accuracy_of(combiner(method).fit(replace(evidence, truth=None)), evidence)
+    return max(full - max(NEAR, 1 / int(evidence.known.sum())) - ROUNDING, 0.0)
+
+
+def doubt_about_truth(evidence: Evidence) -> str | None:
+    """Why an accuracy over this little known truth is mostly chance, or None. Raises BadInput for less than that."""
+    known = int(evidence.known.sum())
+    if known == 0:
+        raise BadInput("replay: no item has a known truth; expected --truth with some of the items to score against")
+    if known < FEWEST:
+        raise BadInput(
+            f"replay: the truth of {known} item{'' if known == 1 else 's'} is known; expected {FEWEST} or more, better "
+            "some hundreds, or an accuracy says nothing"
+        )
+    if known < FEW:
+        return (
+            f"the truth of {known} items is known: one item is {1 / known:.1%} of the accuracy, so differences are "
+            "mostly chance"
+        )
+    return None

@@ -1,0 +1,104 @@
+"""What a lead sends to the platform by hand: new items, and the known truth of items.
+
+    new_items, known_truth    a table -> one operation
+    send                      outbox -> platform -> confirmed, under the project's lease
+
+The operation is in the store's outbox before it is sent: after a crash the next command that writes
+sends it again, and a platform that has it already is left as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from hitl.cycle import pull, push, silent
+from hitl.errors import BadSettings, BadTable
+from hitl.exchange import Connector, Operation, Progress, Question, Receipt
+from hitl.files import require_columns
+
+if TYPE_CHECKING:
+    from hitl.store import Store
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What the platform confirmed, and what a pull on the way did not understand."""
+
+    receipts: tuple[Receipt, ...]
+    problems: tuple[str, ...] = ()
+
+
+def new_items(table: pa.Table, item: str, where: str) -> Operation:
+    """The rows of a table as new items: the column `item` names them, the others are what annotators see.
+
+    `where` is the file of the table, for messages. Raises BadTable where the column is not there, BadSettings where a
+    row has no name.
+    """
+    require_columns(table, [item], where)
+    rows = json.loads(json.dumps(table.to_pylist(), default=str))  # as the outbox keeps them: a time is text
+    if any(not row[item] for row in rows):
+        raise BadSettings(f"{where}: a row without {item}; every new item needs a name of its own")
+    return Operation("add_items", Path(where).name, {"items": [{"key": row.pop(item), "data": row} for row in rows]})
+
+
+def known_truth(table: pa.Table, questions: Sequence[Question], question: str | None, where: str) -> Operation:
+    """The columns item and label of a table as known truth of one question (None: the only one).
+
+    Raises BadSettings for a question that is not asked, BadTable for a label that is no class or an item named twice.
+    """
+    require_columns(table, ["item", "label"], where)
+    asked = {one.name: one for one in questions}
+    name = question or next(iter(asked))
+    if name not in asked or (question is None and len(asked) > 1):
+        raise BadSettings(f"--question: expected one of {', '.join(asked)}")
+    labels = dict(zip(table.column("item").to_pylist(), table.column("label").to_pylist(), strict=True))
+    if len(labels) < table.num_rows:
+        raise BadTable(f"{where}: an item appears twice; expected one row each")
+    wrong = [label for label in labels.values() if label not in asked[name].classes]
+    if wrong:
+        raise BadTable(f"{where}: label {wrong[0]!r} is not one of {asked[name].classes}")
+    return Operation("gold", name, {"questions": {name: labels}})
+
+
+def send(
+    store: Store, project: str, connector: Connector, operation: Operation, where: str, progress: Progress = silent
+) -> Sent:
+    """Send one operation, after what an earlier command could not send; `where` is its file, for messages.
+
+    Raises BadTable, and sends nothing, where it is the truth of items that the project does not have; Refused where
+    the platform says no; Unreachable where it does not answer: then the operation waits in the outbox for the next
+    command that writes.
+    """
+    with store.lease(project) as lease:
+        earlier = tuple(push(lease, store, connector, progress, by_hand=True))
+        problems: tuple[str, ...] = ()
+        if _strangers(store, project, operation):
+            problems = pull(lease, store, connector, progress).problems  # they may be new
+            need_items(store, project, operation, where)
+        store.queue(lease, [operation])
+        progress("queued", 1, 1)
+        return Sent((*earlier, *push(lease, store, connector, progress, by_hand=True)), problems)
+
+
+def need_items(store: Store, project: str, operation: Operation, where: str) -> None:
+    """Raise BadTable where an operation says the truth of items that are not stored."""
+    missing = _strangers(store, project, operation)
+    if missing:
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        raise BadTable(
+            f"{where}: item {missing[0]!r}{more} is not in the project, nothing was sent; expected the names that "
+            "`hitl export` writes, or `hitl add` it first"
+        )
+
+
+def _strangers(store: Store, project: str, operation: Operation) -> list[str]:
+    """The items whose truth an operation says and that are not stored."""
+    questions = operation.payload.get("questions", {}).values()
+    known = set(store.items(project).column("item").to_pylist()) if questions else set()
+    return [item for labels in questions for item in labels if item not in known]

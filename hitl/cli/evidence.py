@@ -1,0 +1,128 @@
+"""What `combine`, `annotators` and `models` look at: files named on the command line, or the project."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hitl.cli.options import (
+    HERE,
+    AnnotatorColumn,
+    Anonymous,
+    Classes,
+    Config,
+    ItemColumn,
+    Items,
+    LabelColumn,
+    Labels,
+    Method,
+    Options,
+    Probabilities,
+    Strict,
+    TimeColumn,
+    Truth,
+)
+from hitl.errors import BadSettings, BadTable
+
+if TYPE_CHECKING:
+    from hitl.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Given:
+    """Files and how to read them; without annotations, the project of `config`, which has its own settings."""
+
+    annotations: Labels = None
+    method: Method = None
+    probabilities: Probabilities = None
+    items: Items = None
+    truth: Truth = None
+    item: ItemColumn = "item"
+    annotator: AnnotatorColumn = "annotator"
+    label: LabelColumn = "label"
+    time: TimeColumn = None
+    classes: Classes = None
+    options: Options = None
+    anonymous: Anonymous = False
+    strict: Strict = False
+    config: Config = HERE
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that are read."""
+        models = [Path(entry.partition("=")[2]) for entry in self.probabilities or ()]
+        return [path for path in (self.annotations, self.truth, *models) if path is not None]
+
+    def need_project(self, command: str, **others: object) -> None:
+        """Raise BadSettings for an option, of these or of `others`, that means something with a file only."""
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "config"}
+        defaults = {each.name: each.default for each in fields(self)}
+        given = [name for name, value in {**own, **others}.items() if value != defaults.get(name)]
+        if given:
+            flags = ", ".join(f"--{name}" for name in given)
+            raise BadSettings(
+                f"{command}: {flags} needs an annotations file; a project is combined as its hitl.toml says"
+            )
+
+    def evidence(self) -> Evidence:
+        """The evidence of the files; warns of labels that contradict one another. Raises HitlError."""
+        from hitl.evidence import Evidence
+        from hitl.files import read_table
+
+        classes, options = names(self.classes), names(self.options)
+        if options is not None and classes is None:
+            raise BadSettings("--options needs --classes: which of the answers are classes, which only answers?")
+        assert self.annotations is not None
+        annotator = None if self.anonymous else self.annotator
+        text = [name for name in (self.item, annotator, self.label) if name]
+        models = self._models(classes)
+        table = read_table(self.annotations, text)
+        if table.num_rows == 0:
+            raise BadTable(f"{self.annotations}: the table is empty; expected one row an annotation")
+        return Evidence.from_tables(
+            table,
+            models,
+            None if self.truth is None else read_table(self.truth, text),
+            item=self.item,
+            label=self.label,
+            annotator=annotator,
+            time=self.time,
+            classes=classes,
+            options=options,
+            strict=self.strict,
+        )
+
+    def _models(self, classes: tuple[str, ...] | None) -> dict[str, object]:
+        """Model -> its probabilities; `items` names the rows of arrays that do not name their own."""
+        from hitl.files import read_table, require_columns
+        from hitl.probabilities import read_probabilities
+
+        order: Sequence[str] | None = None
+        if self.items is not None:
+            found = read_table(self.items, [self.item])
+            require_columns(found, [self.item], str(self.items))
+            order = found.column(self.item).to_pylist()
+        models: dict[str, object] = {}
+        for entry in self.probabilities or ():
+            model, equals, file = entry.partition("=")
+            if not equals or not model or not file:
+                raise BadSettings(f"--probabilities {entry!r}: expected MODEL=FILE, for instance resnet=probs.csv")
+            if model in models:
+                raise BadSettings(f"--probabilities: model {model!r} is given twice")
+            models[model] = read_probabilities(file, self.item, items=order, classes=classes)
+        return models
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """Comma-separated names."""
+    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def of_question(path: Path, question: str, questions: int) -> Path:
+    """One file a question: labels.csv becomes labels.<question>.csv where there are several."""
+    if questions == 1:
+        return path
+    safe = "".join(c if c.isalnum() or c in "-_=" else "_" for c in question)
+    return path.with_name(f"{path.name.split('.')[0]}.{safe}{''.join(path.suffixes)}")

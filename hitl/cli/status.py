@@ -1,0 +1,115 @@
+"""`hitl status` in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from hitl.cli.show import counted
+
+if TYPE_CHECKING:
+    from hitl.status import Queue, Status
+    from hitl.store import CycleSummary
+
+MOST = 20
+"""How many annotators have a line of their own."""
+
+
+def words(status: Status) -> list[str]:
+    """What is stored, how the last cycle ended, what is expected and asked, and what is not on the platform yet."""
+    from hitl.metrics import outlook
+
+    last, now = status.last, status.now
+    lines = [f"{status.project}: {_stored(status.stored)}" + ("; no cycle yet: `hitl run`" if last is None else "")]
+    if status.running is not None:
+        lines.append(f"a cycle, or another command that writes, is running now: {status.running}")
+    if status.failure is not None:
+        failure = status.failure
+        lines.append(f"the last cycle failed {_when(failure.at, now)}: {failure.error}: {failure.message}")
+    if last is not None:
+        lines += [_cycle(last, now), *outlook(last.metrics), *asked(status.queues)]
+    if status.problems:
+        things = counted(len(status.problems), "thing")
+        lines.append(f"the last pull left out {things} that it did not understand: {status.problems[0]}")
+    if status.pending:
+        operations = counted(status.pending, "operation")
+        lines.append(f"not on the platform yet: {operations}; `hitl push`, or the next cycle, sends them")
+    elif last is not None:
+        lines.append("the platform is as planned")
+    return lines
+
+
+def asked(queues: Sequence[Queue]) -> list[str]:
+    """Who was asked how much and how long that takes, a line each."""
+    lines = []
+    waiting = [queue for queue in queues if queue.questions]
+    if waiting:
+        total, named = sum(queue.questions for queue in waiting), [q for q in waiting if q.annotator is not None]
+        whom = f" for {len(named):,} annotators" if len(named) > 1 else ""
+        lines.append(f"outstanding: {counted(total, 'question')}{whom}{_takes(waiting)}")
+        lines += [f"  {_of_one(queue)}" for queue in waiting[:MOST]]
+        if len(waiting) > MOST:
+            rest = waiting[MOST:]
+            questions = counted(sum(queue.questions for queue in rest), "question")
+            lines.append(f"  and {len(rest)} more: {questions}{_takes(rest)}; --json has all")
+    if any(queue.overdue for queue in waiting):
+        lines.append("overdue questions go to another annotator in the next cycle")
+    away = [str(queue.annotator) for queue in queues if queue.away]
+    if away:
+        more = f" and {len(away) - MOST} more" if len(away) > MOST else ""
+        lines.append(f"seem to be away (one question each until they answer): {', '.join(away[:MOST])}{more}")
+    return lines
+
+
+def _of_one(queue: Queue) -> str:
+    oldest = f"oldest {_age(queue.oldest_hours)}" if queue.oldest_hours * 60 >= 1 else ""
+    overdue = f"{queue.overdue:,} overdue" if queue.overdue else ""
+    since = ", ".join(filter(None, (oldest, overdue)))
+    head = f"{queue.annotator or 'anyone'}: {counted(queue.questions, 'question')}{_takes([queue])}"
+    return f"{head} ({since})" if since else head
+
+
+def _takes(queues: Sequence[Queue]) -> str:
+    """How long these take together, where that is known."""
+    seconds = math.fsum(queue.seconds for queue in queues)
+    if not seconds:
+        return ""
+    if seconds < 5400:
+        return f", about {max(round(seconds / 60), 1)} min"
+    return f", about {seconds / 3600:.1f} h" if seconds < 36_000 else f", about {seconds / 3600:,.0f} h"
+
+
+def _stored(counts: Mapping[str, int]) -> str:
+    if not any(counts.values()):
+        return "nothing pulled yet"
+    said = [counted(counts["items"], "item"), counted(counts["annotations"], "annotation")]
+    for key, word in (("annotators", "annotator"), ("skips", "skip")):
+        if counts[key]:
+            said.append(counted(counts[key], word))
+    if counts["gold"]:
+        said.append(f"{counted(counts['gold'], 'item')} of known truth")
+    return ", ".join(said)
+
+
+def _cycle(last: CycleSummary, now: float) -> str:
+    m, reasons = last.metrics, last.metrics.get("reasons", {})
+    why = (
+        "; ".join(f"{reason}: {count:,}" for reason, count in reasons.items()) if len(reasons) > 1 else "".join(reasons)
+    )
+    said = f"cycle {last.number}, {_when(last.recorded_at, now)}: {m['done']:,} of {m['items']:,} items done"
+    said += f" ({why})" if why else ""
+    if not m.get("expected"):  # of an older version
+        said += f", mean confidence {m['confidence']:.1%}"
+    return said if m["agreement"] is None else f"{said}, {m['agreement']:.1%} of labels agree with the consensus"
+
+
+def _when(time: datetime, now: float) -> str:
+    hours = (now - time.timestamp()) / 3600
+    ago = "just now" if hours * 60 < 1 else f"{_age(hours)} ago"
+    return f"{ago} ({time.astimezone(UTC):%Y-%m-%d %H:%M} UTC)"
+
+
+def _age(hours: float) -> str:
+    return f"{hours * 60:.0f} min" if hours < 1 else f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"

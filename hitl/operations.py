@@ -1,0 +1,139 @@
+"""What a judgement means for the platform: a list of operations, each saying how something there should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hitl.consensus import Consensus
+from hitl.evidence import Evidence
+from hitl.exchange import Operation
+from hitl.metrics import DIGITS
+from hitl.plan import Plan
+from hitl.project import annotator_names
+
+if TYPE_CHECKING:
+    from hitl.annotations import Name
+    from hitl.settings import PushSettings
+    from hitl.store import Store
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the stored evidence says: evidence and consensus by question, and the plan that follows."""
+
+    evidence: Mapping[str, Evidence]
+    results: Mapping[str, Consensus]
+    plan: Plan
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+def operations_of(what: PushSettings, store: Store, project: str, judgement: Judgement) -> Iterator[Operation]:
+    """What the platform should look like after this cycle; a function of judgement and crew alone.
+
+    The order comes before the items are opened, so that no annotator is served an item at random in between; the
+    consensus last, because a platform may show every prediction it has until an order says which.
+    """
+    plan, evidence = judgement.plan, judgement.evidence
+    if what.order:
+        yield Operation("order", "", {"items": list(dict.fromkeys(str(ask.item) for ask in plan.asks))})
+    if what.assignments:
+        yield from _assignments(store, project, plan)
+    if what.labels_wanted:
+        yield Operation("labels_wanted", "", {"items": {**_closing(judgement), **_labels_wanted(plan, evidence)}})
+    if what.consensus:
+        yield _consensus(store, project, judgement)
+
+
+def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:
+    """The consensus to show; the one shown already where nothing but the last digits differ."""
+    fresh = Operation("consensus", "", {"questions": _consensus_rows(judgement)})
+    for shown, _ in store.operations(project):
+        if shown.kind == "consensus" and _same_consensus(shown.payload["questions"], fresh.payload["questions"]):
+            return shown
+    return fresh
+
+
+def _same_consensus(shown: Mapping[str, list[dict[str, Any]]], fresh: Mapping[str, list[dict[str, Any]]]) -> bool:
+    """Whether items and labels are equal and all probabilities equal to the digits that are pushed."""
+
+    def named(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        return [(row["item"], row["label"], *row["probabilities"]) for row in rows]
+
+    def numbers(rows: list[dict[str, Any]]) -> list[float]:
+        return [p for row in rows for p in (row["confidence"], *row["probabilities"].values())]
+
+    return shown.keys() == fresh.keys() and all(
+        named(shown[name]) == named(fresh[name])
+        and np.allclose(numbers(shown[name]), numbers(fresh[name]), rtol=0, atol=2 * 10.0**-DIGITS)
+        for name in fresh
+    )
+
+
+def _consensus_rows(judgement: Judgement) -> dict[str, list[dict[str, Any]]]:
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for name, result in judgement.results.items():
+        known = judgement.evidence[name]
+        supported = (known.annotations.labels_per_item > 0) | known.known
+        for predicted in known.probabilities.values():
+            supported |= ~np.isnan(predicted[:, 0])
+        rows[name] = [
+            {
+                "item": str(result.items[n]),
+                "label": str(result.classes[result.labels[n]]),
+                "confidence": round(float(result.confidence[n]), DIGITS),
+                "probabilities": {
+                    str(label): round(float(p), DIGITS)
+                    for label, p in zip(result.classes, result.probabilities[n], strict=True)
+                },
+            }
+            for n in np.flatnonzero(supported)
+        ]
+    return rows
+
+
+def _assignments(store: Store, project: str, plan: Plan) -> Iterator[Operation]:
+    keys = {name: key for key, name in annotator_names(store, project).items()}
+    planned = {name: [str(ask.item) for ask in plan.asks_of(name)] for name in plan.annotators}
+    assigned = {keys.get(str(name), str(name)): items for name, items in planned.items()}
+    for operation, _ in store.operations(project):
+        if operation.kind == "assign":
+            assigned.setdefault(operation.key, [])
+    for key in sorted(assigned):
+        yield Operation("assign", key, {"items": assigned[key]})
+
+
+def _closing(judgement: Judgement) -> dict[str, int]:
+    """When the project is done: the answers that its items have, which closes them all, also those never asked about.
+
+    A platform goes on serving what is open. Items of known truth are left as they are, as in `_labels_wanted`.
+    """
+    if judgement.plan.stop is None:
+        return {}
+    known = next(iter(judgement.evidence.values()))
+    labels = known.annotations.labels_per_item
+    return {str(item): int(labels[n]) for n, item in enumerate(known.annotations.items) if not known.known[n]}
+
+
+def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> dict[str, int]:
+    """Answers each asked item should get in all, and the answers that done items have (which closes them).
+
+    An annotator who let a question about it expire, or is away, may still have the item open. A platform that keeps it
+    for them (Label Studio locks it for a day) would serve it to no other: there has to be room for their answer too.
+    """
+    known = next(iter(evidence.values()))
+    labels = known.annotations.labels_per_item
+    row = {name: n for n, name in enumerate(known.annotations.items)}
+    wanted = {str(done.item): int(labels[row[done.item]]) for done in plan.done if not known.known[row[done.item]]}
+    away = {person.annotator for person in plan.people if person.away}
+    gone: dict[Name, set[Name]] = {}
+    for expired in plan.expired:
+        gone.setdefault(expired.item, set()).add(expired.annotator)
+    for ask in plan.asks:
+        key = str(ask.item)
+        held = (away | gone.get(ask.item, set())) - {ask.annotator}
+        wanted[key] = wanted.get(key, int(labels[row[ask.item]]) + len(held)) + 1
+    return wanted

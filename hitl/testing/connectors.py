@@ -1,0 +1,229 @@
+"""What every connector must do: pages in, operations out, each safe to repeat.
+
+`check_connector` tries all facts over a project of the connector's own, which they write to. FACTS has them one by one,
+for a test each over a fresh project:
+
+    @pytest.mark.parametrize("fact", FACTS)
+    def test_contract(fact, folder):
+        FACTS[fact](Folder(folder))
+
+The project needs three items or more, and answers of an annotator to some of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from hitl.errors import Refused
+from hitl.exchange import AnnotationRow, Check, Connector, Cursor, ItemRow, Operation, Page, Receipt
+
+Fact = Callable[[Connector], None]
+
+FACTS: dict[str, Fact] = {}
+"""Fact in words -> a function of a connector; it raises AssertionError where the fact does not hold."""
+
+NEW = "contract-item"
+"""The name of the item that is added."""
+
+
+def check_connector(connector: Connector, exempt: Mapping[str, str] | None = None) -> None:
+    """Raise AssertionError, which names the fact, unless this connector does what every connector must do.
+
+    `exempt`: fact -> the reason why it does not hold for this one.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from hitl.connectors import Tables
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> rows = "".join(f"{n},ann,{'cat' if n % 2 else 'dog'}\\n" for n in range(4))
+        >>> _ = (folder / "annotations.csv").write_text("item,annotator,label\\n" + rows)
+        >>> check_connector(Tables(folder))
+    """
+    exempt = exempt or {}
+    unknown = [name for name in exempt if name not in FACTS]
+    assert not unknown, f"no fact is called {unknown[0]!r}; expected one of: {'; '.join(FACTS)}"
+    for name, holds in FACTS.items():
+        if name not in exempt:
+            try:
+                holds(connector)
+            except Exception as error:
+                raise AssertionError(f"{type(connector).__name__}: {name}: {error}") from error
+
+
+def fact(holds: Fact) -> Fact:
+    """Adds a function to FACTS, under its name in words."""
+    FACTS[holds.__name__.replace("_", " ")] = holds
+    return holds
+
+
+@fact
+def questions_are_stable(connector: Connector) -> None:
+    """Asked twice they are the same; names are unique; the classes are the first of the options."""
+    questions = connector.questions()
+    assert questions, "no question"
+    assert connector.questions() == questions
+    assert len({question.name for question in questions}) == len(questions)
+    for question in questions:
+        assert len(question.classes) >= 2, f"{question.name}: {len(question.classes)} classes; expected 2 or more"
+        assert question.options[: len(question.classes)] == question.classes
+
+
+@fact
+def a_first_pull_brings_every_item_once(connector: Connector) -> None:
+    """Pages of items, each with all its annotations; the answers are options of the questions asked."""
+    pages = list(connector.pull(None))
+    items = [item.key for page in pages for item in page.items]
+    assert len(items) >= 3, f"{len(items)} items; a contract needs a project with 3 or more"
+    assert len(set(items)) == len(items)
+    assert all(set(page.live or items) <= set(items) for page in pages)
+    options = {question.name: question.options for question in connector.questions()}
+    annotators: set[str | None] = {None}
+    for page in pages:
+        here = {item.key for item in page.items}
+        annotators |= {annotator.key for annotator in page.annotators}
+        for row in page.annotations:
+            assert row.item in here, f"annotation {row.key} of {row.item} is not on the page of its item"
+            assert row.annotator in annotators, f"annotator {row.annotator} has no row"
+            assert row.label is None if row.kind == "skip" else row.label in options[row.question]
+    assert any(row.kind == "answer" for page in pages for row in page.annotations), "no answer in the project"
+
+
+@fact
+def a_pull_goes_on_after_each_page(connector: Connector) -> None:
+    """A cursor is JSON; from it come the pages that were still to come."""
+    pages = list(connector.pull(None))
+    for number, page in enumerate(pages):
+        cursor: Cursor = json.loads(json.dumps(page.cursor))
+        rest = _items(list(connector.pull(cursor)))
+        missing = _items(pages[number + 1 :]) - rest
+        assert not missing, f"after page {number + 1} of {len(pages)}: {sorted(missing)[:3]} do not come"
+
+
+@fact
+def a_pull_after_the_last_page_brings_nothing_new(connector: Connector) -> None:
+    """Rows may come again, but as they were."""
+    pages = list(connector.pull(None))
+    again = list(connector.pull(pages[-1].cursor))
+    assert _rows(again, "items") <= _rows(pages, "items")
+    assert _rows(again, "annotations") <= _rows(pages, "annotations")
+
+
+@fact
+def the_same_operation_twice_changes_nothing(connector: Connector) -> None:
+    """The second receipt says 0 changed, whatever the operation."""
+    for operation in operations(connector):
+        list(connector.push([operation]))
+        (again,) = connector.push([operation])
+        assert again.changed == 0, f"{operation.kind}: {again.changed} changed the second time ({again.detail})"
+
+
+@fact
+def receipts_come_in_order_one_each(connector: Connector) -> None:
+    """Also for none at all."""
+    several = operations(connector)
+    receipts: list[Receipt] = list(connector.push(several))
+    assert [receipt.operation for receipt in receipts] == several
+    assert list(connector.push([])) == []
+
+
+@fact
+def an_unknown_operation_is_refused(connector: Connector) -> None:
+    """With its name in the message; nothing is confirmed."""
+    strange = Operation(cast("Any", "paint"), "", {"items": []})
+    said = ""
+    try:
+        list(connector.push([strange]))
+    except Refused as error:
+        said = str(error)
+    assert "paint" in said, f"expected Refused, which names it; got {said!r}"
+
+
+@fact
+def an_added_item_comes_back_and_only_once(connector: Connector) -> None:
+    """Added twice, it is there once."""
+    list(connector.push([_added(connector)]))
+    once = _items(list(connector.pull(None)))
+    list(connector.push([_added(connector)]))
+    assert _items(list(connector.pull(None))) == once
+
+
+@fact
+def known_truth_comes_back_as_truth(connector: Connector) -> None:
+    """As annotations of the kind "gold", and not as an answer."""
+    gold = _gold(connector)
+    list(connector.push([gold]))
+    rows = [row for page in connector.pull(None) for row in page.annotations if row.kind == "gold"]
+    for question, labels in gold.payload["questions"].items():
+        for item, label in labels.items():
+            assert (question, item, label) in {(row.question, row.item, row.label) for row in rows}
+
+
+@fact
+def a_check_says_what_was_looked_at(connector: Connector) -> None:
+    """A list of checks with names and details; those that fail say how to mend it."""
+    found = connector.check()
+    assert found
+    assert all(isinstance(check, Check) and check.name and check.detail for check in found)
+    assert all(check.ok or check.mend for check in found), "a check fails and does not say what to do"
+
+
+def operations(connector: Connector) -> list[Operation]:
+    """One operation of each kind that fits what the project holds."""
+    pages = list(connector.pull(None))
+    items = [item.key for page in pages for item in page.items]
+    annotators = [annotator.key for page in pages for annotator in page.annotators]
+    rows = {
+        question.name: [
+            {
+                "item": item,
+                "label": question.classes[0],
+                "confidence": 0.75,
+                "probabilities": _shares(list(map(str, question.classes))),
+            }
+            for item in items[:2]
+        ]
+        for question in connector.questions()
+    }
+    return [
+        _added(connector),
+        _gold(connector),
+        Operation("order", "", {"items": items[::-1]}),
+        *(Operation("assign", annotator, {"items": items[:2]}) for annotator in annotators[:1]),
+        Operation("labels_wanted", "", {"items": dict.fromkeys(items[:2], 3)}),
+        Operation("consensus", "", {"questions": rows}),
+    ]
+
+
+def _shares(classes: list[str]) -> dict[str, float]:
+    """Three quarters for the first class, the rest for the others alike."""
+    return {name: 0.25 / (len(classes) - 1) if code else 0.75 for code, name in enumerate(classes)}
+
+
+def _added(connector: Connector) -> Operation:
+    """A new item with the data of one that is there."""
+    first: ItemRow = next(item for page in connector.pull(None) for item in page.items)
+    return Operation("add_items", "contract", {"items": [{"key": NEW, "data": dict(first.data)}]})
+
+
+def _gold(connector: Connector) -> Operation:
+    """The first class as the truth of an item that has an answer, in every question."""
+    answers: list[AnnotationRow] = [
+        row for page in connector.pull(None) for row in page.annotations if row.kind == "answer"
+    ]
+    item = answers[0].item
+    truth = {question.name: {item: str(question.classes[0])} for question in connector.questions()}
+    return Operation("gold", "contract", {"questions": truth})
+
+
+def _items(pages: list[Page]) -> set[str]:
+    return {item.key for page in pages for item in page.items}
+
+
+def _rows(pages: list[Page], kind: str) -> set[tuple[Any, ...]]:
+    """What rows say, without the versions, which may be the time of the pull."""
+    rows = [row for page in pages for row in getattr(page, kind)]
+    return {
+        (row.key, getattr(row, "item", None), str(getattr(row, "label", getattr(row, "data", None)))) for row in rows
+    }

@@ -1,0 +1,114 @@
+"""`hitl --help`, tab completion, and what another package adds to both by an entry point."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hitl.active.registry import POLICIES
+from hitl.cli.app import PANELS
+from hitl.connectors.catalog import CONNECTORS
+from hitl.models.registry import COMBINERS
+from tests.command_line import Run
+
+CONNECTOR = '''
+"""A connector of another package."""
+
+from typing import Literal
+
+from hitl.connectors import Tables
+from hitl.connectors.tables import TablesSettings
+
+
+class LoudSettings(TablesSettings):
+    kind: Literal["loud"] = "loud"
+    shout: str
+
+
+class Loud(Tables):
+    Settings = LoudSettings
+
+    @classmethod
+    def open(cls, settings, folder):
+        return cls(folder / settings.path, abstain=(settings.shout,))
+'''
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package beside hitl: its module, and the metadata that an installer writes."""
+    root = tmp_path / "site"
+    metadata = root / "loud_labels-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: loud-labels\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        "[hitl.connectors]\nloud = loud_labels:Loud\nbroken = loud_labels:Nothing\nempty = loud_labels:LoudSettings\n"
+        "[hitl.combiners]\nloudest = hitl.models.majority:MajorityVote\n"
+        "[hitl.policies]\nloudly = hitl.active.replay.baselines:Evenly\n"
+    )
+    (root / "loud_labels.py").write_text(CONNECTOR)
+    return root
+
+
+def hitl(package: Path, folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(package), "COLUMNS": "200", **more}
+    command = [sys.executable, "-m", "hitl", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_help_groups_the_commands_and_names_what_the_registries_have(run: Run) -> None:
+    code, out, _ = run("--help")
+    assert code == 0
+    places = [out.index(f"─ {panel} ─") for panel in PANELS]
+    assert places == sorted(places)
+    for name in (*COMBINERS, *POLICIES, *CONNECTORS):
+        assert name in out
+    assert all(name in " ".join(run("combine", "--help")[1].split()) for name in COMBINERS)
+    assert all(name in " ".join(run("replay", "--help")[1].split()) for name in (*COMBINERS, *POLICIES))
+    assert "--install-completion" in out
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("hitl comb", {"combine"}),
+        ("hitl combine --method maj", {"majority"}),
+        ("hitl annotators --method pl", {"pl", "pl-em"}),
+        ("hitl replay --policy e", {"expected-gain", "even"}),
+    ],
+)
+def test_the_shell_completes_commands_and_names(tmp_path: Path, typed: str, offered: set[str]) -> None:
+    words = {"_HITL_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    code = "import sys; sys.argv = ['hitl']; from hitl.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, **words}, capture_output=True, text=True
+    )
+    assert set(done.stdout.split()) == offered, done.stderr
+
+
+def test_another_package_adds_a_method_a_policy_and_a_source(package: Path, tmp_path: Path) -> None:
+    out = hitl(package, tmp_path, "--help").stdout
+    assert {"loudest", "loudly", "loud"} <= set(out.replace(",", " ").replace(".", " ").split())
+    (tmp_path / "annotations.csv").write_text("item,annotator,label\n1,ann,yes\n1,bob,yes\n2,ann,no\n")
+    config = 'name = "p"\n[combine]\nmethod = "loudest"\n[policy]\nname = "loudly"\n[source]\npath = "."\n'
+    (tmp_path / "hitl.toml").write_text(f'{config}kind = "loud"\nshout = "HEY"\n')
+    done = hitl(package, tmp_path, "pull")
+    assert done.returncode == 0, done.stderr
+    assert "3 annotations" in done.stdout
+    assert "ok    combiner: loudest" in hitl(package, tmp_path, "doctor").stdout
+    (tmp_path / "hitl.toml").write_text(f'{config}kind = "loud"\nshot = "!"\n')
+    said = hitl(package, tmp_path, "pull").stderr
+    assert "source.shout: field required" in said
+    assert "source.shot: no such key; did you mean 'shout'?" in said
+    for kind, message in (
+        ("broken", "source.kind 'broken' of loud-labels cannot be loaded"),
+        ("empty", "source.kind 'empty': LoudSettings has no Settings; see hitl.connectors.catalog"),
+        ("quiet", "source.kind 'quiet' is unknown; expected one of label-studio, tables, broken, empty, loud"),
+    ):
+        (tmp_path / "hitl.toml").write_text(f'{config}kind = "{kind}"\n')
+        done = hitl(package, tmp_path, "pull")
+        assert (done.returncode, message in done.stderr) == (78, True), done.stderr

@@ -1,0 +1,117 @@
+"""Every connector of ours does what `hitl.testing.connectors` says; what one may do otherwise stands in EXEMPT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hitl.connectors import tables
+from hitl.connectors.catalog import CONNECTORS, connector_of, settings_of
+from hitl.connectors.label_studio import TOKEN
+from hitl.errors import BadSettings
+from hitl.exchange import Connector, Operation, Receipt
+from hitl.settings import SourceSettings
+from hitl.testing.connectors import FACTS, check_connector
+from tests.connectors.label_studio.projects import connect, labeled_project
+from tests.projects import folder_with_tables
+
+EXEMPT: dict[tuple[str, str], str] = {}
+"""(kind, fact) -> why it does not hold."""
+
+
+def of_tables(request: pytest.FixtureRequest, folder: Path) -> Connector:
+    request.getfixturevalue("monkeypatch").setattr(tables, "PAGE", 5)
+    return tables.Tables(folder_with_tables(folder / "p"))
+
+
+def of_label_studio(request: pytest.FixtureRequest, folder: Path) -> Connector:
+    project, _ = labeled_project(request.getfixturevalue("make_project"))
+    made: Connector = connect(project, page_size=4)
+    return made
+
+
+MAKE: dict[str, Callable[[pytest.FixtureRequest, Path], Connector]] = {
+    "tables": of_tables,
+    "label-studio": of_label_studio,
+}
+KINDS = [pytest.param(kind, marks=pytest.mark.server if kind == "label-studio" else ()) for kind in CONNECTORS.own]
+
+
+def test_every_connector_of_ours_is_tried() -> None:
+    assert set(MAKE) == set(CONNECTORS.own)
+    assert {fact for _, fact in EXEMPT} <= set(FACTS)
+
+
+@pytest.mark.parametrize("fact", FACTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_contract(request: pytest.FixtureRequest, tmp_path: Path, kind: str, fact: str) -> None:
+    if (kind, fact) in EXEMPT:
+        pytest.skip(EXEMPT[kind, fact])
+    FACTS[fact](MAKE[kind](request, tmp_path))
+
+
+@pytest.mark.parametrize("kind", CONNECTORS.own)
+def test_a_connector_brings_its_settings(kind: str) -> None:
+    assert issubclass(settings_of(kind), SourceSettings)
+
+
+def test_a_connector_is_opened_by_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+    opened = connector_of(settings_of("tables")(kind="tables", path="p"), tmp_path)
+    assert opened.questions() == tables.Tables(folder).questions()
+    monkeypatch.delenv(TOKEN, raising=False)
+    source = settings_of("label-studio")(kind="label-studio", project=3)
+    with pytest.raises(BadSettings, match=f"{TOKEN} is not set"):
+        connector_of(source)
+    monkeypatch.setenv(TOKEN, "x" * 40)
+    assert connector_of(source)
+
+
+class Twice(tables.Tables):
+    """Says that everything changed, always."""
+
+    def push(self, operations: Any) -> Any:
+        for receipt in super().push(operations):
+            yield replace(receipt, changed=1)
+
+
+class Backwards(tables.Tables):
+    def push(self, operations: Any) -> Any:
+        yield from list(super().push(operations))[::-1]
+
+
+class Lenient(tables.Tables):
+    def push(self, operations: Any) -> Any:
+        for operation in operations:
+            known = operation.kind != "paint"
+            yield from super().push([operation]) if known else [Receipt(Operation("order", ""), 0)]
+
+
+class Forgetful(tables.Tables):
+    """Its cursor says nothing."""
+
+    def pull(self, cursor: Any) -> Any:
+        for page in super().pull(cursor):
+            yield replace(page, cursor={**page.cursor, "after": None})
+
+
+@pytest.mark.parametrize(
+    ("broken", "fact"),
+    [
+        (Twice, "the same operation twice changes nothing"),
+        (Backwards, "receipts come in order one each"),
+        (Lenient, "an unknown operation is refused"),
+        (Forgetful, "a pull goes on after each page"),
+    ],
+)
+def test_a_broken_connector_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: type[tables.Tables], fact: str
+) -> None:
+    monkeypatch.setattr(tables, "PAGE", 5)
+    with pytest.raises(AssertionError, match=rf"{broken.__name__}: {fact}: "):
+        check_connector(broken(folder_with_tables(tmp_path / "p")))
+    check_connector(tables.Tables(folder_with_tables(tmp_path / "q")))

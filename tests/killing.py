@@ -1,0 +1,81 @@
+"""A command that is killed after a step: `python -m tests.killing STEP ARGUMENTS...` is `hitl ARGUMENTS...` until then.
+
+A step is a write to the store, a file put in its place, or an answer of a platform. At STEP 0 it is not killed; the
+number of steps is the last line on standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hitl.cli import main
+from hitl.store import Store
+
+
+def kill_after(last: int) -> list[str]:
+    """From now on note each step; kill this process after the last."""
+    steps: list[str] = []
+
+    def noted(owner: Any, name: str) -> None:
+        does = getattr(owner, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            result = does(*arguments, **named)
+            steps.append(name)
+            if len(steps) == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        setattr(owner, name, call)
+
+    for name in ("queue", "check", "confirm", "save_page", "record_cycle"):
+        noted(Store, name)
+    noted(os, "replace")
+    try:
+        import httpx
+    except ImportError:
+        return steps
+    noted(httpx.HTTPTransport, "handle_request")
+    return steps
+
+
+def run_until(
+    step: int, *arguments: str, folder: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, in this folder."""
+    root = str(Path(__file__).parents[1])
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {root!r}); from tests.killing import run; run()"]
+    return subprocess.run(
+        [*command, str(step), *arguments],
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def steps_of(done: subprocess.CompletedProcess[str]) -> int:
+    """How many steps a command took that was not killed."""
+    assert done.returncode == 0, done.stderr
+    return int(done.stderr.splitlines()[-1])
+
+
+def run() -> None:
+    """What `run_until` starts."""
+    steps = kill_after(int(sys.argv.pop(1)))
+    sys.argv[0] = "hitl"
+    try:
+        main()
+    finally:
+        print(len(steps), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    run()
