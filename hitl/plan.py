@@ -110,6 +110,12 @@ class Plan:
         return tuple(ask for ask in self.asks if ask.annotator == annotator)
 
     @property
+    def done_share(self) -> float:
+        """Share of the items that are done, in [0, 1]; NaN without any."""
+        total = len(self.done) + self.open_items
+        return len(self.done) / total if total else float("nan")
+
+    @property
     def annotators(self) -> tuple[Name, ...]:
         """The annotators asked by name, in order of their first question."""
         return tuple(dict.fromkeys(ask.annotator for ask in self.asks if ask.annotator is not None))
