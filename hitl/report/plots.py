@@ -171,7 +171,7 @@ def confidence_figure(confidence: Floats, n_classes: int, bins: int = 20) -> Fig
         "hovertemplate": "%{y:,d} items with confidence %{customdata[0]:.1%} to %{customdata[1]:.1%}<extra></extra>",
     }
     layout = {
-        "height": 300,
+        "height": 340,
         "xaxis": axis("confidence in the label (%)", range=[float(edges[0]) - 0.005, 1.005], **PERCENT),
         "yaxis": axis("items", tickformat=",d", rangemode="tozero"),
     }

@@ -16,6 +16,7 @@ from hitl.evidence import Evidence
 from hitl.models import VBIBCC
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler
 from hitl.report import QuestionPage, Report, annotators, annotators_plots, render
+from hitl.report.annotators import AnnotatorsSection
 from tests.report.test_report import EVIL, Page, combined, pool, sample
 
 
@@ -47,7 +48,7 @@ def page() -> QuestionPage:
 
 
 @pytest.fixture(scope="module")
-def section(page: QuestionPage) -> annotators.AnnotatorsSection:
+def section(page: QuestionPage) -> AnnotatorsSection:
     found = annotators.annotators_section(page)
     assert found is not None
     return found
@@ -57,7 +58,7 @@ def seen(*questions: QuestionPage) -> Page:
     return Page(render(Report("Title", questions)))
 
 
-def test_the_section_is_the_profile(page: QuestionPage, section: annotators.AnnotatorsSection) -> None:
+def test_the_section_is_the_profile(page: QuestionPage, section: AnnotatorsSection) -> None:
     found = AnnotatorProfiler().fit(page.evidence, page.consensus)
     flagged = [k for k in np.argsort(-found.people.labels, kind="stable") if found.flags(int(k))]
     assert list(section.flagged) == flagged
@@ -68,7 +69,7 @@ def test_the_section_is_the_profile(page: QuestionPage, section: annotators.Anno
         assert {found.communities.main[found.names.index(name)] for name in names} == {g}
 
 
-def test_the_page_says_it(page: QuestionPage, section: annotators.AnnotatorsSection) -> None:
+def test_the_page_says_it(page: QuestionPage, section: AnnotatorsSection) -> None:
     text = seen(page).text
     found = section.profiles
     assert f"Krippendorff's alpha {found.agreement.alpha:.2f}" in text
@@ -86,9 +87,7 @@ def test_the_page_says_it(page: QuestionPage, section: annotators.AnnotatorsSect
         assert f"{found.names[k]} {figures} {'; '.join(found.flags(k))}" in text
 
 
-def test_the_forest_holds_everybody_with_labels_best_on_top(
-    page: QuestionPage, section: annotators.AnnotatorsSection
-) -> None:
+def test_the_forest_holds_everybody_with_labels_best_on_top(page: QuestionPage, section: AnnotatorsSection) -> None:
     report = page.consensus.annotators
     figure = section.figures["forest"]
     at = [(y, x) for trace in figure["data"] for y, x in zip(trace["y"], trace["x"], strict=True)]
@@ -112,7 +111,7 @@ def test_the_forest_holds_everybody_with_labels_best_on_top(
             assert (x - down, x + up) == pytest.approx((low[k], high[k]), abs=2e-4)
 
 
-def test_the_map_is_symmetric_ordered_and_framed_by_group(section: annotators.AnnotatorsSection) -> None:
+def test_the_map_is_symmetric_ordered_and_framed_by_group(section: AnnotatorsSection) -> None:
     figure = section.figures["similarity"]
     z = np.array(figure["data"][0]["z"])
     assert z.shape == (20, 20)
@@ -128,7 +127,7 @@ def test_the_map_is_symmetric_ordered_and_framed_by_group(section: annotators.An
     assert z[inside].mean() > z[~inside].mean() + 0.2
 
 
-def test_drift_is_drawn_in_days_with_the_windows(section: annotators.AnnotatorsSection) -> None:
+def test_drift_is_drawn_in_days_with_the_windows(section: AnnotatorsSection) -> None:
     figure = section.figures["drift"]
     (line,) = [trace for trace in figure["data"] if trace.get("name")]
     assert line["name"] == "person 3"
@@ -139,9 +138,7 @@ def test_drift_is_drawn_in_days_with_the_windows(section: annotators.AnnotatorsS
     assert [note["text"] for note in figure["layout"]["annotations"]] == ["person 3"]
 
 
-def test_figures_are_valid_plotly_and_each_has_its_place(
-    page: QuestionPage, section: annotators.AnnotatorsSection
-) -> None:
+def test_figures_are_valid_plotly_and_each_has_its_place(page: QuestionPage, section: AnnotatorsSection) -> None:
     import plotly.graph_objects as go
 
     found = seen(page, page)
