@@ -33,10 +33,10 @@ class Ask:
             nats).
         right: the chance that the answer is right.
         why: in words.
-        since: when it was first asked (seconds since the epoch), 0 where nobody keeps the time.
+        since: when it was first asked (seconds since the epoch), 0 where the time is not kept.
         check: the item's truth was known when it was asked, and the answer is to tell how good the annotator is (a
             gold question); the item is done already.
-        seconds: how long the answer is expected to take, 0 where nobody knows.
+        seconds: how long the answer is expected to take, 0 where that is unknown.
     """
 
     item: Name
@@ -70,7 +70,7 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """When somebody was last heard of.
+    """When an annotator was last heard of.
 
     `answers` counts what they had answered or skipped when a plan was last made, `heard` is when a plan first saw that
     number rise to it (seconds since the epoch; 0: never), `away` whether their questions expired without a word since.
@@ -121,8 +121,8 @@ class Plan:
         return tuple(dict.fromkeys(ask.annotator for ask in self.asks if ask.annotator is not None))
 
     def __str__(self) -> str:
-        people = len(self.annotators)
-        whom = f"{people} annotator{'' if people == 1 else 's'}" if people else "anyone"
+        many = len(self.annotators)
+        whom = f"{many} annotator{'' if many == 1 else 's'}" if many else "anyone"
         questions = f"{len(self.asks):,} question{'' if len(self.asks) == 1 else 's'}"
         asked = f"done: {self.stop}" if self.stop else f"{questions} for {whom}"
         if not (self.asks or self.stop):
@@ -141,13 +141,7 @@ class Plan:
     def done_table(self) -> pa.Table:
         """Arrow table of the finished items: item, label, confidence, why."""
         rows = [
-            {
-                "item": str(d.item),
-                "label": ",".join(map(str, d.labels)),
-                "confidence": d.confidence,
-                "why": d.why,
-            }
-            for d in self.done
+            {**asdict(done), "item": str(done.item), "label": ",".join(map(str, done.labels))} for done in self.done
         ]
         return pa.Table.from_pylist(rows, schema=_DONE_SCHEMA)
 
@@ -170,8 +164,8 @@ class Plan:
             asks = tuple(Ask(**{"check": row.get("why") == _CHECKED, **row}) for row in data["asks"])
             done = tuple(Done(**{**row, "labels": tuple(row["labels"])}) for row in data["done"])
             expired = tuple(Expired(**row) for row in data.get("expired", ()))  # not in plans before these existed
-            people = tuple(Presence(**row) for row in data.get("people", ()))
-            return cls(asks, done, data["open_items"], data.get("stop"), expired, people)
+            crew = tuple(Presence(**row) for row in data.get("people", ()))
+            return cls(asks, done, data["open_items"], data.get("stop"), expired, crew)
         except (KeyError, TypeError, ValueError) as error:
             raise BadTable(f"{where}: not a saved plan: {error}") from None
 
