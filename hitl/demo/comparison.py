@@ -66,7 +66,7 @@ class Comparison:
             f"{whole:.1%} with all {len(self.recorded.annotations):,}"
         )
 
-    def report(self, judgement: Judgement, items: Mapping[Name, Mapping[str, str]], title: str, command: str) -> Report:
+    def report(self, judgement: Judgement, items: Mapping[str, Mapping[str, str]], title: str, command: str) -> Report:
         """The page: both curves, and the judgement at the end; `items` holds the texts of each item."""
         labels = np.array(self.spent, dtype=np.float64)
         even = self.majority(self.spent)
@@ -75,7 +75,7 @@ class Comparison:
             Curve("majority, evenly", labels, even.mean(axis=0), even.min(axis=0), even.max(axis=0)),
         )
         evidence, result = judgement.evidence[QUESTION], judgement.results[QUESTION]
-        lines = {item: text_of(texts) for item, texts in items.items()}
+        lines: dict[Name, str] = {item: text_of(texts) for item, texts in items.items()}
         page = QuestionPage("does the text entail the hypothesis?", evidence, result, lines, truth=self.truth)
         subtitle = f"real people of 2008 (Snow et al.), asked by hitl; the band is the range of {SEEDS} even spreads"
         return Report(

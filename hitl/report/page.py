@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Hashable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -164,7 +165,7 @@ def _expected_accuracy(page: QuestionPage, plan: Plan | None) -> tuple[float, st
     return float("nan"), "no item has a label yet"
 
 
-def _confusions(page: QuestionPage, rows: list[dict[str, Any]], cells: int) -> dict[str, Any]:
+def _confusions(page: QuestionPage, rows: list[dict[Hashable, Any]], cells: int) -> dict[str, Any]:
     """What the one heat map of a question can show: all annotators pooled, and as many single ones as fit."""
     report = page.consensus.annotators
     room = cells // (len(report.classes) * len(report.options))

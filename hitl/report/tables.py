@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +43,7 @@ class ContestedRow:
     truth: Name | None
 
 
-def annotator_rows(page: QuestionPage, most: int) -> list[dict[str, Any]]:
+def annotator_rows(page: QuestionPage, most: int) -> list[dict[Hashable, Any]]:
     """The `most` annotators with most labels, most first.
 
     The columns of `AnnotatorReport.frame`, and `code`; `bits` of information a label carries; the typical wrong answer
@@ -56,7 +57,7 @@ def annotator_rows(page: QuestionPage, most: int) -> list[dict[str, Any]]:
         bits=information(report.confusion, report.shares),
         often=np.where(report.labels > 0, often, 0.0),
     )
-    rows: list[dict[str, Any]] = found.iloc[order].to_dict("records")
+    rows = found.iloc[order].to_dict("records")
     for row in rows:
         said_for = f"says {report.options[said[row['code']]]} for {report.classes[true[row['code']]]}"
         often_said = f"{said_for}: {row['often'] * 100:.0f}\u00a0%" if row["often"] >= 0.005 else "hardly any"

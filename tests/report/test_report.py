@@ -110,6 +110,15 @@ def seen(*questions: QuestionPage, **more: Any) -> Page:
     return Page(render(Report("Title", questions, **more)))
 
 
+def require_valid_figure(figure: dict[str, Any]) -> None:
+    """Plotly takes the figure, and both axes say what they are."""
+    import plotly.graph_objects as go
+
+    go.Figure(json.loads(re.sub(r'"--[a-z0-9/.]+"', '"red"', json.dumps(figure))))  # colours: names of CSS variables
+    for axis in ("xaxis", "yaxis"):
+        assert figure["layout"][axis]["title"]["text"]
+
+
 # -- figures ---------------------------------------------------------------------------------------------------
 
 
@@ -290,8 +299,6 @@ def test_curves_and_history_become_lines():
 
 
 def test_figures_are_valid_plotly():
-    import plotly.graph_objects as go
-
     page, truth = sample()
     x = np.array([0.0, 10])
     curve = Curve("ours", x, x / 20, x / 30, x / 15)
@@ -299,10 +306,7 @@ def test_figures_are_valid_plotly():
     figures = seen(replace(page, truth=truth), curves=(curve,), history=history).data["figures"]
     assert set(figures) == {"curves", "history", "q1-confidence", "q1-reliability", "q1-forest"}
     for figure in figures.values():
-        text = re.sub(r'"--[a-z0-9/.]+"', '"red"', json.dumps(figure))  # colours by name of a CSS variable
-        go.Figure(json.loads(text))
-        for axis in ("xaxis", "yaxis"):
-            assert figure["layout"][axis]["title"]["text"]
+        require_valid_figure(figure)
 
 
 def test_every_colour_is_defined_for_light_and_dark():
