@@ -34,10 +34,10 @@ class Ask:
             nats).
         right: the chance that the answer is right.
         why: in words.
-        since: when it was first asked (seconds since the epoch), 0 where nobody keeps the time.
+        since: when it was first asked (seconds since the epoch), 0 where the time is not kept.
         check: the item's truth was known when it was asked, and the answer is to tell how good the annotator is (a
             gold question); the item is done already.
-        seconds: how long the answer is expected to take, 0 where nobody knows.
+        seconds: how long the answer is expected to take, 0 where that is unknown.
     """
 
     item: Name
@@ -126,13 +126,19 @@ class Plan:
         return tuple(ask for ask in self.asks if ask.annotator == annotator)
 
     @property
+    def done_share(self) -> float:
+        """Share of the items that are done, in [0, 1]; NaN without any."""
+        total = len(self.done) + self.open_items
+        return len(self.done) / total if total else float("nan")
+
+    @property
     def annotators(self) -> tuple[Name, ...]:
         """The annotators asked by name, in order of their first question."""
         return tuple(dict.fromkeys(ask.annotator for ask in self.asks if ask.annotator is not None))
 
     def __str__(self) -> str:
-        people = len(self.annotators)
-        whom = f"{people} annotator{'' if people == 1 else 's'}" if people else "anyone"
+        many = len(self.annotators)
+        whom = f"{many} annotator{'' if many == 1 else 's'}" if many else "anyone"
         questions = f"{len(self.asks):,} question{'' if len(self.asks) == 1 else 's'}"
         asked = f"done: {self.stop}" if self.stop else f"{questions} for {whom}"
         if not (self.asks or self.stop):
@@ -151,13 +157,7 @@ class Plan:
     def done_table(self) -> pa.Table:
         """Arrow table of the finished items: item, label, confidence, why."""
         rows = [
-            {
-                "item": str(d.item),
-                "label": ",".join(map(str, d.labels)),
-                "confidence": d.confidence,
-                "why": d.why,
-            }
-            for d in self.done
+            {**asdict(done), "item": str(done.item), "label": ",".join(map(str, done.labels))} for done in self.done
         ]
         return pa.Table.from_pylist(rows, schema=_DONE_SCHEMA)
 
@@ -180,8 +180,8 @@ class Plan:
             asks = tuple(Ask(**{"check": row.get("why") == _CHECKED, **row}) for row in data["asks"])
             done = tuple(Done(**{**row, "labels": tuple(row["labels"])}) for row in data["done"])
             expired = tuple(Expired(**row) for row in data.get("expired", ()))  # not in plans before these existed
-            people = tuple(Activity.from_dict(row) for row in data.get("people", ()))
-            return cls(asks, done, data["open_items"], data.get("stop"), expired, people)
+            crew = tuple(Activity.from_dict(row) for row in data.get("people", ()))
+            return cls(asks, done, data["open_items"], data.get("stop"), expired, crew)
         except (KeyError, TypeError, ValueError) as error:
             raise BadTable(f"{where}: not a saved plan: {error}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +16,7 @@ from hitl.evidence import Evidence
 from hitl.models.majority import MajorityVote
 from hitl.operations import Judgement
 from hitl.report import Curve, QuestionPage, Report
+from hitl.report.stored import text_of
 
 SEEDS = 5
 ROW = "{:>8} {:>12} {:>12} {:>16}"
@@ -64,8 +66,8 @@ class Comparison:
             f"{whole:.1%} with all {len(self.recorded.annotations):,}"
         )
 
-    def report(self, judgement: Judgement, shown: dict[Name, str], title: str, command: str) -> Report:
-        """The page: both curves, and the judgement at the end."""
+    def report(self, judgement: Judgement, items: Mapping[str, Mapping[str, str]], title: str, command: str) -> Report:
+        """The page: both curves, and the judgement at the end; `items` holds the texts of each item."""
         labels = np.array(self.spent, dtype=np.float64)
         even = self.majority(self.spent)
         curves = (
@@ -73,7 +75,8 @@ class Comparison:
             Curve("majority, evenly", labels, even.mean(axis=0), even.min(axis=0), even.max(axis=0)),
         )
         evidence, result = judgement.evidence[QUESTION], judgement.results[QUESTION]
-        page = QuestionPage("does the text entail the hypothesis?", evidence, result, shown, truth=self.truth)
+        lines: dict[Name, str] = {item: text_of(texts) for item, texts in items.items()}
+        page = QuestionPage("does the text entail the hypothesis?", evidence, result, lines, truth=self.truth)
         subtitle = f"real people of 2008 (Snow et al.), asked by hitl; the band is the range of {SEEDS} even spreads"
         return Report(
             title, (page,), judgement.plan, curves, "Accuracy against labels spent", subtitle=subtitle, command=command

@@ -2,7 +2,7 @@
 
 A project with real texts, signed-up annotators, and answers given through the server in the order it serves them:
 every cycle each annotator opens their tab and takes what "next" gives until there is nothing left. The last plan is
-left unanswered, so that anyone who logs in finds predictions, tabs and an order to look at.
+left unanswered, so that a user who logs in finds predictions, tabs and an order to look at.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import signal
 import time
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from hitl import cycle, project, settings
-from hitl.annotations import Annotations, Name
+from hitl.annotations import Annotations
 from hitl.connectors.label_studio import TOKEN, LabelStudio
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.server import LocalServer, Person
@@ -80,7 +81,7 @@ class Desk:
     def _next(self, project: int, tab: int) -> dict[str, Any] | None:
         try:
             task: dict[str, Any] = self.client.get(f"/api/projects/{project}/next", view=tab)
-        except Refused:  # 404: nothing left for this person
+        except Refused:  # 404: nothing left for this annotator
             return None
         return task
 
@@ -99,11 +100,11 @@ def run(output: Path, items: int, keep: bool, progress: Progress = cycle.silent)
         loaded, number = _new_project(folder, server)
         connector = LabelStudio(server.url, server.token, number)
         with Store(f"sqlite:///{folder.resolve()}/hitl.db") as store:
-            recorded, lines = _upload(recorded, connector, store, loaded.name)
+            recorded, shown = _upload(recorded, connector, store, loaded.name)
             comparison = Comparison(recorded)
             judgement = _loop(comparison, _desks(recorded.annotations, people, server), connector, loaded, store)
         print(comparison.summary())
-        write(comparison.report(judgement, lines, "hitl demo: a real Label Studio", "hitl demo --label-studio"), output)
+        write(comparison.report(judgement, shown, "hitl demo: a real Label Studio", "hitl demo --label-studio"), output)
         print(f"\nreport:  {output.resolve()}   ({time.perf_counter() - began:.0f} s)")
         print(f"project: {server.url}/projects/{connector.project}/data")
         print(f"login:   {server.admin_email} / {server.admin_password}")
@@ -117,7 +118,7 @@ def run(output: Path, items: int, keep: bool, progress: Progress = cycle.silent)
 def _loop(
     comparison: Comparison, desks: list[Desk], connector: LabelStudio, loaded: Settings, store: Store
 ) -> Judgement:
-    """Cycles until enough is answered; the plan of the last one is pushed and not answered."""
+    """Cycles until enough is answered; the plan of the last one is pushed and stays unanswered."""
     crew = Crew(
         tuple(desk.person.email for desk in desks),
         only={desk.person.email: frozenset(desk.answers) for desk in desks},
@@ -135,7 +136,9 @@ def _loop(
     return judgement
 
 
-def _upload(recorded: Evidence, connector: LabelStudio, store: Store, name: str) -> tuple[Evidence, dict[Name, str]]:
+def _upload(
+    recorded: Evidence, connector: LabelStudio, store: Store, name: str
+) -> tuple[Evidence, dict[str, dict[str, str]]]:
     """Create the tasks; the same recording with tasks for items, in the order stored, and their texts."""
     shown = {item: data for item, data in texts().items() if item in set(recorded.annotations.items)}
     batch = [{"key": item, "data": {**data, "rte": item}} for item, data in shown.items()]
@@ -152,12 +155,11 @@ def _upload(recorded: Evidence, connector: LabelStudio, store: Store, name: str)
     assert recorded.truth is not None
     truth = recorded.truth[[place[item] for item in item_of.values()]]
     annotations = Annotations.from_frame(said, items=tuple(item_of), classes=recorded.annotations.classes)
-    lines: dict[Name, str] = {key: " — ".join(shown[item].values()) for key, item in item_of.items()}
-    return Evidence(annotations, truth=truth), lines
+    return Evidence(annotations, truth=truth), {key: shown[item] for key, item in item_of.items()}
 
 
 def _desks(annotations: Annotations, people: tuple[str, ...], server: LocalServer) -> list[Desk]:
-    """All sign up; each knows the answers they gave in 2008."""
+    """All annotators sign up; each knows the answers they gave in 2008."""
     desks = []
     for name in people:
         person = server.sign_up(_email(name), PASSWORD)
@@ -171,12 +173,12 @@ def _desks(annotations: Annotations, people: tuple[str, ...], server: LocalServe
 
 
 def _part(recorded: Evidence, items: int) -> tuple[Evidence, tuple[str, ...]]:
-    """The recording cut down to the people with most answers and the items they share."""
+    """The recording cut down to the annotators with most answers and the items they share."""
     annotations = recorded.annotations
     busiest = np.sort(np.argsort(-annotations.labels_per_annotator, kind="stable")[:PEOPLE])
     by_them = np.isin(annotations.annotator, busiest)
-    count = np.bincount(annotations.item[by_them], minlength=annotations.n_items)
-    chosen = np.sort(np.argsort(-count, kind="stable")[:items])
+    shared = np.bincount(annotations.item[by_them], minlength=annotations.n_items)
+    chosen = np.sort(np.argsort(-shared, kind="stable")[:items])
     rows = by_them & np.isin(annotations.item, chosen)
     table = annotations.select(rows).table()
     names = tuple(annotations.items[n] for n in chosen)
@@ -199,11 +201,8 @@ def _email(name: str) -> str:
 
 def _new_folder(wanted: Path) -> Path:
     """The folder, or the next one with a number behind it that does not exist yet; made."""
-    number = 1
-    folder = wanted
-    while folder.exists():
-        number += 1
-        folder = wanted.with_name(f"{wanted.name}-{number}")
+    numbered = (wanted.with_name(f"{wanted.name}-{number}") for number in count(2))
+    folder = next(folder for folder in chain([wanted], numbered) if not folder.exists())
     folder.mkdir()
     return folder
 

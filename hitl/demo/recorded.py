@@ -1,6 +1,6 @@
-"""Recorded people as a labeling platform: asked by name, they give the answer they gave in 2008.
+"""Recorded annotators as a labeling platform: asked by name, they give the answer they gave in 2008.
 
-`rte` (Snow et al. 2008): does the text entail the hypothesis? 800 pairs, 164 people, 8,000 answers, and the truth.
+`rte` (Snow et al. 2008): does the text entail the hypothesis? 800 pairs, 164 annotators, 8,000 answers, and the truth.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ANSWERS = {"0": "no", "1": "yes"}
 
 
 def rte() -> Evidence:
-    """All recorded answers and the truth, with answers "no" and "yes" and people "person-7"."""
+    """All recorded answers and the truth, with answers "no" and "yes" and annotators "person-7"."""
     table = read_table(FOLDER / "annotations.csv")
     truth = read_table(FOLDER / "truth.csv")
     columns = {
@@ -40,13 +40,11 @@ def rte() -> Evidence:
         "label": [ANSWERS[label] for label in table.column("label").to_pylist()],
     }
     known = {"item": truth.column("item"), "label": [ANSWERS[label] for label in truth.column("label").to_pylist()]}
-    import pyarrow as pa
-
-    return Evidence.from_tables(pa.table(columns), truth=pa.table(known))
+    return Evidence.from_tables(columns, truth=known)
 
 
 def texts() -> dict[str, dict[str, str]]:
-    """Item -> {"text", "hypothesis"}, as the people saw them."""
+    """Item -> {"text", "hypothesis"}, as the annotators saw them."""
     rows = read_table(FOLDER / "texts.csv.gz").to_pylist()
     return {row["item"]: {key: html.unescape(row[key]) for key in ("text", "hypothesis")} for row in rows}
 
@@ -70,7 +68,7 @@ class RecordedPeople:
         return len(self._given)
 
     def crew(self) -> Crew:
-        """All of them, each for the items they know."""
+        """All annotators, each for the items they know."""
         known: dict[str, set[str]] = {str(name): set() for name in self._recorded.annotators}
         for item, person in self._answers:
             known[person].add(item)
@@ -106,7 +104,7 @@ class RecordedPeople:
             yield Receipt(operation, len(fresh))
 
     def check(self) -> list[Check]:
-        """Recorded people are always there."""
+        """Recorded annotators are always there."""
         return [Check("people", True, f"{self._recorded.n_annotators} recorded")]
 
     def _answer(self, item: str, person: str) -> AnnotationRow:

@@ -1,7 +1,7 @@
-"""`hitl demo`: 164 real people through the whole loop, with the embedded store.
+"""`hitl demo`: 164 real annotators through the whole loop, with the embedded store.
 
-Each cycle pulls, combines, plans and pushes; annotators answer what they answered in 2008. The policy does not
-know the truth, which only scores the result. Beside it stands majority vote with as many labels, spread evenly.
+Each cycle pulls, combines, plans and pushes; an annotator who is asked answers as in 2008. The truth is hidden from
+all of it: it only scores the result. Beside it stands majority vote with the same number of labels, spread evenly.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 from hitl import cycle
-from hitl.annotations import Name
 from hitl.connectors.tables import TablesSettings
 from hitl.demo.comparison import HEADER, Comparison
 from hitl.demo.recorded import QUESTION, RecordedPeople, rte, texts
@@ -33,12 +32,13 @@ def run(output: Path) -> None:
     shown = texts()
     people = RecordedPeople(comparison.recorded.annotations, shown)
     print(f"{comparison.recorded.annotations!r}")
-    print(f"The policy asks; the recorded person answers. It does not know the truth.\n\n{HEADER}", flush=True)
+    print(
+        f"The policy asks; the recorded annotator answers. The policy does not see the truth.\n\n{HEADER}", flush=True
+    )
     with tempfile.TemporaryDirectory(prefix="hitl-demo-") as folder:
         judgement = _loop(comparison, people, f"sqlite:///{folder}/hitl.db")
     print(comparison.summary())
-    lines: dict[Name, str] = {item: f"{row['text']} — {row['hypothesis']}" for item, row in shown.items()}
-    write(comparison.report(judgement, lines, "hitl demo: recognising textual entailment", "hitl demo"), output)
+    write(comparison.report(judgement, shown, "hitl demo: recognising textual entailment", "hitl demo"), output)
     print(f"\nreport: {output.resolve()}   ({time.perf_counter() - began:.0f} s)")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +11,11 @@ import numpy.typing as npt
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
+from hitl.models.analysis.proportions import wilson
 from hitl.report.contents import QuestionPage
 
-Z95 = 1.959963984540054
-"""Half-width of a central 95 % interval, in standard deviations."""
+if TYPE_CHECKING:
+    import pandas as pd
 
 SURE = 0.9
 """Below this confidence an item counts as contested."""
@@ -24,7 +26,7 @@ AGREED = 2 / 3
 
 @dataclass(frozen=True)
 class Share:
-    """`right` of `total`, with its 95 % Wilson interval (NaN where the total is 0)."""
+    """`right` of `total`, with its 95 % interval (NaN where the total is 0)."""
 
     right: int
     total: int
@@ -35,22 +37,9 @@ class Share:
         return self.right / self.total if self.total else float("nan")
 
     @property
-    def interval(self) -> tuple[float, float]:
+    def interval(self) -> tuple[Floats, Floats]:
         """Low and high, in [0, 1]."""
-        if not self.total:
-            return float("nan"), float("nan")
-        square = Z95**2 / self.total
-        centre = (self.value + square / 2) / (1 + square)
-        half = Z95 * ((self.value * (1 - self.value) + square / 4) / self.total) ** 0.5 / (1 + square)
-        return max(0.0, centre - half), min(1.0, centre + half)
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Items of similar confidence: their mean confidence and how many of them are right."""
-
-    confidence: float
-    share: Share
+        return wilson(self.right, self.total)
 
 
 def held_out_truth(page: QuestionPage) -> Ints:
@@ -79,33 +68,21 @@ def measured(consensus: Consensus, truth: Ints) -> Share:
     return Share(int((consensus.labels == truth)[known].sum()), int(known.sum()))
 
 
-def reliability(confidence: Floats, right: npt.NDArray[np.bool_], most: int = 10) -> list[Bin]:
-    """At most `most` bins of about equally many items (ties stay together), by rising confidence."""
-    wanted = int(np.clip(len(confidence) // 20, 1, most))
-    inner = np.unique(np.quantile(confidence, np.linspace(0, 1, wanted + 1)[1:-1])) if len(confidence) else []
-    group = np.searchsorted(inner, confidence, side="left")
-    return [
-        Bin(float(confidence[group == g].mean()), Share(int(right[group == g].sum()), int((group == g).sum())))
-        for g in np.unique(group)
-    ]
-
-
-def calibration_error(bins: list[Bin]) -> float:
-    """Mean gap between confidence and accuracy over the items, in [0, 1]."""
-    total = sum(b.share.total for b in bins)
-    return sum(abs(b.confidence - b.share.value) * b.share.total for b in bins) / total if total else float("nan")
+def calibration_error(reliable: pd.DataFrame) -> float:
+    """Mean gap between confidence and accuracy over the items of a reliability table, in [0, 1]; NaN without any."""
+    if reliable.empty:
+        return float("nan")
+    gap = (reliable["confidence"] - reliable["accuracy"]).abs()
+    return float(np.average(gap, weights=reliable["items"]))
 
 
 def pooled_confusion(annotations: Annotations, probabilities: Floats) -> Floats:
     """(J, L) how all annotators together answer for each true class; a row without any label is NaN."""
-    counts_jl: Floats = np.stack(
-        [
-            np.bincount(annotations.label, weights=probabilities[annotations.item, j], minlength=annotations.n_options)
-            for j in range(annotations.n_classes)
-        ]
-    ).astype(np.float64)
-    total_j = counts_jl.sum(axis=1, keepdims=True)
-    shares_jl: Floats = np.divide(counts_jl, total_j, out=np.full_like(counts_jl, np.nan), where=total_j > 0)
+    counts_jl = np.stack(
+        [np.bincount(annotations.label, q_n[annotations.item], annotations.n_options) for q_n in probabilities.T]
+    )
+    with np.errstate(invalid="ignore"):
+        shares_jl: Floats = counts_jl / counts_jl.sum(axis=1, keepdims=True)
     return shares_jl
 
 

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-import hitl
-from hitl.files import atomic
 from hitl.report import plots, svg
 from hitl.report.contents import Curve
-from hitl.report.page import _files, _json, _template
+from hitl.report.page import document, write_text
 
 
 @dataclass(frozen=True)
@@ -52,39 +49,30 @@ class ReplayReport:
 
 def write_page(report: ReplayReport, path: str | Path) -> None:
     """Write one self-contained HTML page, whole or not at all."""
-    panels = _panels(report)
-    page = _template("replay.html.j2").render(
-        report=report,
-        panels=[(f"curves{rank}", title) for rank, (title, _, _) in enumerate(panels)],
-        generated=datetime.now(UTC),
-        version=hitl.__version__,
-        data=_json({"figures": {f"curves{rank}": figure(*panel[1:]) for rank, panel in enumerate(panels)}}),
-        **_files(),
-    )
-    with atomic(path) as handle:
-        handle.write(str(page).encode("utf-8", "replace"))
+    panels = {f"curves{rank}": panel for rank, panel in enumerate(_panels(report))}
+    figures = {key: figure(axis, curves) for key, (_, axis, curves) in panels.items()}
+    titles = [(key, title) for key, (title, _, _) in panels.items()]
+    page = document("replay.html.j2", {"figures": figures}, report=report, panels=titles, generated=datetime.now(UTC))
+    write_text(path, page)
 
 
 def write_svg(report: ReplayReport, path: str | Path) -> None:
     """Write the figures as one SVG, whole or not at all."""
-    text = svg.curves([(title, axis, curves, ends_of(curves)) for title, axis, curves in _panels(report)])
-    with atomic(path) as handle:
-        handle.write(text.encode("utf-8", "replace"))
+    panels = [(title, axis, curves, ends_of(curves)) for title, axis, curves in _panels(report)]
+    write_text(path, svg.curves(panels))
 
 
 def figure(axis: str, curves: Sequence[Curve]) -> plots.Figure:
     """The curves as plotly draws them; the steep start is cut off below, and every line has its name beside it."""
-    drawn = plots.curves_figure(curves, "accuracy (%)")
-    layout: dict[str, Any] = drawn["layout"]
-    layout["xaxis"]["title"]["text"] = axis
+    drawn = plots.curves_figure(curves, "accuracy (%)", axis)
     low, high = ends_of(curves)
-    layout["yaxis"]["range"] = [low, high]
-    ends = [(plots.shown(c.name, 28), float(c.labels[-1]), float(c.value[-1])) for c in curves]
-    layout["annotations"] = plots.end_names(ends, high - low)
+    names = plots.end_names(plots.line_ends(curves), high - low)
     gap = plots.LABEL_GAP * (high - low)
-    for rank, name in enumerate(layout["annotations"]):  # from the lowest; plotly hides one outside the range
-        above = len(ends) - 1 - rank
+    for rank, name in enumerate(names):  # from the lowest; plotly hides one outside the range
+        above = len(names) - 1 - rank
         name["y"] = min(max(name["y"], low + rank * gap), high - above * gap)
+    drawn["layout"]["yaxis"]["range"] = [low, high]
+    drawn["layout"]["annotations"] = names
     return drawn
 
 

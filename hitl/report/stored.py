@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hitl.cycle import judge
@@ -16,36 +15,26 @@ from hitl.settings import Settings
 if TYPE_CHECKING:
     from hitl.store import Store
 
-LONGEST = 300
-
 
 def stored_report(settings: Settings, store: Store, questions: tuple[Question, ...]) -> Report:
     """What is known now, judged now, with the history of recorded cycles. Raises BadInput when nothing is stored."""
     judgement = judge(settings, store, questions)
     table = store.items(settings.name)
-    shown = {
-        key: short_text(json.loads(data))
-        for key, data in zip(table.column("item").to_pylist(), table.column("data").to_pylist(), strict=True)
-    }
+    items = zip(table.column("item").to_pylist(), table.column("data").to_pylist(), strict=True)
+    texts = {key: text_of(json.loads(data)) for key, data in items}
     pages = tuple(
-        QuestionPage(name, judgement.evidence[name], judgement.results[name], shown) for name in judgement.evidence
+        QuestionPage(name, known, judgement.results[name], texts) for name, known in judgement.evidence.items()
     )
     history = tuple(
-        Cycle(entry.number, _when(entry.recorded_at), _shares(entry.metrics)) for entry in store.cycles(settings.name)
+        Cycle(entry.number, entry.recorded_at, _shares(entry.metrics)) for entry in store.cycles(settings.name)
     )
     ahead = tuple(outlook(judgement.metrics))
     return Report(settings.name, pages, judgement.plan, history=history, command="hitl report", outlook=ahead)
 
 
-def short_text(data: Mapping[str, Any]) -> str:
-    """What annotators see of an item, as one short line: its text fields."""
-    parts = [value for value in data.values() if isinstance(value, str)]
-    text = " — ".join(" ".join(part.split()) for part in parts)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-
-
-def _when(stamp: Any) -> datetime:
-    return stamp if isinstance(stamp, datetime) else datetime.fromisoformat(str(stamp))
+def text_of(data: Mapping[str, Any]) -> str:
+    """What annotators see of an item, as one line: its text fields."""
+    return " — ".join(" ".join(value.split()) for value in data.values() if isinstance(value, str))
 
 
 def _shares(metrics: Mapping[str, Any]) -> dict[str, float]:

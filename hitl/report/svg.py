@@ -9,7 +9,7 @@ import numpy as np
 
 from hitl.annotations import Floats
 from hitl.report.contents import Curve
-from hitl.report.plots import COLOURS, end_names, shown
+from hitl.report.plots import COLOURS, end_names, line_ends
 
 WIDTH, HEIGHT = 760.0, 360.0
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 190.0, 34.0, 46.0
@@ -85,9 +85,8 @@ def _figure(title: str, axis: str, lines: Sequence[Curve], ends: tuple[float, fl
 
 def _names(lines: Sequence[Curve], span: float, x: Scale, y: Scale) -> list[str]:
     """The name of each line at its end, moved apart where they end close together."""
-    ends = [(shown(line.name, 28), float(line.labels[-1]), float(line.value[-1])) for line in lines]
     names = []
-    for end in end_names(ends, span):
+    for end in end_names(line_ends(lines), span):
         colour = COLOUR[int(end["font"]["color"][3:])]
         names.append(_raw(float(x(end["x"])) + 6, float(y(end["y"])) + 4, end["text"], colour, "start"))
     return names

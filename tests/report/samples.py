@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from typing import Any
@@ -103,3 +104,12 @@ def pool(n_items: int = 3, n_annotators: int = 0) -> QuestionPage:
     people = tuple(range(n_annotators))
     annotations = Annotations(none, none, none, tuple(range(n_items)), people, ("a", "b"), ("a", "b"))
     return QuestionPage("q", Evidence(annotations), combined(annotations))
+
+
+def require_valid_figure(figure: dict[str, Any]) -> None:
+    """Plotly takes the figure, and both axes say what they are."""
+    import plotly.graph_objects as go
+
+    go.Figure(json.loads(re.sub(r'"--[a-z0-9/.]+"', '"red"', json.dumps(figure))))  # colours: names of CSS variables
+    for axis in ("xaxis", "yaxis"):
+        assert figure["layout"][axis]["title"]["text"]
