@@ -24,6 +24,7 @@ from hitl import catalog, score
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, DefaultCombiner, MajorityVote
+from hitl.models.combiner import needs_of
 from tests.bench import results
 from tests.reference_data import FOLDER, cifar10h_counts, cifar10h_truth, crowd
 
@@ -80,17 +81,17 @@ def measure(probabilities: Floats, truth: Ints, seconds: float = 0.0) -> Scores:
 
 
 def methods(chosen: Iterable[str] | None) -> dict[str, Predictor]:
-    """Name -> probabilities of evidence: those that need people's labels alone, and crowd-kit's where installed."""
+    """Name -> probabilities of evidence: those that need labels alone, and crowd-kit's where installed."""
 
     def ours(made: Any) -> Predictor:
         return lambda evidence: made.fit(evidence).probabilities  # type: ignore[no-any-return]
 
-    # Need models; are above; need known truth (bench_satellite).
-    elsewhere = {"pl", "pl-em", "ll", "sp", "lr", "bayesian-pl", "default", "dbcc", "edbcc"}
+    elsewhere = {"dbcc", "edbcc"}  # bench_satellite
     found = {"majority": ours(MajorityVote()), "plain": ours(VBIBCC(shared=False)), "default": ours(DefaultCombiner())}
-    found |= {
-        name: ours(catalog.combiner(name)) for name in catalog.COMBINERS if name not in found | dict.fromkeys(elsewhere)
-    }
+    for name in catalog.COMBINERS:
+        made = catalog.combiner(name)
+        if name not in found and name not in elsewhere and not needs_of(made):
+            found[name] = ours(made)
     if find_spec("crowdkit"):
         found |= {"crowd-kit DS": crowd_kit("DawidSkene", n_iter=100), "crowd-kit GLAD": crowd_kit("GLAD")}
     return found if chosen is None else {name: found[name] for name in found if name in chosen}
