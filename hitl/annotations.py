@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.errors import BadAnnotations, BadTable
-from hitl.files import are_whole, as_text, empty_as_null, read_table, require_columns, write_table
+from hitl.files import are_whole, as_text, empty_as_null, read_table, repeated, require_columns, write_table
 
 Name = str | int
 Names = tuple[Name, ...]
@@ -83,11 +83,7 @@ class Annotations:
             raise BadAnnotations(f"expected 0 <= anonymous < {self.n_annotators} or None, got {self.anonymous}")
         shape = np.shape(self.item)
         order = np.lexsort((self.annotator, self.item)) if not self._is_sorted() else slice(None)
-        for name, upper in (
-            ("item", self.n_items),
-            ("annotator", self.n_annotators),
-            ("label", self.n_options),
-        ):
+        for name, upper in (("item", self.n_items), ("annotator", self.n_annotators), ("label", self.n_options)):
             codes = np.asarray(getattr(self, name))
             if codes.ndim != 1 or codes.shape != shape:
                 raise BadAnnotations(f"{name} has shape {codes.shape}; expected {shape}, one entry an annotation")
@@ -132,7 +128,7 @@ class Annotations:
         wins where there is a time, else the last row, with a ConflictingLabels warning that counts them
         (an error if `strict`). Raises BadAnnotations or BadTable.
         """
-        table = frame if isinstance(frame, pa.Table) else _to_arrow(frame)
+        table = _to_arrow(frame)
         wanted = [name for name in (item, annotator, label, time, duration) if name is not None]
         hint = "Name the columns; annotator=None (combine --anonymous) where nobody has an id"
         require_columns(table, wanted, "annotations", hint)
@@ -176,11 +172,7 @@ class Annotations:
     @classmethod
     def read(cls, path: str | Path, **columns: Any) -> Annotations:
         """From a CSV, JSON Lines or Parquet file; all names are text. Keywords as in `from_frame`."""
-        named = [
-            columns.get("item", "item"),
-            columns.get("annotator", "annotator"),
-            columns.get("label", "label"),
-        ]
+        named = [columns.get(name, name) for name in ("item", "annotator", "label")]
         table = read_table(path, text=[name for name in named if name])
         if table.num_rows == 0 and not columns.get("items"):
             raise BadAnnotations(f"{path}: the table is empty; expected one row an annotation")
@@ -289,11 +281,11 @@ class Annotations:
         return bool(np.all((item[1:] > item[:-1]) | (_repeats(item) & (annotator[1:] >= annotator[:-1]))))
 
     def _check_one_answer_each(self) -> None:
-        repeated = _repeats(self.item) & _repeats(self.annotator)
+        again = _repeats(self.item) & _repeats(self.annotator)
         if self.anonymous is not None:
-            repeated &= self.annotator[1:] != self.anonymous
-        if repeated.any():
-            row = int(np.flatnonzero(repeated)[0])
+            again &= self.annotator[1:] != self.anonymous
+        if again.any():
+            row = int(np.flatnonzero(again)[0])
             raise BadAnnotations(
                 f"annotator {self.annotators[self.annotator[row]]!r} labels item {self.items[self.item[row]]!r} "
                 "more than once; build with Annotations.from_frame to keep the latest answer"
@@ -327,10 +319,9 @@ def _plain_names(names: Sequence[Name]) -> Names:
 
 
 def _check_names(kind: str, names: Names) -> None:
-    if len(set(names)) != len(names):
-        seen: set[Name] = set()
-        repeated = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise BadAnnotations(f"{kind}: the name {repeated!r} appears twice; names must differ")
+    twice = repeated(names)
+    if twice is not None:
+        raise BadAnnotations(f"{kind}: the name {twice!r} appears twice; names must differ")
     if set(map(type, names)) <= {str}:
         return
     text = next((name for name in names if isinstance(name, str) and name != ANONYMOUS), None)
@@ -341,6 +332,8 @@ def _check_names(kind: str, names: Names) -> None:
 
 
 def _to_arrow(frame: Any) -> pa.Table:
+    if isinstance(frame, pa.Table):
+        return frame
     try:
         if isinstance(frame, dict):
             arrow = (pa.Array, pa.ChunkedArray)

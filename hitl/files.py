@@ -12,6 +12,7 @@ import io
 import json
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -158,6 +159,13 @@ def are_whole(column: pa.ChunkedArray) -> bool:
 
     exact = pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), 2.0**53))
     return bool(pc.all(exact).as_py())
+
+
+def repeated(names: Sequence[Any]) -> Any:
+    """The first name that appears more than once; None where all differ."""
+    if len(set(names)) == len(names):
+        return None
+    return next(name for name, times in Counter(names).items() if times > 1)
 
 
 def require_columns(table: pa.Table, names: Sequence[str], where: str, hint: str = "") -> None:

@@ -24,12 +24,12 @@ import pyarrow as pa
 
 from hitl.batches import is_vector, read_any, vectors
 from hitl.errors import BadTable
-from hitl.files import as_text
+from hitl.files import as_text, repeated
 
 Array = npt.NDArray[np.float64]
 
 ROW_TOLERANCE = 1e-3
-"""How far from 1 a row may sum (`hitl.evidence` has the same)."""
+"""How far from 1 a row of probabilities may sum; within it the row is renormalised."""
 
 LISTS = ("probabilities", "probs", "logits")
 """Names of a column or array with one number a class."""
@@ -151,8 +151,8 @@ def _names(
         raise BadTable(
             f"{path}: {number} {'rows' if what == 'items' else 'columns'} but {len(listed)} {what} ({whose})"
         )
-    if len(set(listed)) < len(listed):
-        twice = next(name for name in listed if listed.count(name) > 1)
+    twice = repeated(listed)
+    if twice is not None:
         raise BadTable(f"{path}: {what} name {twice!r} twice; expected each once")
     return listed
 

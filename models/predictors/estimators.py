@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hitl.errors import BadInput, BadSettings
 from hitl.models.predictors.inputs import Batch
@@ -23,14 +24,15 @@ class EstimatorPredictor:
 
     def predict(self, batch: Batch) -> Array:
         """(B, J) of `predict_proba`; a row without any input is NaN, one with gaps is left to the estimator."""
-        return answers(batch, ~batch.empty, len(self.classes), False, lambda rows: self._run(batch, batch.take(rows)))
+
+        def run(rows: npt.NDArray[np.intp]) -> Any:
+            return self.estimator.predict_proba(as_seen(self.estimator, batch.take(rows), batch.columns))
+
+        return answers(batch, ~batch.empty, len(self.classes), False, run)
 
     def notes(self, batch: Batch) -> Mapping[str, Sequence[Any]]:
         """Nothing more."""
         return {}
-
-    def _run(self, batch: Batch, inputs: Any) -> Any:
-        return self.estimator.predict_proba(as_seen(self.estimator, inputs, batch.columns))
 
 
 def fitted(estimator: Any, classes: Sequence[str] | None) -> EstimatorPredictor:
