@@ -52,11 +52,17 @@ def read_probabilities(
     """
     path = Path(path)
     if path.suffix.lower() in ARRAYS:
-        return _from_arrays(path, item, items, classes)
-    table = read_any(path, [item])
-    if any(name.startswith("p_") for name in table.column_names):
-        return table
-    return _from_lists(path, table, item, items, classes)
+        where = str(path)
+        name, raw, own_items, own_classes = _from_arrays(path)
+    else:
+        table = read_any(path, [item])
+        if any(name.startswith("p_") for name in table.column_names):
+            return table
+        name, raw, own_items, own_classes = _from_lists(path, table, item)
+        where = f"{path}, {name}"
+    rows = _names(path, "items", own_items, items, len(raw))
+    columns = _names(path, "classes", own_classes, classes, raw.shape[1])
+    return as_table(rows, columns, distributions(raw, name == "logits", where, rows), item)
 
 
 def softmax(logits: Array) -> Array:
@@ -96,7 +102,7 @@ def distributions(values: Array, logits: bool, where: str, rows: Sequence[object
 
 def as_table(items: Sequence[object], classes: Sequence[object], values: Array, item: str = "item") -> pa.Table:
     """item and p_<class>; a row of NaN is null. Raises BadTable when a class is named twice."""
-    if len({str(name) for name in classes}) < len(classes):
+    if repeated([str(name) for name in classes]) is not None:
         raise BadTable(f"the classes {', '.join(map(str, classes))}: one is named twice")
     columns = {item: as_text(pa.chunked_array([pa.array(items)]))} if len(items) else {item: pa.array([], pa.string())}
     for code, name in enumerate(classes):
@@ -107,15 +113,13 @@ def as_table(items: Sequence[object], classes: Sequence[object], values: Array, 
 # -- arrays ----------------------------------------------------------------------------------------------------
 
 
-def _from_arrays(path: Path, item: str, items: Sequence[str] | None, classes: Sequence[Any] | None) -> pa.Table:
+def _from_arrays(path: Path) -> tuple[str, Array, Any, Any]:
+    """The name of the array, its (N, J) numbers, and the items and classes of the file, None where it has none."""
     found, there = _load(path)
     name, raw = _the_one(path, {key: found[key] for key in LISTS if key in found}, there)
     if raw.ndim != 2 or raw.dtype.kind not in "fiu":
         raise BadTable(f"{path}: {name} has shape {raw.shape} of {raw.dtype}; expected numbers (items, classes)")
-    rows = _names(path, "items", found.get("items"), items, len(raw))
-    columns = _names(path, "classes", found.get("classes"), classes, raw.shape[1])
-    values = distributions(raw.astype(np.float64), name == "logits", str(path), rows)
-    return as_table(rows, columns, values, item)
+    return name, raw.astype(np.float64), found.get("items"), found.get("classes")
 
 
 def _load(path: Path) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
@@ -170,19 +174,16 @@ def _the_one(path: Path, found: Mapping[str, Any], there: Sequence[str]) -> tupl
 # -- lists in tables -------------------------------------------------------------------------------------------
 
 
-def _from_lists(
-    path: Path, table: pa.Table, item: str, items: Sequence[str] | None, classes: Sequence[Any] | None
-) -> pa.Table:
+def _from_lists(path: Path, table: pa.Table, item: str) -> tuple[str, Array, list[str] | None, list[str] | None]:
+    """As `_from_arrays`, of a column of lists."""
     found = {name: table.column(name) for name in LISTS if name in table.column_names}
     found = {name: column for name, column in found.items() if is_vector(column.type)}
     name, column = _the_one(path, found, table.column_names)
     raw = vectors(column, f"{path}, column {name!r}")
-    own = table.column(item).to_pylist() if item in table.column_names else None
-    if own is not None and None in own:
-        raise BadTable(f"{path}: row {own.index(None)} has no {item}; expected a name in every row")
-    rows = _names(path, "items", own, items, len(raw))
-    columns = _names(path, "classes", _class_label(path, table, raw.shape[1]), classes, raw.shape[1])
-    return as_table(rows, columns, distributions(raw, name == "logits", f"{path}, {name}", rows), item)
+    items = table.column(item).to_pylist() if item in table.column_names else None
+    if items is not None and None in items:
+        raise BadTable(f"{path}: row {items.index(None)} has no {item}; expected a name in every row")
+    return name, raw, items, _class_label(path, table, raw.shape[1])
 
 
 def _class_label(path: Path, table: pa.Table, width: int) -> list[str] | None:
