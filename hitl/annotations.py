@@ -4,8 +4,8 @@
     items, annotators                   the names behind the codes   N items, K annotators
     classes, options                    J true classes, L >= J label options; options[:J] == classes
 
-An item nobody has labeled yet belongs to the table too: the pool is part of what is known. An option that is
-no class ("unsure") is a legal answer. People without ids form one anonymous pool: a single annotator that may
+An item without labels belongs to the table too: the pool is part of what is known. An option that is
+no class ("unsure") is a legal answer. Annotators without ids form one anonymous pool: a single annotator that may
 label an item many times.
 """
 
@@ -33,7 +33,7 @@ Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
 ANONYMOUS = "(anonymous)"
-"""Name of the pool of people without ids."""
+"""Name of the pool of annotators without ids."""
 
 
 class ConflictingLabels(UserWarning):
@@ -47,7 +47,7 @@ class Annotations:
     Attributes:
         item, annotator, label: (M,) codes into `items`, `annotators`, `options`.
         items, annotators, classes, options: the names; `options[:len(classes)] == classes`.
-        anonymous: the code of the annotator who is a pool of people without ids, or None.
+        anonymous: the code of the annotator who is a pool of annotators without ids, or None.
         time: (M,) seconds since the epoch, NaN where unknown, or None.
         duration: (M,) seconds the answer took, NaN where unknown, or None.
 
@@ -120,7 +120,7 @@ class Annotations:
     ) -> Annotations:
         """From a table (pandas, Arrow, or a dict of columns) with one row an annotation.
 
-        `item`, `annotator`, `label`, `time`, `duration` name its columns; `annotator=None` says that nobody
+        `item`, `annotator`, `label`, `time`, `duration` name its columns; `annotator=None` says that no annotator
         has an id. `items` adds items without labels (and an item outside it is an error); `classes` and
         `options` fix the codes (default: the labels seen, in natural order).
 
@@ -135,16 +135,16 @@ class Annotations:
         item_names, item_code = _encode("item", table.column(item), items)
         label_names, label_code = _encode("label", table.column(label), _options(classes, options))
         class_names = tuple(classes) if classes is not None else label_names
-        people, person_code, anonymous = _encode_annotators(table.column(annotator) if annotator else None, table)
+        annotators, annotator_code, anonymous = _encode_annotators(table, annotator)
         seconds = None if time is None else seconds_of(table.column(time), time)
         length = None if duration is None else _numbers(table.column(duration), duration)
-        keep = _latest_answers(item_code, person_code, label_code, anonymous, seconds, strict)
+        keep = _latest_answers(item_code, annotator_code, label_code, anonymous, seconds, strict)
         return cls(
             item=item_code[keep],
-            annotator=person_code[keep],
+            annotator=annotator_code[keep],
             label=label_code[keep],
             items=item_names,
-            annotators=people,
+            annotators=annotators,
             classes=class_names,
             options=label_names,
             anonymous=anonymous,
@@ -186,12 +186,12 @@ class Annotations:
 
     def table(self) -> pa.Table:
         """One row an annotation; an anonymous annotator is null."""
-        people: list[Name | None] = list(self.annotators)
+        names: list[Name | None] = list(self.annotators)
         if self.anonymous is not None:
-            people[self.anonymous] = None
+            names[self.anonymous] = None
         columns = {
             "item": _decode(self.items, self.item),
-            "annotator": _decode(people, self.annotator),
+            "annotator": _decode(names, self.annotator),
             "label": _decode(self.options, self.label),
         }
         if self.time is not None:
@@ -258,7 +258,7 @@ class Annotations:
         return np.bincount(self.annotator, minlength=self.n_annotators)
 
     def select(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Annotations:
-        """The same items, people and options with only these annotations (mask or row numbers)."""
+        """The same items, annotators and options with only these annotations (mask or row numbers)."""
         return Annotations(
             self.item[rows],
             self.annotator[rows],
@@ -297,7 +297,7 @@ class Annotations:
 
 
 def natural_order(names: Sequence[Name]) -> Names:
-    """Names sorted as people sort them: numbers by value when all are numbers, else as text."""
+    """Names in natural order: numbers by value when all are numbers, else as text."""
 
     def by_value(name: Name) -> tuple[float, str]:
         value = float(name)
@@ -383,11 +383,11 @@ def _encode(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) ->
     return ordered, recode[codes] if len(found) else codes
 
 
-def _encode_annotators(column: pa.ChunkedArray | None, table: pa.Table) -> tuple[Names, Ints, int | None]:
+def _encode_annotators(table: pa.Table, name: str | None) -> tuple[Names, Ints, int | None]:
     """Names, codes, and the code of the anonymous pool if a row has no annotator."""
-    if column is None:
+    if name is None:
         return (ANONYMOUS,), np.zeros(table.num_rows, np.int32), 0
-    column = empty_as_null(column)
+    column = empty_as_null(table.column(name))
     if not column.null_count:
         return (*_encode("annotator", column, None), None)
     names, known = _encode("annotator", column.drop_null(), None)

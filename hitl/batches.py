@@ -85,15 +85,15 @@ def vectors(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
     if not is_vector(kind):
         return numbers(column, where)[:, None]
     lengths = np.asarray(pc.list_value_length(column).fill_null(-1).to_numpy(), dtype=np.int64)
-    told = lengths >= 0
-    widths = np.unique(lengths[told])
+    full = lengths >= 0
+    widths = np.unique(lengths[full])
     if len(widths) > 1:
-        row = int(np.flatnonzero(told & (lengths != lengths[told][0]))[0])
-        raise BadTable(f"{where}: row {row} has {lengths[row]} numbers, others {lengths[told][0]}; expected one length")
+        row = int(np.flatnonzero(full & (lengths != lengths[full][0]))[0])
+        raise BadTable(f"{where}: row {row} has {lengths[row]} numbers, others {lengths[full][0]}; expected one length")
     width = int(widths[0]) if len(widths) else 0
     values = np.full((len(column), width), np.nan)
-    flat = numbers(pc.list_flatten(column.filter(pa.array(told))), where)
-    values[told] = flat.reshape(-1, width)
+    flat = numbers(pc.list_flatten(column.filter(pa.array(full))), where)
+    values[full] = flat.reshape(-1, width)
     return values
 
 

@@ -1,6 +1,6 @@
 """`Evidence`: the annotations and everything else that is known, aligned to their items.
 
-probabilities[model]   N x J, a row is a distribution over the classes, or all NaN where the model is silent
+probabilities[model]   N x J, a row is a distribution over the classes, or all NaN where the model abstains
 truth                  (N,) code of the known class, -1 where unknown
 features               N x D          sequence   N x 2: which sequence, which position
 graph                  sparse symmetric N x N adjacency
@@ -29,7 +29,7 @@ class Evidence:
 
     Attributes:
         annotations: who said what.
-        probabilities: for each model an (N, J) array of class probabilities; a row of NaN is a silence.
+        probabilities: for each model an (N, J) array of class probabilities; where the model abstains a row is NaN.
         features: (N, D) finite numbers, or None.
         truth: (N,) known class codes, -1 where unknown (all -1 when None is given).
         sequence: (N, 2) integers, sequence and position, or None.

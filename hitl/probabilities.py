@@ -1,14 +1,14 @@
-"""What a model says, read from any of the files in which people keep it, as one table: item, p_<class>.
+"""The probabilities of a model, read from any of the usual files, as one table: item, p_<class>.
 
     .csv .tsv .jsonl .parquet          columns item, p_<class>
     .jsonl .parquet .arrow .feather,   a column item and a column of lists, one number a class: `probabilities` or
     a folder of Dataset.save_to_disk   `probs`, or `logits`, which are passed through a softmax
     .npz                               arrays `probabilities` (or `logits`) (N, J), `items` (N,) and `classes` (J,)
-    .npy, .npz without `items`         a bare (N, J) array: the order of its rows and columns has to be told
+    .npy, .npz without `items`         a bare (N, J) array: the caller names its rows and columns
 
 A list has no names. Its classes are those of the ClassLabel that a Hugging Face dataset keeps in its schema, else those
-that the caller tells, in order. Without a column of items the rows are those of the caller's items, in order, and their
-number must agree. A row that is null or all NaN says nothing; one that is NaN in part is an error.
+that the caller names, in order. Without a column of items the rows are those of the caller's items, in order, and their
+number must agree. Where a row is null or all NaN the model abstains; one that is NaN in part is an error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def read_probabilities(
     items: Sequence[str] | None = None,
     classes: Sequence[Any] | None = None,
 ) -> pa.Table:
-    """A table of item (text) and p_<class> (N rows, each a distribution, or all null: a silence).
+    """A table of item (text) and p_<class> (N rows, each a distribution, or all null: the model abstains).
 
     `items` and `classes` name the rows and columns of an array or list that does not name its own. Columns p_<class>
     are handed over as they are; `hitl.Evidence` checks them. Raises BadTable for a wrong shape, rows that are NaN in
@@ -86,14 +86,14 @@ def distributions(values: Array, logits: bool, where: str, rows: Sequence[object
             named = "" if rows is None else f" (item {rows[row]!r})"
             raise BadTable(f"{where}: row {row}{named} {what.format(total=values[row].sum())}")
 
-    silent = np.asarray(np.isnan(values).all(axis=1))
-    complain(~silent & np.isnan(values).any(axis=1), "is NaN in part; expected numbers, or NaN in the whole row")
-    complain(~silent & ~np.isfinite(values).all(axis=1), "is not finite; expected numbers")
+    abstains = np.asarray(np.isnan(values).all(axis=1))
+    complain(~abstains & np.isnan(values).any(axis=1), "is NaN in part; expected numbers, or NaN in the whole row")
+    complain(~abstains & ~np.isfinite(values).all(axis=1), "is not finite; expected numbers")
     if logits:
         return softmax(values)
     complain((values < 0).any(axis=1), "has a negative probability; are these logits? Then name them 'logits'")
     complain(
-        ~silent & (np.abs(values.sum(axis=1) - 1) > ROW_TOLERANCE),
+        ~abstains & (np.abs(values.sum(axis=1) - 1) > ROW_TOLERANCE),
         "sums to {total:.6g}, not to 1; are these logits? Then name them 'logits'",
     )
     result: Array = values / values.sum(axis=1, keepdims=True)
@@ -142,10 +142,10 @@ def _load(path: Path) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
 
 
 def _names(
-    path: Path, what: str, own: npt.NDArray[Any] | Sequence[Any] | None, told: Sequence[Any] | None, number: int
+    path: Path, what: str, own: npt.NDArray[Any] | Sequence[Any] | None, given: Sequence[Any] | None, number: int
 ) -> list[Any]:
-    """The names of the rows or columns: the file's own, else those told."""
-    names = own if own is not None else told
+    """The names of the rows or columns: the file's own, else those given."""
+    names = own if own is not None else given
     if names is None:
         flag = "a table with --items" if what == "items" else "them with --classes"
         raise BadTable(f"{path}: has no {what}; name {flag}, in the order of the array")

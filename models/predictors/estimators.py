@@ -55,16 +55,16 @@ def require_probabilities(estimator: Any) -> None:
         )
 
 
-def named_classes(own: Sequence[str], told: Sequence[str] | None) -> tuple[str, ...]:
-    """The names of an estimator's classes: its own, or, where these are the numbers 0..J-1, those that are told.
+def named_classes(own: Sequence[str], given: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of an estimator's classes: its own, or, where these are the numbers 0..J-1, those that are given.
 
-    Raises BadSettings when the told ones are neither a superset of its own nor as many as its numbers.
+    Raises BadSettings when the given ones are neither a superset of its own nor as many as its numbers.
     """
-    if told is None or set(own) <= set(told):
+    if given is None or set(own) <= set(given):
         return tuple(own)
-    if len(told) == len(own) and list(own) == [str(code) for code in range(len(own))]:
-        return tuple(told)
-    raise BadSettings(f"--classes {', '.join(told)}: the model knows {', '.join(own)}")
+    if len(given) == len(own) and list(own) == [str(code) for code in range(len(own))]:
+        return tuple(given)
+    raise BadSettings(f"--classes {', '.join(given)}: the model knows {', '.join(own)}")
 
 
 def class_name(value: Any) -> str:

@@ -195,8 +195,8 @@ def labels_of(path: Path, item: str, label: str = "label") -> dict[str, str]:
         table = read_table(path, [item, label])
         require_columns(table, [item, label], str(path))
         pairs = list(zip(table.column(item).to_pylist(), table.column(label).to_pylist(), strict=True))
-    told = [(name, said) for name, said in pairs if name and said]
-    labels = dict(told)
-    if len(labels) < len(told):
+    known = [(name, said) for name, said in pairs if name and said]
+    labels = dict(known)
+    if len(labels) < len(known):
         raise BadTable(f"{path}: an item appears twice; expected one label each")
     return labels

@@ -45,7 +45,7 @@ class NetworkPredictor:
         module, classes, device: the network, the names of its J outputs, where it runs.
         logits: whether it answers logits, or probabilities.
         transform: image -> tensor, for images.
-        unreadable: paths of images that could not be opened, filled while it runs; their items are silent.
+        unreadable: paths of images that could not be opened, filled while it runs; on their items it abstains.
     """
 
     module: Any
@@ -153,7 +153,7 @@ def torchvision_model(name: str, classes: Sequence[str] | None, transforms: str 
     """An untrained classification model of torchvision, its transforms and its classes.
 
     The transforms are those of the weights that `transforms` names ("ResNet18_Weights.IMAGENET1K_V1"), else of the
-    model's default weights; without classes told, theirs. Raises BadSettings for an unknown name.
+    model's default weights; without classes, theirs. Raises BadSettings for an unknown name.
     """
     models = required("torchvision.models", "a torchvision model", INSTALL)
     if name not in models.list_models(module=models):
