@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -194,10 +194,9 @@ class Annotations:
             "annotator": _decode(names, self.annotator),
             "label": _decode(self.options, self.label),
         }
-        if self.time is not None:
-            columns["time"] = pa.array(self.time, from_pandas=True)
-        if self.duration is not None:
-            columns["duration"] = pa.array(self.duration, from_pandas=True)
+        for name, seconds in (("time", self.time), ("duration", self.duration)):
+            if seconds is not None:
+                columns[name] = pa.array(seconds, from_pandas=True)
         return pa.table(columns)
 
     @property
@@ -259,17 +258,13 @@ class Annotations:
 
     def select(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Annotations:
         """The same items, annotators and options with only these annotations (mask or row numbers)."""
-        return Annotations(
-            self.item[rows],
-            self.annotator[rows],
-            self.label[rows],
-            self.items,
-            self.annotators,
-            self.classes,
-            self.options,
-            self.anonymous,
-            None if self.time is None else self.time[rows],
-            None if self.duration is None else self.duration[rows],
+        return replace(
+            self,
+            item=self.item[rows],
+            annotator=self.annotator[rows],
+            label=self.label[rows],
+            time=None if self.time is None else self.time[rows],
+            duration=None if self.duration is None else self.duration[rows],
         )
 
     # -- checks --------------------------------------------------------------------------------------------

@@ -58,7 +58,9 @@ class Evidence:
         if self.features is not None:
             features = np.asarray(self.features, dtype=np.float64)
             self._check_rows("features", features, 2)
-            self._check_finite("features", features)
+            bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
+            if bad.size:
+                raise BadEvidence(f"features: {self._item(int(bad[0]))} is not finite; expected numbers")
             object.__setattr__(self, "features", features)
         if self.sequence is not None:
             sequence = np.asarray(self.sequence)
@@ -137,11 +139,6 @@ class Evidence:
         n = self.annotations.n_items
         if values.ndim != ndim or values.shape[0] != n:
             raise BadEvidence(f"{name}: expected {n} rows, one for each item in order, got shape {values.shape}")
-
-    def _check_finite(self, name: str, values: Floats) -> None:
-        bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
-        if bad.size:
-            raise BadEvidence(f"{name}: {self._item(int(bad[0]))} is not finite; expected numbers")
 
     def _check_probabilities(self, model: str, rows: npt.ArrayLike) -> Floats:
         name = f"probabilities[{model!r}]"

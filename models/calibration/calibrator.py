@@ -58,7 +58,7 @@ def known_rows(probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floa
 
 
 def checked(probabilities: npt.ArrayLike, n_classes: int | None = None) -> Floats:
-    """(N, J) distributions, exactly normalised, NaN without a prediction; for `n_classes` classes where that is given."""
+    """(N, J) distributions, exactly normalised, NaN without a prediction; `n_classes`: the J to expect, or any."""
     p_nj = np.array(probabilities, dtype=np.float64)
     if p_nj.ndim != 2 or p_nj.shape[1] < 2 or n_classes not in (None, p_nj.shape[1]):
         columns = "J > 1" if n_classes is None else str(n_classes)

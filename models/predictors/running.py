@@ -61,7 +61,7 @@ def predict(
     require_writable(output)
     began = time.monotonic()
     total = len(inputs.names())
-    parts = Parts(output.with_name(f".{output.name}.parts"), fingerprint, inputs.item)
+    parts = Parts(output.with_name(f".{output.name}.parts"), fingerprint)
     resumed = parts.begin()
     progress("predict", resumed, total)
     _judge(inputs, predictor, parts, total, resumed, batch_size, rows, progress)
@@ -105,16 +105,14 @@ class Parts:
 
     folder: Path
     fingerprint: str
-    item: str
 
     def begin(self) -> int:
         """Make the folder ready; returns how many rows it holds of this very run. Parts of another run are removed."""
         self.folder.mkdir(exist_ok=True)
         stated = self.folder / "fingerprint"
         if not stated.is_file() or stated.read_text() != self.fingerprint:
-            for path in self.folder.iterdir():
-                if PART.fullmatch(path.name):
-                    path.unlink()
+            self.remove()
+            self.folder.mkdir(exist_ok=True)
             with atomic(stated) as handle:
                 handle.write(self.fingerprint.encode())
         return self._chain()[1]
@@ -148,10 +146,8 @@ class Parts:
 
     def _chain(self) -> tuple[list[Path], int]:
         """The parts that follow one another from row 0 on, and the row behind the last."""
-        spans = {}
-        for path in self.folder.iterdir():
-            if found := PART.fullmatch(path.name):
-                spans[int(found[1])] = (int(found[2]), path)
+        named = ((PART.fullmatch(path.name), path) for path in self.folder.iterdir())
+        spans = {int(found[1]): (int(found[2]), path) for found, path in named if found}
         chain: list[Path] = []
         row = 0
         while row in spans:
