@@ -208,7 +208,7 @@ def _read_jsonl(path: Path, size: int | None, columns: Sequence[str] | None) -> 
     with pa.input_stream(path, compression="detect") as raw:
         lines = io.BufferedReader(raw)
         while text := lines.read() if size is None else b"".join(islice(lines, size)):
-            if text.isspace():
+            if size is not None and text.isspace():
                 continue
             table = reader.read_json(pa.BufferReader(text), parse_options=options)
             dates = [(entry.name, pa.string()) for entry in table.schema if pa.types.is_timestamp(entry.type)]
