@@ -4,8 +4,8 @@
     items, annotators                   the names behind the codes   N items, K annotators
     classes, options                    J true classes, L >= J label options; options[:J] == classes
 
-Items without labels belong to the table too. An option that is no class ("unsure") is a legal answer. Annotators
-without ids form one anonymous pool: a single annotator that may label an item many times.
+from hitl.errors import BadAnnotations, BadTable, ConflictingLabels
+from hitl.files import are_whole, as_text, empty_as_null, read_table, repeated, require_columns, write_table
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.errors import BadAnnotations, BadTable, ConflictingLabels
-from hitl.files import are_whole, as_text, empty_as_null, read_table, require_columns, write_table
+from hitl.files import are_whole, as_text, empty_as_null, read_table, repeated, require_columns, write_table
 
 Name = str | int
 Names = tuple[Name, ...]
@@ -32,7 +32,7 @@ Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
 ANONYMOUS = "(anonymous)"
-"""Name of the pool of people without ids."""
+"""Name of the pool of annotators without ids."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Annotations:
     Attributes:
         item, annotator, label: (M,) codes into `items`, `annotators`, `options`.
         items, annotators, classes, options: the names; `options[:len(classes)] == classes`.
-        anonymous: the code of the annotator who is a pool of people without ids, or None.
+        anonymous: the code of the annotator who is a pool of annotators without ids, or None.
         time: (M,) seconds since the epoch, NaN where unknown, or None.
         duration: (M,) seconds the answer took, NaN where unknown, or None.
 
@@ -83,11 +83,7 @@ class Annotations:
             raise BadAnnotations(f"expected 0 <= anonymous < {self.n_annotators} or None, got {self.anonymous}")
         shape = np.shape(self.item)
         order = np.lexsort((self.annotator, self.item)) if not self._is_sorted() else slice(None)
-        for name, upper in (
-            ("item", self.n_items),
-            ("annotator", self.n_annotators),
-            ("label", self.n_options),
-        ):
+        for name, upper in (("item", self.n_items), ("annotator", self.n_annotators), ("label", self.n_options)):
             codes = np.asarray(getattr(self, name))
             if codes.ndim != 1 or codes.shape != shape:
                 raise BadAnnotations(f"{name} has shape {codes.shape}; expected {shape}, one entry an annotation")
@@ -124,7 +120,7 @@ class Annotations:
     ) -> Annotations:
         """From a table (pandas, Arrow, or a dict of columns) with one row an annotation.
 
-        `item`, `annotator`, `label`, `time`, `duration` name its columns; `annotator=None` says that nobody
+        `item`, `annotator`, `label`, `time`, `duration` name its columns; `annotator=None` says that no annotator
         has an id. `items` adds items without labels (and an item outside it is an error); `classes` and
         `options` fix the codes (default: the labels seen, in natural order).
 
@@ -132,23 +128,23 @@ class Annotations:
         wins where there is a time, else the last row, with a ConflictingLabels warning that counts them
         (an error if `strict`). Raises BadAnnotations or BadTable.
         """
-        table = frame if isinstance(frame, pa.Table) else _to_arrow(frame)
+        table = _to_arrow(frame)
         wanted = [name for name in (item, annotator, label, time, duration) if name is not None]
         hint = "Name the columns; annotator=None (combine --anonymous) where nobody has an id"
         require_columns(table, wanted, "annotations", hint)
         item_names, item_code = _encode("item", table.column(item), items)
         label_names, label_code = _encode("label", table.column(label), _options(classes, options))
         class_names = tuple(classes) if classes is not None else label_names
-        people, person_code, anonymous = _encode_annotators(table.column(annotator) if annotator else None, table)
+        annotators, annotator_code, anonymous = _encode_annotators(table, annotator)
         seconds = None if time is None else seconds_of(table.column(time), time)
         length = None if duration is None else _numbers(table.column(duration), duration)
-        keep = _latest_answers(item_code, person_code, label_code, anonymous, seconds, strict)
+        keep = _latest_answers(item_code, annotator_code, label_code, anonymous, seconds, strict)
         return cls(
             item=item_code[keep],
-            annotator=person_code[keep],
+            annotator=annotator_code[keep],
             label=label_code[keep],
             items=item_names,
-            annotators=people,
+            annotators=annotators,
             classes=class_names,
             options=label_names,
             anonymous=anonymous,
@@ -176,11 +172,7 @@ class Annotations:
     @classmethod
     def read(cls, path: str | Path, **columns: Any) -> Annotations:
         """From a CSV, JSON Lines or Parquet file; all names are text. Keywords as in `from_frame`."""
-        named = [
-            columns.get("item", "item"),
-            columns.get("annotator", "annotator"),
-            columns.get("label", "label"),
-        ]
+        named = [columns.get(name, name) for name in ("item", "annotator", "label")]
         table = read_table(path, text=[name for name in named if name])
         if table.num_rows == 0 and not columns.get("items"):
             raise BadAnnotations(f"{path}: the table is empty; expected one row an annotation")
@@ -194,18 +186,17 @@ class Annotations:
 
     def table(self) -> pa.Table:
         """One row an annotation; an anonymous annotator is null."""
-        people: list[Name | None] = list(self.annotators)
+        names: list[Name | None] = list(self.annotators)
         if self.anonymous is not None:
-            people[self.anonymous] = None
+            names[self.anonymous] = None
         columns = {
             "item": _decode(self.items, self.item),
-            "annotator": _decode(people, self.annotator),
+            "annotator": _decode(names, self.annotator),
             "label": _decode(self.options, self.label),
         }
-        if self.time is not None:
-            columns["time"] = pa.array(self.time, from_pandas=True)
-        if self.duration is not None:
-            columns["duration"] = pa.array(self.duration, from_pandas=True)
+        for name, seconds in (("time", self.time), ("duration", self.duration)):
+            if seconds is not None:
+                columns[name] = pa.array(seconds, from_pandas=True)
         return pa.table(columns)
 
     @property
@@ -266,18 +257,14 @@ class Annotations:
         return np.bincount(self.annotator, minlength=self.n_annotators)
 
     def select(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Annotations:
-        """The same items, people and options with only these annotations (mask or row numbers)."""
-        return Annotations(
-            self.item[rows],
-            self.annotator[rows],
-            self.label[rows],
-            self.items,
-            self.annotators,
-            self.classes,
-            self.options,
-            self.anonymous,
-            None if self.time is None else self.time[rows],
-            None if self.duration is None else self.duration[rows],
+        """The same items, annotators and options with only these annotations (mask or row numbers)."""
+        return replace(
+            self,
+            item=self.item[rows],
+            annotator=self.annotator[rows],
+            label=self.label[rows],
+            time=None if self.time is None else self.time[rows],
+            duration=None if self.duration is None else self.duration[rows],
         )
 
     # -- checks --------------------------------------------------------------------------------------------
@@ -289,11 +276,11 @@ class Annotations:
         return bool(np.all((item[1:] > item[:-1]) | (_repeats(item) & (annotator[1:] >= annotator[:-1]))))
 
     def _check_one_answer_each(self) -> None:
-        repeated = _repeats(self.item) & _repeats(self.annotator)
+        again = _repeats(self.item) & _repeats(self.annotator)
         if self.anonymous is not None:
-            repeated &= self.annotator[1:] != self.anonymous
-        if repeated.any():
-            row = int(np.flatnonzero(repeated)[0])
+            again &= self.annotator[1:] != self.anonymous
+        if again.any():
+            row = int(np.flatnonzero(again)[0])
             raise BadAnnotations(
                 f"annotator {self.annotators[self.annotator[row]]!r} labels item {self.items[self.item[row]]!r} "
                 "more than once; build with Annotations.from_frame to keep the latest answer"
@@ -305,7 +292,7 @@ class Annotations:
 
 
 def natural_order(names: Sequence[Name]) -> Names:
-    """Names sorted as people sort them: numbers by value when all are numbers, else as text."""
+    """Names in natural order: numbers by value when all are numbers, else as text."""
 
     def by_value(name: Name) -> tuple[float, str]:
         value = float(name)
@@ -327,10 +314,9 @@ def _plain_names(names: Sequence[Name]) -> Names:
 
 
 def _check_names(kind: str, names: Names) -> None:
-    if len(set(names)) != len(names):
-        seen: set[Name] = set()
-        repeated = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise BadAnnotations(f"{kind}: the name {repeated!r} appears twice; names must differ")
+    twice = repeated(names)
+    if twice is not None:
+        raise BadAnnotations(f"{kind}: the name {twice!r} appears twice; names must differ")
     if set(map(type, names)) <= {str}:
         return
     text = next((name for name in names if isinstance(name, str) and name != ANONYMOUS), None)
@@ -341,6 +327,8 @@ def _check_names(kind: str, names: Names) -> None:
 
 
 def _to_arrow(frame: Any) -> pa.Table:
+    if isinstance(frame, pa.Table):
+        return frame
     try:
         if isinstance(frame, dict):
             arrow = (pa.Array, pa.ChunkedArray)
@@ -390,11 +378,11 @@ def _encode(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) ->
     return ordered, recode[codes] if len(found) else codes
 
 
-def _encode_annotators(column: pa.ChunkedArray | None, table: pa.Table) -> tuple[Names, Ints, int | None]:
+def _encode_annotators(table: pa.Table, name: str | None) -> tuple[Names, Ints, int | None]:
     """Names, codes, and the code of the anonymous pool if a row has no annotator."""
-    if column is None:
+    if name is None:
         return (ANONYMOUS,), np.zeros(table.num_rows, np.int32), 0
-    column = empty_as_null(column)
+    column = empty_as_null(table.column(name))
     if not column.null_count:
         return (*_encode("annotator", column, None), None)
     names, known = _encode("annotator", column.drop_null(), None)

@@ -8,10 +8,9 @@ CSV, TSV, JSON Lines (.gz of these) and Parquet as `hitl.files` reads them, and 
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.errors import BadTable
-from hitl.files import format_of, read_table, require_columns
+from hitl.files import read_parts, read_table, require_columns, with_text
 
 ARROW = (".arrow", ".feather")
 STATE = "state.json"
@@ -36,17 +35,11 @@ def read_any(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
 
     Raises BadTable when it is missing, empty, or not of its format.
     """
-    from hitl.files import as_text
-
     path = Path(path)
     if not is_arrow(path):
         return read_table(path, text)
-    parts = list(_open(path, 1 << 16))
-    table = pa.concat_tables(parts) if parts else pa.table({})
-    for name in text:
-        if table.column_names.count(name) == 1:
-            table = table.set_column(table.column_names.index(name), name, as_text(table.column(name)))
-    return table
+    parts = list(_arrow_parts(path))
+    return with_text(pa.concat_tables(parts) if parts else pa.table({}), text)
 
 
 def column_names(path: str | Path) -> list[str]:
@@ -92,15 +85,15 @@ def vectors(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
     if not is_vector(kind):
         return numbers(column, where)[:, None]
     lengths = np.asarray(pc.list_value_length(column).fill_null(-1).to_numpy(), dtype=np.int64)
-    told = lengths >= 0
-    widths = np.unique(lengths[told])
+    full = lengths >= 0
+    widths = np.unique(lengths[full])
     if len(widths) > 1:
-        row = int(np.flatnonzero(told & (lengths != lengths[told][0]))[0])
-        raise BadTable(f"{where}: row {row} has {lengths[row]} numbers, others {lengths[told][0]}; expected one length")
+        row = int(np.flatnonzero(full & (lengths != lengths[full][0]))[0])
+        raise BadTable(f"{where}: row {row} has {lengths[row]} numbers, others {lengths[full][0]}; expected one length")
     width = int(widths[0]) if len(widths) else 0
     values = np.full((len(column), width), np.nan)
-    flat = numbers(pc.list_flatten(column.filter(pa.array(told))), where)
-    values[told] = flat.reshape(-1, width)
+    flat = numbers(pc.list_flatten(column.filter(pa.array(full))), where)
+    values[full] = flat.reshape(-1, width)
     return values
 
 
@@ -123,21 +116,9 @@ def numbers(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
 
 def _open(path: Path, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
     """Tables of a few rows or many, with the columns asked for; failures as BadTable."""
-    if not path.exists():
-        raise BadTable(f"{path}: no such file")
-    try:
-        parts: Iterator[pa.Table]
-        if is_arrow(path):
-            parts = chain.from_iterable(_arrow(file) for file in files_of(path))
-        else:
-            kind = format_of(path)
-            if not path.stat().st_size:
-                raise BadTable(f"{path}: the file is empty; expected a header line")
-            parts = _READERS[kind](path, size, columns)
-        for number, part in enumerate(parts):
-            yield part if columns is None else _select(part, columns, path, number == 0 or path.suffix == ".parquet")
-    except (pa.ArrowException, OSError, UnicodeDecodeError, EOFError, ValueError) as error:
-        raise BadTable(f"{path}: cannot be read: {error}") from error
+    parts = _arrow_parts(path) if is_arrow(path) else read_parts(path, size, columns)
+    for number, part in enumerate(parts):
+        yield part if columns is None else _select(part, columns, path, number == 0)
 
 
 def _select(part: pa.Table, columns: Sequence[str], path: Path, first: bool) -> pa.Table:
@@ -149,57 +130,13 @@ def _select(part: pa.Table, columns: Sequence[str], path: Path, first: bool) -> 
     return part.select(list(columns))
 
 
-def _csv(path: Path, size: int, columns: Sequence[str] | None, delimiter: str = ",") -> Iterator[pa.Table]:
-    from pyarrow import csv
-
-    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    with csv.open_csv(path, parse_options=parse) as reader:
-        names = reader.schema.names
-    convert = csv.ConvertOptions(
-        column_types={name: pa.string() for name in names},
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-        null_values=[""],
-    )
-    with csv.open_csv(path, parse_options=parse, convert_options=convert) as reader:
-        for batch in reader:
-            yield pa.Table.from_batches([batch])
-
-
-def _tsv(path: Path, size: int, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-    return _csv(path, size, columns, "\t")
-
-
-def _jsonl(path: Path, size: int, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-    from pyarrow import json as reader
-
-    options = None
-    with pa.input_stream(path, compression="detect") as raw:
-        lines = io.BufferedReader(raw)
-        while block := list(islice(lines, size)):
-            text = b"".join(block)
-            if not text.strip():
-                continue
-            table = reader.read_json(io.BytesIO(text), parse_options=options)
-            dates = [(entry.name, pa.string()) for entry in table.schema if pa.types.is_timestamp(entry.type)]
-            if dates:  # Arrow guesses times from text; a name that looks like a date stays as written
-                options = reader.ParseOptions(explicit_schema=pa.schema(dates))
-                table = reader.read_json(io.BytesIO(text), parse_options=options).select(table.column_names)
-            yield table
-
-
-def _parquet(path: Path, size: int, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-    from pyarrow import parquet
-
-    with pa.input_stream(path, compression="detect") as handle:
-        source = pa.BufferReader(handle.read()) if path.suffix == ".gz" else path
-    with parquet.ParquetFile(source, pre_buffer=False) as file:  # buffering would read all of it ahead
-        there = file.schema_arrow
-        wanted = None if columns is None else [name for name in columns if name in there.names]
-        for batch in file.iter_batches(batch_size=size, columns=wanted, use_threads=False):
-            yield pa.Table.from_batches([batch])
-        if not file.metadata.num_rows:
-            yield there.empty_table()
+def _arrow_parts(path: Path) -> Iterator[pa.Table]:
+    if not path.exists():
+        raise BadTable(f"{path}: no such file")
+    try:
+        yield from chain.from_iterable(_arrow(file) for file in files_of(path))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise BadTable(f"{path}: cannot be read: {error}") from error
 
 
 def _arrow(path: Path) -> Iterator[pa.Table]:
@@ -225,6 +162,3 @@ def _dataset_files(folder: Path) -> list[Path]:
     if state.get("_indices_files") or state.get("_indices_data_files"):
         raise BadTable(f"{folder}: its rows are chosen by an index; save dataset.flatten_indices() instead")
     return [folder / str(entry["filename"]) for entry in state["_data_files"]]
-
-
-_READERS = {"csv": _csv, "tsv": _tsv, "jsonl": _jsonl, "parquet": _parquet}

@@ -29,6 +29,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from hitl import annotator_prior
 from hitl.annotations import Floats, Ints, Names
 from hitl.design_effect import DesignEffect
 from hitl.errors import BadInput, BadTable
@@ -43,9 +44,6 @@ the design effect."""
 
 PARAMETER = "parameter "
 """What the names of parameters begin with in the saved form."""
-
-CROWD = 4.0
-"""Labels that the crowd's accuracy is worth in the accuracy reported of one annotator."""
 
 TIE = 1e-9
 """Probabilities closer than this are equal: sums differ in the last bits from run to run, labels must not."""
@@ -150,8 +148,9 @@ class AnnotatorReport:
             right, wrong, variance = self.answers.T
             total = right + wrong
             crowd = (right.sum() + 1) / (total.sum() + 2)
-            mean = (right + CROWD * crowd) / (total + CROWD)
-            return mean, mean * (1 - mean) / (total + CROWD + 1) + variance / (total + CROWD) ** 2
+            own = total + annotator_prior.LABELS  # what is known of one annotator is added to what the crowd shows
+            mean = (right + annotator_prior.LABELS * crowd) / own
+            return mean, mean * (1 - mean) / (own + 1) + variance / own**2
         j = np.arange(len(self.classes))
         right = self.concentration[:, j, j]
         total = self.concentration[:, :, j].sum(axis=2)

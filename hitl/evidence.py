@@ -1,6 +1,6 @@
 """`Evidence`: the annotations and everything else that is known, aligned to their items.
 
-probabilities[model]   N x J, a row is a distribution over the classes, or all NaN where the model is silent
+probabilities[model]   N x J, a row is a distribution over the classes, or all NaN where the model abstains
 truth                  (N,) code of the known class, -1 where unknown
 features               N x D          sequence   N x 2: which sequence, which position
 graph                  sparse symmetric N x N adjacency
@@ -17,12 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hitl.annotations import Annotations, Floats, Ints, Name, Names, _names_of, natural_order
+from hitl.annotations import Annotations, Floats, Ints, Name, Names, _names_of, _to_arrow, natural_order
 from hitl.errors import BadEvidence
-from hitl.files import require_columns
-
-ROW_TOLERANCE = 1e-3
-"""How far from 1 a row of probabilities may sum; within it the row is renormalised."""
+from hitl.files import empty_as_null, require_columns
+from hitl.probabilities import ROW_TOLERANCE as ROW_TOLERANCE
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +29,7 @@ class Evidence:
 
     Attributes:
         annotations: who said what.
-        probabilities: for each model an (N, J) array of class probabilities; a row of NaN is a silence.
+        probabilities: for each model an (N, J) array of class probabilities; where the model abstains a row is NaN.
         features: (N, D) finite numbers, or None.
         truth: (N,) known class codes, -1 where unknown (all -1 when None is given).
         sequence: (N, 2) integers, sequence and position, or None.
@@ -67,7 +65,9 @@ class Evidence:
         if self.features is not None:
             features = np.asarray(self.features, dtype=np.float64)
             self._check_rows("features", features, 2)
-            self._check_finite("features", features)
+            bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
+            if bad.size:
+                raise BadEvidence(f"features: {self._item(int(bad[0]))} is not finite; expected numbers")
             object.__setattr__(self, "features", features)
         if self.sequence is not None:
             sequence = np.asarray(self.sequence)
@@ -99,23 +99,23 @@ class Evidence:
         share the names of the item and label columns; an empty truth is not known. Raises BadEvidence when a
         table has no item in common with the rest.
         """
-        tables = {name: _arrow(table) for name, table in (probabilities or {}).items()}
-        people = _arrow(annotations)
-        known = None if truth is None else _arrow(truth)
-        require_columns(people, [item, label], "annotations")
+        tables = {name: _to_arrow(table) for name, table in (probabilities or {}).items()}
+        labels = _to_arrow(annotations)
+        known = None if truth is None else _to_arrow(truth)
+        require_columns(labels, [item, label], "annotations")
         for name, table in tables.items():
             require_columns(table, [item], f"probabilities {name!r}")
             if not any(column.startswith("p_") for column in table.column_names):
                 raise BadEvidence(f"probabilities {name!r}: no column p_<class>; found {', '.join(table.column_names)}")
         if known is not None:
             require_columns(known, [item, label], "truth")
-            known = _told(known, label)
+            known = known.filter(empty_as_null(_names_of(known.column(label))).is_valid())
         if tables or known is not None:  # else the annotations name all there is
-            items = items if items is not None else _union_of_items(people, tables, known, item)
+            items = items if items is not None else _union_of_items(labels, tables, known, item)
             if classes is None and options is None:
-                classes = _union_of_classes(people, tables, known, label)
+                classes = _union_of_classes(labels, tables, known, label)
         built = Annotations.from_frame(
-            people, item=item, label=label, items=items, classes=classes, options=options, **columns
+            labels, item=item, label=label, items=items, classes=classes, options=options, **columns
         )
         return cls(
             built,
@@ -147,11 +147,6 @@ class Evidence:
         if values.ndim != ndim or values.shape[0] != n:
             raise BadEvidence(f"{name}: expected {n} rows, one for each item in order, got shape {values.shape}")
 
-    def _check_finite(self, name: str, values: Floats) -> None:
-        bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
-        if bad.size:
-            raise BadEvidence(f"{name}: {self._item(int(bad[0]))} is not finite; expected numbers")
-
     def _check_probabilities(self, model: str, rows: npt.ArrayLike) -> Floats:
         name = f"probabilities[{model!r}]"
         try:
@@ -163,21 +158,18 @@ class Evidence:
             raise BadEvidence(
                 f"{name}: expected {self.annotations.n_classes} columns, one a class, got {values.shape[1]}"
             )
-        spoken = ~np.isnan(values).all(axis=1)
+        predicts = ~np.isnan(values).all(axis=1)
         checks = (
-            (
-                ~np.isfinite(values).all(axis=1),
-                "is not finite; expected numbers, or a row of NaN for no prediction",
-            ),
+            (~np.isfinite(values).all(axis=1), "is not finite; expected numbers, or a row of NaN for no prediction"),
             ((values < 0).any(axis=1), "has a negative probability; expected values in [0, 1]"),
             (np.abs(values.sum(axis=1) - 1) > ROW_TOLERANCE, "sums to {total:.6g}; expected 1"),
         )
         for wrong, message in checks:
-            bad = np.flatnonzero(wrong & spoken)
+            bad = np.flatnonzero(wrong & predicts)
             if bad.size:
                 total = values[bad[0]].sum()
                 raise BadEvidence(f"{name}: {self._item(int(bad[0]))} {message.format(total=total)}")
-        values[spoken] /= values[spoken].sum(axis=1, keepdims=True)
+        values[predicts] /= values[predicts].sum(axis=1, keepdims=True)
         values.setflags(write=False)
         return values
 
@@ -204,27 +196,16 @@ class Evidence:
             raise BadEvidence("graph: expected a symmetric matrix of non-negative weights")
 
 
-def _arrow(table: Any) -> pa.Table:
-    from hitl.annotations import _to_arrow
-
-    return table if isinstance(table, pa.Table) else _to_arrow(table)
-
-
-def _told(truth: pa.Table, label: str) -> pa.Table:
-    """The rows in which a truth is told; an empty field is none."""
-    return truth.filter(pa.array([name not in (None, "") for name in truth.column(label).to_pylist()], pa.bool_()))
-
-
 def _unique(column: pa.ChunkedArray) -> list[Name]:
     names: list[Name] = _names_of(column).drop_null().unique().to_pylist()
     return names
 
 
-def _union_of_items(people: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, item: str) -> Names:
+def _union_of_items(annotations: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, item: str) -> Names:
     others = {f"probabilities {name!r}": _unique(table.column(item)) for name, table in models.items()}
     if known is not None:
         others["truth"] = _unique(known.column(item))
-    pool = dict.fromkeys(_unique(people.column(item)))
+    pool = dict.fromkeys(_unique(annotations.column(item)))
     labeled = set(pool)
     for where, names in others.items():
         if labeled and names and labeled.isdisjoint(names):
@@ -236,8 +217,10 @@ def _union_of_items(people: pa.Table, models: Mapping[str, pa.Table], known: pa.
     return tuple(pool)
 
 
-def _union_of_classes(people: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, label: str) -> Names:
-    found = dict.fromkeys(_unique(people.column(label)))
+def _union_of_classes(
+    annotations: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, label: str
+) -> Names:
+    found = dict.fromkeys(_unique(annotations.column(label)))
     for table in models.values():
         found.update(dict.fromkeys(_p_columns(table, found)))
     if known is not None:
@@ -261,11 +244,16 @@ def _p_columns(table: pa.Table, like: Mapping[Name, None]) -> dict[Name, str]:
     }
 
 
+def _codes(column: pa.ChunkedArray, among: Names) -> tuple[list[Name], Ints]:
+    """The (rows,) names of a column and their places among some names, -1 where they are not among them."""
+    place = {name: code for code, name in enumerate(among)}
+    names: list[Name] = _names_of(column).to_pylist()
+    return names, np.fromiter((place.get(name, -1) for name in names), dtype=np.int32, count=len(names))
+
+
 def _rows_of(annotations: Annotations, where: str, column: pa.ChunkedArray) -> Ints:
     """(rows,) item codes of a column of item names, which must be among the items, each once."""
-    place = {name: code for code, name in enumerate(annotations.items)}
-    names: list[Name] = _names_of(column).to_pylist()
-    rows = np.fromiter((place.get(name, -1) for name in names), dtype=np.int32, count=len(names))
+    names, rows = _codes(column, annotations.items)
     if (rows < 0).any():
         first = names[int(np.flatnonzero(rows < 0)[0])]
         raise BadEvidence(f"{where}: item {first!r} is not among the {annotations.n_items} items of the annotations")
@@ -296,22 +284,21 @@ def _align_probabilities(annotations: Annotations, model: str, table: pa.Table, 
                 raise BadEvidence(
                     f"probabilities {model!r}: column {columns[name]!r} is not numeric: {error}"
                 ) from None
-    spoken = ~np.isnan(values).all(axis=1)
-    for code, name in enumerate(annotations.classes):
-        if name not in columns:  # a class the model does not know
-            values[spoken, code] = 0.0
+    predicts = ~np.isnan(values).all(axis=1)
+    unknown = [name not in columns for name in annotations.classes]  # classes the model does not know
+    values[np.ix_(predicts, unknown)] = 0.0
     return values
 
 
 def _align_truth(annotations: Annotations, table: pa.Table, item: str, label: str) -> Ints:
     rows = _rows_of(annotations, "truth", table.column(item))
-    place = {name: code for code, name in enumerate(annotations.classes)}
-    names: list[Name] = _names_of(table.column(label)).to_pylist()
+    names, codes = _codes(table.column(label), annotations.classes)
+    if (codes < 0).any():
+        first = int(np.argmax(codes < 0))
+        raise BadEvidence(
+            f"truth: item {annotations.items[rows[first]]!r} is {names[first]!r}; "
+            f"expected one of the classes {annotations.classes}"
+        )
     truth = np.full(annotations.n_items, -1, np.int32)
-    for row, name in zip(rows, names, strict=True):
-        if name not in place:
-            raise BadEvidence(
-                f"truth: item {annotations.items[row]!r} is {name!r}; expected one of the classes {annotations.classes}"
-            )
-        truth[row] = place[name]
+    truth[rows] = codes
     return truth

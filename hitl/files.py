@@ -8,12 +8,17 @@ rename.
 from __future__ import annotations
 
 import gzip
+import io
+import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -39,30 +44,40 @@ def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
     elsewhere. Raises BadTable when the file is missing, empty, or not of its format.
     """
     path = Path(path)
-    kind = format_of(path)
+    tables = list(read_parts(path))
+    if not tables:
+        raise BadTable(f"{path}: cannot be read as {format_of(path)}: the file is empty")
+    return with_text(tables[0], text)
+
+
+def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """The rows in order, in tables of about `size` rows, or in one table without a size.
+
+    Parquet reads none but the `columns`, where any are named; the other formats read all. Raises BadTable as
+    `read_table` does.
+    """
     if not path.is_file():
         raise BadTable(f"{path}: no such file")
+    kind = format_of(path)
     try:
-        table = _READERS[kind](path)
+        yield from _READERS[kind](path, size, columns)
     except (pa.ArrowException, OSError, UnicodeDecodeError, EOFError) as error:
         raise BadTable(f"{path}: cannot be read as {kind}: {error}") from error
-    for name in text:
-        if table.column_names.count(name) == 1:
-            position = table.column_names.index(name)
-            table = table.set_column(position, name, as_text(table.column(name)))
-    return table
 
 
 def write_table(path: str | Path, table: pa.Table) -> None:
     """Write an Arrow table in the format of the file name, whole or not at all."""
+    write_parts(path, [table])
+
+
+def write_parts(path: str | Path, tables: Iterable[pa.Table]) -> None:
+    """Write tables of the same columns into one file, one after the other; whole or not at all."""
     path = Path(path)
     kind = format_of(path)
-    with atomic(path) as handle:
-        if path.suffix == ".gz":
-            with gzip.GzipFile(fileobj=handle, mode="wb", mtime=0) as packed:
-                _WRITERS[kind](cast(IO[bytes], packed), table)
-        else:
-            _WRITERS[kind](handle, table)
+    with atomic(path) as raw:
+        packed = gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) if path.suffix == ".gz" else nullcontext(raw)
+        with packed as handle:
+            _WRITERS[kind](handle, tables)
 
 
 @contextmanager
@@ -110,6 +125,14 @@ def require_writable(*paths: Path | None) -> None:
                 raise BadTable(f"{path} is a folder; expected the name of a file to write")
 
 
+def with_text(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The table with these columns, where it has them once, as strings."""
+    for name in names:
+        if table.column_names.count(name) == 1:
+            table = table.set_column(table.column_names.index(name), name, as_text(table.column(name)))
+    return table
+
+
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column as strings; whole-numbered floats lose their ".0", so that 3 and 3.0 are one name."""
     if pa.types.is_dictionary(column.type):
@@ -138,6 +161,13 @@ def are_whole(column: pa.ChunkedArray) -> bool:
     return bool(pc.all(exact).as_py())
 
 
+def repeated(names: Sequence[Any]) -> Any:
+    """The first name that appears more than once; None where all differ."""
+    if len(set(names)) == len(names):
+        return None
+    return next(name for name, times in Counter(names).items() if times > 1)
+
+
 def require_columns(table: pa.Table, names: Sequence[str], where: str, hint: str = "") -> None:
     """Raise BadTable unless the table has every column of `names`."""
     missing = [name for name in names if name not in table.column_names]
@@ -149,7 +179,7 @@ def require_columns(table: pa.Table, names: Sequence[str], where: str, hint: str
         raise BadTable(f"{where}: column {repeated[0]!r} appears twice; expected one column of each name")
 
 
-def _read_csv(path: Path, delimiter: str = ",") -> pa.Table:
+def _read_csv(path: Path, size: int | None, columns: Sequence[str] | None, delimiter: str = ",") -> Iterator[pa.Table]:
     from pyarrow import csv
 
     if not path.stat().st_size:
@@ -163,58 +193,73 @@ def _read_csv(path: Path, delimiter: str = ",") -> pa.Table:
         quoted_strings_can_be_null=False,
         null_values=[""],
     )
-    return csv.read_csv(path, parse_options=parse, convert_options=convert)
+    if size is None:  # the whole at once is read in parallel
+        yield csv.read_csv(path, parse_options=parse, convert_options=convert)
+        return
+    with csv.open_csv(path, parse_options=parse, convert_options=convert) as reader:
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
 
 
-def _read_tsv(path: Path) -> pa.Table:
-    return _read_csv(path, "\t")
+def _read_jsonl(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    from pyarrow import json as reader
+
+    options = None
+    with pa.input_stream(path, compression="detect") as raw:
+        lines = io.BufferedReader(raw)
+        while text := lines.read() if size is None else b"".join(islice(lines, size)):
+            if size is not None and text.isspace():
+                continue
+            table = reader.read_json(pa.BufferReader(text), parse_options=options)
+            dates = [(entry.name, pa.string()) for entry in table.schema if pa.types.is_timestamp(entry.type)]
+            if dates:  # Arrow guesses times from text; a name that looks like a date stays as written
+                options = reader.ParseOptions(explicit_schema=pa.schema(dates))
+                table = reader.read_json(pa.BufferReader(text), parse_options=options).select(table.column_names)
+            yield table
 
 
-def _read_jsonl(path: Path) -> pa.Table:
-    from pyarrow import json
-
-    def read(options: Any = None) -> pa.Table:
-        with pa.input_stream(path, compression="detect") as handle:
-            return json.read_json(handle, parse_options=options)
-
-    table = read()
-    dates = [(entry.name, pa.string()) for entry in table.schema if pa.types.is_timestamp(entry.type)]
-    if dates:  # Arrow guesses times from text; a name that looks like a date stays as written
-        table = read(json.ParseOptions(explicit_schema=pa.schema(dates))).select(table.column_names)
-    return table
-
-
-def _read_parquet(path: Path) -> pa.Table:
+def _read_parquet(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
     from pyarrow import parquet
 
     with pa.input_stream(path, compression="detect") as handle:
         source = pa.BufferReader(handle.read()) if path.suffix == ".gz" else path
-    return parquet.read_table(source, partitioning=None)
+    with parquet.ParquetFile(source, pre_buffer=False) as file:  # buffering would read all of it ahead
+        there = file.schema_arrow
+        wanted = None if columns is None else [name for name in columns if name in there.names]
+        if size is None or not file.metadata.num_rows:
+            yield file.read(wanted)
+            return
+        for batch in file.iter_batches(batch_size=size, columns=wanted, use_threads=False):
+            yield pa.Table.from_batches([batch])
 
 
-def _write_csv(handle: IO[bytes], table: pa.Table, delimiter: str = ",") -> None:
+def _write_csv(handle: IO[bytes], tables: Iterable[pa.Table], delimiter: str = ",") -> None:
     from pyarrow import csv
 
     options = csv.WriteOptions(delimiter=delimiter, quoting_style="needed")
-    csv.write_csv(table, handle, write_options=options)
+    _write_with(partial(csv.CSVWriter, write_options=options), handle, tables)
 
 
-def _write_tsv(handle: IO[bytes], table: pa.Table) -> None:
-    _write_csv(handle, table, "\t")
-
-
-def _write_jsonl(handle: IO[bytes], table: pa.Table) -> None:
-    import json
-
-    for batch in table.to_batches(max_chunksize=10_000):
-        lines = (json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in batch.to_pylist())
-        handle.write("".join(lines).encode())
-
-
-def _write_parquet(handle: IO[bytes], table: pa.Table) -> None:
+def _write_parquet(handle: IO[bytes], tables: Iterable[pa.Table]) -> None:
     from pyarrow import parquet
 
-    parquet.write_table(table, handle)
+    _write_with(parquet.ParquetWriter, handle, tables)
+
+
+def _write_with(open_writer: Any, handle: IO[bytes], tables: Iterable[pa.Table]) -> None:
+    rest = iter(tables)
+    first = next(rest)
+    with open_writer(handle, first.schema) as writer:
+        writer.write_table(first)
+        for table in rest:
+            writer.write_table(table)
+
+
+def _write_jsonl(handle: IO[bytes], tables: Iterable[pa.Table]) -> None:
+    for table in tables:
+        for batch in table.to_batches(max_chunksize=10_000):
+            lines = (json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in batch.to_pylist())
+            handle.write("".join(lines).encode())
 
 
 def _umask() -> int:
@@ -223,15 +268,15 @@ def _umask() -> int:
     return mask
 
 
-_READERS: dict[str, Callable[[Path], Any]] = {
+_READERS: dict[str, Any] = {
     "csv": _read_csv,
-    "tsv": _read_tsv,
+    "tsv": partial(_read_csv, delimiter="\t"),
     "jsonl": _read_jsonl,
     "parquet": _read_parquet,
 }
-_WRITERS: dict[str, Callable[[IO[bytes], Any], None]] = {
+_WRITERS: dict[str, Any] = {
     "csv": _write_csv,
-    "tsv": _write_tsv,
+    "tsv": partial(_write_csv, delimiter="\t"),
     "jsonl": _write_jsonl,
     "parquet": _write_parquet,
 }

@@ -1,14 +1,14 @@
-"""What a model says, read from any of the files in which people keep it, as one table: item, p_<class>.
+"""The probabilities of a model, read from any of the usual files, as one table: item, p_<class>.
 
     .csv .tsv .jsonl .parquet          columns item, p_<class>
     .jsonl .parquet .arrow .feather,   a column item and a column of lists, one number a class: `probabilities` or
     a folder of Dataset.save_to_disk   `probs`, or `logits`, which are passed through a softmax
     .npz                               arrays `probabilities` (or `logits`) (N, J), `items` (N,) and `classes` (J,)
-    .npy, .npz without `items`         a bare (N, J) array: the order of its rows and columns has to be told
+    .npy, .npz without `items`         a bare (N, J) array: the caller names its rows and columns
 
 A list has no names. Its classes are those of the ClassLabel that a Hugging Face dataset keeps in its schema, else those
-that the caller tells, in order. Without a column of items the rows are those of the caller's items, in order, and their
-number must agree. A row that is null or all NaN says nothing; one that is NaN in part is an error.
+that the caller names, in order. Without a column of items the rows are those of the caller's items, in order, and their
+number must agree. Where a row is null or all NaN the model abstains; one that is NaN in part is an error.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ import pyarrow as pa
 
 from hitl.batches import is_vector, read_any, vectors
 from hitl.errors import BadTable
-from hitl.files import as_text
+from hitl.files import as_text, repeated
 
 Array = npt.NDArray[np.float64]
 
 ROW_TOLERANCE = 1e-3
-"""How far from 1 a row may sum (`hitl.evidence` has the same)."""
+"""How far from 1 a row of probabilities may sum; within it the row is renormalised."""
 
 LISTS = ("probabilities", "probs", "logits")
 """Names of a column or array with one number a class."""
@@ -44,7 +44,7 @@ def read_probabilities(
     items: Sequence[str] | None = None,
     classes: Sequence[Any] | None = None,
 ) -> pa.Table:
-    """A table of item (text) and p_<class> (N rows, each a distribution, or all null: a silence).
+    """A table of item (text) and p_<class> (N rows, each a distribution, or all null: the model abstains).
 
     `items` and `classes` name the rows and columns of an array or list that does not name its own. Columns p_<class>
     are handed over as they are; `hitl.Evidence` checks them. Raises BadTable for a wrong shape, rows that are NaN in
@@ -52,11 +52,17 @@ def read_probabilities(
     """
     path = Path(path)
     if path.suffix.lower() in ARRAYS:
-        return _from_arrays(path, item, items, classes)
-    table = read_any(path, [item])
-    if any(name.startswith("p_") for name in table.column_names):
-        return table
-    return _from_lists(path, table, item, items, classes)
+        where = str(path)
+        name, raw, own_items, own_classes = _from_arrays(path)
+    else:
+        table = read_any(path, [item])
+        if any(name.startswith("p_") for name in table.column_names):
+            return table
+        name, raw, own_items, own_classes = _from_lists(path, table, item)
+        where = f"{path}, {name}"
+    rows = _names(path, "items", own_items, items, len(raw))
+    columns = _names(path, "classes", own_classes, classes, raw.shape[1])
+    return as_table(rows, columns, distributions(raw, name == "logits", where, rows), item)
 
 
 def softmax(logits: Array) -> Array:
@@ -80,14 +86,14 @@ def distributions(values: Array, logits: bool, where: str, rows: Sequence[object
             named = "" if rows is None else f" (item {rows[row]!r})"
             raise BadTable(f"{where}: row {row}{named} {what.format(total=values[row].sum())}")
 
-    silent = np.asarray(np.isnan(values).all(axis=1))
-    complain(~silent & np.isnan(values).any(axis=1), "is NaN in part; expected numbers, or NaN in the whole row")
-    complain(~silent & ~np.isfinite(values).all(axis=1), "is not finite; expected numbers")
+    abstains = np.asarray(np.isnan(values).all(axis=1))
+    complain(~abstains & np.isnan(values).any(axis=1), "is NaN in part; expected numbers, or NaN in the whole row")
+    complain(~abstains & ~np.isfinite(values).all(axis=1), "is not finite; expected numbers")
     if logits:
         return softmax(values)
     complain((values < 0).any(axis=1), "has a negative probability; are these logits? Then name them 'logits'")
     complain(
-        ~silent & (np.abs(values.sum(axis=1) - 1) > ROW_TOLERANCE),
+        ~abstains & (np.abs(values.sum(axis=1) - 1) > ROW_TOLERANCE),
         "sums to {total:.6g}, not to 1; are these logits? Then name them 'logits'",
     )
     result: Array = values / values.sum(axis=1, keepdims=True)
@@ -96,7 +102,7 @@ def distributions(values: Array, logits: bool, where: str, rows: Sequence[object
 
 def as_table(items: Sequence[object], classes: Sequence[object], values: Array, item: str = "item") -> pa.Table:
     """item and p_<class>; a row of NaN is null. Raises BadTable when a class is named twice."""
-    if len({str(name) for name in classes}) < len(classes):
+    if repeated([str(name) for name in classes]) is not None:
         raise BadTable(f"the classes {', '.join(map(str, classes))}: one is named twice")
     columns = {item: as_text(pa.chunked_array([pa.array(items)]))} if len(items) else {item: pa.array([], pa.string())}
     for code, name in enumerate(classes):
@@ -107,15 +113,13 @@ def as_table(items: Sequence[object], classes: Sequence[object], values: Array, 
 # -- arrays ----------------------------------------------------------------------------------------------------
 
 
-def _from_arrays(path: Path, item: str, items: Sequence[str] | None, classes: Sequence[Any] | None) -> pa.Table:
+def _from_arrays(path: Path) -> tuple[str, Array, Any, Any]:
+    """The name of the array, its (N, J) numbers, and the items and classes of the file, None where it has none."""
     found, there = _load(path)
     name, raw = _the_one(path, {key: found[key] for key in LISTS if key in found}, there)
     if raw.ndim != 2 or raw.dtype.kind not in "fiu":
         raise BadTable(f"{path}: {name} has shape {raw.shape} of {raw.dtype}; expected numbers (items, classes)")
-    rows = _names(path, "items", found.get("items"), items, len(raw))
-    columns = _names(path, "classes", found.get("classes"), classes, raw.shape[1])
-    values = distributions(raw.astype(np.float64), name == "logits", str(path), rows)
-    return as_table(rows, columns, values, item)
+    return name, raw.astype(np.float64), found.get("items"), found.get("classes")
 
 
 def _load(path: Path) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
@@ -138,10 +142,10 @@ def _load(path: Path) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
 
 
 def _names(
-    path: Path, what: str, own: npt.NDArray[Any] | Sequence[Any] | None, told: Sequence[Any] | None, number: int
+    path: Path, what: str, own: npt.NDArray[Any] | Sequence[Any] | None, given: Sequence[Any] | None, number: int
 ) -> list[Any]:
-    """The names of the rows or columns: the file's own, else those told."""
-    names = own if own is not None else told
+    """The names of the rows or columns: the file's own, else those given."""
+    names = own if own is not None else given
     if names is None:
         flag = "a table with --items" if what == "items" else "them with --classes"
         raise BadTable(f"{path}: has no {what}; name {flag}, in the order of the array")
@@ -151,8 +155,8 @@ def _names(
         raise BadTable(
             f"{path}: {number} {'rows' if what == 'items' else 'columns'} but {len(listed)} {what} ({whose})"
         )
-    if len(set(listed)) < len(listed):
-        twice = next(name for name in listed if listed.count(name) > 1)
+    twice = repeated(listed)
+    if twice is not None:
         raise BadTable(f"{path}: {what} name {twice!r} twice; expected each once")
     return listed
 
@@ -170,19 +174,16 @@ def _the_one(path: Path, found: Mapping[str, Any], there: Sequence[str]) -> tupl
 # -- lists in tables -------------------------------------------------------------------------------------------
 
 
-def _from_lists(
-    path: Path, table: pa.Table, item: str, items: Sequence[str] | None, classes: Sequence[Any] | None
-) -> pa.Table:
+def _from_lists(path: Path, table: pa.Table, item: str) -> tuple[str, Array, list[str] | None, list[str] | None]:
+    """As `_from_arrays`, of a column of lists."""
     found = {name: table.column(name) for name in LISTS if name in table.column_names}
     found = {name: column for name, column in found.items() if is_vector(column.type)}
     name, column = _the_one(path, found, table.column_names)
     raw = vectors(column, f"{path}, column {name!r}")
-    own = table.column(item).to_pylist() if item in table.column_names else None
-    if own is not None and None in own:
-        raise BadTable(f"{path}: row {own.index(None)} has no {item}; expected a name in every row")
-    rows = _names(path, "items", own, items, len(raw))
-    columns = _names(path, "classes", _class_label(path, table, raw.shape[1]), classes, raw.shape[1])
-    return as_table(rows, columns, distributions(raw, name == "logits", f"{path}, {name}", rows), item)
+    items = table.column(item).to_pylist() if item in table.column_names else None
+    if items is not None and None in items:
+        raise BadTable(f"{path}: row {items.index(None)} has no {item}; expected a name in every row")
+    return name, raw, items, _class_label(path, table, raw.shape[1])
 
 
 def _class_label(path: Path, table: pa.Table, width: int) -> list[str] | None:

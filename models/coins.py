@@ -24,6 +24,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from hitl import annotator_prior
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
@@ -55,7 +56,7 @@ class OneCoin:
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
 
-    accuracy: float = 0.75
+    accuracy: float = annotator_prior.ACCURACY
     strength: float = 9.0
     share_smoothing: float = 1.0
     least_labels: int = 1
@@ -91,7 +92,7 @@ class TwoCoin:
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
 
-    accuracy: float = 0.75
+    accuracy: float = annotator_prior.ACCURACY
     strength: float = 9.0
     share_smoothing: float = 1.0
     least_labels: int = 1

@@ -18,6 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from hitl import annotator_prior
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
@@ -55,7 +56,7 @@ class DawidSkene:
 
     smoothing: float = 0.01
     accuracy: float | None = None
-    strength: float = 4.0
+    strength: float = annotator_prior.LABELS
     share_smoothing: float = 0.01
     least_labels: int = 1
     tolerance: float = 1e-7

@@ -18,6 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from hitl import annotator_prior
 from hitl.consensus import Consensus
 from hitl.design_effect import SMALLEST, DesignEffect
 from hitl.errors import BadEvidence
@@ -41,9 +42,6 @@ from hitl.models.vb_ibcc import VBIBCC
 ANCHOR, ANCHOR_OF_TWO = 0.4, 0.2
 """Weight of the votes in what teaches; with two classes there is no third that could be taken over."""
 
-STRENGTH = 4.0
-"""Pseudo-counts of a confusion row that expects `accuracy`."""
-
 
 @dataclass(frozen=True, slots=True)
 class DefaultCombiner:
@@ -62,7 +60,7 @@ class DefaultCombiner:
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
 
-    accuracy: float = 0.75
+    accuracy: float = annotator_prior.ACCURACY
 
     def __post_init__(self) -> None:
         require_between("accuracy", self.accuracy, 0, 1)
@@ -112,9 +110,9 @@ class DefaultCombiner:
 
     def _without_models(self, evidence: Evidence) -> VBIBCC:
         annotations = evidence.annotations
-        wrong = STRENGTH * (1 - self.accuracy) / (annotations.n_options - 1)
+        wrong = annotator_prior.LABELS * (1 - self.accuracy) / (annotations.n_options - 1)
         anchor = ANCHOR if annotations.n_classes > 2 else ANCHOR_OF_TWO
-        return VBIBCC(diagonal=STRENGTH * self.accuracy, off=wrong, anchor=anchor, least_labels=2)
+        return VBIBCC(diagonal=annotator_prior.LABELS * self.accuracy, off=wrong, anchor=anchor, least_labels=2)
 
 
 def _tempered(learned: Consensus, evidence: Evidence, known: Independent, effect: DesignEffect) -> Consensus:

@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from hitl import annotator_prior
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
@@ -56,7 +57,7 @@ class LL:
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
     needs: ClassVar[frozenset[str]] = uses
 
-    accuracy: float = 0.75
+    accuracy: float = annotator_prior.ACCURACY
     off: float = 0.1
     share_smoothing: float = 1.0
 

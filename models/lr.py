@@ -29,6 +29,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from hitl import annotator_prior
 from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.consensus import Consensus, Fit
 from hitl.errors import BadEvidence, MissingExtra
@@ -45,9 +46,6 @@ from hitl.models.priors.shares import Shares
 
 INTERCEPT, ANSWERS, MODEL, ANNOTATOR = "intercept", "weights of answers", "weights of model ", "weights of annotator "
 """Parameters of a consensus: b (J,), U (J, L), V_m by the model's name (J, J), U_k by the annotator's code (J, L)."""
-
-EXPECTED = 0.75
-"""Probability that the model of a pseudo-item gives to its class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,9 @@ class LR:
         weights, converged = self._regression(known_blocks, evidence.truth[known], annotations.n_classes)
         q_nj = _judged(evidence, blocks, weights, share_j)
         counts_klj = kernels.counts(annotations, truth_nj, known)  # how annotators did, not what weighs them
-        pseudo_jl = confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED)
+        pseudo_jl = confusion.accurate_pseudo_counts(
+            annotations.n_classes, annotations.n_options, annotator_prior.ACCURACY
+        )
         people = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
         fit = Fit("lr", asdict(self), converged=converged, seconds=time.perf_counter() - began)
         return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit, parameters=weights)
@@ -191,7 +191,7 @@ def _pseudo_items(blocks: Mapping[str, Floats], voice: str, n_classes: int) -> F
     if voice == ANSWERS:
         said[voice] = np.eye(n_classes, sizes[voice])
     else:
-        pseudo_jl = confusion.accurate_pseudo_counts(n_classes, n_classes, EXPECTED)
+        pseudo_jl = confusion.accurate_pseudo_counts(n_classes, n_classes, annotator_prior.ACCURACY)
         said[voice] = centred(pseudo_jl / pseudo_jl.sum(axis=1, keepdims=True))
     return np.hstack(list(said.values()))
 

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from hitl import annotator_prior
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
 from hitl.evidence import Evidence
@@ -51,7 +52,7 @@ class SP:
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
     needs: ClassVar[frozenset[str]] = uses
 
-    accuracy: float = 0.75
+    accuracy: float = annotator_prior.ACCURACY
     strength: float = 3.6
     temperature: LogTemperature = LogTemperature()
 

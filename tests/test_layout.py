@@ -15,6 +15,7 @@ FOLDERS = {"hitl": "hitl", "hitl.connectors": "connectors", "hitl.models": "mode
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 CORE = (
+    "annotator_prior",
     "_lazy",
     "annotations",
     "batches",

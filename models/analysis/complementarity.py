@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from hitl import annotator_prior
 from hitl.annotations import Floats, Ints, Names
 from hitl.consensus import TIE, Consensus
 from hitl.errors import BadEvidence
@@ -38,9 +39,6 @@ WHO = ("model", "people", "both")
 LEAST_KNOWN = 10
 """Items of known truth below which nothing is measured."""
 
-
-STRANGER = 0.75
-"""Accuracy expected of an annotator the consensus has not met."""
 
 LEAST_CHANCE = 1e-12
 """No answer is thought less likely than this."""
@@ -134,7 +132,7 @@ def _model_alone(method: ApplicableCombiner, learned: Consensus, evidence: Evide
 def _log_likelihood(learned: Consensus, evidence: Evidence) -> Floats:
     """(N, J) log of prod_k pi[k, j, l_nk]; an annotator who was not met is right as often as P+L expects."""
     annotations = evidence.annotations
-    unmet_jl = accurate_pseudo_counts(annotations.n_classes, annotations.n_options, STRANGER)
+    unmet_jl = accurate_pseudo_counts(annotations.n_classes, annotations.n_options, annotator_prior.ACCURACY)
     pi_klj = confusion_from(learned, annotations, unmet_jl)
     return kernels.messages(annotations, np.log(np.maximum(pi_klj, LEAST_CHANCE)))
 

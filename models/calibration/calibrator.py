@@ -6,7 +6,7 @@ A calibration maps the (N, J) class probabilities of one model to others that me
     maximise  sum_n sum_j q_nj log c(p_n)[j]
 
 with q one-hot at the truth, or soft: the beliefs of a consensus. That is the M-step of EM with the calibration as its
-parameter, so people's labels calibrate a model without any truth (see `by_people`).
+parameter, so the labels of annotators calibrate a model without any truth (see `CalibrateFromAnnotators`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.errors import BadEvidence
-from hitl.evidence import ROW_TOLERANCE
+from hitl.probabilities import ROW_TOLERANCE
 
 FLOOR = 1e-12
 """What a probability of 0 is read as: no model may forbid a class for ever."""
@@ -35,7 +35,7 @@ class Calibration(Protocol):
     """
 
     def apply(self, probabilities: npt.ArrayLike) -> Floats:
-        """(N, J) calibrated probabilities of (N, J) probabilities; rows sum to 1, a silent row (NaN) stays NaN."""
+        """(N, J) calibrated probabilities of (N, J) probabilities; rows sum to 1, a row of NaN stays NaN."""
         ...
 
 
@@ -53,26 +53,26 @@ class Calibrator(Protocol):
         """Learn from (N, J) probabilities and (N,) class codes, -1 where unknown, or (N, J) soft labels.
 
         Soft labels are not negative; a row sums to 1, to 0 where nothing is known, or to how much the item counts.
-        Silent rows (NaN) and rows of unknown truth teach nothing. Raises BadEvidence where nothing is left.
+        Rows of NaN and rows of unknown truth do not count. Raises BadEvidence where nothing is left.
         """
         ...
 
 
 def known_rows(probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """(n, J) probabilities and (n, J) soft labels of the rows that teach; rows of the first sum to 1.
+    """(n, J) probabilities and (n, J) soft labels of the rows that count; rows of the first sum to 1.
 
     Raises BadEvidence, saying where, for what is no distribution, no class code, or leaves no row.
     """
     p_nj = checked(probabilities)
     q_nj = _soft_labels(np.asarray(truth), *p_nj.shape)
-    teaches_n = ~np.isnan(p_nj[:, 0]) & (q_nj.sum(axis=1) > 0)
-    if not teaches_n.any():
+    counts_n = ~np.isnan(p_nj[:, 0]) & (q_nj.sum(axis=1) > 0)
+    if not counts_n.any():
         raise BadEvidence("a calibration learns from items with probabilities and known or believed truth; found none")
-    return p_nj[teaches_n], q_nj[teaches_n]
+    return p_nj[counts_n], q_nj[counts_n]
 
 
 def checked(probabilities: npt.ArrayLike, n_classes: int | None = None) -> Floats:
-    """(N, J) distributions, exactly normalised, silent rows all NaN; for `n_classes` classes where that is given."""
+    """(N, J) distributions, exactly normalised, NaN without a prediction; `n_classes`: the J to expect, or any."""
     p_nj = np.array(probabilities, dtype=np.float64)
     if p_nj.ndim != 2 or p_nj.shape[1] < 2 or n_classes not in (None, p_nj.shape[1]):
         columns = "J > 1" if n_classes is None else str(n_classes)

@@ -17,16 +17,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from hitl.annotations import Floats
-from hitl.models.calibration.affine import Affine, log_likelihood, minimised
-from hitl.models.calibration.calibrator import floored_log, known_rows
+from hitl.models.calibration.affine import AffineCalibrator, log_likelihood
 from hitl.models.numerics.checks import require_between
 
 
-@dataclass(frozen=True, slots=True)
-class DirichletCalibration:
+@dataclass(frozen=True)
+class DirichletCalibration(AffineCalibrator):
     """A full matrix of slopes, kept near a diagonal one.
 
     Attributes:
@@ -48,19 +46,19 @@ class DirichletCalibration:
         require_between("off", self.off, 0)
         require_between("intercept", self.intercept, 0)
 
-    def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> Affine:
-        """See `Calibrator.fit`."""
-        p_nj, q_nj = known_rows(probabilities, truth)
-        z_nj, n_classes = floored_log(p_nj), p_nj.shape[1]
-        start = np.append(np.eye(n_classes), np.zeros(n_classes))
-        theta = minimised(lambda theta: self.loss(theta, z_nj, q_nj), start)
-        slope_ij, intercept_j = np.split(theta, [n_classes**2])
-        return Affine(slope_ij.reshape(n_classes, n_classes), intercept_j)
+    def start(self, n_classes: int) -> Floats:
+        """The identity: probabilities as they are."""
+        return np.append(np.eye(n_classes), np.zeros(n_classes))
+
+    def parameters(self, theta: Floats, n_classes: int) -> tuple[Floats, Floats]:
+        """(J, J) slopes and (J,) intercepts: theta itself."""
+        slope, intercept_j = np.split(theta, [n_classes**2])
+        return slope.reshape(n_classes, n_classes), intercept_j
 
     def loss(self, theta: Floats, z_nj: Floats, q_nj: Floats) -> tuple[float, Floats]:
         """The regularised mean log loss of (W, b), and its gradient."""
         n_classes = z_nj.shape[1]
-        slope_ij, b_j = theta[: n_classes**2].reshape(n_classes, n_classes), theta[n_classes**2 :]
+        slope_ij, b_j = self.parameters(theta, n_classes)
         off_ij = slope_ij - np.diag(slope_ij.diagonal())
         off, intercept = self.off / (n_classes * (n_classes - 1)), self.intercept / n_classes
         value, by_slope_ij, by_intercept_j = log_likelihood(z_nj, q_nj, slope_ij, b_j)

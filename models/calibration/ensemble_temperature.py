@@ -54,12 +54,12 @@ class EnsembleTemperature:
         """See `Calibrator.fit`."""
         p_nj, q_nj = known_rows(probabilities, truth)
         temperature = best_temperature(floored_log(p_nj), q_nj, self.prior)
-        told = q_nj > 0
-        return TemperatureEnsemble(temperature, _best_weights(_parts(p_nj, temperature)[told], q_nj[told]))
+        known = q_nj > 0
+        return TemperatureEnsemble(temperature, _best_weights(_parts(p_nj, temperature)[known], q_nj[known]))
 
 
 def _parts(p_nj: Floats, temperature: float) -> Floats:
-    """(N, J, 3) the three distributions; NaN where the model is silent."""
+    """(N, J, 3) the three distributions; NaN where the model abstains."""
     uniform_nj = np.where(np.isnan(p_nj), np.nan, 1 / p_nj.shape[1])
     return np.stack([tempered(floored_log(p_nj), temperature), p_nj, uniform_nj], axis=2)
 

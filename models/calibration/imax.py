@@ -27,7 +27,7 @@ from scipy.optimize import isotonic_regression
 from scipy.special import expit
 
 from hitl.annotations import Floats
-from hitl.models.calibration.calibrator import FLOOR, checked, known_rows
+from hitl.models.calibration.calibrator import checked, floored_log, known_rows
 from hitl.models.numerics.checks import require_between, require_whole
 
 ITERATIONS = 200
@@ -108,8 +108,7 @@ class IMax:
 
 def log_odds(p_nj: Floats) -> Floats:
     """ln p / (1 - p), between ±ln(1 / FLOOR)."""
-    odds: Floats = np.log(np.maximum(p_nj, FLOOR)) - np.log(np.maximum(1 - p_nj, FLOOR))
-    return odds
+    return floored_log(p_nj) - floored_log(1 - p_nj)
 
 
 def informative_edges(s_i: Floats, weight_i: Floats, bins: int) -> Floats:

@@ -36,11 +36,11 @@ class Isotonic:
     def apply(self, probabilities: npt.ArrayLike) -> Floats:
         """(N, J) f_j(p_j) and the model's own word, renormalised."""
         p_nj = checked(probabilities, len(self.functions))
-        spoken_n = ~np.isnan(p_nj[:, 0])
-        if spoken_n.any():
-            by_class = [function.predict(p_nj[spoken_n, j]) for j, function in enumerate(self.functions)]
-            f_nj = (1 - self.word) * np.stack(by_class, axis=1) + self.word * p_nj[spoken_n]
-            p_nj[spoken_n] = f_nj / f_nj.sum(axis=1, keepdims=True)
+        predicts_n = ~np.isnan(p_nj[:, 0])
+        if predicts_n.any():
+            by_class = [function.predict(p_nj[predicts_n, j]) for j, function in enumerate(self.functions)]
+            f_nj = (1 - self.word) * np.stack(by_class, axis=1) + self.word * p_nj[predicts_n]
+            p_nj[predicts_n] = f_nj / f_nj.sum(axis=1, keepdims=True)
         return p_nj
 
 

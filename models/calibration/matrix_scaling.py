@@ -12,17 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from hitl.annotations import Floats
-from hitl.models.calibration.affine import Affine, log_likelihood, minimised
-from hitl.models.calibration.calibrator import floored_log, known_rows
-from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.calibration.vector_scaling import VectorScaling
 from hitl.models.numerics.checks import require_between
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixScaling:
+@dataclass(frozen=True)
+class MatrixScaling(VectorScaling):
     """A full matrix of slopes.
 
     Attributes:
@@ -37,42 +34,25 @@ class MatrixScaling:
         True
     """
 
-    prior: LogTemperature = LogTemperature()
-    spread: float = 0.1
-    shift: float = 0.3
     off: float = 0.01
 
     def __post_init__(self) -> None:
-        require_between("spread", self.spread, 0)
-        require_between("shift", self.shift, 0)
+        super().__post_init__()
         require_between("off", self.off, 0)
 
-    def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> Affine:
-        """See `Calibrator.fit`."""
-        p_nj, q_nj = known_rows(probabilities, truth)
-        z_nj, n_classes = floored_log(p_nj), p_nj.shape[1]
-        start = np.zeros(1 + 2 * n_classes + n_classes * n_classes)
-        theta = minimised(lambda theta: self.loss(theta, z_nj, q_nj), start)
-        return Affine(*self._parameters(theta, n_classes))
+    def start(self, n_classes: int) -> Floats:
+        """Zeros: what `VectorScaling` has, and the standardised W; its diagonal is there and does nothing."""
+        return np.zeros(1 + 2 * n_classes + n_classes * n_classes)
 
-    def loss(self, theta: Floats, z_nj: Floats, q_nj: Floats) -> tuple[float, Floats]:
-        """Minus the log posterior of the standardised (u, d, b, W off its diagonal), and its gradient.
-
-        The diagonal of the last is there and does nothing.
-        """
-        slope_ij, intercept_j = self._parameters(theta, z_nj.shape[1])
-        value, by_slope_ij, by_intercept_j = log_likelihood(z_nj, q_nj, slope_ij, intercept_j)
-        by_log_j = -slope_ij.diagonal() * by_slope_ij.diagonal()
-        np.fill_diagonal(by_slope_ij, 0)
-        by_common = [self.prior.sd * by_log_j.sum()]
-        by_theta = np.concatenate(
-            [by_common, self.spread * by_log_j, self.shift * by_intercept_j, self.off * by_slope_ij.ravel()]
-        )
-        return float(0.5 * theta @ theta - value), theta - by_theta
-
-    def _parameters(self, theta: Floats, n_classes: int) -> tuple[Floats, Floats]:
+    def parameters(self, theta: Floats, n_classes: int) -> tuple[Floats, Floats]:
         """(J, J) slopes and (J,) shifts."""
-        spread_j, shift_j, off = np.split(theta[1:], [n_classes, 2 * n_classes])
-        slope_ij = self.off * off.reshape(n_classes, n_classes)
-        np.fill_diagonal(slope_ij, np.exp(-self.prior.mean - self.prior.sd * theta[0] - self.spread * spread_j))
-        return slope_ij, self.shift * shift_j
+        slope_ij, shift_j = super().parameters(theta, n_classes)
+        return slope_ij + self.off * _off_diagonal(theta[1 + 2 * n_classes :].reshape(n_classes, n_classes)), shift_j
+
+    def _by_theta(self, slope_ij: Floats, by_slope_ij: Floats, by_intercept_j: Floats) -> Floats:
+        by_vector = super()._by_theta(slope_ij, by_slope_ij, by_intercept_j)
+        return np.append(by_vector, self.off * _off_diagonal(by_slope_ij))
+
+
+def _off_diagonal(matrix: Floats) -> Floats:
+    return matrix - np.diag(matrix.diagonal())

@@ -2,7 +2,7 @@
 
     p_T[n, j] ∝ exp( 1/S_n sum_m log p_m[n, j] / T_m )        log T_m ~ N(mean, sd²)
 
-where S_n models speak on item n: a geometric mean, because models err together; how sure it is, the temperatures say.
+where S_n models predict item n: a geometric mean, because models err together; how sure it is, the temperatures say.
 
     maximise  sum_n w_n sum_j q_nj log p_T[n, j]  +  prior_weight * sum_m log N(log T_m)
 
@@ -71,7 +71,7 @@ def map_temperatures(
 ) -> Floats:
     """(M,) temperatures that maximise the objective above.
 
-    log_p_mnj: (M, N, J) log probabilities (0 where silent); q_nj: (N, J) true classes, one-hot or expected;
+    log_p_mnj: (M, N, J) log probabilities (0 where a model abstains); q_nj: (N, J) true classes, one-hot or expected;
     predicts_nm: (N, M) who has a prediction (default: all). `tolerance` is in log T.
     """
     n_models, n_items, _ = log_p_mnj.shape
@@ -99,18 +99,18 @@ def map_temperatures(
 def pool_weights(
     predicts_nm: npt.NDArray[np.bool_], temperature_m: Floats, correlation_mm: Floats | None = None
 ) -> Floats:
-    """(N, M) weights D_n / (S_n T_m) of the models that speak on an item, 0 of the others; S_n is how many speak.
+    """(N, M) weights D_n / (S_n T_m) of the models that predict an item, 0 of the others; S_n is how many do.
 
     D_n, how many independent ones they are worth, from the correlation of their errors (default: copies, D_n = 1).
     """
     weight_nm: Floats = predicts_nm / temperature_m
-    speakers = np.maximum(predicts_nm.sum(axis=1, keepdims=True), 1)
+    predicting = np.maximum(predicts_nm.sum(axis=1, keepdims=True), 1)
     if correlation_mm is None:
-        weight_nm /= speakers
+        weight_nm /= predicting
         return weight_nm
     together = np.einsum("nm,ml,nl->n", weight_nm, correlation_mm, weight_nm, optimize=True)
-    worth = weight_nm.sum(axis=1) ** 2 / np.maximum(together, 1e-300)
-    weight_nm *= worth[:, None] / speakers
+    independent = weight_nm.sum(axis=1) ** 2 / np.maximum(together, 1e-300)
+    weight_nm *= independent[:, None] / predicting
     return weight_nm
 
 

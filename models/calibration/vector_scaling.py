@@ -15,17 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from hitl.annotations import Floats
-from hitl.models.calibration.affine import Affine, log_likelihood, minimised
-from hitl.models.calibration.calibrator import floored_log, known_rows
+from hitl.models.calibration.affine import AffineCalibrator, log_likelihood
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.numerics.checks import require_between
 
 
-@dataclass(frozen=True, slots=True)
-class VectorScaling:
+@dataclass(frozen=True)
+class VectorScaling(AffineCalibrator):
     """A temperature and a shift for every class.
 
     Attributes:
@@ -49,26 +47,24 @@ class VectorScaling:
         require_between("spread", self.spread, 0)
         require_between("shift", self.shift, 0)
 
-    def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> Affine:
-        """See `Calibrator.fit`."""
-        p_nj, q_nj = known_rows(probabilities, truth)
-        z_nj, n_classes = floored_log(p_nj), p_nj.shape[1]
-        theta = minimised(lambda theta: self.loss(theta, z_nj, q_nj), np.zeros(1 + 2 * n_classes))
-        slope_j, intercept_j = self._parameters(theta, n_classes)
-        return Affine(np.diag(slope_j), intercept_j)
+    def start(self, n_classes: int) -> Floats:
+        """The prior's mode: the standardised (u, d, b) are 0."""
+        return np.zeros(1 + 2 * n_classes)
+
+    def parameters(self, theta: Floats, n_classes: int) -> tuple[Floats, Floats]:
+        """(J, J) slopes, 1 / T_j on the diagonal, and (J,) shifts b."""
+        common_and_class = self.prior.sd * theta[0] + self.spread * theta[1 : 1 + n_classes]
+        slope_j = np.exp(-self.prior.mean - common_and_class)
+        return np.diag(slope_j), self.shift * theta[1 + n_classes : 1 + 2 * n_classes]
 
     def loss(self, theta: Floats, z_nj: Floats, q_nj: Floats) -> tuple[float, Floats]:
-        """Minus the log posterior of the standardised (u, d, b), up to a constant, and its gradient."""
-        slope_j, intercept_j = self._parameters(theta, z_nj.shape[1])
-        value, by_slope_ij, by_intercept_j = log_likelihood(z_nj, q_nj, np.diag(slope_j), intercept_j)
-        by_log_j = -slope_j * by_slope_ij.diagonal()
-        by_theta = np.concatenate(
-            [[self.prior.sd * by_log_j.sum()], self.spread * by_log_j, self.shift * by_intercept_j]
-        )
-        return float(0.5 * theta @ theta - value), theta - by_theta
+        """Minus the log posterior of the standardised theta, up to a constant, and its gradient."""
+        slope_ij, intercept_j = self.parameters(theta, z_nj.shape[1])
+        value, by_slope_ij, by_intercept_j = log_likelihood(z_nj, q_nj, slope_ij, intercept_j)
+        return float(0.5 * theta @ theta - value), theta - self._by_theta(slope_ij, by_slope_ij, by_intercept_j)
 
-    def _parameters(self, theta: Floats, n_classes: int) -> tuple[Floats, Floats]:
-        """(J,) slopes 1 / T_j and (J,) shifts b."""
-        common = self.prior.mean + self.prior.sd * theta[0]
-        slope_j: Floats = np.exp(-common - self.spread * theta[1 : 1 + n_classes])
-        return slope_j, self.shift * theta[1 + n_classes :]
+    def _by_theta(self, slope_ij: Floats, by_slope_ij: Floats, by_intercept_j: Floats) -> Floats:
+        """The gradient by theta, from those by the slopes and shifts."""
+        by_log_j = -slope_ij.diagonal() * by_slope_ij.diagonal()
+        by_common = [self.prior.sd * by_log_j.sum()]
+        return np.concatenate([by_common, self.spread * by_log_j, self.shift * by_intercept_j])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hitl.errors import BadInput, BadSettings
 from hitl.models.predictors.inputs import Batch
@@ -23,14 +24,15 @@ class EstimatorPredictor:
 
     def predict(self, batch: Batch) -> Array:
         """(B, J) of `predict_proba`; a row without any input is NaN, one with gaps is left to the estimator."""
-        return answers(batch, ~batch.empty, len(self.classes), False, lambda rows: self._run(batch, batch.take(rows)))
+
+        def run(rows: npt.NDArray[np.intp]) -> Any:
+            return self.estimator.predict_proba(as_seen(self.estimator, batch.take(rows), batch.columns))
+
+        return answers(batch, ~batch.empty, len(self.classes), False, run)
 
     def notes(self, batch: Batch) -> Mapping[str, Sequence[Any]]:
         """Nothing more."""
         return {}
-
-    def _run(self, batch: Batch, inputs: Any) -> Any:
-        return self.estimator.predict_proba(as_seen(self.estimator, inputs, batch.columns))
 
 
 def fitted(estimator: Any, classes: Sequence[str] | None) -> EstimatorPredictor:
@@ -53,16 +55,16 @@ def require_probabilities(estimator: Any) -> None:
         )
 
 
-def named_classes(own: Sequence[str], told: Sequence[str] | None) -> tuple[str, ...]:
-    """The names of an estimator's classes: its own, or, where these are the numbers 0..J-1, those that are told.
+def named_classes(own: Sequence[str], given: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of an estimator's classes: its own, or, where these are the numbers 0..J-1, those that are given.
 
-    Raises BadSettings when the told ones are neither a superset of its own nor as many as its numbers.
+    Raises BadSettings when the given ones are neither a superset of its own nor as many as its numbers.
     """
-    if told is None or set(own) <= set(told):
+    if given is None or set(own) <= set(given):
         return tuple(own)
-    if len(told) == len(own) and list(own) == [str(code) for code in range(len(own))]:
-        return tuple(told)
-    raise BadSettings(f"--classes {', '.join(told)}: the model knows {', '.join(own)}")
+    if len(given) == len(own) and list(own) == [str(code) for code in range(len(own))]:
+        return tuple(given)
+    raise BadSettings(f"--classes {', '.join(given)}: the model knows {', '.join(own)}")
 
 
 def class_name(value: Any) -> str:

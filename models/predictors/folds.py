@@ -189,8 +189,8 @@ def labeled(inputs: Inputs, labels: Mapping[str, str], size: int) -> Examples:
     parts: list[Any] = []
     columns: tuple[str, ...] = ()
     for batch in inputs.batches(size):
-        told = np.array([item in labels for item in batch.items]) & ~batch.empty
-        rows = np.flatnonzero(told)
+        known = np.array([item in labels for item in batch.items]) & ~batch.empty
+        rows = np.flatnonzero(known)
         items += [batch.items[row] for row in rows]
         groups += [batch.groups[row] for row in rows]
         parts.append(batch.take(rows))

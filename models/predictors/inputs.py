@@ -17,15 +17,12 @@ import pyarrow as pa
 
 from hitl.batches import batches, column_names, files_of, is_arrow, vectors
 from hitl.errors import BadSettings, BadTable
-from hitl.files import as_text, empty_as_null
+from hitl.files import as_text, empty_as_null, read_table, repeated, require_columns
 from hitl.probabilities import Array
 
 Kind = Literal["features", "text", "image"]
 NAMES = 65_536
 """Rows a batch when only names are read."""
-
-CHUNK = 1 << 20
-"""Bytes read at once for a digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +80,7 @@ class Inputs:
     group: str | None = None
 
     def __post_init__(self) -> None:
-        given = [
-            name for name, value in (("features", self.features), ("text", self.text), ("image", self.image)) if value
-        ]
+        given = [name for name in ("features", "text", "image") if getattr(self, name)]
         if len(given) > 1:
             raise BadSettings(f"--{' and --'.join(given)} exclude each other; a model sees one kind of input")
 
@@ -101,9 +96,8 @@ class Inputs:
             found += self._items(table, len(found))
         if not found:
             raise BadTable(f"{self.path}: the table is empty; expected one row an item")
-        if len(set(found)) < len(found):
-            seen: set[str] = set()
-            twice = next(name for name in found if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        twice = repeated(found)
+        if twice is not None:
             raise BadTable(f"{self.path}: item {twice!r} appears twice; expected one row each")
         return found
 
@@ -161,21 +155,16 @@ class Inputs:
         return Batch(first, items, "image", [None if name is None else folder / name for name in texts], seen, groups)
 
     def _features(self, table: pa.Table, first: int, seen: tuple[str, ...]) -> tuple[Array, tuple[str, ...]]:
-        hint = "name the features with --features"
-        parts = [
-            vectors(table.column(name), f"{self.path}, column {name!r} (rows from {first}; {hint})") for name in seen
-        ]
+        where = f"(rows from {first}; name the features with --features)"
+        parts = [vectors(table.column(name), f"{self.path}, column {name!r} {where}") for name in seen]
         values: Array = np.hstack(parts)
         return values, seen if values.shape[1] == len(seen) else ()
 
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes."""
-    digest = hashlib.sha256()
     with path.open("rb") as handle:
-        while block := handle.read(CHUNK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _texts(column: pa.ChunkedArray) -> list[str | None]:
@@ -203,13 +192,11 @@ def labels_of(path: Path, item: str, label: str = "label") -> dict[str, str]:
         judged = Consensus.load(path).frame()
         pairs = list(zip(judged["item"].astype(str), judged["label"].astype(str), strict=True))
     else:
-        from hitl.files import read_table, require_columns
-
         table = read_table(path, [item, label])
         require_columns(table, [item, label], str(path))
         pairs = list(zip(table.column(item).to_pylist(), table.column(label).to_pylist(), strict=True))
-    told = [(name, said) for name, said in pairs if name and said]
-    labels = dict(told)
-    if len(labels) < len(told):
+    known = [(name, said) for name, said in pairs if name and said]
+    labels = dict(known)
+    if len(labels) < len(known):
         raise BadTable(f"{path}: an item appears twice; expected one label each")
     return labels

@@ -45,7 +45,7 @@ class NetworkPredictor:
         module, classes, device: the network, the names of its J outputs, where it runs.
         logits: whether it answers logits, or probabilities.
         transform: image -> tensor, for images.
-        unreadable: paths of images that could not be opened, filled while it runs; their items are silent.
+        unreadable: paths of images that could not be opened, filled while it runs; on their items it abstains.
     """
 
     module: Any
@@ -87,21 +87,22 @@ class NetworkPredictor:
 
     def _pictures(self, batch: Batch, rows: npt.NDArray[np.intp]) -> dict[int, Any]:
         """Row -> tensor of the images that can be read. Raises BadInput when none of many can."""
-        if self.transform is None:
+        transform = self.transform
+        if transform is None:
             raise BadSettings("--image: this model says no transforms; name them with --transforms")
+
+        def tensor_of(path: Path) -> Any:
+            image = _open_image(path)
+            return None if image is None else transform(image)
+
         with ThreadPoolExecutor(READERS, thread_name_prefix="hitl-images") as pool:
-            opened = list(pool.map(_open_image, [batch.inputs[row] for row in rows]))
-            tensors = list(pool.map(lambda image: None if image is None else self._transformed(image), opened))
+            tensors = list(pool.map(tensor_of, [batch.inputs[row] for row in rows]))
         found = {int(row): tensor for row, tensor in zip(rows, tensors, strict=True) if tensor is not None}
         missing = [batch.inputs[row] for row in rows if int(row) not in found]
         if missing and not found:
             raise BadInput(f"{missing[0]}: cannot be read as an image, nor any other of the batch; see --image-folder")
         self.unreadable.extend(missing)
         return found
-
-    def _transformed(self, image: Any) -> Any:
-        assert self.transform is not None
-        return self.transform(image)
 
 
 def network(
@@ -152,7 +153,7 @@ def torchvision_model(name: str, classes: Sequence[str] | None, transforms: str 
     """An untrained classification model of torchvision, its transforms and its classes.
 
     The transforms are those of the weights that `transforms` names ("ResNet18_Weights.IMAGENET1K_V1"), else of the
-    model's default weights; without classes told, theirs. Raises BadSettings for an unknown name.
+    model's default weights; without classes, theirs. Raises BadSettings for an unknown name.
     """
     models = required("torchvision.models", "a torchvision model", INSTALL)
     if name not in models.list_models(module=models):

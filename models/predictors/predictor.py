@@ -1,4 +1,4 @@
-"""What runs over the items: a `Predictor` gives each batch one distribution a row, or a silence."""
+"""What runs over the items: a `Predictor` gives each batch one distribution a row, or abstains."""
 
 from __future__ import annotations
 

@@ -8,20 +8,18 @@ removed.
 
 from __future__ import annotations
 
-import gzip
 import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from hitl.errors import BadSettings
 from hitl.exchange import Progress
-from hitl.files import atomic, format_of, require_writable
+from hitl.files import atomic, require_writable, write_parts
 from hitl.models.predictors.inputs import Inputs
 from hitl.models.predictors.predictor import Predictor
 from hitl.probabilities import as_table
@@ -63,7 +61,7 @@ def predict(
     require_writable(output)
     began = time.monotonic()
     total = len(inputs.names())
-    parts = Parts(output.with_name(f".{output.name}.parts"), fingerprint, inputs.item)
+    parts = Parts(output.with_name(f".{output.name}.parts"), fingerprint)
     resumed = parts.begin()
     progress("predict", resumed, total)
     _judge(inputs, predictor, parts, total, resumed, batch_size, rows, progress)
@@ -107,16 +105,14 @@ class Parts:
 
     folder: Path
     fingerprint: str
-    item: str
 
     def begin(self) -> int:
         """Make the folder ready; returns how many rows it holds of this very run. Parts of another run are removed."""
         self.folder.mkdir(exist_ok=True)
         stated = self.folder / "fingerprint"
         if not stated.is_file() or stated.read_text() != self.fingerprint:
-            for path in self.folder.iterdir():
-                if PART.fullmatch(path.name):
-                    path.unlink()
+            self.remove()
+            self.folder.mkdir(exist_ok=True)
             with atomic(stated) as handle:
                 handle.write(self.fingerprint.encode())
         return self._chain()[1]
@@ -127,21 +123,18 @@ class Parts:
             parquet.write_table(table, handle)
 
     def write(self, output: Path) -> int:
-        """Write the output from the parts, one at a time; returns the number of silent rows."""
-        kind = format_of(output)
-        silent = 0
-        with atomic(output) as raw:
-            handle = gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) if output.suffix == ".gz" else raw
-            writer = _Writer(cast(IO[bytes], handle), kind)
+        """Write the output from the parts, one at a time; returns the number of items on which the model abstains."""
+        abstained = []
+
+        def tables() -> Iterator[pa.Table]:
             for path in self._chain()[0]:
                 table = parquet.read_table(path, partitioning=None)
                 shares = next(name for name in table.column_names if name.startswith("p_"))
-                silent += table.column(shares).null_count
-                writer.add(table)
-            writer.close()
-            if handle is not raw:
-                handle.close()
-        return silent
+                abstained.append(table.column(shares).null_count)
+                yield table
+
+        write_parts(output, tables())
+        return sum(abstained)
 
     def remove(self) -> None:
         """Remove what this class made, and the folder if nothing else is in it."""
@@ -153,53 +146,11 @@ class Parts:
 
     def _chain(self) -> tuple[list[Path], int]:
         """The parts that follow one another from row 0 on, and the row behind the last."""
-        spans = {}
-        for path in self.folder.iterdir():
-            if found := PART.fullmatch(path.name):
-                spans[int(found[1])] = (int(found[2]), path)
+        named = ((PART.fullmatch(path.name), path) for path in self.folder.iterdir())
+        spans = {int(found[1]): (int(found[2]), path) for found, path in named if found}
         chain: list[Path] = []
         row = 0
         while row in spans:
             row, path = spans[row]
             chain.append(path)
         return chain, row
-
-
-class _Writer:
-    """Tables into one file of a format, one after the other."""
-
-    def __init__(self, handle: IO[bytes], kind: str) -> None:
-        self._handle = handle
-        self._kind = kind
-        self._open: Any = None
-
-    def add(self, table: pa.Table) -> None:
-        """Append the rows."""
-        if self._kind == "jsonl":
-            for line in _json_lines(table):
-                self._handle.write(line)
-            return
-        if self._open is None:
-            self._open = self._begin(table.schema)
-        self._open.write_table(table)
-
-    def close(self) -> None:
-        """Finish the file; the handle stays open."""
-        if self._open is not None:
-            self._open.close()
-
-    def _begin(self, schema: pa.Schema) -> Any:
-        if self._kind == "parquet":
-            return parquet.ParquetWriter(self._handle, schema)
-        from pyarrow import csv
-
-        delimiter = "\t" if self._kind == "tsv" else ","
-        options = csv.WriteOptions(delimiter=delimiter, quoting_style="needed")
-        return csv.CSVWriter(self._handle, schema, write_options=options)
-
-
-def _json_lines(table: pa.Table) -> Iterator[bytes]:
-    import json
-
-    for batch in table.to_batches(max_chunksize=10_000):
-        yield "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist()).encode()

@@ -12,9 +12,8 @@ import pytest
 
 from hitl.connectors.tables import Tables
 from hitl.errors import BadTable
-from hitl.evidence import ROW_TOLERANCE, Evidence
+from hitl.evidence import Evidence
 from hitl.files import write_table
-from hitl.probabilities import ROW_TOLERANCE as OUR_TOLERANCE
 from hitl.probabilities import read_probabilities, softmax
 from tests.command_line import Run
 from tests.datasets import dataset, feather
@@ -54,10 +53,6 @@ def listed(values: np.ndarray[Any, Any]) -> list[list[float] | None]:
 def of_lists(name: str, values: np.ndarray[Any, Any], metadata: dict[bytes, bytes] | None = None) -> pa.Table:
     table = pa.table({"item": ITEMS, "label": [0, 1, 0], name: listed(values)})
     return table.replace_schema_metadata(metadata)
-
-
-def test_the_tolerance_is_that_of_the_evidence() -> None:
-    assert OUR_TOLERANCE == ROW_TOLERANCE
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz"])
