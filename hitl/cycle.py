@@ -26,9 +26,8 @@ from hitl.crew import Crew
 from hitl.errors import Busy, HitlError, Refused, StoreError
 from hitl.exchange import Connector, Progress, Question, Receipt
 from hitl.metrics import metrics_of
-from hitl.models.registry import combiner
 from hitl.operations import Judgement, operations_of
-from hitl.project import budget_of, crew_of, stored_evidence
+from hitl.project import budget_of, combined, crew_of, stored_evidence
 from hitl.settings import Settings
 
 if TYPE_CHECKING:
@@ -158,11 +157,7 @@ def judge(
     the epoch; default: the time it is).
     """
     evidence = stored_evidence(store, settings.name, questions)
-    method = combiner(settings.combine.method, **settings.combine.options)
-    results = {}
-    for position, (name, known) in enumerate(evidence.items(), start=1):
-        results[name] = method.fit(known)
-        progress("combine", position, len(evidence))
+    results = combined(settings, evidence, progress)
     crew, budget, chooses = crew or crew_of(settings, store), budget_of(settings), settings.policy
     pool = PoolState.of([(evidence[name], results[name]) for name in evidence], budget)
     asks = policy(chooses.name, **chooses.options)

@@ -1,7 +1,7 @@
 """A project: what its hitl.toml, its store and its platform say, for cycles, commands and the service.
 
     load, stored, opened                 settings; with the store; with the connector too
-    stored_evidence, stored_results      question -> evidence, consensus
+    stored_evidence, stored_results      question -> evidence, consensus; combined: fitted now
     crew_of, budget_of                   who may be asked, and how much
 
 Numerical libraries load with the first call that needs them: `hitl --help` stays light.
@@ -10,6 +10,7 @@ Numerical libraries load with the first call that needs them: `hitl --help` stay
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from hitl.errors import BadInput, BadSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hitl.annotations import Floats, Name
+    from hitl.annotations import Name
     from hitl.consensus import Consensus
     from hitl.crew import Budget, Crew
     from hitl.evidence import Evidence
@@ -88,44 +89,29 @@ def stored_evidence(store: Store, project: str, questions: tuple[Question, ...])
 def _evidence_of(
     store: Store, project: str, question: Question, items: tuple[str, ...], names: Mapping[str, str]
 ) -> Evidence:
-    import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    from hitl.annotations import Annotations
     from hitl.evidence import Evidence
 
     table = store.annotations(project, question.name)
-    annotators = [None if key is None else names.get(key, key) for key in table.column("annotator").to_pylist()]
-    position = table.column_names.index("annotator")
-    table = table.set_column(position, "annotator", pa.array(annotators, pa.string()))
-    annotations = Annotations.from_frame(
-        table, items=items, classes=question.classes, options=question.options, time="time", duration="duration"
-    )
-    place = {name: code for code, name in enumerate(question.classes)}
-    row = {key: code for code, key in enumerate(items)}
-    truth = np.full(len(items), -1, np.int32)
+    annotators = [names.get(key, key) for key in table.column("annotator").to_pylist()]
+    table = table.drop_columns("annotator").append_column("annotator", pa.array(annotators, pa.string()))
     gold = store.gold(project, question.name)
-    for key, label in zip(gold.column("item").to_pylist(), gold.column("label").to_pylist(), strict=True):
-        if label in place:
-            truth[row[key]] = place[label]
-    probabilities = {
-        model: _aligned(predicted, row, question)
-        for model, predicted in store.predictions(project, question.name).items()
-    }
-    return Evidence(annotations, probabilities, truth=truth)
-
-
-def _aligned(table: pa.Table, row: Mapping[str, int], question: Question) -> Floats:
-    """(N, J) a model's probabilities, in the order of the items and classes; rows without any are not a number."""
-    import numpy as np
-
-    values = np.full((len(row), len(question.classes)), np.nan)
-    rows = [row[key] for key in table.column("item").to_pylist()]
-    for code, name in enumerate(question.classes):
-        column = f"p_{name}"
-        known = column in table.column_names
-        values[rows, code] = np.nan_to_num(np.asarray(table.column(column).cast("float64"))) if known else 0.0
-    return values
+    columns = {"item", *(f"p_{name}" for name in question.classes)}
+    return Evidence.from_tables(
+        table,
+        {
+            model: predicted.select([name for name in predicted.column_names if name in columns])
+            for model, predicted in store.predictions(project, question.name).items()
+        },
+        gold.filter(pc.is_in(gold.column("label"), value_set=pa.array(question.classes, pa.string()))),
+        items=items,
+        classes=question.classes,
+        options=question.options,
+        time="time",
+        duration="duration",
+    )
 
 
 def stored_results(
@@ -135,17 +121,22 @@ def stored_results(
 
     It is fitted anew where something was pulled since the last cycle; nothing is recorded.
     """
-    from hitl.models.registry import combiner
-
     latest = store.latest(settings.name)
     if latest is not None and all(_is_over(latest[0].get(name), known) for name, known in evidence.items()):
         return latest[0], True
+    return combined(settings, evidence, progress), False
+
+
+def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Progress) -> dict[str, Consensus]:
+    """Question name -> its consensus, fitted now by the combiner of the settings."""
+    from hitl.models.registry import combiner
+
     method = combiner(settings.combine.method, **settings.combine.options)
     results = {}
     for position, (name, known) in enumerate(evidence.items(), start=1):
         results[name] = method.fit(known)
         progress("combine", position, len(evidence))
-    return results, False
+    return results
 
 
 def _is_over(consensus: Consensus | None, evidence: Evidence) -> bool:
@@ -166,9 +157,7 @@ def annotator_names(store: Store, project: str) -> dict[str, str]:
     """Platform key -> shown name; the key is added where several annotators share a name."""
     table = store.annotators(project)
     names = dict(zip(table.column("key").to_pylist(), table.column("name").to_pylist(), strict=True))
-    count: dict[str, int] = {}
-    for name in names.values():
-        count[name] = count.get(name, 0) + 1
+    count = Counter(names.values())
     return {key: name if count[name] == 1 else f"{name} ({key})" for key, name in names.items()}
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -24,7 +25,6 @@ from pydantic import (
     SecretStr,
     ValidationError,
     create_model,
-    field_validator,
     model_validator,
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
@@ -120,29 +120,51 @@ class PushSettings(_Part):
     labels_wanted: bool = True
 
 
-def _seconds(value: object) -> object:
-    """Seconds of "15m"; a number is seconds already."""
-    if isinstance(value, str):
+def _checked(check: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A check that raises BadSettings, for pydantic, which adds the name of the key to a ValueError."""
+
+    def checked(text: str) -> Any:
         try:
-            return seconds_of(value)
+            return check(text)
         except BadSettings as error:
             raise ValueError(str(error)) from None
-    return value
+
+    return checked
 
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_seconds)]
+def _as_written(check: Callable[[str], Any]) -> AfterValidator:
+    """The same; the text that passes is kept as it is."""
+
+    def kept(text: str) -> str:
+        _checked(check)(text)
+        return text
+
+    return AfterValidator(kept)
+
+
+Seconds = Annotated[
+    float,
+    Field(gt=0, allow_inf_nan=False),
+    BeforeValidator(lambda value: _checked(seconds_of)(value) if isinstance(value, str) else value),
+]
 """A time, written "15m", kept in seconds."""
+
+
+def _require_address(text: str) -> None:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise BadSettings(f"{text!r} is no address to listen at; expected for instance '127.0.0.1:8090'")
 
 
 class ScheduleSettings(_Part):
     """When `hitl schedule` runs a cycle: any of every or cron, after_annotations and webhook."""
 
     every: Seconds | None = None
-    cron: str | None = None
-    timezone: str = "UTC"
+    cron: Annotated[str, _as_written(cron_fields)] | None = None
+    timezone: Annotated[str, _as_written(zone_of)] = "UTC"
     after_annotations: int | None = Field(default=None, ge=1)
     poll: Seconds = 60.0
-    webhook: str | None = None
+    webhook: Annotated[str, _as_written(_require_address)] | None = None
     debounce: Seconds = 10.0
     debounce_at_most: Seconds = 120.0
 
@@ -153,34 +175,6 @@ class ScheduleSettings(_Part):
         if self.debounce_at_most < self.debounce:
             raise ValueError("debounce_at_most is shorter than debounce; expected at least as long")
         return self
-
-    @field_validator("cron")
-    @classmethod
-    def _is_cron(cls, line: str | None) -> str | None:
-        if line is not None:
-            try:
-                cron_fields(line)
-            except BadSettings as error:
-                raise ValueError(str(error)) from None
-        return line
-
-    @field_validator("timezone")
-    @classmethod
-    def _is_timezone(cls, name: str) -> str:
-        try:
-            zone_of(name)
-        except BadSettings as error:
-            raise ValueError(str(error)) from None
-        return name
-
-    @field_validator("webhook")
-    @classmethod
-    def _is_address(cls, text: str | None) -> str | None:
-        if text is not None:
-            host, _, port = text.rpartition(":")
-            if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-                raise ValueError(f"{text!r} is no address to listen at; expected for instance '127.0.0.1:8090'")
-        return text
 
 
 class _FromFile(BaseSettings):
@@ -321,49 +315,53 @@ def _is_json(text: str) -> bool:
     return True
 
 
+NEW = """\
+# hitl project. Every key can be overridden: HITL_BUDGET__LABELS=50. Secrets stay there.
+name = {name}
+store = {store}  # or postgresql://user@host/database
+
+[source]
+{source}
+
+[budget]
+labels = 100               # questions that may be open at a time
+target_confidence = 0.95   # an item is done when its label is this sure
+min_labels = 1             # answers an item needs before it can be done
+max_labels = 10            # answers after which an item is done in any case
+# target_accuracy = 0.97   # the project is done when this share of all labels is right
+# cost = 50.0              # most that the questions of a cycle may cost, in the unit of crew.cost
+# worth = 2.0              # what one more right label is worth; what costs more than it brings is not asked
+
+[crew]
+annotators = {crew}  # asked by name; empty: any who comes
+# capacity = 50            # questions each may have at a time
+# capacities = {{ ann = 20 }} # and for some annotators
+# cost = 1.0               # what a label costs, in any one unit
+# costs = {{ ann = 2.5 }}    # and for some annotators
+# skills = {{ ann = ["de", "fr"] }}
+# needs = "language"       # the field of an item that says which skills it takes
+# expire_hours = 24        # then a question that was not answered is given to another annotator
+
+[policy]
+name = "expected-gain"  # what chooses; its settings: options = {{ }}
+
+[combine]
+method = "default"         # see `hitl combine --help`
+
+# [schedule]               # for `hitl schedule`
+# every = "15m"            # or cron = "*/10 8-18 * * mon-fri"
+"""
+"""What `hitl init` writes."""
+
+
 def write(path: str | Path, name: str, source: dict[str, Any], store: str, crew: list[str]) -> None:
     """Write a commented hitl.toml; refuses to overwrite."""
     path = Path(path)
     if path.exists():
         raise BadSettings(f"{path} exists already; remove it first, or edit it")
-    lines = [
-        "# hitl project. Every key can be overridden: HITL_BUDGET__LABELS=50. Secrets stay there.",
-        f"name = {_toml(name)}",
-        f"store = {_toml(store)}  # or postgresql://user@host/database",
-        "",
-        "[source]",
-        *(f"{key} = {_toml(value)}" for key, value in source.items()),
-        "",
-        "[budget]",
-        "labels = 100               # questions that may be open at a time",
-        "target_confidence = 0.95   # an item is done when its label is this sure",
-        "min_labels = 1             # answers an item needs before it can be done",
-        "max_labels = 10            # answers after which an item is done in any case",
-        "# target_accuracy = 0.97   # the project is done when this share of all labels is right",
-        "# cost = 50.0              # most that the questions of a cycle may cost, in the unit of crew.cost",
-        "# worth = 2.0              # what one more right label is worth; what costs more than it brings is not asked",
-        "",
-        "[crew]",
-        f"annotators = {_toml(crew)}  # asked by name; empty: any who comes",
-        "# capacity = 50            # questions each may have at a time",
-        "# capacities = { ann = 20 } # and for some annotators",
-        "# cost = 1.0               # what a label costs, in any one unit",
-        "# costs = { ann = 2.5 }    # and for some annotators",
-        '# skills = { ann = ["de", "fr"] }',
-        '# needs = "language"       # the field of an item that says which skills it takes',
-        "# expire_hours = 24        # then a question that was not answered is given to another annotator",
-        "",
-        "[policy]",
-        'name = "expected-gain"  # what chooses; its settings: options = { }',
-        "",
-        "[combine]",
-        'method = "default"         # see `hitl combine --help`',
-        "",
-        "# [schedule]               # for `hitl schedule`",
-        '# every = "15m"            # or cron = "*/10 8-18 * * mon-fri"',
-        "",
-    ]
-    path.write_text("\n".join(lines), encoding="utf-8")
+    keys = "\n".join(f"{key} = {_toml(value)}" for key, value in source.items())
+    text = NEW.format(name=_toml(name), store=_toml(store), source=keys, crew=_toml(crew))
+    path.write_text(text, encoding="utf-8")
 
 
 def _toml(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,18 +72,10 @@ def _files(given: Given, output: Path | None, annotators: Path | None, save: Pat
         }
         show.as_json(summary)
         return
-    fit, chosen = consensus.fit, consensus.fit.settings.get("method")
-    method = fit.method + (f" ({chosen})" if chosen else "")
-    converged = "" if fit.converged else f"; {_why_not_converged(fit)}"
-    show.line(f"{evidence.annotations!r}")
-    show.line(
-        f"{method}: {fit.iterations} iterations in {fit.seconds:.2f} s{converged}; "
-        f"mean confidence {consensus.confidence.mean():.3f}"
-    )
+    show.line(repr(evidence.annotations))
+    show.line(f"{_fit_in_words(consensus.fit)}; mean confidence {consensus.confidence.mean():.3f}")
     _show("", consensus, output is None, annotators is None)
-    for path in (output, annotators, save):
-        if path is not None:
-            show.line(f"wrote {path}")
+    show.wrote([output, annotators, save])
 
 
 def _project(config: Path, output: Path | None, annotators: Path | None, as_json: bool) -> None:
@@ -117,19 +110,22 @@ def write(results: Mapping[str, Consensus], output: Path | None, annotators: Pat
 
 def _show(title: str, consensus: Consensus, labels: bool, annotators: bool) -> None:
     if labels:
-        show.table(f"Consensus{title}", consensus.frame())
+        show.frame(f"Consensus{title}", consensus.frame())
     if annotators:
         frame = consensus.annotators.frame().sort_values("labels", ascending=False)
-        show.table(f"Annotators{title}", frame, 10)
+        show.frame(f"Annotators{title}", frame, 10)
 
 
 def _fit(fit: Fit) -> dict[str, Any]:
     return {**asdict(fit), "objective": fit.objective[-1:], "iterations": fit.iterations}
 
 
-def _why_not_converged(fit: Fit) -> str:
+def _fit_in_words(fit: Fit) -> str:
+    chosen = fit.settings.get("method")
+    words = f"{fit.method}{f' ({chosen})' if chosen else ''}: {fit.iterations} iterations in {fit.seconds:.2f} s"
+    if fit.converged:
+        return words
     if fit.mixing is None:
-        return "NOT converged (raise max_iterations)"
-    rhat = fit.mixing.rhat
-    worst = max(rhat, key=lambda quantity: rhat[quantity])
-    return f"chains have NOT mixed: R-hat {rhat[worst]:.2f} of {worst} (raise burn_in and draws)"
+        return f"{words}; NOT converged (raise max_iterations)"
+    worst, rhat = max(fit.mixing.rhat.items(), key=itemgetter(1))
+    return f"{words}; chains have NOT mixed: R-hat {rhat:.2f} of {worst} (raise burn_in and draws)"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from operator import methodcaller
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hitl.cli import show
 from hitl.cli.evidence import Given
-from hitl.cli.options import Consensus, Json, Output, examples, grouped
-from hitl.cli.profiles import UNKNOWN, percent, profile
+from hitl.cli.options import Json, Output, SavedConsensus, examples, grouped
+from hitl.cli.profiles import UNKNOWN, Profiler, figure, percent, profile, within
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from hitl.consensus import Consensus
     from hitl.evidence import Evidence
     from hitl.models.analysis.model_profile import Account, ModelProfile
 
@@ -30,39 +32,38 @@ EXAMPLES = examples(
 @grouped
 def models(
     given: Given,
-    consensus: Consensus = None,
+    consensus: SavedConsensus = None,
     output: Output = None,
     rows: Annotated[int, typer.Option(help="How many classes to show, those where people add most.", min=1)] = 12,
     as_json: Json = False,
 ) -> None:
     """When annotators and models together help: who is right where, who errs with whom, what needs no annotator."""
-    profile(_Models(), given, consensus, output, rows, as_json)
+    profile(
+        Profiler("models", _fit, methodcaller("frame"), _data, _show, needs_models=True),
+        given,
+        consensus,
+        output,
+        rows,
+        as_json,
+    )
 
 
-class _Models:
-    command, needs_models = "models", True
+def _fit(evidence: Evidence, consensus: Consensus) -> ModelProfile:
+    from hitl.models.analysis.model_profile import ModelProfiler
 
-    def fit(self, evidence: Evidence, consensus: Any) -> ModelProfile:
-        from hitl.models.analysis.model_profile import ModelProfiler
+    return ModelProfiler().fit(evidence, consensus)
 
-        return ModelProfiler().fit(evidence, consensus)
 
-    def frame(self, found: ModelProfile) -> pd.DataFrame:
-        return found.frame()
-
-    def data(self, found: ModelProfile) -> dict[str, Any]:
-        return {
-            "models": found.models,
-            "temperatures": dict(found.temperatures),
-            "items": found.items,
-            "labeled": found.labeled,
-            "spoken": found.spoken,
-            "expected": _account(found.expected),
-            "measured": None if found.measured is None else _account(found.measured),
-        }
-
-    def show(self, question: str, found: ModelProfile, rows: int) -> None:
-        _show(question, found, rows)
+def _data(found: ModelProfile) -> dict[str, Any]:
+    return {
+        "models": found.models,
+        "temperatures": dict(found.temperatures),
+        "items": found.items,
+        "labeled": found.labeled,
+        "spoken": found.spoken,
+        "expected": _account(found.expected),
+        "measured": None if found.measured is None else _account(found.measured),
+    }
 
 
 def _account(account: Account) -> dict[str, Any]:
@@ -81,27 +82,13 @@ def _show(question: str, found: ModelProfile, rows: int) -> None:
     few = len(account.classes) > rows
     note = f"; the {rows} of {len(account.classes)} classes where people add most" if few else ""
     header: tuple[str, ...] = ("", "items", "model", "people", "both", "people add")
-    _table(f"Accuracy{title} (95 %){note}", header, _accuracies(account, rows))
+    show.table(f"Accuracy{title} (95 %){note}", header, _accuracies(account, rows), [""])
     show.line(_bound(account, measured=found.measured is not None))
     show.line(_calibration(found, account))
     header = ("target", "by", "can skip people", "sure from", "claimed", "right of these", "right of all")
-    _table(f"Items that could skip people{title}", header, _skips(account))
+    show.table(f"Items that could skip people{title}", header, _skips(account), ["target"])
     header = ("", "items", "bits", "by chance", "p", "bits, class not given")
-    _table(f"What one still says of the other, given the class{title}", header, _dependence(account))
-
-
-def _table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left")
-    for place, name in enumerate(header):
-        table.add_column(name, justify="right" if place else "left")
-    for row in rows:
-        table.add_row(*map(escape, row))
-    Console().print(table)
+    show.table(f"What one still says of the other, given the class{title}", header, _dependence(account), [""])
 
 
 def _accuracies(account: Account, rows: int) -> list[tuple[str, ...]]:
@@ -115,10 +102,7 @@ def _accuracies(account: Account, rows: int) -> list[tuple[str, ...]]:
 
 def _accuracy(row: pd.Series[Any]) -> tuple[str, ...]:
     added = f"{_points(row['people_add'])} ({_points(row['people_add_low'])} to {_points(row['people_add_high'])})"
-    shares = (
-        f"{percent(row[who])} ({_number(row[f'{who}_low'])}–{_number(row[f'{who}_high'])})"
-        for who in ("model", "people", "both")
-    )
+    shares = (within(row[who], row[f"{who}_low"], row[f"{who}_high"]) for who in ("model", "people", "both"))
     return (f"{row['items']:,.0f}", *shares, added if math.isfinite(row["people_add"]) else UNKNOWN)
 
 
@@ -144,21 +128,18 @@ def _calibration(found: ModelProfile, account: Account) -> str:
 
 
 def _skips(account: Account) -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
-    for row in account.skips.to_dict("records"):
-        interval = f" ({_number(row['low'])}–{_number(row['high'])})" if math.isfinite(row["accuracy"]) else ""
-        found.append(
-            (
-                percent(row["target"]),
-                row["by"],
-                f"{row['items']:,} ({percent(row['share'])})",
-                percent(row["confidence"]),
-                percent(row["claimed"]),
-                percent(row["accuracy"]) + interval,
-                percent(row["overall"]),
-            )
+    return [
+        (
+            percent(row["target"]),
+            row["by"],
+            f"{row['items']:,} ({percent(row['share'])})",
+            percent(row["confidence"]),
+            percent(row["claimed"]),
+            within(row["accuracy"], row["low"], row["high"]),
+            percent(row["overall"]),
         )
-    return found
+        for row in account.skips.to_dict("records")
+    ]
 
 
 def _dependence(account: Account) -> list[tuple[str, ...]]:
@@ -166,15 +147,11 @@ def _dependence(account: Account) -> list[tuple[str, ...]]:
         (
             f"{row['first']}, {row['second']}",
             f"{row['items']:,}",
-            *(f"{row[name]:.3f}" if math.isfinite(row[name]) else UNKNOWN for name in ("bits", "chance", "p_value")),
-            f"{row['together']:.2f}" if math.isfinite(row["together"]) else UNKNOWN,
+            *(figure(row[name], ".3f") for name in ("bits", "chance", "p_value")),
+            figure(row["together"]),
         )
         for row in account.dependence.to_dict("records")
     ]
-
-
-def _number(share: float) -> str:
-    return f"{share * 100:.1f}" if math.isfinite(share) else UNKNOWN
 
 
 def _sure(share: float) -> str:
@@ -185,4 +162,4 @@ def _sure(share: float) -> str:
 
 def _points(share: float) -> str:
     """In points, with its sign; minus zero is zero."""
-    return f"{round(share * 100, 1) + 0.0:+.1f}" if math.isfinite(share) else UNKNOWN
+    return figure(round(share * 100, 1) + 0.0, "+.1f")

@@ -30,7 +30,7 @@ Config = Annotated[Path, typer.Option("--config", "-c", help="The project's hitl
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines; no progress.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Everything as a table, one row each.")]
-Consensus = Annotated[
+SavedConsensus = Annotated[
     Path | None, typer.Option(help="A consensus saved with `hitl combine --save` over the same files, to judge by.")
 ]
 OneQuestion = Annotated[str | None, typer.Option("--question", help="Which question, if the project has several.")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,15 +92,8 @@ class Model:
         """The same as the library takes it."""
         from hitl.models.predictors.loading import ModelSettings
 
-        return ModelSettings(
-            self.model,
-            self.trust,
-            class_names(self.classes),
-            self.weights,
-            self.transforms,
-            self.probabilities,
-            self.device,
-        )
+        given = {**vars(self), "classes": class_names(self.classes)}
+        return ModelSettings(given.pop("model"), **given)
 
 
 @dataclass(frozen=True)
@@ -145,17 +138,8 @@ def predict(
         done = running.predict(inputs, predictor, output, fingerprint, batch_size=batch_size, progress=progress)
     warnings = _warnings(predictor)
     if as_json:
-        show.as_json(
-            {
-                "items": done.items,
-                "silent": done.silent,
-                "resumed": done.resumed,
-                "seconds": done.seconds,
-                "classes": predictor.classes,
-                "warnings": warnings,
-                "written": {"probabilities": str(output)},
-            }
-        )
+        more = {"classes": predictor.classes, "warnings": warnings, "written": {"probabilities": str(output)}}
+        show.as_json(asdict(done) | more)
         return
     for warning in warnings:
         show.warning(warning)
@@ -163,7 +147,7 @@ def predict(
         show.line(f"went on where an earlier run stopped: {done.resumed:,} items were judged already")
     quiet = f", none for {done.silent:,}" if done.silent else ""
     show.line(f"judged {done.items:,} items, {len(predictor.classes)} classes{quiet}, in {done.seconds:.1f} s")
-    show.line(f"wrote {output}")
+    show.wrote([output])
 
 
 def class_names(text: str | None) -> tuple[str, ...] | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hitl.cli import show
 from hitl.cli.evidence import Given, of_question
@@ -19,68 +21,84 @@ if TYPE_CHECKING:
 UNKNOWN = "–"
 
 
-class Profiler(Protocol):
-    """One kind of profile.
+@dataclass(frozen=True)
+class Profiler:
+    """One kind of profile, and how it is shown.
 
     Attributes:
         command: its command, and the key of its file in JSON.
+        fit: the profile of an evidence, judged by a consensus.
+        frame: everything as a table; data: everything for JSON (`plain` is applied to it).
+        show: prints tables and lines for a question ("" for files), with at most so many rows.
         needs_models: whether it says nothing without probabilities of models.
     """
 
     command: str
-    needs_models: bool
-
-    def fit(self, evidence: Evidence, consensus: Consensus) -> Any:
-        """The profile of this evidence, judged by this consensus."""
-        ...
-
-    def frame(self, found: Any) -> pd.DataFrame:
-        """Everything as a table."""
-        ...
-
-    def data(self, found: Any) -> dict[str, Any]:
-        """Everything for JSON; `plain` is applied to it."""
-        ...
-
-    def show(self, question: str, found: Any, rows: int) -> None:
-        """Tables and lines on the terminal; `question` is "" for files."""
-        ...
+    fit: Callable[[Evidence, Consensus], Any]
+    frame: Callable[[Any], pd.DataFrame]
+    data: Callable[[Any], dict[str, Any]]
+    show: Callable[[str, Any, int], None]
+    needs_models: bool = False
 
 
 def profile(
     kind: Profiler, given: Given, consensus: Path | None, output: Path | None, rows: int, as_json: bool
 ) -> None:
     """Make the profile of the files given, or of each question of the project, and show it."""
+    import pyarrow as pa
+
+    from hitl.files import require_writable, write_table
+
+    require_writable(output)
     if given.annotations is None:
         given.need_project(kind.command, consensus=consensus)
-        _project(kind, given.config, output, rows, as_json)
+        project, by, judged = _of_project(kind, given.config, as_json)
     else:
-        _files(kind, given, consensus, output, rows, as_json)
+        project, by, judged = _of_files(kind, given, consensus, output)
+    found = {name: kind.fit(evidence, result) for name, (evidence, result) in judged.items()}
+    written = {} if output is None else {name: of_question(output, name, len(found)) for name in found}
+    for name, path in written.items():
+        write_table(path, pa.Table.from_pandas(kind.frame(found[name]), preserve_index=False))
+    if as_json:
+        questions = {
+            name: plain({"method": result.fit.method, **kind.data(found[name])}) for name, (_, result) in judged.items()
+        }
+        shown = {name or kind.command: str(path) for name, path in written.items()}
+        of_all = questions[""] if project is None else {"project": project, "questions": questions}
+        show.as_json(of_all | {"written": shown})
+        return
+    show.line(by)
+    for name, each in found.items():
+        kind.show(name, each, rows)
+    show.wrote(written.values())
 
 
-def _files(kind: Profiler, given: Given, consensus: Path | None, output: Path | None, rows: int, as_json: bool) -> None:
+Judged = tuple[str | None, str, dict[str, tuple["Evidence", "Consensus"]]]
+"""The project (None: files), what judged in words, and question -> evidence and consensus ("" for files)."""
+
+
+def _of_files(kind: Profiler, given: Given, consensus: Path | None, output: Path | None) -> Judged:
+    """By the saved consensus, or one made here by the method. Raises BadSettings for both."""
+    from hitl.consensus import Consensus
+    from hitl.files import require_distinct
+    from hitl.models.registry import combiner
+
     evidence = given.evidence()
     if kind.needs_models and not evidence.probabilities:
         raise BadSettings(f"{kind.command}: --probabilities is needed, for instance --probabilities resnet=probs.csv")
-    by = _judged(kind.command, given, evidence, consensus, output)
-    found = kind.fit(evidence, by)
-    _write(kind, found, output)
-    if as_json:
-        written = {} if output is None else {kind.command: str(output)}
-        show.as_json(_data(kind, found, by) | {"written": written})
-        return
-    show.line(f"{evidence!r}, judged by {by.fit.method}")
-    kind.show("", found, rows)
-    if output is not None:
-        show.line(f"wrote {output}")
+    require_distinct([output], [*given.files, *([consensus] if consensus else [])])
+    if given.method is not None and consensus is not None:
+        raise BadSettings(
+            f"{kind.command}: --method and --consensus exclude each other; a saved consensus was judged already"
+        )
+    result = Consensus.load(consensus) if consensus else combiner(given.method or "default").fit(evidence)
+    return None, f"{evidence!r}, judged by {result.fit.method}", {"": (evidence, result)}
 
 
-def _project(kind: Profiler, config: Path, output: Path | None, rows: int, as_json: bool) -> None:
+def _of_project(kind: Profiler, config: Path, as_json: bool) -> Judged:
     """By the consensus of the last cycle where that is still over what is stored."""
-    from hitl.files import require_writable
     from hitl.project import opened, stored_evidence, stored_results
 
-    require_writable(output)
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
         evidence = stored_evidence(store, settings.name, connector.questions())
         if kind.needs_models:
@@ -91,51 +109,8 @@ def _project(kind: Profiler, config: Path, output: Path | None, rows: int, as_js
                     "probabilities_<model>.csv, in Label Studio predictions"
                 )
         results, of_cycle = stored_results(settings, store, evidence, progress)
-    found = {name: kind.fit(evidence[name], results[name]) for name in evidence}
-    written = {} if output is None else {name: of_question(output, name, len(found)) for name in found}
-    for name, path in written.items():
-        _write(kind, found[name], path)
-    if as_json:
-        questions = {name: _data(kind, each, results[name]) for name, each in found.items()}
-        shown = {name: str(path) for name, path in written.items()}
-        show.as_json({"project": settings.name, "questions": questions, "written": shown})
-        return
-    show.line("judged by the last cycle" if of_cycle else "combined now: something changed since the last cycle")
-    for name, each in found.items():
-        kind.show(name, each, rows)
-    for path in written.values():
-        show.line(f"wrote {path}")
-
-
-def _judged(command: str, given: Given, evidence: Evidence, consensus: Path | None, output: Path | None) -> Consensus:
-    """The saved consensus, or one made here by the method. Raises BadSettings for both, or an output over an input."""
-    from hitl.consensus import Consensus
-    from hitl.files import require_distinct, require_writable
-    from hitl.models.registry import combiner
-
-    require_writable(output)
-    require_distinct([output], [*given.files, *([consensus] if consensus else [])])
-    if given.method is not None and consensus is not None:
-        raise BadSettings(
-            f"{command}: --method and --consensus exclude each other; a saved consensus was judged already"
-        )
-    if consensus is not None:
-        return Consensus.load(consensus)
-    return combiner(given.method or "default").fit(evidence)
-
-
-def _write(kind: Profiler, found: Any, output: Path | None) -> None:
-    import pyarrow as pa
-
-    from hitl.files import write_table
-
-    if output is not None:
-        write_table(output, pa.Table.from_pandas(kind.frame(found), preserve_index=False))
-
-
-def _data(kind: Profiler, found: Any, by: Consensus) -> dict[str, Any]:
-    data: dict[str, Any] = plain({"method": by.fit.method, **kind.data(found)})
-    return data
+    by = "judged by the last cycle" if of_cycle else "combined now: something changed since the last cycle"
+    return settings.name, by, {name: (known, results[name]) for name, known in evidence.items()}
 
 
 def plain(value: Any) -> Any:
@@ -149,6 +124,18 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def figure(value: float, form: str = ".2f") -> str:
+    """A number in this format; a dash where it is not known."""
+    return format(value, form) if math.isfinite(value) else UNKNOWN
+
+
 def percent(share: float, digits: int = 1) -> str:
     """A share in %; a dash where it is not known."""
     return f"{share * 100:.{digits}f} %" if math.isfinite(share) else UNKNOWN
+
+
+def within(share: float, low: float, high: float, digits: int = 1) -> str:
+    """A share in % and its interval; a dash where it is not known."""
+    if not math.isfinite(share):
+        return UNKNOWN
+    return f"{percent(share, digits)} ({figure(low * 100, f'.{digits}f')}–{figure(high * 100, f'.{digits}f')})"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -40,13 +41,12 @@ def doctor(config: Config = HERE, as_json: Json = False) -> None:
     except HitlError as error:
         code = error.exit_code
         found.append(Check(type(error).__name__, False, str(error)))
-    if as_json:
-        show.as_json({"ok": not code, "checks": [asdict(check) for check in found]})
-    else:
-        for check in found:
-            show.line(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}")
-            if not check.ok and check.mend:
-                show.line(f"      -> {check.mend}")
+    lines = []
+    for check in found:
+        lines.append(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}")
+        if not check.ok and check.mend:
+            lines.append(f"      -> {check.mend}")
+    show.result({"ok": not code, "checks": [asdict(check) for check in found]}, lines, as_json)
     if code:
         raise typer.Exit(code)
 
@@ -86,11 +86,10 @@ def plan(
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
         questions = connector.questions()
-        if dry_run:
+        # nothing may be pulled or planned between judging and recording
+        with nullcontext() if dry_run else store.lease(settings.name) as lease:
             judgement = cycle.judge(settings, store, questions, progress)
-        else:
-            with store.lease(settings.name) as lease:  # nothing may be pulled or planned between judging and recording
-                judgement = cycle.judge(settings, store, questions, progress)
+            if lease is not None:
                 cycle.record(lease, settings, store, judgement)
         if output is not None:
             judgement.plan.write(output)
@@ -161,11 +160,7 @@ def status(config: Config = HERE, as_json: Json = False) -> None:
 
     with stored(config) as (settings, store):
         found = status_of(settings, store)
-    if as_json:
-        show.as_json(found.as_json())
-        return
-    for line in words(found):
-        show.line(line)
+    show.result(found.as_json(), words(found), as_json)
 
 
 def export(
@@ -191,7 +186,7 @@ def export(
             known = stored_evidence(store, settings.name, connector.questions())
             for name in chosen:
                 known[name].annotations.write(of_question(annotations, name, len(chosen)))
-    show.line(f"wrote {output}")
+    show.wrote([output])
 
 
 def report(
@@ -208,7 +203,7 @@ def report(
     require_folder(output)
     with opened(config) as (settings, store, connector):
         write_page(stored_report(settings, store, connector.questions()), output)
-    show.line(f"wrote {output}")
+    show.wrote([output])
 
 
 def add(
@@ -262,7 +257,7 @@ def _show_plan(judgement: Judgement, settings: Settings, as_json: bool, dry_run:
     _show_who(judgement, settings)
     if judgement.plan.asks:
         frame = judgement.plan.table().drop_columns(["check", "seconds"]).to_pandas().fillna({"annotator": "anyone"})
-        show.table("Asked next", frame, 15)
+        show.frame("Asked next", frame, 15)
     if dry_run:
         show.line("dry run: nothing was recorded or pushed")
 
@@ -283,7 +278,7 @@ def _show_who(judgement: Judgement, settings: Settings) -> None:
 def _show_operations(operations: Sequence[Operation], as_json: bool) -> None:
     rows = [{"kind": o.kind, "key": o.key, "size": len(next(iter(o.payload.values()), ()))} for o in operations]
     lines = [f"would push {row['kind']} {row['key']} ({row['size']} entries)" for row in rows]
-    _show_rows({"dry_run": True, "operations": rows}, lines, as_json)
+    show.result({"dry_run": True, "operations": rows}, lines or [AS_PLANNED], as_json)
 
 
 def _show_receipts(receipts: Sequence[Receipt], as_json: bool) -> None:
@@ -291,12 +286,4 @@ def _show_receipts(receipts: Sequence[Receipt], as_json: bool) -> None:
         {"kind": r.operation.kind, "key": r.operation.key, "changed": r.changed, "detail": r.detail} for r in receipts
     ]
     lines = [f"{row['kind']} {row['key']}: {row['changed']} changed {row['detail']}".rstrip() for row in rows]
-    _show_rows({"operations": rows}, lines, as_json)
-
-
-def _show_rows(data: Mapping[str, Any], lines: Sequence[str], as_json: bool) -> None:
-    if as_json:
-        show.as_json(data)
-        return
-    for line in lines or [AS_PLANNED]:
-        show.line(line)
+    show.result({"operations": rows}, lines or [AS_PLANNED], as_json)

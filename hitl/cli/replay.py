@@ -43,6 +43,9 @@ JOINS = 10
 """The round in which simulated newcomers come."""
 
 PICTURES = (".html", ".svg")
+STEP = ("labels", "cost", "accuracy", "done")
+"""What is written of every step."""
+
 EXAMPLES = examples(
     "hitl replay annotations.csv --truth truth.csv --output replay.html",
     "hitl replay annotations.csv --truth truth.csv -p resnet=probs.csv --target 0.95 --target 0.98",
@@ -66,17 +69,9 @@ class Recorded:
     @property
     def given(self) -> Given:
         """The same as other commands read it; truth read as one label of each item where there are no annotations."""
-        recorded = self.annotations is not None
-        return Given(
-            self.annotations or self.truth,
-            probabilities=self.probabilities,
-            truth=self.truth,
-            item=self.item,
-            annotator=self.annotator,
-            label=self.label,
-            classes=self.classes,
-            anonymous=self.anonymous or not recorded,
-        )
+        if self.annotations is not None:
+            return Given(**vars(self))
+        return Given(**{**vars(self), "annotations": self.truth, "anonymous": True})
 
 
 @dataclass(frozen=True)
@@ -170,8 +165,7 @@ def replay(
         return
     show.line(report.subtitle)
     _show(report)
-    for path in outputs:
-        show.line(f"wrote {path}")
+    show.wrote(outputs)
 
 
 def _run(source: Source, replays: Mapping[str, Any], asked: Asked, quiet: bool) -> dict[str, tuple[Track, ...]]:
@@ -311,7 +305,7 @@ def _report(
             own = spent_to_reach(several, target)
             labels, cost = _range(own.labels, own.reached, 0), _range(own.cost, own.reached, 2)
             rows.append(Row(f"{target:.1%}", name, labels, cost, "" if name == EVEN else _saving(own, even)))
-    seeds = f"{asked.seeds} seed{'' if asked.seeds == 1 else 's'}"
+    seeds = show.counted(asked.seeds, "seed")
     pool = annotations.anonymous is not None and annotations.n_annotators == 1
     people = "annotators without ids" if pool else f"{annotations.n_annotators:,} annotators"
     people = "simulated annotators" if simulated else people
@@ -346,20 +340,24 @@ def _range(spent: tuple[float, float, float], reached: int, digits: int) -> str:
 
 
 def _saving(own: Spent, even: Spent) -> str:
-    """How many times fewer labels than spread evenly."""
-    ours, theirs = own.labels[0], even.labels[0]
-    if float("inf") in (ours, theirs) or not (ours and theirs):
+    """How many times fewer labels than spread evenly, in words."""
+    ratio = _times_fewer(own, even)
+    if not ratio:
         return "–"
-    ratio = theirs / ours
     return f"{ratio:.2f} × fewer labels" if ratio >= 1 else f"{1 / ratio:.2f} × more labels"
+
+
+def _times_fewer(own: Spent, even: Spent) -> float | None:
+    """None where either never reached the target."""
+    ours, theirs = own.labels[0], even.labels[0]
+    return theirs / ours if 0 < ours < math.inf and theirs < math.inf else None
 
 
 def _show(report: ReplayReport) -> None:
     import pandas as pd
 
-    columns = ["target", "strategy", "labels", *(["cost"] if report.by_cost else []), "saving"]
-    frame = pd.DataFrame([{name: getattr(row, name) for name in columns} for row in report.rows])
-    show.table("Needed until the accuracy is reached and stays: median (lowest–highest)", frame, len(frame))
+    frame = pd.DataFrame(list(report.rows)).drop(columns=[] if report.by_cost else ["cost"])
+    show.frame("Needed until the accuracy is reached and stays: median (lowest–highest)", frame, len(frame))
 
 
 def _data(asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequence[float]) -> dict[str, Any]:
@@ -367,22 +365,19 @@ def _data(asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequen
     from hitl.active.replay.experiments import spent_to_reach
     from hitl.active.replay.strategies import EVEN
 
-    strategies = {}
-    for name, several in tracks.items():
-        needed = []
-        for target in targets:
-            each = [track.to_reach(target) for track in several]
-            even, own = spent_to_reach(tracks[EVEN], target).labels[0], spent_to_reach(several, target).labels[0]
-            needed.append(
-                {
-                    "accuracy": target,
-                    "labels": [None if one is None else one[0] for one in each],
-                    "cost": [None if one is None else one[1] for one in each],
-                    "times_fewer": even / own if 0 < own < float("inf") and even < float("inf") else None,
-                }
-            )
-        last = [{"labels": int(t.labels[-1]), "accuracy": float(t.accuracy[-1])} for t in several]
-        strategies[name] = {"needed": needed, "end": last}
+    def needed(several: tuple[Track, ...], target: float) -> dict[str, Any]:
+        each = [track.to_reach(target) or (None, None) for track in several]
+        ratio = _times_fewer(spent_to_reach(several, target), spent_to_reach(tracks[EVEN], target))
+        labels, cost = zip(*each, strict=True)
+        return {"accuracy": target, "labels": labels, "cost": cost, "times_fewer": ratio}
+
+    strategies = {
+        name: {
+            "needed": [needed(several, target) for target in targets],
+            "end": [{"labels": int(t.labels[-1]), "accuracy": float(t.accuracy[-1])} for t in several],
+        }
+        for name, several in tracks.items()
+    }
     return {"method": asked.combiner, "seeds": asked.seeds, "seed": asked.seed, "strategies": strategies}
 
 
@@ -400,20 +395,14 @@ def _write(report: ReplayReport, tracks: Mapping[str, tuple[Track, ...]], path: 
 
 def _write_table(tracks: Mapping[str, tuple[Track, ...]], path: Path) -> None:
     """One row for each step of each replay."""
-    import numpy as np
+    import pandas as pd
     import pyarrow as pa
 
     from hitl.files import write_table
 
-    each = [(name, rank, track) for name, several in tracks.items() for rank, track in enumerate(several)]
-    sizes = [len(track.labels) for _, _, track in each]
-    names = pa.array([name for name, _, _ in each])
-    columns = {
-        "strategy": names.take(pa.array(np.repeat(np.arange(len(each)), sizes))),
-        "seed": np.repeat([rank for _, rank, _ in each], sizes),
-        **{
-            key: np.concatenate([getattr(track, key) for _, _, track in each])
-            for key in ("labels", "cost", "accuracy", "done")
-        },
-    }
-    write_table(path, pa.table(columns))
+    steps = [
+        pd.DataFrame({"strategy": name, "seed": rank, **{key: getattr(track, key) for key in STEP}})
+        for name, several in tracks.items()
+        for rank, track in enumerate(several)
+    ]
+    write_table(path, pa.Table.from_pandas(pd.concat(steps), preserve_index=False))

@@ -77,18 +77,13 @@ def _list(scheduler: Scheduler, as_json: bool) -> None:
 
     rows = scheduler.next_runs()
     webhooks = scheduler.webhooks()
-    if as_json:
-        show.as_json({"jobs": [{**row, "next": row["next"].isoformat()} for row in rows], "webhooks": webhooks})
-    else:
-        for row in rows:
-            show.line(f"{row['project']}: {row['when']}; next {_time(row['next'])}")
-        for row in webhooks:
-            show.line(
-                f"{row['project']}: webhook at {row['listens']}; give the platform {row['url']} and the header "
-                f"{SECRET_HEADER}"
-            )
-        if not rows and not webhooks:
-            show.line("no jobs in the store yet: `hitl schedule` makes them")
+    data = {"jobs": [{**row, "next": row["next"].isoformat()} for row in rows], "webhooks": webhooks}
+    lines = [f"{row['project']}: {row['when']}; next {_time(row['next'])}" for row in rows]
+    lines += [
+        f"{row['project']}: webhook at {row['listens']}; give the platform {row['url']} and the header {SECRET_HEADER}"
+        for row in webhooks
+    ]
+    show.result(data, lines or ["no jobs in the store yet: `hitl schedule` makes them"], as_json)
     sys.stdout.flush()
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.text import Text
 
     from hitl.exchange import Progress
 
@@ -26,6 +28,22 @@ def as_json(data: Any) -> None:
 def line(text: str = "") -> None:
     """One line on standard output."""
     sys.stdout.write(text + "\n")
+
+
+def result(data: Any, lines: Iterable[str], json_wanted: bool) -> None:
+    """The result of a command: as JSON for machines, or the same in lines of words (made only where they are shown)."""
+    if json_wanted:
+        as_json(data)
+        return
+    for text in lines:
+        line(text)
+
+
+def wrote(paths: Iterable[Path | None]) -> None:
+    """Which files were written, a line each."""
+    for path in paths:
+        if path is not None:
+            line(f"wrote {path}")
 
 
 def warning(text: str) -> None:
@@ -46,16 +64,29 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def table(title: str, frame: pd.DataFrame, rows: int = 20) -> None:
+def frame(title: str, data: pd.DataFrame, rows: int = 20) -> None:
     """The first rows of a table."""
+    few = f" ({min(rows, len(data))} of {len(data):,})" if len(data) > rows else ""
+    cells = data.head(rows).itertuples(index=False)
+    shown = ([f"{one:.3f}" if isinstance(one, float) else str(one) for one in row] for row in cells)
+    words = [str(name) for name in data.columns if data[name].dtype.kind not in "fi"]
+    table(title + few, [str(name) for name in data.columns], shown, words)
+
+
+def table(
+    title: str, header: Sequence[str], rows: Iterable[Sequence[str | Text]], words: Sequence[str], gap: int = 1
+) -> None:
+    """A table of these cells; the columns named in `words` hold words, the others figures; `gap` between columns."""
+    from rich import box
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    shown = Table(title=f"{title} ({min(rows, len(frame))} of {len(frame):,})" if len(frame) > rows else title)
-    for name in frame.columns:
-        shown.add_column(str(name), justify="right" if frame[name].dtype.kind in "fi" else "left")
-    for row in frame.head(rows).itertuples(index=False):
-        shown.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row))
+    shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False)
+    for name in header:
+        shown.add_column(name, justify="left" if name in words else "right")
+    for row in rows:
+        shown.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
     Console().print(shown)
 
 

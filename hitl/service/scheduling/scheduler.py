@@ -79,7 +79,7 @@ class Wanted:
     kind: Kind
     said: str
     trigger: BaseTrigger
-    at_once: bool
+    at_once: bool = False
 
 
 def projects_of(configs: Sequence[Path]) -> tuple[Project, ...]:
@@ -125,7 +125,7 @@ def wanted_jobs(schedule: ScheduleSettings, now: datetime) -> tuple[Wanted, ...]
         trigger = Cron(schedule.cron, schedule.timezone)
         if trigger.get_next_fire_time(None, now) is None:
             raise BadSettings(f"schedule.cron: {schedule.cron!r} never comes")
-        jobs.append(Wanted("cron", f"cron {schedule.cron} ({schedule.timezone})", trigger, False))
+        jobs.append(Wanted("cron", f"cron {schedule.cron} ({schedule.timezone})", trigger))
     if schedule.after_annotations is not None:
         said = f"look every {spelled(schedule.poll)} for {schedule.after_annotations} new annotations"
         jobs.append(Wanted("look", said, Every(schedule.poll, now), True))
@@ -276,16 +276,15 @@ class Scheduler:
             before = jobs.lookup_job(identity)
             if before is not None and before.name == wanted.said and before.args == (str(project.config),):
                 continue
-            first = {"next_run_time": now} if wanted.at_once else {}
-            self._add(project, wanted.kind, wanted.said, wanted.trigger, **first)
+            self._add(project, wanted, **({"next_run_time": now} if wanted.at_once else {}))
 
-    def _add(self, project: Project, kind: Kind, said: str, trigger: BaseTrigger, **first: Any) -> None:
+    def _add(self, project: Project, wanted: Wanted, **first: datetime) -> None:
         self._clock.add_job(
             once,
-            trigger,
+            wanted.trigger,
             args=(str(project.config),),
-            id=job_id(project.name, kind),
-            name=said,
+            id=job_id(project.name, wanted.kind),
+            name=wanted.said,
             jobstore=project.store,
             executor=project.store,
             replace_existing=True,
@@ -298,21 +297,21 @@ class Scheduler:
 
     def next_runs(self) -> list[dict[str, Any]]:
         """The jobs in the store, the next one first: project, kind, when (in words), next (a time or None)."""
-        rows = []
-        for project in self.projects:
-            jobs = self.jobs[project.store]
-            for identity in _ids(project):
-                job = jobs.lookup_job(identity)
-                if job is not None:
-                    kind, _ = parts_of(identity)
-                    rows.append(
-                        {
-                            "project": project.name,
-                            "kind": kind,
-                            "when": job.name,
-                            "next": job.next_run_time.astimezone(UTC),
-                        }
-                    )
+        found = [
+            (project.name, self.jobs[project.store].lookup_job(identity))
+            for project in self.projects
+            for identity in _ids(project)
+        ]
+        rows = [
+            {
+                "project": name,
+                "kind": parts_of(job.id)[0],
+                "when": job.name,
+                "next": job.next_run_time.astimezone(UTC),
+            }
+            for name, job in found
+            if job is not None
+        ]
         return sorted(rows, key=lambda row: (row["next"], row["project"]))
 
     def next_run(self, project: str) -> datetime | None:
@@ -348,7 +347,7 @@ class Scheduler:
 
     def _hint_job(self, project: Project, when: datetime) -> None:
         kind: Kind = "hint" if project.schedule.after_annotations is None else "peek"
-        self._add(project, kind, "soon, because of a webhook", DateTrigger(when, UTC))
+        self._add(project, Wanted(kind, "soon, because of a webhook", DateTrigger(when, UTC)))
 
 
 class _Hints:

@@ -185,7 +185,7 @@ def _in_words(error: Exception) -> dict[str, str]:
 
 
 def figures(report: CycleReport) -> dict[str, Any]:
-    """What is reported of a cycle, and what `hitl run --json` shows."""
+    """What is reported of a cycle."""
     return {
         "new": report.pulled.changed,
         "deleted": report.pulled.deleted,
