@@ -34,7 +34,15 @@ class Evenly:
     Attributes:
         seed: draws among equals, >= 0; the same seed and answers give the same plan.
 
-    >>> plan = Evenly(seed=1).plan([(evidence, consensus)], Crew(("ann", "bob")), Budget(labels=50))
+    Example:
+        >>> from hitl import Budget, Crew, Evidence
+        >>> from hitl.active import Evenly
+        >>> from hitl.models import MajorityVote
+        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> questions = [(said, MajorityVote().fit(said))]
+        >>> plan = Evenly(seed=1).plan(questions, Crew(("al", "bob")), Budget(labels=1))
+        >>> [(ask.item, ask.annotator) for ask in plan.asks]
+        [(2, 'bob')]
     """
 
     seed: int = 0
@@ -51,7 +59,14 @@ class Randomly:
     Attributes:
         seed: draws, >= 0; the same seed and answers give the same plan.
 
-    >>> plan = Randomly(seed=1).plan([(evidence, consensus)], Crew(("ann", "bob")), Budget(labels=50))
+    Example:
+        >>> from hitl import Budget, Crew, Evidence
+        >>> from hitl.active import Randomly
+        >>> from hitl.models import MajorityVote
+        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> questions = [(said, MajorityVote().fit(said))]
+        >>> len(Randomly(seed=1).plan(questions, Crew(("cy", "dee")), Budget(labels=5)).asks)
+        2
     """
 
     seed: int = 0

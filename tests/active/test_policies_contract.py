@@ -25,7 +25,7 @@ from hitl.store import Store
 from hitl.testing.policies import FACTS, check_policy, project
 from tests.test_cycle import folder_with_tables, settings
 
-ORDER = "the_order_of_items_and_annotators_does_not_matter"
+ORDER = "the order of items and annotators does not matter"
 EXEMPT = {("even", ORDER): "draws among equals", ("random", ORDER): "draws"}
 """(policy, fact) -> why it need not hold."""
 
@@ -41,7 +41,7 @@ def test_every_policy_keeps_to(name: str, fact: str) -> None:
 def test_so_does_the_policy_with_other_settings() -> None:
     check_policy(ExpectedGain(even_shares=1.0, explore=0.0))
     check_policy(ExpectedGain(information=0.0))
-    check_policy(ExpectedGain(calibrate=0.4), exempt=[ORDER])  # who of equals is checked leaves others their time
+    check_policy(ExpectedGain(calibrate=0.4), {ORDER: "who of equals is checked leaves others their time"})
 
 
 class Reckless:
@@ -75,24 +75,24 @@ def spoilt(change: Any, policy: Policy | None = None) -> Broken:
 
 
 BREAKS = {
-    "it_keeps_to_the_budget": Broken(
+    "it keeps to the budget": Broken(
         lambda _, q, crew, budget: Evenly().plan(q, crew, replace(budget, labels=budget.labels + 1, cost=1e9))
     ),
-    "it_keeps_to_the_capacities": Broken(
+    "it keeps to the capacities": Broken(
         lambda _, q, crew, budget: ExpectedGain().plan(q, replace(crew, capacity={}, default_capacity=99), budget)
     ),
-    "it_asks_only_who_may_be_asked": Broken(
+    "it asks only who may be asked": Broken(
         lambda _, q, crew, budget: ExpectedGain().plan(q, replace(crew, never=frozenset(), needs={}), budget)
     ),
-    "it_asks_nothing_twice": spoilt(lambda _, plan: replace(plan, asks=plan.asks + plan.asks[:1])),
-    "it_leaves_done_items_alone": Broken(
+    "it asks nothing twice": spoilt(lambda _, plan: replace(plan, asks=plan.asks + plan.asks[:1])),
+    "it leaves done items alone": Broken(
         lambda _, q, crew, budget: Randomly().plan(q, crew, replace(budget, target_confidence=1.0, max_labels=99))
     ),
-    "it_lists_the_finished_items_with_their_labels": spoilt(lambda _, plan: replace(plan, done=())),
-    "it_asks_nothing_where_nothing_may_be_asked": Reckless(),
-    "it_asks_where_it_can": spoilt(lambda _, plan: replace(plan, asks=plan.asks[:-1])),
-    "it_asks_the_same_again": spoilt(lambda self, plan: replace(plan, asks=plan.asks[self.calls % 2 :])),
-    "the_order_of_items_and_annotators_does_not_matter": Broken(
+    "it lists the finished items with their labels": spoilt(lambda _, plan: replace(plan, done=())),
+    "it asks nothing where nothing may be asked": Reckless(),
+    "it asks where it can": spoilt(lambda _, plan: replace(plan, asks=plan.asks[:-1])),
+    "it asks the same again": spoilt(lambda self, plan: replace(plan, asks=plan.asks[self.calls % 2 :])),
+    "the order of items and annotators does not matter": Broken(
         lambda _, q, crew, budget: ExpectedGain().plan(q, replace(crew, names=crew.names[:2]), budget)
     ),
 }
