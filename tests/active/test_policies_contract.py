@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from hitl import cycle
+from hitl.active.acquisition.scores import entropy
 from hitl.active.policy import ExpectedGain, Policy
 from hitl.active.registry import POLICIES, policy
-from hitl.active.replay.baselines import WHY, Evenly, Randomly
+from hitl.active.replay.baselines import WHY, Evenly, Randomly, Uncertain
 from hitl.active.stopping import rules
 from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
@@ -26,7 +27,11 @@ from hitl.testing.policies import FACTS, check_policy, project
 from tests.test_cycle import folder_with_tables, settings
 
 ORDER = "the order of items and annotators does not matter"
-EXEMPT = {("even", ORDER): "draws among equals", ("random", ORDER): "draws"}
+EXEMPT = {
+    ("even", ORDER): "draws among equals",
+    ("random", ORDER): "draws",
+    ("uncertainty", ORDER): "looks at one item at a time: who of equals is asked leaves others their time",
+}
 """(policy, fact) -> why it need not hold."""
 
 
@@ -105,6 +110,23 @@ def test_the_contract_sees_a_policy_that_does_not_keep_to(fact: str) -> None:
         FACTS[fact](BREAKS[fact])
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_uncertainty_asks_about_the_largest_entropy_the_annotators_in_turn(seed: int) -> None:
+    one = project(seed)
+    free = replace(one, crew=Crew(("dee", "eve", "fay")), budget=Budget(labels=7, max_labels=99, target_confidence=1.0))
+    asks = free.plan(Uncertain()).asks
+    open_entropy = {
+        item: sum(
+            entropy(consensus.probabilities[[n]])[0] for evidence, consensus in one.questions if not evidence.known[n]
+        )
+        for n, item in enumerate(one.items)
+        if free.is_open(n)
+    }
+    asked = [open_entropy[ask.item] for ask in asks]
+    assert asked == sorted(open_entropy.values(), reverse=True)[: len(asks)]
+    assert [ask.annotator for ask in asks] == [free.crew.names[rank % 3] for rank in range(len(asks))]
+
+
 def test_a_policy_takes_the_state_of_the_pool_for_its_questions() -> None:
     """A policy that knows nothing of `PoolState` meets a sequence of pairs."""
     one = project(1)
@@ -120,11 +142,12 @@ def test_a_policy_takes_the_state_of_the_pool_for_its_questions() -> None:
 
 
 @pytest.mark.parametrize("crew", [{"annotators": ("dee", "eve"), "capacity": 4}, {}], ids=["named", "anyone"])
-@pytest.mark.parametrize("name", ["even", "random"])
+@pytest.mark.parametrize("name", ["even", "random", "uncertainty"])
 def test_a_baseline_named_in_the_settings_runs_whole_cycles(tmp_path: Path, name: str, crew: dict[str, Any]) -> None:
     folder = folder_with_tables(tmp_path / "p")
+    options = {} if name == "uncertainty" else {"seed": 3}
     ours = settings().model_copy(
-        update={"policy": PolicySettings(name=name, options={"seed": 3}), "crew": CrewSettings(**crew)}
+        update={"policy": PolicySettings(name=name, options=options), "crew": CrewSettings(**crew)}
     )
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         first = cycle.run(ours, store, Tables(folder)).judgement.plan
