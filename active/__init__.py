@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hitl.active.policy import Policy as Policy
     from hitl.active.replay.baselines import Evenly as Evenly
     from hitl.active.replay.baselines import Randomly as Randomly
+    from hitl.active.replay.baselines import Uncertain as Uncertain
     from hitl.active.replay.experiments import Recording as Recording
     from hitl.active.replay.experiments import Simulation as Simulation
     from hitl.active.replay.experiments import run_trials as run_trials

@@ -85,9 +85,15 @@ class ExpectedGain:
         even_shares: no annotator is given more than so many even shares of the open questions while another one,
             whose answer would bring at least half as much, has time; >= 1, inf: no such limit.
 
-    >>> policy = ExpectedGain(calibrate=0.05)
-    >>> plan = policy.plan([(evidence, consensus)], Crew(("ann", "bob")), Budget(labels=50))
-    >>> plan.asks[0].item, plan.asks[0].annotator, plan.asks[0].gain
+    Example:
+        >>> from hitl import Budget, Crew, Evidence
+        >>> from hitl.active import ExpectedGain
+        >>> from hitl.models import MajorityVote
+        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> questions = [(said, MajorityVote().fit(said))]
+        >>> plan = ExpectedGain().plan(questions, Crew(("al", "bob")), Budget(labels=1))
+        >>> [(ask.item, ask.annotator) for ask in plan.asks]
+        [(2, 'bob')]
     """
 
     information: float = 0.5

@@ -16,6 +16,7 @@ POLICIES = Registry(
         "expected-gain": "hitl.active.policy:ExpectedGain",
         "even": "hitl.active.replay.baselines:Evenly",
         "random": "hitl.active.replay.baselines:Randomly",
+        "uncertainty": "hitl.active.replay.baselines:Uncertain",
     },
 )
 """Policy name -> where its class is."""

@@ -79,6 +79,7 @@ class Tables:
 
     Example:
         >>> import tempfile, pathlib
+        >>> from hitl.connectors import Tables
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> _ = (folder / "annotations.csv").write_text("item,annotator,label\\n1,ann,cat\\n1,bob,dog\\n")
         >>> Tables(folder).questions()[0].classes

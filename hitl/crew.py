@@ -31,8 +31,8 @@ class Crew:
     Example:
         >>> from hitl import Crew
         >>> crew = Crew(("ann", "bob"), capacity={"ann": 20}, default_capacity=5, never=frozenset({("bob", "item 7")}))
-        >>> crew.capacity_of("bob"), crew.may_answer("bob", "item 7")
-        (5, False)
+        >>> crew.capacity_of("ann"), crew.capacity_of("bob"), crew.cost_of("bob")
+        (20, 5, 1.0)
     """
 
     names: Names = ()

@@ -82,10 +82,15 @@ def measure(information: float) -> Measure:
 
 
 def exploration(pool: PoolState, crew: Crew, explore: float) -> Floats:
-    """(K',) b_k: how much more each counts for what is not known of them; their labels averaged over the questions."""
+    """(K',) b_k: how much more each counts for what is not known of them."""
+    b_k: Floats = 1 + explore / np.sqrt(1 + labels_of(pool, crew))
+    return b_k
+
+
+def labels_of(pool: PoolState, crew: Crew) -> Floats:
+    """(K',) how many labels each of the crew has given, averaged over the questions."""
     labels = np.zeros(len(crew.names))
     for _, consensus in pool:
         given = dict(zip(consensus.annotators.names, consensus.annotators.labels.tolist(), strict=True))
         labels += [given.get(name, 0) for name in crew.names]
-    b_k: Floats = 1 + explore / np.sqrt(1 + labels / len(pool))
-    return b_k
+    return labels / len(pool)

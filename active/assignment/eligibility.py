@@ -77,9 +77,13 @@ class Eligibility:
         need: (N,) row of `able` that holds what the item takes, or None where no item takes anything.
         able: (S, K') who has all the skills of each set that some item takes; row 0 is the empty set.
 
-    >>> free = Eligibility.of(Crew(("ann", "bob"), never=frozenset({("ann", "item 7")})), [annotations])
-    >>> free.may_be_asked([("ann", "item 7"), ("bob", "item 7")])
-    [False, True]
+    Example:
+        >>> from hitl import Crew, Evidence
+        >>> from hitl.active import Eligibility
+        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> free = Eligibility.of(Crew(("al", "bob", "cy"), never=frozenset({("cy", 1)})), [said.annotations])
+        >>> free.may_be_asked([("al", 1), ("bob", 2), ("cy", 1), ("cy", 2)])
+        [False, True, False, True]
     """
 
     crew: Crew

@@ -1,9 +1,10 @@
-"""What a policy is measured against: policies that look at no belief.
+"""What a policy is measured against: simple policies, which do not weigh who is asked.
 
-    even      an item with the fewest labels, drawn among equals, to any annotator who may have it
-    random    any item, to any annotator who may have it
+    even           an item with the fewest labels, drawn among equals, to any annotator who may have it
+    random         any item, to any annotator who may have it
+    uncertainty    the item whose label is least certain, to the annotators in turn
 
-Both ask about open items only, an item once in a plan. Where confidence must not end an item, as in a comparison with
+All ask about open items only, an item once in a plan. Where confidence must not end an item, as in a comparison with
 spreading labels evenly over all items, set `Budget.min_labels` to `max_labels`.
 """
 
@@ -14,9 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hitl.active.acquisition.scores import entropy
+from hitl.active.acquisition.utility import labels_of
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.stopping.pool_state import PoolState, Rows
-from hitl.active.stopping.rules import Judged
+from hitl.active.stopping.rules import OPEN, Judged
 from hitl.crew import Budget, Crew
 from hitl.plan import Ask, Plan
 
@@ -34,14 +37,22 @@ class Evenly:
     Attributes:
         seed: draws among equals, >= 0; the same seed and answers give the same plan.
 
-    >>> plan = Evenly(seed=1).plan([(evidence, consensus)], Crew(("ann", "bob")), Budget(labels=50))
+    Example:
+        >>> from hitl import Budget, Crew, Evidence
+        >>> from hitl.active import Evenly
+        >>> from hitl.models import MajorityVote
+        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> questions = [(said, MajorityVote().fit(said))]
+        >>> plan = Evenly(seed=1).plan(questions, Crew(("al", "bob")), Budget(labels=1))
+        >>> [(ask.item, ask.annotator) for ask in plan.asks]
+        [(2, 'bob')]
     """
 
     seed: int = 0
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         """The next questions, the items with fewest labels first. Raises BadInput where the questions' items differ."""
-        return _dealt(self.seed, PoolState.of(questions, budget), crew, budget, PoolState.fewest_first)
+        return _drawn(self.seed, PoolState.of(questions, budget), crew, budget, PoolState.fewest_first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +62,76 @@ class Randomly:
     Attributes:
         seed: draws, >= 0; the same seed and answers give the same plan.
 
-    >>> plan = Randomly(seed=1).plan([(evidence, consensus)], Crew(("ann", "bob")), Budget(labels=50))
+    Example:
+        >>> from hitl import Budget, Crew, Evidence
+        >>> from hitl.active import Randomly
+        >>> from hitl.models import MajorityVote
+        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> questions = [(said, MajorityVote().fit(said))]
+        >>> len(Randomly(seed=1).plan(questions, Crew(("cy", "dee")), Budget(labels=5)).asks)
+        2
     """
 
     seed: int = 0
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         """The next questions, in no order. Raises BadInput where the questions' items differ."""
-        return _dealt(self.seed, PoolState.of(questions, budget), crew, budget, lambda _, rows: rows)
+        return _drawn(self.seed, PoolState.of(questions, budget), crew, budget, lambda _, rows: rows)
 
 
-def _dealt(seed: int, pool: PoolState, crew: Crew, budget: Budget, ordered: Callable[[PoolState, Rows], Rows]) -> Plan:
+@dataclass(frozen=True, slots=True)
+class Uncertain:
+    """Uncertainty sampling: the open items whose labels are least certain, to the annotators in turn.
+
+    How uncertain an item is: the entropy of its label, summed over its open questions (`acquisition.scores.entropy`).
+    Of those who may be asked, the annotator who has answered and been given least is.
+
+    Example:
+        >>> from hitl import Budget, Crew, Evidence
+        >>> from hitl.active import Uncertain
+        >>> from hitl.models import MajorityVote
+        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> questions = [(said, MajorityVote().fit(said))]
+        >>> plan = Uncertain().plan(questions, Crew(("cy", "dee")), Budget(labels=5))
+        >>> [(ask.item, ask.annotator) for ask in plan.asks]
+        [(1, 'cy'), (2, 'dee')]
+    """
+
+    def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
+        """The next questions, the least certain items first. Raises BadInput where the questions' items differ."""
+        pool = PoolState.of(questions, budget)
+        free = Eligibility.of(crew, pool.annotations)
+        score_qn = np.where(pool.states == OPEN, [entropy(consensus.probabilities) for _, consensus in pool], 0.0)
+        rows = _to_ask(pool, free)
+        order = rows[np.argsort(-score_qn.sum(axis=0)[rows], kind="stable")]
+        had = free.load + (labels_of(pool, crew) if crew.names else 0)
+        return _dealt(pool, free, budget, order, lambda able, given: able[np.argmin((had + given)[able])])
+
+
+def _drawn(seed: int, pool: PoolState, crew: Crew, budget: Budget, ordered: Callable[[PoolState, Rows], Rows]) -> Plan:
     """Each open item in order to an annotator drawn among those who may have it; other draws in each round."""
     rng = np.random.default_rng([seed, pool.answered, len(crew.asked)])
     free = Eligibility.of(crew, pool.annotations)
-    order = ordered(pool, rng.permutation(pool.open_rows[~free.closed[pool.open_rows]]))
-    left, price, money = free.capacity.copy(), np.array(crew.prices), budget.cost + CENT
+    order = ordered(pool, rng.permutation(_to_ask(pool, free)))
+    return _dealt(pool, free, budget, order, lambda able, _: rng.choice(able))
+
+
+def _to_ask(pool: PoolState, free: Eligibility) -> Rows:
+    """Codes of the open items of which no answer is expected."""
+    return pool.open_rows[~free.closed[pool.open_rows]]
+
+
+def _dealt(pool: PoolState, free: Eligibility, budget: Budget, order: Rows, whom: Callable[[Rows, Rows], int]) -> Plan:
+    """Each item in order to one of the crew: `whom(positions that may be asked, (K',) given so far)`."""
+    crew, price, money = free.crew, np.array(free.crew.prices), budget.cost + CENT
+    given = np.zeros(len(crew.members), dtype=np.int64)
     asks: list[Ask] = []
     for block, mask in free.blocks(order):
         for row, may in zip(block.tolist(), mask, strict=True):
-            able = np.flatnonzero(may & (left > 0) & (price <= money))
+            able = np.flatnonzero(may & (given < free.capacity) & (price <= money))
             if len(asks) < budget.labels and able.size:
-                person = int(rng.choice(able)) if crew.names else 0
-                left[person] -= 1
+                person = whom(able, given)
+                given[person] += 1
                 money -= price[person]
                 asks.append(Ask(pool.items[row], crew.members[person], 0.0, 0.0, WHY))
         if len(asks) >= budget.labels:

@@ -46,7 +46,15 @@ class Recording:
 
     The seed draws what ties hang on: the order of items and annotators, and in which order an anonymous pool answers.
 
-    >>> tracks = run_trials(Recording(evidence), {"gain": Replay(VBIBCC())}, seeds=5)
+    Example:
+        >>> import numpy as np
+        >>> from hitl.active import Recording, Replay, run_trials
+        >>> from hitl.models import MajorityVote
+        >>> from hitl.testing import crowd
+        >>> evidence, _ = crowd(np.random.default_rng(0), n_items=20, known=1.0)
+        >>> tracks = run_trials(Recording(evidence), {"gain": Replay(MajorityVote())}, seeds=2)
+        >>> [len(evidence.annotations) - int(track.labels[-1]) for track in tracks["gain"]]  # not asked
+        [0, 0]
     """
 
     evidence: Evidence
@@ -66,8 +74,16 @@ class Simulation:
         groups: who the annotators are.
         correlation: how much all find the same items hard, in [0, 1).
 
-    >>> crowd = (Group("good", 8, accuracy=(0.7, 0.9)), Group("random", 2))
-    >>> tracks = run_trials(Simulation(evidence, crowd), {"gain": Replay(VBIBCC())}, seeds=5)
+    Example:
+        >>> import numpy as np
+        >>> from hitl.active import Group, Replay, Simulation, run_trials
+        >>> from hitl.models import MajorityVote
+        >>> from hitl.testing import crowd
+        >>> evidence, _ = crowd(np.random.default_rng(0), n_items=20, known=1.0)
+        >>> people = (Group("good", 4, accuracy=(0.7, 0.9)), Group("random", 1))
+        >>> tracks = run_trials(Simulation(evidence, people), {"gain": Replay(MajorityVote(), most_labels=40)}, seeds=2)
+        >>> [int(track.labels[-1]) for track in tracks["gain"]]
+        [40, 40]
     """
 
     evidence: Evidence
@@ -149,9 +165,16 @@ def run_trials(
 ) -> dict[str, tuple[Track, ...]]:
     """Strategy -> a track for each seed, in order. `on_done(replays done, of)` as they end.
 
-    >>> strategies = {"gain": Replay(VBIBCC()), "even": Replay(VBIBCC(), Evenly())}
-    >>> tracks = run_trials(Recording(evidence), strategies, seeds=5, workers=4)
-    >>> spent_to_reach(tracks["gain"], 0.9).labels  # median, lowest, highest
+    Example:
+        >>> import numpy as np
+        >>> from hitl.active import Evenly, Recording, Replay, run_trials
+        >>> from hitl.models import MajorityVote
+        >>> from hitl.testing import crowd
+        >>> evidence, _ = crowd(np.random.default_rng(0), n_items=20, known=1.0)
+        >>> strategies = {"gain": Replay(MajorityVote()), "even": Replay(MajorityVote(), Evenly())}
+        >>> tracks = run_trials(Recording(evidence), strategies, seeds=2)
+        >>> {name: len(seeds) for name, seeds in tracks.items()}
+        {'gain': 2, 'even': 2}
     """
     children = np.random.SeedSequence(seed).spawn(seeds)
     jobs = [(name, rank) for rank in range(seeds) for name in replays]  # a strategy can be slow: mix them
@@ -191,7 +214,16 @@ class Spent:
 def spent_to_reach(tracks: Sequence[Track], accuracy: float) -> Spent:
     """Labels and cost until this accuracy; a seed that never reached it counts as infinite.
 
-    >>> spent_to_reach(tracks["gain"], 0.9).labels  # median, lowest, highest
+    Example:
+        >>> import numpy as np
+        >>> from hitl.active import Recording, Replay, run_trials, spent_to_reach
+        >>> from hitl.models import MajorityVote
+        >>> from hitl.testing import crowd
+        >>> evidence, _ = crowd(np.random.default_rng(0), n_items=20, known=1.0)
+        >>> tracks = run_trials(Recording(evidence), {"gain": Replay(MajorityVote())}, seeds=2)
+        >>> spent = spent_to_reach(tracks["gain"], 0.4)
+        >>> spent.reached, len(spent.labels)  # median, lowest, highest
+        (2, 3)
     """
     found = [track.to_reach(accuracy) for track in tracks]
     labels, cost = (

@@ -44,7 +44,15 @@ class ReplayResult:
         cost: (S,) what those labels cost, in the unit of `Crew.cost`.
         rounds: (S,) plans made before.
 
-    >>> result.labels_to_reach(0.9), result.accuracy[-1]
+    Example:
+        >>> import numpy as np
+        >>> from hitl.active import Replay
+        >>> from hitl.models import MajorityVote
+        >>> from hitl.testing import crowd
+        >>> recorded, _ = crowd(np.random.default_rng(0), n_items=20, known=1.0)
+        >>> result = Replay(MajorityVote()).run(recorded)
+        >>> int(result.labels[-1]), len(recorded.annotations), result.cost_to_reach(1.01)
+        (54, 54, None)
     """
 
     labels: npt.NDArray[np.int64]
@@ -78,10 +86,15 @@ class Replay:
         responses: how annotators respond; as it comes, every answer is there before the next plan.
         most_rounds: plans after which to stop at the latest, or None.
 
-    >>> from hitl.active import Replay
-    >>> from hitl.models import DefaultCombiner
-    >>> result = Replay(DefaultCombiner(), budget=Budget(labels=100)).run(recorded, np.random.default_rng(0))
-    >>> result.labels_to_reach(0.9)
+    Example:
+        >>> from hitl import Budget, Evidence
+        >>> from hitl.active import Replay
+        >>> from hitl.models import MajorityVote
+        >>> said = {"item": [1, 1, 2, 2], "annotator": ["ann", "bob"] * 2, "label": ["x", "x", "y", "y"]}
+        >>> recorded = Evidence.from_tables(said, truth={"item": [1, 2], "label": ["x", "y"]})
+        >>> result = Replay(MajorityVote(), budget=Budget(labels=1)).run(recorded)
+        >>> result.labels_to_reach(0.9)
+        2
     """
 
     combiner: Combiner
@@ -95,10 +108,14 @@ class Replay:
     def run(
         self,
         recorded: Evidence,
-        rng: np.random.Generator,
+        rng: np.random.Generator | int = 0,
         on_step: Callable[[int, float], None] | None = None,
     ) -> ReplayResult:
-        """Replay all recorded annotations; the truth is used for scoring only. `on_step(labels, accuracy)`."""
+        """Replay all recorded annotations; the truth is used for scoring only. `rng` may be a seed.
+
+        `on_step(labels, accuracy)` is called before each plan.
+        """
+        rng = np.random.default_rng(rng)
         return self.run_with(RecordedAnswers(recorded.annotations, rng), recorded, rng, on_step)
 
     def run_with(

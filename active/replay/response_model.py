@@ -36,7 +36,15 @@ class ResponseModel:
         joins, leaves: the first round of each, and the first without them; missing names are there from the start,
             and to the end.
 
-    >>> Replay(combiner, responses=ResponseModel(delay=2.0, skip=0.05, expire=10))
+    Example:
+        >>> import numpy as np
+        >>> from hitl.active import Replay, ResponseModel
+        >>> from hitl.models import MajorityVote
+        >>> from hitl.testing import crowd
+        >>> recorded, _ = crowd(np.random.default_rng(0), n_items=20, known=1.0)
+        >>> slow = Replay(MajorityVote(), responses=ResponseModel(delay=2.0, skip=0.05, expire=10))
+        >>> int(slow.run(recorded).rounds[-1])
+        19
     """
 
     delay: float = 0.0

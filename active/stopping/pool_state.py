@@ -38,8 +38,14 @@ class PoolState(Sequence[Judged]):
         questions: evidence and consensus of each question.
         budget: when an item is done (`target_confidence`, `min_labels`, `max_labels`); nothing else of it is read.
 
-    >>> pool = PoolState.of([(evidence, consensus)], Budget(target_confidence=0.95))
-    >>> len(pool.open_rows), str(pool.expected)
+    Example:
+        >>> from hitl import Budget, Evidence
+        >>> from hitl.active import PoolState
+        >>> from hitl.models import MajorityVote
+        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> pool = PoolState.of([(said, MajorityVote().fit(said))], Budget(max_labels=2, target_confidence=1.0))
+        >>> list(pool.open_items()), [done.item for done in pool.done]
+        ([2], [1])
     """
 
     questions: tuple[Judged, ...]

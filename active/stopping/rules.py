@@ -141,8 +141,13 @@ def expected_accuracy(questions: Sequence[Judged]) -> Expected:
     With several questions an item, accuracy is the mean over them, and an item's questions are taken to err together:
     the interval is then rather too wide.
 
-    >>> print(expected_accuracy([(evidence, consensus)]))
-    97.1% (95 % interval 95.4% to 98.0%)
+    Example:
+        >>> from hitl import Evidence
+        >>> from hitl.active import expected_accuracy
+        >>> from hitl.models import MajorityVote
+        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> print(expected_accuracy([(said, MajorityVote().fit(said))]))
+        62.5% (95 % interval 1.5% to 100.0%)
     """
     errors = [_error(*question) for question in questions]
     error, deviation = np.mean(errors, axis=0), np.mean([np.sqrt(e * (1 - e)) for e in errors], axis=0)

@@ -51,6 +51,7 @@ class LabelStudio:
     Methods raise Refused (the server said no; says what to do) and Unreachable (may be tried again).
 
     Example:
+        >>> from hitl.connectors import LabelStudio
         >>> connector = LabelStudio("http://localhost:8080", "my-access-token", project=12)
         >>> connector.project
         12

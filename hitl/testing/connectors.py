@@ -13,16 +13,17 @@ The project needs three items or more, and answers of an annotator to some of th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from hitl.errors import Refused
 from hitl.exchange import AnnotationRow, Check, Connector, Cursor, ItemRow, Operation, Page, Receipt
+from hitl.testing.contract import Fact, add_to, check, refused
 
-Fact = Callable[[Connector], None]
+FACTS: dict[str, Fact[Connector]] = {}
+"""Fact in words -> a function of a connector."""
 
-FACTS: dict[str, Fact] = {}
-"""Fact in words -> a function of a connector; it raises AssertionError where the fact does not hold."""
+fact = add_to(FACTS)
 
 NEW = "contract-item"
 """The name of the item that is added."""
@@ -36,26 +37,13 @@ def check_connector(connector: Connector, exempt: Mapping[str, str] | None = Non
     Example:
         >>> import pathlib, tempfile
         >>> from hitl.connectors import Tables
+        >>> from hitl.testing import check_connector
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> rows = "".join(f"{n},ann,{'cat' if n % 2 else 'dog'}\\n" for n in range(4))
         >>> _ = (folder / "annotations.csv").write_text("item,annotator,label\\n" + rows)
         >>> check_connector(Tables(folder))
     """
-    exempt = exempt or {}
-    unknown = [name for name in exempt if name not in FACTS]
-    assert not unknown, f"no fact is called {unknown[0]!r}; expected one of: {'; '.join(FACTS)}"
-    for name, holds in FACTS.items():
-        if name not in exempt:
-            try:
-                holds(connector)
-            except Exception as error:
-                raise AssertionError(f"{type(connector).__name__}: {name}: {error}") from error
-
-
-def fact(holds: Fact) -> Fact:
-    """Adds a function to FACTS, under its name in words."""
-    FACTS[holds.__name__.replace("_", " ")] = holds
-    return holds
+    check(FACTS, connector, exempt or {})
 
 
 @fact
@@ -132,12 +120,8 @@ def receipts_come_in_order_one_each(connector: Connector) -> None:
 def an_unknown_operation_is_refused(connector: Connector) -> None:
     """With its name in the message; nothing is confirmed."""
     strange = Operation(cast("Any", "paint"), "", {"items": []})
-    said = ""
-    try:
+    with refused(Refused, "paint"):
         list(connector.push([strange]))
-    except Refused as error:
-        said = str(error)
-    assert "paint" in said, f"expected Refused, which names it; got {said!r}"
 
 
 @fact

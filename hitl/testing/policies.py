@@ -1,24 +1,21 @@
-"""What every policy must keep to. Run it over one of your own:
+"""What every policy must do: questions, crew and budget in, a plan out.
 
-    from hitl.testing.policies import FACTS, check_policy
+`check_policy` tries all facts. FACTS has them one by one, for a test each:
 
-    def test_my_policy_is_a_policy():
-        check_policy(MyPolicy())
-
-    @pytest.mark.parametrize("fact", FACTS)          # or fact by fact
-    def test_my_policy(fact):
+    @pytest.mark.parametrize("fact", FACTS)
+    def test_contract(fact):
         FACTS[fact](MyPolicy())
 
-The facts are checked on small random projects: one or two questions an item, known truth, annotators with capacities,
-costs, skills and items of their own, answers that are still expected, and crews without names. What a policy may ask is
-said here anew, pair by pair, and not by `hitl.active.assignment.eligibility`.
+They are tried on small random projects: one or two questions an item, known truth, annotators with capacities, costs,
+skills and items of their own, answers that are still expected, and crews without names. What a policy may ask is said
+here anew, pair by pair, and not by `hitl.active.assignment.eligibility`.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,9 +28,28 @@ from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
 from hitl.models.dawid_skene import DawidSkene
 from hitl.plan import Plan
+from hitl.testing.contract import Fact, add_to, check
 
 ITEMS, ANNOTATORS, SEEDS = 14, 5, 24
 CENT = 1e-9
+
+FACTS: dict[str, Fact[Policy]] = {}
+"""Fact in words -> a function of a policy."""
+
+fact = add_to(FACTS)
+
+
+def check_policy(policy: Policy, exempt: Mapping[str, str] | None = None) -> None:
+    """Raise AssertionError, which names the fact, unless this policy does what every policy must do.
+
+    `exempt`: fact -> the reason why it does not hold for this one.
+
+    Example:
+        >>> from hitl.active import Evenly
+        >>> from hitl.testing import check_policy
+        >>> check_policy(Evenly(), {"the order of items and annotators does not matter": "draws among equals"})
+    """
+    check(FACTS, policy, exempt or {})
 
 
 @dataclass(frozen=True)
@@ -138,6 +154,7 @@ def projects() -> Iterator[Project]:
 # -- the facts -------------------------------------------------------------------------------------------------
 
 
+@fact
 def it_keeps_to_the_budget(policy: Policy) -> None:
     """No more questions than `budget.labels`, which together cost no more than `budget.cost`."""
     for one in projects():
@@ -146,6 +163,7 @@ def it_keeps_to_the_budget(policy: Policy) -> None:
         assert sum(one.crew.cost_of(ask.annotator) for ask in asks) <= one.budget.cost + CENT
 
 
+@fact
 def it_keeps_to_the_capacities(policy: Policy) -> None:
     """No annotator has more questions than their capacity, those that are still expected of them included."""
     for one in projects():
@@ -156,6 +174,7 @@ def it_keeps_to_the_capacities(policy: Policy) -> None:
                 assert number <= one.crew.capacity_of(who) - expected[who]
 
 
+@fact
 def it_asks_only_who_may_be_asked(policy: Policy) -> None:
     """Members of the crew, about nothing they have answered, may not see or cannot do; anyone where it has no names."""
     for one in projects():
@@ -169,6 +188,7 @@ def it_asks_only_who_may_be_asked(policy: Policy) -> None:
                 assert (ANONYMOUS, ask.item) not in one.crew.never
 
 
+@fact
 def it_asks_nothing_twice(policy: Policy) -> None:
     """No pair of annotator and item twice, and nothing about an item of which an answer is expected."""
     for one in projects():
@@ -177,6 +197,7 @@ def it_asks_nothing_twice(policy: Policy) -> None:
         assert not {item for _, item in pairs} & {item for _, item in one.crew.asked}
 
 
+@fact
 def it_leaves_done_items_alone(policy: Policy) -> None:
     """Only open items are asked about; items of known truth only to check annotators, and marked so."""
     for one in projects():
@@ -186,6 +207,7 @@ def it_leaves_done_items_alone(policy: Policy) -> None:
             assert known if ask.check else one.is_open(place[ask.item])
 
 
+@fact
 def it_lists_the_finished_items_with_their_labels(policy: Policy) -> None:
     """Every item is open or finished; a finished one has the consensus label of every question."""
     for one in projects():
@@ -198,6 +220,7 @@ def it_lists_the_finished_items_with_their_labels(policy: Policy) -> None:
             assert finished.get(item) == (None if one.is_open(n) else labels)
 
 
+@fact
 def it_asks_nothing_where_nothing_may_be_asked(policy: Policy) -> None:
     """With `budget.labels` 0, no money, or no capacity; it still lists what is finished."""
     for one in projects():
@@ -212,6 +235,7 @@ def it_asks_nothing_where_nothing_may_be_asked(policy: Policy) -> None:
             assert (plan.done, plan.open_items) == (full.done, full.open_items)
 
 
+@fact
 def it_asks_where_it_can(policy: Policy) -> None:
     """With nothing in the way, open items are asked about, and the more so the more labels may be asked for."""
     for seed in range(SEEDS):
@@ -222,12 +246,14 @@ def it_asks_where_it_can(policy: Policy) -> None:
         assert len(replace(free, budget=replace(free.budget, labels=100)).plan(policy).asks) >= still
 
 
+@fact
 def it_asks_the_same_again(policy: Policy) -> None:
     """The same input, the same plan: a cycle that was killed comes to the plan it would have made."""
     for one in projects():
         assert one.plan(policy) == one.plan(policy)
 
 
+@fact
 def the_order_of_items_and_annotators_does_not_matter(policy: Policy) -> None:
     """The same projects with their items and annotators in another order: as many questions, of the same total gain."""
     for seed in range(SEEDS):
@@ -241,32 +267,3 @@ def the_order_of_items_and_annotators_does_not_matter(policy: Policy) -> None:
         total = [math.fsum(ask.gain for ask in plan.asks) for plan in (here, there)]
         assert math.isclose(*total, rel_tol=0.02, abs_tol=1e-9)
         assert {done.item for done in here.done} == {done.item for done in there.done}
-
-
-FACTS: dict[str, Callable[[Policy], None]] = {
-    fact.__name__: fact
-    for fact in (
-        it_keeps_to_the_budget,
-        it_keeps_to_the_capacities,
-        it_asks_only_who_may_be_asked,
-        it_asks_nothing_twice,
-        it_leaves_done_items_alone,
-        it_lists_the_finished_items_with_their_labels,
-        it_asks_nothing_where_nothing_may_be_asked,
-        it_asks_where_it_can,
-        it_asks_the_same_again,
-        the_order_of_items_and_annotators_does_not_matter,
-    )
-}
-"""Name -> a check that raises AssertionError where a policy does not keep to it."""
-
-
-def check_policy(policy: Policy, exempt: Collection[str] = ()) -> None:
-    """Run all FACTS over a policy but those named in `exempt`. Raises AssertionError at the first that does not hold.
-
-    >>> check_policy(ExpectedGain())
-    >>> check_policy(Evenly(), exempt=["the_order_of_items_and_annotators_does_not_matter"])
-    """
-    for name, fact in FACTS.items():
-        if name not in exempt:
-            fact(policy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import shutil
@@ -13,16 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hitl.active.policy import ExpectedGain
-from hitl.connectors import catalog
-
 PACKAGE = Path(__file__).parent / "package"
-policies_plan_questions = pytest.mark.skipif(
-    "questions" not in inspect.signature(ExpectedGain.plan).parameters, reason="policies plan one question as yet"
-)
-connectors_are_registered = pytest.mark.skipif(
-    not hasattr(catalog, "CONNECTORS"), reason="connectors have no registry as yet"
-)
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +60,18 @@ def project(folder: Path, source: str = 'kind = "tables"\npath = "labels.csv"', 
     (folder / "hitl.toml").write_text(f'name = "theirs"\n\n[source]\n{source}\n\n{more}')
 
 
-def test_help_names_their_combiner(installed: Path, tmp_path: Path) -> None:
-    assert "squared" in hitl(installed, tmp_path, "combine", "--help")
-
-
-@policies_plan_questions
-def test_help_names_their_policy(installed: Path, tmp_path: Path) -> None:
-    assert "by-name" in hitl(installed, tmp_path, "replay", "--help")
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ([], ["squared", "by-name", "json-lines"]),
+        (["combine"], ["squared"]),
+        (["replay"], ["squared", "by-name"]),
+    ],
+    ids=["hitl", "combine", "replay"],
+)
+def test_help_names_theirs(installed: Path, tmp_path: Path, command: list[str], names: list[str]) -> None:
+    said = hitl(installed, tmp_path, *command, "--help")
+    assert [name for name in names if name not in said] == []
 
 
 def test_their_combiner_combines_a_file(installed: Path, tmp_path: Path) -> None:
@@ -92,13 +87,11 @@ def test_their_combiner_judges_a_project(installed: Path, tmp_path: Path) -> Non
     assert next(iter(found["questions"].values()))["method"] == "squared"
 
 
-@policies_plan_questions
 def test_their_policy_plans_a_project(installed: Path, tmp_path: Path) -> None:
     project(tmp_path, more='[policy]\nname = "by-name"\n\n[budget]\ntarget_confidence = 1.0\n')
     hitl(installed, tmp_path, "run")
 
 
-@connectors_are_registered
 def test_their_connector_is_a_source_and_a_sink(installed: Path, tmp_path: Path) -> None:
     project(tmp_path, source='kind = "json-lines"\npath = "."')
     hitl(installed, tmp_path, "doctor")
@@ -108,17 +101,17 @@ def test_their_connector_is_a_source_and_a_sink(installed: Path, tmp_path: Path)
     assert len(judged) == 12
 
 
-def test_their_combiner_passes_the_contract(installed: Path, tmp_path: Path) -> None:
-    python(
-        installed,
-        tmp_path,
-        "-c",
-        "from third_party.squared import Squared\nfrom hitl.testing import check_combiner\n"
+@pytest.mark.parametrize(
+    "check",
+    [
+        "from hitl.testing import check_combiner\nfrom third_party.squared import Squared\n"
         "check_combiner(Squared(), {'a start changes nothing in the answer': 'a closed form'})",
-    )
-
-
-@policies_plan_questions
-def test_their_policy_passes_the_contract(installed: Path, tmp_path: Path) -> None:
-    code = "from third_party.by_name import ByName\nfrom hitl.testing.policies import check_policy\n"
-    python(installed, tmp_path, "-c", code + "check_policy(ByName())")
+        "from hitl.testing import check_policy\nfrom third_party.by_name import ByName\ncheck_policy(ByName())",
+        "from pathlib import Path\nfrom hitl.testing import check_connector\n"
+        "from third_party.json_lines import JsonLines\ncheck_connector(JsonLines(Path()))",
+    ],
+    ids=["combiner", "policy", "connector"],
+)
+def test_theirs_pass_the_contracts(installed: Path, tmp_path: Path, check: str) -> None:
+    labels(tmp_path)
+    python(installed, tmp_path, "-c", check)

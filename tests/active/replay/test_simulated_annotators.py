@@ -157,6 +157,7 @@ def test_groups_bring_their_accuracy_costs_speeds_and_times() -> None:
         answers.crew(Crew(("eve",)))
 
 
+@pytest.mark.filterwarnings("ignore:majority ignores the features")
 def test_newcomers_answer_only_after_they_have_come() -> None:
     """The replay asks nobody before they join or after they leave; features and models of the items stay."""
     annotations = Annotations.from_matrix(np.full((30, 1), -1), classes=CLASSES)
