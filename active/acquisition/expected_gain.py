@@ -22,11 +22,10 @@ any more has bound 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from numba import prange
 
 from hitl.active.acquisition.scores import entropy
@@ -44,26 +43,24 @@ TOP = 16
 TABLED = 2**30
 """Operations that the table of F may take; beyond, with many classes, (1) alone is used."""
 
-Rows = npt.NDArray[np.int64]
-
 
 def information_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
     """(R, K) expected information of annotator k's answer about item r, in nats, in [0, log min(J, L)]."""
-    n_people, n_classes, n_options = confusion_kjl.shape
-    noise = entropy(confusion_kjl.reshape(-1, n_options)).reshape(n_people, n_classes)
-    gain = np.empty((len(q_rj), n_people))
+    n_annotators, n_classes, n_options = confusion_kjl.shape
+    noise = entropy(confusion_kjl.reshape(-1, n_options)).reshape(n_annotators, n_classes)
+    gain = np.empty((len(q_rj), n_annotators))
     _information_of_answers(np.ascontiguousarray(q_rj), _by_class(confusion_kjl), np.ascontiguousarray(noise.T), gain)
     return gain
 
 
 def _by_class(confusion_kjl: Floats) -> Floats:
-    """(J, LK) the same numbers, people innermost: long inner loops."""
+    """(J, LK) the same numbers, annotators innermost: long inner loops."""
     return np.ascontiguousarray(confusion_kjl.transpose(1, 2, 0)).reshape(confusion_kjl.shape[1], -1)
 
 
 @threaded
 def _information_of_answers(q_rj: Floats, table: Floats, noise_jk: Floats, gain: Floats) -> None:
-    n_classes, n_people = noise_jk.shape
+    n_classes, n_annotators = noise_jk.shape
     width = table.shape[1]
     for r in prange(len(q_rj)):
         answer = np.full(width, 1e-300)
@@ -72,16 +69,16 @@ def _information_of_answers(q_rj: Floats, table: Floats, noise_jk: Floats, gain:
                 for x in range(width):
                     answer[x] += q_rj[r, j] * table[j, x]
         _times_log(answer)
-        for k in range(n_people):
+        for k in range(n_annotators):
             gain[r, k] = 0.0
         for j in range(n_classes):
             if q_rj[r, j] > 0:
-                for k in range(n_people):
+                for k in range(n_annotators):
                     gain[r, k] -= q_rj[r, j] * noise_jk[j, k]
-        for first in range(0, width, n_people):
-            for k in range(n_people):
+        for first in range(0, width, n_annotators):
+            for k in range(n_annotators):
                 gain[r, k] -= answer[first + k]
-        for k in range(n_people):
+        for k in range(n_annotators):
             gain[r, k] = max(gain[r, k], 0.0)
 
 
@@ -111,15 +108,15 @@ def _times_log(p: Floats) -> None:
 
 def accuracy_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
     """(R, K) by how much annotator k's answer is expected to raise the chance that item r's label is right, >= 0."""
-    n_people, _, n_options = confusion_kjl.shape
-    gain = np.empty((len(q_rj), n_people))
+    n_annotators, _, n_options = confusion_kjl.shape
+    gain = np.empty((len(q_rj), n_annotators))
     _most_right(np.ascontiguousarray(q_rj), _by_class(confusion_kjl), n_options, gain)
     return gain
 
 
 @threaded
 def _most_right(q_rj: Floats, table: Floats, n_options: int, gain: Floats) -> None:
-    n_people = gain.shape[1]
+    n_annotators = gain.shape[1]
     for r in prange(len(q_rj)):
         best = table[0] * q_rj[r, 0]
         for j in range(1, q_rj.shape[1]):
@@ -129,9 +126,9 @@ def _most_right(q_rj: Floats, table: Floats, n_options: int, gain: Floats) -> No
                     best[x] = max(best[x], share * table[j, x])
         gain[r] = -q_rj[r].max()
         for option in range(n_options):
-            for k in range(n_people):
-                gain[r, k] += best[option * n_people + k]
-        for k in range(n_people):
+            for k in range(n_annotators):
+                gain[r, k] += best[option * n_annotators + k]
+        for k in range(n_annotators):
             gain[r, k] = max(gain[r, k], 0.0)
 
 
@@ -173,12 +170,12 @@ def _reach(confusion_kjl: Floats) -> Floats:
 
 @threaded
 def _table_reach(confusion_kjl: Floats, odds: Floats, table: Floats) -> None:
-    n_people, n_classes, n_options = confusion_kjl.shape
+    n_annotators, n_classes, n_options = confusion_kjl.shape
     for b in prange(n_classes):
         for j in range(n_classes):
             for g in range(len(odds)):
                 most = 0.0
-                for k in range(n_people):
+                for k in range(n_annotators):
                     over = 0.0
                     for option in range(n_options):
                         over += max(confusion_kjl[k, j, option] - odds[g] * confusion_kjl[k, b, option], 0.0)
@@ -225,53 +222,3 @@ class Measure:
 
 INFORMATION = Measure(information_gain, information_bound)
 ACCURACY = Measure(accuracy_gain, accuracy_bound)
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """One question about N items: beliefs (N, J), confusion matrices of the crew (K', J, L), where it is still open."""
-
-    q_nj: Floats
-    confusion_kjl: Floats
-    open_n: npt.NDArray[np.bool_] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Gains:
-    """The gain of asking when an annotator answers all open questions about an item: the gains add up.
-
-    Attributes:
-        measure: INFORMATION or ACCURACY.
-        questions: the questions about the same N items, to the same K' annotators.
-    """
-
-    measure: Measure
-    questions: Sequence[Question]
-
-    def values(self, rows: Rows) -> Floats:
-        """(R, K') what each of the crew would bring about these items."""
-        return self._sum(rows, self.measure.gain)
-
-    def bound(self, rows: Rows) -> Floats:
-        """(R,) a bound: what no annotator of the crew would bring more than."""
-        return self._sum(rows, lambda q, confusion: self.measure.bound(q, confusion)[:, None])[:, 0]
-
-    def alike(self, rows: Rows) -> Rows:
-        """(R,) codes: items of one code have the same beliefs (to nine digits), so every annotator brings the same."""
-        key = np.zeros(len(rows))
-        weight = np.random.default_rng(0)
-        for question in self.questions:
-            mixed = np.round(question.q_nj[rows], 9) @ weight.random(question.q_nj.shape[1])
-            here = True if question.open_n is None else question.open_n[rows]
-            key += np.where(here, mixed, weight.random() + 2)
-        return np.unique(key, return_inverse=True)[1]
-
-    def _sum(self, rows: Rows, of: Callable[[Floats, Floats], Floats]) -> Floats:
-        total = None
-        for question in self.questions:
-            more = of(question.q_nj[rows], question.confusion_kjl)
-            if question.open_n is not None:
-                more[~question.open_n[rows]] = 0.0
-            total = more if total is None else total + more
-        assert total is not None
-        return total

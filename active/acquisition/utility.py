@@ -8,38 +8,49 @@ cost_k is what a unit of cost buys.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.active.acquisition.expected_gain import (
-    Gains,
     Measure,
-    Question,
     accuracy_bound,
     accuracy_gain,
     information_bound,
     information_gain,
 )
-from hitl.active.stopping.pool_state import PoolState
+from hitl.active.stopping.pool_state import PoolState, Rows
 from hitl.active.stopping.rules import OPEN
 from hitl.annotations import Floats
 from hitl.crew import Crew
 from hitl.models.dependence.design_effect import beliefs_for_gain
 
-Rows = npt.NDArray[np.int64]
 
-TINY = 1e-300
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One question about N items: beliefs (N, J), confusion matrices of the crew (K', J, L), where it is still open."""
+
+    q_nj: Floats
+    confusion_kjl: Floats
+    open_n: npt.NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Utility:
-    """Gains (N, K') of the crew's answers in right labels, times a factor (K',) of each annotator."""
+    """What answers to all open questions about an item bring: their gains add up, times a factor of each annotator.
 
-    gains: Gains
-    factor_k: Floats
+    Attributes:
+        measure: the gain of one answer to one question.
+        questions: the questions about the same N items, to the same K' annotators.
+        factor_k: (K',) how much more each counts, or 1.
+    """
+
+    measure: Measure
+    questions: Sequence[Question]
+    factor_k: Floats | float = 1.0
 
     @classmethod
     def of(cls, pool: PoolState, matrices: Sequence[Floats], information: float) -> Utility:
@@ -48,7 +59,7 @@ class Utility:
             Question(beliefs_for_gain(evidence, consensus), pi_kjl, state == OPEN)
             for (evidence, consensus), state, pi_kjl in zip(pool, pool.states, matrices, strict=True)
         ]
-        return cls(Gains(measure(information), parts), np.ones(len(matrices[0])))
+        return cls(measure(information), parts)
 
     def times(self, factor_k: Floats) -> Utility:
         """The same where each annotator (K',) counts so much more."""
@@ -60,17 +71,30 @@ class Utility:
 
     def values(self, rows: Rows) -> Floats:
         """(R, K') what each of the crew would bring about these items."""
-        value: Floats = self.gains.values(rows) * self.factor_k
-        return value
+        return self._sum(rows, self.measure.gain) * self.factor_k
 
     def bound(self, rows: Rows) -> Floats:
         """(R,) a bound: what no annotator of the crew would bring more than."""
-        bound: Floats = self.gains.bound(rows) * self.factor_k.max(initial=0.0)
-        return bound
+        return self._sum(rows, self.measure.bound) * np.max(self.factor_k, initial=0.0)
 
     def alike(self, rows: Rows) -> Rows:
-        """(R,) codes: about items of one code every annotator brings the same."""
-        return self.gains.alike(rows)
+        """(R,) codes: items of one code have the same beliefs (to nine digits), so every annotator brings the same."""
+        key = np.zeros(len(rows))
+        weight = np.random.default_rng(0)
+        for question in self.questions:
+            mixed = np.round(question.q_nj[rows], 9) @ weight.random(question.q_nj.shape[1])
+            here = True if question.open_n is None else question.open_n[rows]
+            key += np.where(here, mixed, weight.random() + 2)
+        return np.unique(key, return_inverse=True)[1]
+
+    def _sum(self, rows: Rows, of: Callable[[Floats, Floats], Floats]) -> Floats:
+        """What each question adds where it is open, over all of them."""
+        parts = []
+        for question in self.questions:
+            parts.append(of(question.q_nj[rows], question.confusion_kjl))
+            if question.open_n is not None:
+                parts[-1][~question.open_n[rows]] = 0.0
+        return functools.reduce(np.add, parts)
 
 
 def measure(information: float) -> Measure:

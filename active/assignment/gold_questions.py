@@ -14,6 +14,7 @@ import numpy as np
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Floats, Name
+from hitl.crew import CENT
 
 CHECK = "to know the annotator: its truth is known"
 """Why a question about an item of known truth is asked, in words for people; programs look at `Ask.check`."""
@@ -41,7 +42,7 @@ def checks(pool: PoolState, free: Eligibility, wanted: int, money: float = math.
     checked = _checked(pool, free)
     found: list[tuple[int, int]] = []
     while len(found) < wanted:
-        able = (capacity > 0) & (items_left > 0) & (price <= money + HAIR)
+        able = (capacity > 0) & (items_left > 0) & (price <= money + CENT)
         if not able.any():
             break
         person = int(np.argmin(np.where(able, checked, np.inf)))

@@ -15,7 +15,7 @@ from hitl.active.acquisition.utility import Utility
 from hitl.active.assignment import assign as assigning
 from hitl.active.assignment import load_balancing
 from hitl.active.assignment.assign import BEYOND, assign
-from hitl.active.assignment.batch import ByName
+from hitl.active.assignment.batch import Choice
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.load_balancing import HANDFUL, even_share, shares
 from hitl.active.policy import ExpectedGain
@@ -315,8 +315,8 @@ def test_without_even_shares_nothing_changes() -> None:
     free = Eligibility.of(Crew(("ann", "bob")), [question[0].annotations])
     rows = np.arange(400)
     plainly = assign(rows, value.bound(rows), value.values, free, 50, alike=value.alike)
-    assert tuple(ByName(value, free).best(rows, 50)) == plainly.pairs
-    shared = ByName(value, free, even_shares=1.0)
+    assert tuple(Choice(value, free).best(rows, 50)) == plainly.pairs
+    shared = Choice(value, free, even_shares=1.0)
     assert Counter(pair.person for pair in shared.freely().best(rows, 50)) == {
         0: 50
     }  # candidates are the best there are
