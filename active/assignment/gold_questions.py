@@ -8,6 +8,7 @@ share is exact, however few questions a plan has, and follows from what was answ
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 
@@ -60,8 +61,7 @@ def _checked(pool: PoolState, free: Eligibility) -> Floats:
     """(K',) how many known items each of the crew has answered or was asked about."""
     given = pool[0][0].annotations
     number = np.bincount(given.annotator[pool.known[given.item]], minlength=given.n_annotators)
-    count: dict[Name | None, int] = dict(zip(given.annotators, number.tolist(), strict=True))
+    count: Counter[Name | None] = Counter(dict(zip(given.annotators, number.tolist(), strict=True)))
     expected = {pool.items[row] for row in np.flatnonzero(pool.known & free.closed)}
-    for who, item in free.crew.asked:
-        count[who] = count.get(who, 0) + (item in expected)
-    return np.array([count.get(name, 0) for name in free.crew.members], dtype=np.float64)
+    count.update(who for who, item in free.crew.asked if item in expected)
+    return np.array([count[name] for name in free.crew.members], dtype=np.float64)

@@ -139,13 +139,10 @@ class Replay:
         crew = queue.crew(round_)
         if not crew.names and not queue.staffed(round_):
             return Plan()
-        budget = self._batch(len(evidence.annotations) + queue.outstanding)
-        return self.policy.plan([(evidence, consensus)], crew, budget)
-
-    def _batch(self, spent: int) -> Budget:
-        if self.most_labels is None or self.most_labels - spent >= self.budget.labels:
-            return self.budget
-        return replace(self.budget, labels=max(self.most_labels - spent, 0))
+        batch = self.budget.labels
+        if self.most_labels is not None:
+            batch = min(batch, max(self.most_labels - len(evidence.annotations) - queue.outstanding, 0))
+        return self.policy.plan([(evidence, consensus)], crew, replace(self.budget, labels=batch))
 
 
 def _answer(answers: Answers, queue: AnswerQueue, round_: int) -> bool:
