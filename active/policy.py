@@ -26,7 +26,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from hitl.active.acquisition.utility import Utility, exploration
+from hitl.active.acquisition.expected_gain import Gains
+from hitl.active.acquisition.utility import exploration, utility
 from hitl.active.acquisition.value_of_information import crew_confusion, err_evenly, pays
 from hitl.active.assignment.assign import Pair
 from hitl.active.assignment.batch import Choice, that_pay
@@ -117,24 +118,24 @@ class ExpectedGain:
         if not (plan.open_items and budget.labels):
             return plan
         matrices = [_confusion(evidence, consensus, crew) for evidence, consensus in pool]
-        utility = Utility.of(pool, matrices, self.information)
+        gains = utility(pool, matrices, self.information)
         free = Eligibility.of(crew, pool.annotations)
         due = checks_due(self.calibrate, pool.answered + len(crew.asked), budget.labels)
         checked = checks(pool, free, due, budget.cost)
-        choice = self._choice(pool, free, checked, utility, budget)
+        choice = self._choice(pool, free, checked, gains, budget)
         limit, rows = budget.labels - len(checked), pool.fewest_first(pool.open_rows[~free.closed[pool.open_rows]])
         pairs = _best(pool, choice, crew, budget, rows, limit)
         if limit and not pairs and budget.worth is not None and not crew.asked and choice.best(rows, 1):
             return replace(plan, stop=NOT_WORTH)
         places = _mixed(checked, [(pair.item, pair.person) for pair in pairs])
-        return replace(plan, asks=_asks(pool, crew, places, utility, matrices))
+        return replace(plan, asks=_asks(pool, crew, places, gains, matrices))
 
-    def _choice(self, pool: PoolState, free: Eligibility, checked: Places, utility: Utility, budget: Budget) -> Choice:
+    def _choice(self, pool: PoolState, free: Eligibility, checked: Places, gains: Gains, budget: Budget) -> Choice:
         """What can be asked beside the checks, within what they leave of the money."""
         crew, prices = free.crew, free.crew.prices
         money = max(budget.cost - math.fsum(prices[person] for _, person in checked), 0.0)
         item, person = np.array(checked, dtype=np.int64).reshape(-1, 2).T
-        tried = utility.times(exploration(pool, crew, self.explore)) if crew.names else utility
+        tried = gains.times(exploration(pool, crew, self.explore)) if crew.names else gains
         features = pool[0][0].features if self.diverse > 1 else None
         return Choice(tried, free.after(item, person), money, self.even_shares, features, self.diverse)
 
@@ -164,12 +165,12 @@ def _mixed(checked: Places, others: Places) -> Places:
     return [both[n] for n in np.argsort(place, kind="stable")]
 
 
-def _asks(pool: PoolState, crew: Crew, places: Places, utility: Utility, matrices: Sequence[Floats]) -> tuple[Ask, ...]:
+def _asks(pool: PoolState, crew: Crew, places: Places, gains: Gains, matrices: Sequence[Floats]) -> tuple[Ask, ...]:
     """The questions: what each is expected to bring in right labels, and the chance that the answer is right."""
     if not places:
         return ()
     item, person = np.array(places, dtype=np.int64).T
-    gain = utility.values(item)[np.arange(len(item)), person]
+    gain = gains.values(item)[np.arange(len(item)), person]
     right = np.zeros(len(item))
     for (_, consensus), pi_kjl in zip(pool, matrices, strict=True):
         j = np.arange(pi_kjl.shape[1])  # Rodrigues 2014, eq. 12

@@ -22,15 +22,19 @@ any more has bound 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 from numba import prange
 
 from hitl.active.acquisition.scores import entropy
 from hitl.annotations import Floats
 from hitl.models.numerics.compiled import compiled, threaded
+
+Rows = npt.NDArray[np.int64]
 
 LOG_2 = 0.6931471805599453
 
@@ -222,3 +226,62 @@ class Measure:
 
 INFORMATION = Measure(information_gain, information_bound)
 ACCURACY = Measure(accuracy_gain, accuracy_bound)
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One question about N items: beliefs (N, J), confusion matrices of the crew (K', J, L), where it is still open."""
+
+    q_nj: Floats
+    confusion_kjl: Floats
+    open_n: npt.NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Gains:
+    """What answers to all open questions about an item bring: their gains add up, times a factor of each annotator.
+
+    Attributes:
+        measure: the gain of one answer to one question.
+        questions: the questions about the same N items, to the same K' annotators.
+        factor_k: (K',) how much more each counts, or 1.
+    """
+
+    measure: Measure
+    questions: Sequence[Question]
+    factor_k: Floats | float = 1.0
+
+    def times(self, factor_k: Floats) -> Gains:
+        """The same where each annotator (K',) counts so much more."""
+        return replace(self, factor_k=self.factor_k * factor_k)
+
+    def per_cost(self, cost_k: Floats) -> Gains:
+        """What the average price buys."""
+        return self.times(cost_k.mean() / cost_k)
+
+    def values(self, rows: Rows) -> Floats:
+        """(R, K') what each of the crew would bring about these items."""
+        return self._sum(rows, self.measure.gain) * self.factor_k
+
+    def bound(self, rows: Rows) -> Floats:
+        """(R,) a bound: what no annotator of the crew would bring more than."""
+        return self._sum(rows, self.measure.bound) * np.max(self.factor_k, initial=0.0)
+
+    def alike(self, rows: Rows) -> Rows:
+        """(R,) codes: items of one code have the same beliefs (to nine digits), so every annotator brings the same."""
+        key = np.zeros(len(rows))
+        weight = np.random.default_rng(0)
+        for question in self.questions:
+            mixed = np.round(question.q_nj[rows], 9) @ weight.random(question.q_nj.shape[1])
+            here = True if question.open_n is None else question.open_n[rows]
+            key += np.where(here, mixed, weight.random() + 2)
+        return np.unique(key, return_inverse=True)[1]
+
+    def _sum(self, rows: Rows, of: Callable[[Floats, Floats], Floats]) -> Floats:
+        """What each question adds where it is open, over all of them."""
+        parts = []
+        for question in self.questions:
+            parts.append(of(question.q_nj[rows], question.confusion_kjl))
+            if question.open_n is not None:
+                parts[-1][~question.open_n[rows]] = 0.0
+        return functools.reduce(np.add, parts)

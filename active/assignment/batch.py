@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.active.acquisition.core_set import core_set
-from hitl.active.acquisition.utility import Utility
+from hitl.active.acquisition.expected_gain import Gains
 from hitl.active.assignment.assign import Pair, assign
 from hitl.active.assignment.eligibility import Eligibility, Rows
 from hitl.active.assignment.load_balancing import shares
@@ -53,7 +53,7 @@ class Choice:
         times: so many times as many candidates the core set is chosen from.
     """
 
-    value: Utility
+    value: Gains
     free: Eligibility
     money: float = math.inf
     even_shares: float = math.inf
@@ -104,7 +104,7 @@ class Choice:
         cost_k = np.array(self.free.crew.prices)
         share = shares(self.free, rows, many, self.even_shares)
 
-        def assigned(value: Utility, money: float) -> Sequence[Pair]:
+        def assigned(value: Gains, money: float) -> Sequence[Pair]:
             bound = value.bound(rows)
             return assign(rows, bound, value.values, self.free, limit, cost=money, share=share, alike=value.alike).pairs
 

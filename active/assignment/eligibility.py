@@ -106,7 +106,13 @@ class Eligibility:
         pairs = [*crew.never, *crew.asked, *only]
         row = codes_of(items, [*(name for _, name in pairs), *crew.needs]) if pairs or crew.needs else {}
         size = len(crew.members)
-        barred = [_answered(given, place) for given in answered if len(given) and place]
+        barred = [
+            PeopleOf(
+                given.item_start, given.annotator, np.array([place.get(k, -1) for k in given.annotators], np.int32)
+            )
+            for given in answered
+            if len(given) and place
+        ]
         barred.append(PeopleOf.of(n_items, *_codes(crew.never, place, row)))
         need, able = _skills(crew, row, n_items)
         closed = np.zeros(n_items, dtype=bool)
@@ -199,9 +205,8 @@ def _codes(pairs: Iterable[tuple[Name, Name]], place: Mapping[Name, int], row: M
 
 def _answered(given: Annotations, place: Mapping[Name, int]) -> PeopleOf:
     """Who has answered what: the annotations as they are."""
-    return PeopleOf(
-        given.item_start, given.annotator, np.array([place.get(name, -1) for name in given.annotators], np.int32)
-    )
+    here = np.array([place.get(name, -1) for name in given.annotators], np.int32)
+    return PeopleOf(given.item_start, given.annotator, here)
 
 
 def _skills(crew: Crew, row: Mapping[Name, int], n_items: int) -> tuple[Ints | None, Mask]:

@@ -16,10 +16,9 @@ from multiprocessing import get_context
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from hitl.active.replay.oracles import Answers, RecordedAnswers
-from hitl.active.replay.replay import Replay, reached_at
+from hitl.active.replay.replay import Replay, Track
 from hitl.active.replay.simulated_annotators import Group, SimulatedAnswers, SimulatedCrew
 from hitl.annotations import Floats
 from hitl.errors import BadEvidence
@@ -112,21 +111,6 @@ def reordered(evidence: Evidence, rng: np.random.Generator) -> Evidence:
         None if evidence.sequence is None else evidence.sequence[item],
         None if evidence.graph is None else evidence.graph.tocsr()[item][:, item],
     )
-
-
-@dataclass(frozen=True, eq=False)
-class Track:
-    """What one replay went through: (S,) labels, cost, accuracy, items done, each before a plan."""
-
-    labels: npt.NDArray[np.int64]
-    cost: Floats
-    accuracy: Floats
-    done: npt.NDArray[np.int64]
-
-    def to_reach(self, accuracy: float) -> tuple[int, float] | None:
-        """Labels and cost after which the accuracy is reached and not lost again, or None."""
-        first = reached_at(self.accuracy, accuracy - 1e-12)
-        return None if first is None else (int(self.labels[first]), float(self.cost[first]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -169,7 +169,8 @@ class _Future:
             mask = np.isfinite(score_dn)
             if batch < self.n_items:
                 np.put_along_axis(mask, np.argpartition(score_dn, batch - 1, axis=1)[:, batch:], False, axis=1)
-            self._answer(*np.nonzero(mask), rng)
+            d, n = np.nonzero(mask)
+            self._answer(d, n, rng)
 
     def _state(self) -> tuple[Floats, npt.NDArray[np.bool_]]:
         """(D, n) confidence of the least certain question, and which items can still be asked about."""
@@ -247,11 +248,8 @@ def _orders(
     free = Eligibility.of(replace(crew, asked=()), pool.annotations)
     free_nk = free.mask_rows(sample) & (free.capacity > 0)
     best = np.argsort(-right_k, kind="stable")
-    speed_k, left = np.zeros(right_k.size), float(max(budget.labels, 1))
-    for k in best:
-        speed_k[k] = min(crew.capacity_of(crew.names[k]), left)
-        left -= speed_k[k]
-    later_k = np.empty(right_k.size)
+    room, speed_k, later_k = free.capacity[best], np.empty(right_k.size), np.empty(right_k.size)
+    speed_k[best] = np.clip(max(budget.labels, 1) - (np.cumsum(room) - room), 0, room)
     later_k[best] = 1e6 * (1 + np.arange(right_k.size))
     depth = min(depth, right_k.size)
     order = np.empty((draws, sample.size, depth), dtype=np.intp)

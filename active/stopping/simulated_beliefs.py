@@ -37,9 +37,8 @@ class Belief:
         self.effect, self.predicted_n = consensus.design_effect, known.predicted_n[rows]
         rho_n = known.rho_sum(self.effect)[rows]
         log_q0_nj = self.effect.untemper(consensus.probabilities[rows], labels_n, self.predicted_n, rho_n)
-        self.log_q0_dnj, self.labels_dn, self.rho_dn = (
-            np.repeat(values[None], draws, axis=0) for values in (log_q0_nj, labels_n, rho_n)
-        )
+        self.log_q0_dnj = np.repeat(log_q0_nj[None], draws, axis=0)
+        self.labels_dn, self.rho_dn = np.repeat(labels_n[None], draws, axis=0), np.repeat(rho_n[None], draws, axis=0)
         self.log_pi_klj = np.log(np.maximum(pi_kjl, TINY)).transpose(0, 2, 1)
         self.delta_kjj = separation_of_classes(pi_kjl)
         q_nj = self.probabilities(np.zeros(len(rows), np.intp), np.arange(len(rows)))

@@ -19,8 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hitl.active.acquisition.expected_gain import ACCURACY, INFORMATION, Measure
-from hitl.active.acquisition.utility import Question, Utility
+from hitl.active.acquisition.expected_gain import ACCURACY, INFORMATION, Gains, Measure, Question
 from hitl.active.assignment.assign import Assignment, assign
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.load_balancing import shares
@@ -74,7 +73,7 @@ def plan(
 ) -> Assignment:
     """All that is measured."""
     free = Eligibility.of(crew, [given])
-    gains = Utility(measure, [Question(q, confusion)])
+    gains = Gains(measure, [Question(q, confusion)])
     rows = np.arange(len(q))
     times = SPREAD if crew.default_capacity == UNLIMITED else math.inf
     share = shares(free, rows, limit, times)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import xlogy
 
 from hitl.active.acquisition import expected_gain
-from hitl.active.acquisition.expected_gain import ACCURACY, INFORMATION, Measure
-from hitl.active.acquisition.utility import Question, Utility
+from hitl.active.acquisition.expected_gain import ACCURACY, INFORMATION, Gains, Measure, Question
 from hitl.annotations import Floats
 
 MEASURES = pytest.mark.parametrize("measure", [INFORMATION, ACCURACY], ids=["information", "accuracy"])
@@ -118,7 +117,7 @@ def test_questions_that_are_open_add_up(measure: Measure) -> None:
     first = Question(beliefs(rng, 9, 3), crowd(rng, 4, 3, 3))
     second = Question(beliefs(rng, 9, 2), crowd(rng, 4, 2, 3), np.arange(9) % 2 == 0)
     rows = np.array([8, 1, 3, 2])
-    gains = Utility(measure, [first, second])
+    gains = Gains(measure, [first, second])
     expected = measure.gain(first.q_nj[rows], first.confusion_kjl)
     expected[[0, 3]] += measure.gain(second.q_nj[rows[[0, 3]]], second.confusion_kjl)
     assert np.allclose(gains.values(rows), expected, atol=1e-15)
@@ -131,8 +130,8 @@ def test_items_of_equal_beliefs_are_known_as_such() -> None:
     q, other = beliefs(rng, 4, 3)[[0, 1, 0, 2, 1, 0]], beliefs(rng, 1, 2)[[0] * 6]
     pi, pi_2 = crowd(rng, 2, 3, 3), crowd(rng, 2, 2, 2)
     opened = np.array([True, True, True, True, True, False])
-    one = Utility(INFORMATION, [Question(q, pi)]).alike(np.arange(6))
-    two = Utility(INFORMATION, [Question(q, pi), Question(other, pi_2, opened)]).alike(np.arange(6))
+    one = Gains(INFORMATION, [Question(q, pi)]).alike(np.arange(6))
+    two = Gains(INFORMATION, [Question(q, pi), Question(other, pi_2, opened)]).alike(np.arange(6))
     assert (one[:, None] == one).tolist() == (q @ [1, 10, 100] == (q @ [1, 10, 100])[:, None]).tolist()
     assert two[0] == two[2] != two[5]
     assert two[1] == two[4]

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from hitl.active.acquisition.expected_gain import INFORMATION
-from hitl.active.acquisition.utility import Question, Utility
+from hitl.active.acquisition.expected_gain import INFORMATION, Gains, Question
 from hitl.active.assignment import assign as assigning
 from hitl.active.assignment import transport
 from hitl.active.assignment.assign import Assignment, assign
@@ -223,7 +222,7 @@ def test_moves_that_are_forgotten_are_found_again(monkeypatch: pytest.MonkeyPatc
     assert (known.price == again.price).all()
 
 
-def crowded(seed: int, items: int = 200, people: int = 50) -> tuple[Crew, Annotations, Utility]:
+def crowded(seed: int, items: int = 200, people: int = 50) -> tuple[Crew, Annotations, Gains]:
     """Beliefs, annotators of all kinds, capacities, pairs that must not be, skills."""
     rng = np.random.default_rng(seed)
     q = rng.dirichlet(np.full(4, 0.5), items)
@@ -239,11 +238,11 @@ def crowded(seed: int, items: int = 200, people: int = 50) -> tuple[Crew, Annota
         cost=dict(enumerate(rng.choice([1.0, 2.0, 5.0], people).tolist())),
     )
     seen = np.where(rng.random((items, people)) < 0.1, 0, -1)
-    return crew, Annotations.from_matrix(seen, classes=(0, 1)), Utility(INFORMATION, [Question(q, pi)])
+    return crew, Annotations.from_matrix(seen, classes=(0, 1)), Gains(INFORMATION, [Question(q, pi)])
 
 
 def chosen(
-    crew: Crew, given: Annotations, gains: Utility, limit: int, cost: float = math.inf, loose: float = 1.0
+    crew: Crew, given: Annotations, gains: Gains, limit: int, cost: float = math.inf, loose: float = 1.0
 ) -> tuple[Assignment, Eligibility]:
     free = Eligibility.of(crew, [given])
     rows = np.arange(given.n_items)
@@ -391,7 +390,7 @@ def test_items_of_equal_beliefs_are_looked_at_once() -> None:
     items = 50_000
     rng = np.random.default_rng(1)
     skill = rng.beta(4, 2, (30, 1, 1))
-    gains = Utility(INFORMATION, [Question(np.full((items, 3), 1 / 3), skill * np.eye(3) + (1 - skill) / 3)])
+    gains = Gains(INFORMATION, [Question(np.full((items, 3), 1 / 3), skill * np.eye(3) + (1 - skill) / 3)])
     free = Eligibility.of(Crew(tuple(range(30)), default_capacity=2), [nothing_said(items)])
     rows = np.arange(items)
     seen, values = counted(gains.values)

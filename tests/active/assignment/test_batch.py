@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hitl.active.acquisition import value_of_information
-from hitl.active.acquisition.utility import Utility
+from hitl.active.acquisition.utility import utility
 from hitl.active.acquisition.value_of_information import crew_confusion
 from hitl.active.assignment.assign import Pair
 from hitl.active.assignment.batch import ROUNDS, Choice, that_pay
@@ -24,7 +24,7 @@ from tests.active.test_policy import judged, open_budget
 def choice(seed: int, crew: Crew, money: float = np.inf, items: int = 5) -> Choice:
     """Random beliefs and people, nothing answered."""
     evidence, consensus = judged(np.random.default_rng(seed), items, 3, 3, seen=0.0)
-    value = Utility.of(PoolState.of([(evidence, consensus)], open_budget()), [crew_confusion(consensus, crew)], 0.1)
+    value = utility(PoolState.of([(evidence, consensus)], open_budget()), [crew_confusion(consensus, crew)], 0.1)
     return Choice(value, Eligibility.of(crew, [evidence.annotations]), money)
 
 
@@ -75,7 +75,7 @@ def test_money_is_not_counted_twice() -> None:
     matrices = np.array([[[0.6, 0.4], [0.4, 0.6]], [[0.8, 0.2], [0.2, 0.8]]])
     question = judged(np.random.default_rng(0), 6, 2, 2, seen=0.0)
     question[1].probabilities[:] = 0.5
-    value = Utility.of(PoolState.of([question], open_budget()), [matrices], 0.0)
+    value = utility(PoolState.of([question], open_budget()), [matrices], 0.0)
     free = Eligibility.of(Crew((0, 1), cost={1: 2.0}), [question[0].annotations])
     found = Choice(value, free, money=4.0).best(np.arange(6), 5)
     assert [pair.person for pair in found] == [1, 1]
@@ -86,7 +86,7 @@ def test_money_is_not_counted_twice() -> None:
 def test_what_is_asked_pays_and_what_pays_is_asked(worth_of_one: float) -> None:
     crew = Crew((0, 1, 2), cost={1: 2.0})
     question = judged(np.random.default_rng(3), 12, 3, 3, seen=0.0)
-    value = Utility.of(PoolState.of([question], open_budget()), [crew_confusion(question[1], crew)], 0.1)
+    value = utility(PoolState.of([question], open_budget()), [crew_confusion(question[1], crew)], 0.1)
     named, rows = Choice(value, Eligibility.of(crew, [question[0].annotations])), np.arange(12)
     budget = Budget(worth=worth_of_one, max_labels=3)
 
@@ -133,7 +133,7 @@ def test_what_pays_is_found_behind_many_that_do_not() -> None:
 
 def test_whoever_comes_gets_the_most_valuable_of_those_left() -> None:
     question = judged(np.random.default_rng(5), 8, 3, 3, seen=0.0)
-    value = Utility.of(PoolState.of([question], open_budget()), [crew_confusion(question[1], Crew())], 0.1)
+    value = utility(PoolState.of([question], open_budget()), [crew_confusion(question[1], Crew())], 0.1)
     free = Eligibility.of(Crew(), [question[0].annotations])
     anyone, rows = Choice(value, free, money=3.0), np.array([6, 1, 4, 0, 3])
     order = rows[np.argsort(-value.values(rows)[:, 0])].tolist()
@@ -149,7 +149,7 @@ def test_a_diverse_batch_is_a_core_set_of_the_best() -> None:
     q = question[1].probabilities
     q[:] = [0.95, 0.05]
     q[:20] = np.linspace(0.5, 0.6, 20)[:, None] * [1, -1] + [0, 1]
-    value = Utility.of(PoolState.of([question], open_budget()), [crew_confusion(question[1], Crew())], 0.1)
+    value = utility(PoolState.of([question], open_budget()), [crew_confusion(question[1], Crew())], 0.1)
     features = 10.0 * np.eye(8)[np.arange(40) // 5] + 0.01 * np.arange(40)[:, None]
     free, rows = Eligibility.of(Crew(), [question[0].annotations]), np.arange(40)
     plain = Choice(value, free, money=40.0)
