@@ -106,13 +106,7 @@ class Eligibility:
         pairs = [*crew.never, *crew.asked, *only]
         row = codes_of(items, [*(name for _, name in pairs), *crew.needs]) if pairs or crew.needs else {}
         size = len(crew.members)
-        barred = [
-            PeopleOf(
-                given.item_start, given.annotator, np.array([place.get(k, -1) for k in given.annotators], np.int32)
-            )
-            for given in answered
-            if len(given) and place
-        ]
+        barred = [_answered(given, place) for given in answered if len(given) and place]
         barred.append(PeopleOf.of(n_items, *_codes(crew.never, place, row)))
         need, able = _skills(crew, row, n_items)
         closed = np.zeros(n_items, dtype=bool)
@@ -205,8 +199,9 @@ def _codes(pairs: Iterable[tuple[Name, Name]], place: Mapping[Name, int], row: M
 
 def _answered(given: Annotations, place: Mapping[Name, int]) -> PeopleOf:
     """Who has answered what: the annotations as they are."""
-    here = np.array([place.get(name, -1) for name in given.annotators], np.int32)
-    return PeopleOf(given.item_start, given.annotator, here)
+    return PeopleOf(
+        given.item_start, given.annotator, np.array([place.get(name, -1) for name in given.annotators], np.int32)
+    )
 
 
 def _skills(crew: Crew, row: Mapping[Name, int], n_items: int) -> tuple[Ints | None, Mask]:
