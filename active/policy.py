@@ -26,10 +26,11 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from hitl.active.acquisition.utility import Utility, exploration
+from hitl.active.acquisition.expected_gain import Gains
+from hitl.active.acquisition.utility import exploration, utility
 from hitl.active.acquisition.value_of_information import crew_confusion, err_evenly, pays
 from hitl.active.assignment.assign import Pair
-from hitl.active.assignment.batch import Anyone, ByName, Diverse, Limited, that_pay
+from hitl.active.assignment.batch import Choice, that_pay
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.gold_questions import CHECK, checks, checks_due
 from hitl.active.stopping.pool_state import PoolState, Rows
@@ -42,9 +43,6 @@ from hitl.evidence import Evidence
 from hitl.plan import Ask, Plan
 
 NOT_WORTH = "no question that can be asked is worth its cost"
-
-CENT = 1e-9
-"""Sums of costs that differ by less are equal."""
 
 Places = list[tuple[int, int]]
 """(item code, crew position) of questions; position 0 where the crew has no names."""
@@ -126,31 +124,26 @@ class ExpectedGain:
         if not (plan.open_items and budget.labels):
             return plan
         matrices = [_confusion(evidence, consensus, crew) for evidence, consensus in pool]
-        utility = Utility.of(pool, matrices, self.information)
+        gains = utility(pool, matrices, self.information)
         free = Eligibility.of(crew, pool.annotations)
         due = checks_due(self.calibrate, pool.answered + len(crew.asked), budget.labels)
         checked = checks(pool, free, due, budget.cost)
-        choice = self._choice(pool, free, checked, utility, budget)
+        choice = self._choice(pool, free, checked, gains, budget)
         limit, rows = budget.labels - len(checked), pool.fewest_first(pool.open_rows[~free.closed[pool.open_rows]])
         pairs = _best(pool, choice, crew, budget, rows, limit)
         if limit and not pairs and budget.worth is not None and not crew.asked and choice.best(rows, 1):
             return replace(plan, stop=NOT_WORTH)
         places = _mixed(checked, [(pair.item, pair.person) for pair in pairs])
-        return replace(plan, asks=_asks(pool, crew, places, utility, matrices))
+        return replace(plan, asks=_asks(pool, crew, places, gains, matrices))
 
-    def _choice(self, pool: PoolState, free: Eligibility, checked: Places, utility: Utility, budget: Budget) -> Limited:
+    def _choice(self, pool: PoolState, free: Eligibility, checked: Places, gains: Gains, budget: Budget) -> Choice:
         """What can be asked beside the checks, within what they leave of the money."""
         crew, prices = free.crew, free.crew.prices
         money = max(budget.cost - math.fsum(prices[person] for _, person in checked), 0.0)
-        choice: Limited = Anyone(utility, money / crew.default_cost + CENT)
-        if crew.names:
-            item, person = np.array(checked, dtype=np.int64).reshape(-1, 2).T
-            tried = utility.times(exploration(pool, crew, self.explore))
-            choice = ByName(tried, free.after(item, person), money, self.even_shares)
-        features = pool[0][0].features
-        if features is None or self.diverse == 1:
-            return choice
-        return Diverse(choice, features, np.flatnonzero(free.closed), self.diverse)
+        item, person = np.array(checked, dtype=np.int64).reshape(-1, 2).T
+        tried = gains.times(exploration(pool, crew, self.explore)) if crew.names else gains
+        features = pool[0][0].features if self.diverse > 1 else None
+        return Choice(tried, free.after(item, person), money, self.even_shares, features, self.diverse)
 
 
 def _confusion(evidence: Evidence, consensus: Consensus, crew: Crew) -> Floats:
@@ -163,7 +156,7 @@ def _confusion(evidence: Evidence, consensus: Consensus, crew: Crew) -> Floats:
     return err_evenly(pi_kjl[0])[None] if evidence.probabilities and not crew.names else pi_kjl
 
 
-def _best(pool: PoolState, choice: Limited, crew: Crew, budget: Budget, rows: Rows, limit: int) -> Sequence[Pair]:
+def _best(pool: PoolState, choice: Choice, crew: Crew, budget: Budget, rows: Rows, limit: int) -> Sequence[Pair]:
     """The best pairs about these items; those that pay, where a right label has a price."""
     if budget.worth is None:
         return choice.best(rows, limit)
@@ -178,12 +171,12 @@ def _mixed(checked: Places, others: Places) -> Places:
     return [both[n] for n in np.argsort(place, kind="stable")]
 
 
-def _asks(pool: PoolState, crew: Crew, places: Places, utility: Utility, matrices: Sequence[Floats]) -> tuple[Ask, ...]:
+def _asks(pool: PoolState, crew: Crew, places: Places, gains: Gains, matrices: Sequence[Floats]) -> tuple[Ask, ...]:
     """The questions: what each is expected to bring in right labels, and the chance that the answer is right."""
     if not places:
         return ()
     item, person = np.array(places, dtype=np.int64).T
-    gain = utility.values(item)[np.arange(len(item)), person]
+    gain = gains.values(item)[np.arange(len(item)), person]
     right = np.zeros(len(item))
     for (_, consensus), pi_kjl in zip(pool, matrices, strict=True):
         j = np.arange(pi_kjl.shape[1])  # Rodrigues 2014, eq. 12

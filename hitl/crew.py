@@ -11,6 +11,9 @@ from hitl.errors import BadSettings
 
 UNLIMITED = 2**31 - 1
 
+CENT = 1e-9
+"""Sums of costs that differ by less are equal: they are added up in different orders."""
+
 
 @dataclass(frozen=True)
 class Crew:

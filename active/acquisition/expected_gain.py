@@ -22,8 +22,9 @@ any more has bound 0.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,8 @@ from numba import prange
 from hitl.active.acquisition.scores import entropy
 from hitl.annotations import Floats
 from hitl.models.numerics.compiled import compiled, threaded
+
+Rows = npt.NDArray[np.int64]
 
 LOG_2 = 0.6931471805599453
 
@@ -44,26 +47,24 @@ TOP = 16
 TABLED = 2**30
 """Operations that the table of F may take; beyond, with many classes, (1) alone is used."""
 
-Rows = npt.NDArray[np.int64]
-
 
 def information_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
     """(R, K) expected information of annotator k's answer about item r, in nats, in [0, log min(J, L)]."""
-    n_people, n_classes, n_options = confusion_kjl.shape
-    noise = entropy(confusion_kjl.reshape(-1, n_options)).reshape(n_people, n_classes)
-    gain = np.empty((len(q_rj), n_people))
+    n_annotators, n_classes, n_options = confusion_kjl.shape
+    noise = entropy(confusion_kjl.reshape(-1, n_options)).reshape(n_annotators, n_classes)
+    gain = np.empty((len(q_rj), n_annotators))
     _information_of_answers(np.ascontiguousarray(q_rj), _by_class(confusion_kjl), np.ascontiguousarray(noise.T), gain)
     return gain
 
 
 def _by_class(confusion_kjl: Floats) -> Floats:
-    """(J, LK) the same numbers, people innermost: long inner loops."""
+    """(J, LK) the same numbers, annotators innermost: long inner loops."""
     return np.ascontiguousarray(confusion_kjl.transpose(1, 2, 0)).reshape(confusion_kjl.shape[1], -1)
 
 
 @threaded
 def _information_of_answers(q_rj: Floats, table: Floats, noise_jk: Floats, gain: Floats) -> None:
-    n_classes, n_people = noise_jk.shape
+    n_classes, n_annotators = noise_jk.shape
     width = table.shape[1]
     for r in prange(len(q_rj)):
         answer = np.full(width, 1e-300)
@@ -72,16 +73,16 @@ def _information_of_answers(q_rj: Floats, table: Floats, noise_jk: Floats, gain:
                 for x in range(width):
                     answer[x] += q_rj[r, j] * table[j, x]
         _times_log(answer)
-        for k in range(n_people):
+        for k in range(n_annotators):
             gain[r, k] = 0.0
         for j in range(n_classes):
             if q_rj[r, j] > 0:
-                for k in range(n_people):
+                for k in range(n_annotators):
                     gain[r, k] -= q_rj[r, j] * noise_jk[j, k]
-        for first in range(0, width, n_people):
-            for k in range(n_people):
+        for first in range(0, width, n_annotators):
+            for k in range(n_annotators):
                 gain[r, k] -= answer[first + k]
-        for k in range(n_people):
+        for k in range(n_annotators):
             gain[r, k] = max(gain[r, k], 0.0)
 
 
@@ -111,15 +112,15 @@ def _times_log(p: Floats) -> None:
 
 def accuracy_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
     """(R, K) by how much annotator k's answer is expected to raise the chance that item r's label is right, >= 0."""
-    n_people, _, n_options = confusion_kjl.shape
-    gain = np.empty((len(q_rj), n_people))
+    n_annotators, _, n_options = confusion_kjl.shape
+    gain = np.empty((len(q_rj), n_annotators))
     _most_right(np.ascontiguousarray(q_rj), _by_class(confusion_kjl), n_options, gain)
     return gain
 
 
 @threaded
 def _most_right(q_rj: Floats, table: Floats, n_options: int, gain: Floats) -> None:
-    n_people = gain.shape[1]
+    n_annotators = gain.shape[1]
     for r in prange(len(q_rj)):
         best = table[0] * q_rj[r, 0]
         for j in range(1, q_rj.shape[1]):
@@ -129,9 +130,9 @@ def _most_right(q_rj: Floats, table: Floats, n_options: int, gain: Floats) -> No
                     best[x] = max(best[x], share * table[j, x])
         gain[r] = -q_rj[r].max()
         for option in range(n_options):
-            for k in range(n_people):
-                gain[r, k] += best[option * n_people + k]
-        for k in range(n_people):
+            for k in range(n_annotators):
+                gain[r, k] += best[option * n_annotators + k]
+        for k in range(n_annotators):
             gain[r, k] = max(gain[r, k], 0.0)
 
 
@@ -173,12 +174,12 @@ def _reach(confusion_kjl: Floats) -> Floats:
 
 @threaded
 def _table_reach(confusion_kjl: Floats, odds: Floats, table: Floats) -> None:
-    n_people, n_classes, n_options = confusion_kjl.shape
+    n_annotators, n_classes, n_options = confusion_kjl.shape
     for b in prange(n_classes):
         for j in range(n_classes):
             for g in range(len(odds)):
                 most = 0.0
-                for k in range(n_people):
+                for k in range(n_annotators):
                     over = 0.0
                     for option in range(n_options):
                         over += max(confusion_kjl[k, j, option] - odds[g] * confusion_kjl[k, b, option], 0.0)
@@ -238,23 +239,33 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """The gain of asking when an annotator answers all open questions about an item: the gains add up.
+    """What answers to all open questions about an item bring: their gains add up, times a factor of each annotator.
 
     Attributes:
-        measure: INFORMATION or ACCURACY.
+        measure: the gain of one answer to one question.
         questions: the questions about the same N items, to the same K' annotators.
+        factor_k: (K',) how much more each counts, or 1.
     """
 
     measure: Measure
     questions: Sequence[Question]
+    factor_k: Floats | float = 1.0
+
+    def times(self, factor_k: Floats) -> Gains:
+        """The same where each annotator (K',) counts so much more."""
+        return replace(self, factor_k=self.factor_k * factor_k)
+
+    def per_cost(self, cost_k: Floats) -> Gains:
+        """What the average price buys."""
+        return self.times(cost_k.mean() / cost_k)
 
     def values(self, rows: Rows) -> Floats:
         """(R, K') what each of the crew would bring about these items."""
-        return self._sum(rows, self.measure.gain)
+        return self._sum(rows, self.measure.gain) * self.factor_k
 
     def bound(self, rows: Rows) -> Floats:
         """(R,) a bound: what no annotator of the crew would bring more than."""
-        return self._sum(rows, lambda q, confusion: self.measure.bound(q, confusion)[:, None])[:, 0]
+        return self._sum(rows, self.measure.bound) * np.max(self.factor_k, initial=0.0)
 
     def alike(self, rows: Rows) -> Rows:
         """(R,) codes: items of one code have the same beliefs (to nine digits), so every annotator brings the same."""
@@ -267,11 +278,10 @@ class Gains:
         return np.unique(key, return_inverse=True)[1]
 
     def _sum(self, rows: Rows, of: Callable[[Floats, Floats], Floats]) -> Floats:
-        total = None
+        """What each question adds where it is open, over all of them."""
+        parts = []
         for question in self.questions:
-            more = of(question.q_nj[rows], question.confusion_kjl)
+            parts.append(of(question.q_nj[rows], question.confusion_kjl))
             if question.open_n is not None:
-                more[~question.open_n[rows]] = 0.0
-            total = more if total is None else total + more
-        assert total is not None
-        return total
+                parts[-1][~question.open_n[rows]] = 0.0
+        return functools.reduce(np.add, parts)

@@ -30,8 +30,7 @@ def entropy(probabilities: Floats) -> Floats:
 def margin(probabilities: Floats) -> Floats:
     """(N,) second largest less largest probability of each row, in [-1, 0]; 0 where two classes are equally good."""
     two = np.partition(probabilities, -2, axis=1)[:, -2:]
-    gap: Floats = two[:, 0] - two[:, 1]
-    return gap
+    return np.asarray(two[:, 0] - two[:, 1])
 
 
 def least_confidence(probabilities: Floats) -> Floats:
@@ -71,8 +70,7 @@ def expected_accuracy_gain(probabilities: Floats, confusion: Floats, answers: in
     joint_njs = probabilities[:, :, None]
     for _ in range(answers):
         joint_njs = (joint_njs[:, :, :, None] * confusion[None, :, None, :]).reshape(*probabilities.shape, -1)
-    gain: Floats = np.maximum(joint_njs.max(axis=1).sum(axis=1) - probabilities.max(axis=1), 0.0)
-    return gain
+    return np.asarray(np.maximum(joint_njs.max(axis=1).sum(axis=1) - probabilities.max(axis=1), 0.0))
 
 
 def chance_right(probabilities: Floats, confusion: Floats) -> Floats:
@@ -83,8 +81,7 @@ def chance_right(probabilities: Floats, confusion: Floats) -> Floats:
     With the matrices of `confusion_by_others` the annotator's own labels have no part in it.
     """
     j = np.arange(probabilities.shape[1])
-    right: Floats = probabilities @ confusion[:, j, j].T
-    return right
+    return np.asarray(probabilities @ confusion[:, j, j].T)
 
 
 def confusion_by_others(
@@ -104,5 +101,4 @@ def confusion_by_others(
     weight = np.maximum(1 - entropy(others) / np.log(others.shape[1]), 0.0)
     alpha_klj = prior.transpose(0, 2, 1).copy()
     np.add.at(alpha_klj, (annotator, label), others * weight[:, None])
-    pi_kjl: Floats = alpha_klj.transpose(0, 2, 1) / alpha_klj.sum(axis=1)[:, :, None]
-    return pi_kjl
+    return np.asarray(alpha_klj.transpose(0, 2, 1) / alpha_klj.sum(axis=1)[:, :, None])

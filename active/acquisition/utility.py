@@ -9,10 +9,8 @@ cost_k is what a unit of cost buys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from hitl.active.acquisition.expected_gain import (
     Gains,
@@ -29,48 +27,14 @@ from hitl.annotations import Floats
 from hitl.crew import Crew
 from hitl.models.dependence.design_effect import beliefs_for_gain
 
-Rows = npt.NDArray[np.int64]
 
-TINY = 1e-300
-
-
-@dataclass(frozen=True, eq=False)
-class Utility:
-    """Gains (N, K') of the crew's answers in right labels, times a factor (K',) of each annotator."""
-
-    gains: Gains
-    factor_k: Floats
-
-    @classmethod
-    def of(cls, pool: PoolState, matrices: Sequence[Floats], information: float) -> Utility:
-        """By these confusion matrices (K', J, L) of the crew, one a question; what is not open brings nothing."""
-        parts = [
-            Question(beliefs_for_gain(evidence, consensus), pi_kjl, state == OPEN)
-            for (evidence, consensus), state, pi_kjl in zip(pool, pool.states, matrices, strict=True)
-        ]
-        return cls(Gains(measure(information), parts), np.ones(len(matrices[0])))
-
-    def times(self, factor_k: Floats) -> Utility:
-        """The same where each annotator (K',) counts so much more."""
-        return replace(self, factor_k=self.factor_k * factor_k)
-
-    def per_cost(self, cost_k: Floats) -> Utility:
-        """What the average price buys."""
-        return self.times(cost_k.mean() / cost_k)
-
-    def values(self, rows: Rows) -> Floats:
-        """(R, K') what each of the crew would bring about these items."""
-        value: Floats = self.gains.values(rows) * self.factor_k
-        return value
-
-    def bound(self, rows: Rows) -> Floats:
-        """(R,) a bound: what no annotator of the crew would bring more than."""
-        bound: Floats = self.gains.bound(rows) * self.factor_k.max(initial=0.0)
-        return bound
-
-    def alike(self, rows: Rows) -> Rows:
-        """(R,) codes: about items of one code every annotator brings the same."""
-        return self.gains.alike(rows)
+def utility(pool: PoolState, matrices: Sequence[Floats], information: float) -> Gains:
+    """By these confusion matrices (K', J, L) of the crew, one a question; what is not open brings nothing."""
+    parts = [
+        Question(beliefs_for_gain(evidence, consensus), pi_kjl, state == OPEN)
+        for (evidence, consensus), state, pi_kjl in zip(pool, pool.states, matrices, strict=True)
+    ]
+    return Gains(measure(information), parts)
 
 
 def measure(information: float) -> Measure:

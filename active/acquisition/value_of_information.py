@@ -33,8 +33,7 @@ def best_gain_per_label(q_nj: Floats, pi_jl: Floats, most: int) -> Floats:
     """(n,) the best G_m / m over m <= `most` answers, as far ahead as SEQUENCES allows."""
     ahead = min(most, int(np.log(SEQUENCES) / np.log(max(pi_jl.shape[1], 2))))
     gains = [accuracy_gain(q_nj, pi_jl, m) / m for m in range(1, max(ahead, 1) + 1)]
-    best: Floats = np.max(gains, axis=0)
-    return best
+    return np.asarray(np.max(gains, axis=0))
 
 
 def best_next(
@@ -88,7 +87,7 @@ def pays(
 
 
 def crew_confusion(consensus: Consensus, crew: Crew) -> Floats:
-    """(K', J, L) confusion matrices of the crew, newcomers like the average; one average person without names."""
+    """(K', J, L) confusion matrices of the crew, newcomers like the average; one average annotator without names."""
     learned = consensus.annotators
     average = average_confusion(consensus)
     if not crew.names:
@@ -108,8 +107,7 @@ def average_confusion(consensus: Consensus) -> Floats:
         guess = np.full((n_classes, n_options), 0.25 / max(n_options - 1, 1))
         np.fill_diagonal(guess, 0.75)
         return guess
-    average: Floats = np.average(learned.confusion, axis=0, weights=learned.labels + 1.0)
-    return average
+    return np.asarray(np.average(learned.confusion, axis=0, weights=learned.labels + 1.0))
 
 
 def err_evenly(pi_jl: Floats) -> Floats:

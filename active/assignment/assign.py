@@ -32,11 +32,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from hitl.active.assignment.eligibility import Eligibility
+from hitl.active.assignment.eligibility import Eligibility, Rows
 from hitl.active.assignment.transport import MOST, best_pairs, best_purchases, in_steps, most_profit
 from hitl.annotations import Floats
-
-Rows = npt.NDArray[np.int64]
 
 BLOCK = 4096
 """Items whose values are computed at a time."""
@@ -185,17 +183,9 @@ class _People:
     capacity: Rows
     load: Rows
 
-    def counted(self, value_rk: Floats) -> Floats:
-        """(R, C) what counts of the values (R, K)."""
-        if len(self.person) == value_rk.shape[1]:
-            return value_rk
-        value_rc: Floats = value_rk[:, self.person] * self.counts
-        return value_rc
-
     def profit(self, value_rk: Floats, toll: Floats) -> Floats:
         """(R,) the largest of what counts of these values over the toll (C,)."""
-        most: Floats = most_profit(value_rk, self.person, self.counts, toll)
-        return most
+        return np.asarray(most_profit(value_rk, self.person, self.counts, toll))
 
     def bound(self, bound: Floats, toll: Floats) -> Floats:
         """(R,) what no column brings more than over its toll (C,), where no annotator brings more than `bound` (R,)."""
@@ -321,7 +311,7 @@ class _Market:
         self.people = self.people.beyond(self._one_column(self._used(column) >= self.share), self.share)
         own = np.append(self.share, self.people.capacity[len(self.share) :])
         room = own - np.bincount(column[column >= 0], minlength=len(own))
-        value, price = self.people.counted(self.value), self.price[self.people.person]
+        value, price = self.value[:, self.people.person] * self.people.counts, self.price[self.people.person]
         bought = True
         while bought:
             bought = False

@@ -5,29 +5,28 @@
     diverse     the items are a core set (`core_set`) of `diverse` times as many of the best
     pays        a pair that does not bring its cost is left out, and the next best are looked for
 
-Money: where people cost differently, what is bought is gain for money, v_nk / cost_k. Where that alone would spend more
-than the plan may cost, the limit sets the price of money instead (`assign`), and values are not divided: both at once
-would count the cost twice.
+Money: where annotators cost differently, what is bought is gain for money, v_nk / cost_k. Where that alone would spend
+more than the plan may cost, the limit sets the price of money instead (`assign`), and values are not divided: both at
+once would count the cost twice.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.active.acquisition.core_set import core_set
-from hitl.active.acquisition.utility import Utility
+from hitl.active.acquisition.expected_gain import Gains
 from hitl.active.assignment.assign import Pair, assign
-from hitl.active.assignment.eligibility import Eligibility
+from hitl.active.assignment.eligibility import Eligibility, Rows
 from hitl.active.assignment.load_balancing import shares
 from hitl.annotations import Floats
+from hitl.crew import CENT
 
-Rows = npt.NDArray[np.int64]
 Pays = Callable[[Rows, Rows], npt.NDArray[np.bool_]]
 """Whether pairs (item codes, crew positions) bring their cost."""
 
@@ -41,131 +40,86 @@ AT_LEAST = 64
 """Pairs that are looked at the first time, at least."""
 
 
-class Choice(Protocol):
-    """Who can be asked, and what that would bring."""
-
-    def best(self, rows: Rows, limit: int) -> Sequence[Pair]:
-        """At most `limit` pairs about these items, an item once, most valuable first."""
-        ...
-
-    def without(self, pairs: Sequence[Pair]) -> Choice:
-        """The same where these pairs may not be asked."""
-        ...
-
-
-class Limited(Choice, Protocol):
-    """The same, where money or annotators' time is limited."""
-
-    def freely(self) -> Choice:
-        """The same without these limits."""
-        ...
-
-    def without(self, pairs: Sequence[Pair]) -> Limited:
-        """The same where these pairs may not be asked."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
-class ByName:
-    """Annotators asked by name, who cost `money` together at most. `rows` in the order in which equals are asked.
+class Choice:
+    """Who can be asked, what that would bring, and within which limits.
 
-    Beyond `even_shares` even shares of the questions (inf: without limit) an answer counts half.
+    Attributes:
+        value: what each answer would bring.
+        free: who may be asked about what; a crew without names is one average annotator, who can have every item.
+        money: what all questions cost together at most.
+        even_shares: beyond so many even shares of the questions an answer counts half; inf: all count in full.
+        features: (N, D) of the items, where they are to be a core set, beside those that wait; None: alike or not.
+        times: so many times as many candidates the core set is chosen from.
     """
 
-    value: Utility
+    value: Gains
     free: Eligibility
     money: float = math.inf
     even_shares: float = math.inf
+    features: Floats | None = None
+    times: float = 1.0
 
     def best(self, rows: Rows, limit: int) -> Sequence[Pair]:
-        """The pairs of largest total value."""
+        """At most `limit` pairs about these items, an item once, most valuable first; equals in the order of `rows`."""
+        if self.features is not None:
+            rows = self._not_alike(self.features, rows, limit)
+        if not self.free.crew.names:
+            return self._of_anyone(rows, limit)
         many = min(limit, len(rows), int(self.free.capacity.sum()))
-        pairs = self._best(rows, limit, many)
+        pairs = self._by_name(rows, limit, many)
         for _ in range(SETTLING):
             if len(pairs) == many or math.isinf(self.even_shares):
                 break
             many = len(pairs)  # of fewer questions a share is less
-            pairs = self._best(rows, limit, many)
+            pairs = self._by_name(rows, limit, many)
         return pairs
 
-    def _best(self, rows: Rows, limit: int, many: int) -> Sequence[Pair]:
-        """The same with shares of so many questions."""
-        crew = self.free.crew
-        cost_k = np.array(crew.prices)
-        share = shares(self.free, rows, many, self.even_shares)
-        pairs = self._assigned(rows, limit, share, self.value.per_cost(cost_k), math.inf)
-        if math.fsum(cost_k[pair.person] for pair in pairs) > self.money:
-            pairs = self._assigned(rows, limit, share, self.value, self.money)
-        return pairs
-
-    def without(self, pairs: Sequence[Pair]) -> ByName:
+    def without(self, pairs: Sequence[Pair]) -> Choice:
         """The same where these pairs may not be asked."""
-        item, person = (np.array([getattr(pair, part) for pair in pairs], np.int64) for part in ("item", "person"))
-        return replace(self, free=self.free.without(item, person))
+        return replace(self, free=self.free.without(*_places(pairs)))
 
-    def freely(self) -> ByName:
-        """The same without limits on cost, and on how much those can do who can do anything."""
+    def freely(self) -> Choice:
+        """The same, alike or not, without limits on cost and on how much those can do who can do anything."""
         free = replace(self.free, capacity=np.where(self.free.capacity > 0, len(self.free.items), 0))
-        return replace(self, free=free, money=math.inf, even_shares=math.inf)
+        return Choice(self.value, free)
 
-    def _assigned(self, rows: Rows, limit: int, share: Rows, value: Utility, money: float) -> Sequence[Pair]:
-        bound = value.bound(rows)
-        return assign(rows, bound, value.values, self.free, limit, cost=money, share=share, alike=value.alike).pairs
+    def _not_alike(self, features: Floats, rows: Rows, limit: int) -> Rows:
+        """The rows of a core set of the best."""
+        waiting = np.flatnonzero(self.free.closed)
+        candidates, _ = _places(self.freely().best(rows, math.ceil(limit * self.times)))
+        there = np.append(waiting, candidates)
+        spread = core_set(features[there], np.arange(len(waiting)), limit)
+        return rows[np.isin(rows, there[spread])]
 
-
-@dataclass(frozen=True, eq=False)
-class Anyone:
-    """Anyone: one average annotator, who can have every item; `most` questions can be paid."""
-
-    value: Utility
-    most: float = math.inf
-    barred: frozenset[int] = field(default_factory=frozenset)
-
-    def best(self, rows: Rows, limit: int) -> Sequence[Pair]:
-        """The items of largest value."""
-        value = self.value.values(rows)[:, 0]
-        if self.barred:
-            value[np.isin(rows, list(self.barred))] = -math.inf
-        most = int(min(limit, self.most, len(rows)))
+    def _of_anyone(self, rows: Rows, limit: int) -> Sequence[Pair]:
+        """The items of largest value for the average annotator."""
+        value = np.where(self.free.mask_rows(rows), self.value.values(rows), -math.inf)[:, 0]
+        most = int(min(limit, self.money / self.free.crew.default_cost + CENT))
         first = np.argsort(-np.round(value, 9), kind="stable")[:most]  # the last bits vary from run to run
         return [Pair(int(rows[r]), 0, float(value[r])) for r in first if value[r] >= 0]
 
-    def without(self, pairs: Sequence[Pair]) -> Anyone:
-        """The same where these items may not be asked about."""
-        return replace(self, barred=self.barred | {pair.item for pair in pairs})
+    def _by_name(self, rows: Rows, limit: int, many: int) -> Sequence[Pair]:
+        """The pairs of largest total value, with shares of so many questions."""
+        cost_k = np.array(self.free.crew.prices)
+        share = shares(self.free, rows, many, self.even_shares)
 
-    def freely(self) -> Anyone:
-        """The same without a limit on cost."""
-        return replace(self, most=math.inf)
+        def assigned(value: Gains, money: float) -> Sequence[Pair]:
+            bound = value.bound(rows)
+            return assign(rows, bound, value.values, self.free, limit, cost=money, share=share, alike=value.alike).pairs
 
-
-@dataclass(frozen=True, eq=False)
-class Diverse:
-    """A choice whose items are a core set of `times` as many candidates, beside those of `waiting` (codes)."""
-
-    choice: Limited
-    features: Floats
-    waiting: Rows
-    times: float
-
-    def best(self, rows: Rows, limit: int) -> Sequence[Pair]:
-        """The best pairs about items that are not alike."""
-        wide = self.choice.freely().best(rows, math.ceil(limit * self.times))
-        candidates = np.array([pair.item for pair in wide], dtype=np.int64)
-        there = np.append(self.waiting, candidates)
-        spread = core_set(self.features[there], np.arange(len(self.waiting)), limit)
-        return self.choice.best(rows[np.isin(rows, there[spread])], limit)
-
-    def without(self, pairs: Sequence[Pair]) -> Diverse:
-        """The same where these pairs may not be asked."""
-        return replace(self, choice=self.choice.without(pairs))
-
-    def freely(self) -> Choice:
-        """The best pairs without limits, alike or not."""
-        return self.choice.freely()
+        pairs = assigned(self.value.per_cost(cost_k), math.inf)
+        if math.fsum(cost_k[pair.person] for pair in pairs) > self.money:
+            pairs = assigned(self.value, self.money)
+        return pairs
 
 
-def that_pay(choice: Limited, rows: Rows, limit: int, pays: Pays) -> Sequence[Pair]:
+def _places(pairs: Sequence[Pair]) -> tuple[Rows, Rows]:
+    """Item codes and crew positions."""
+    return np.array([pair.item for pair in pairs], np.int64), np.array([pair.person for pair in pairs], np.int64)
+
+
+def that_pay(choice: Choice, rows: Rows, limit: int, pays: Pays) -> Sequence[Pair]:
     """The best pairs that pay.
 
     Those that do not are left out, with others of the best that do not, twice as many looked at each time; after ROUNDS
@@ -173,8 +127,7 @@ def that_pay(choice: Limited, rows: Rows, limit: int, pays: Pays) -> Sequence[Pa
     """
 
     def poor(pairs: Sequence[Pair]) -> list[Pair]:
-        item, person = (np.array([getattr(pair, part) for pair in pairs], np.int64) for part in ("item", "person"))
-        return [pair for pair, paid in zip(pairs, pays(item, person).tolist(), strict=True) if not paid]
+        return [pair for pair, paid in zip(pairs, pays(*_places(pairs)).tolist(), strict=True) if not paid]
 
     pairs = choice.best(rows, limit)
     left_out = poor(pairs)

@@ -8,12 +8,14 @@ share is exact, however few questions a plan has, and follows from what was answ
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Floats, Name
+from hitl.crew import CENT
 
 CHECK = "to know the annotator: its truth is known"
 """Why a question about an item of known truth is asked, in words for people; programs look at `Ask.check`."""
@@ -41,7 +43,7 @@ def checks(pool: PoolState, free: Eligibility, wanted: int, money: float = math.
     checked = _checked(pool, free)
     found: list[tuple[int, int]] = []
     while len(found) < wanted:
-        able = (capacity > 0) & (items_left > 0) & (price <= money + HAIR)
+        able = (capacity > 0) & (items_left > 0) & (price <= money + CENT)
         if not able.any():
             break
         person = int(np.argmin(np.where(able, checked, np.inf)))
@@ -59,8 +61,7 @@ def _checked(pool: PoolState, free: Eligibility) -> Floats:
     """(K',) how many known items each of the crew has answered or was asked about."""
     given = pool[0][0].annotations
     number = np.bincount(given.annotator[pool.known[given.item]], minlength=given.n_annotators)
-    count: dict[Name | None, int] = dict(zip(given.annotators, number.tolist(), strict=True))
+    count: Counter[Name | None] = Counter(dict(zip(given.annotators, number.tolist(), strict=True)))
     expected = {pool.items[row] for row in np.flatnonzero(pool.known & free.closed)}
-    for who, item in free.crew.asked:
-        count[who] = count.get(who, 0) + (item in expected)
-    return np.array([count.get(name, 0) for name in free.crew.members], dtype=np.float64)
+    count.update(who for who, item in free.crew.asked if item in expected)
+    return np.array([count[name] for name in free.crew.members], dtype=np.float64)

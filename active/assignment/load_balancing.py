@@ -16,11 +16,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from hitl.active.assignment.eligibility import Eligibility
+from hitl.active.assignment.eligibility import Eligibility, Rows
 from hitl.annotations import ANONYMOUS
 from hitl.crew import UNLIMITED
-
-Rows = npt.NDArray[np.int64]
 
 HANDFUL = 20
 """Questions that are never too many for one annotator, however many annotators there are.
@@ -46,8 +44,7 @@ def shares(free: Eligibility, rows: Rows, many: int, times: float) -> Rows:
     level = even_share(able[~pool], many + int(free.load[~pool].sum()))
     most = max(times * level, HANDFUL)
     limit = UNLIMITED if most >= UNLIMITED else math.ceil(most - 1e-9)
-    share: Rows = np.where(pool, UNLIMITED, np.maximum(limit - free.load, 0))
-    return share
+    return np.where(pool, UNLIMITED, np.maximum(limit - free.load, 0))
 
 
 def even_share(able: npt.NDArray[np.integer], total: int) -> float:
@@ -60,9 +57,8 @@ def even_share(able: npt.NDArray[np.integer], total: int) -> float:
     return float(levels[np.argmax(levels <= most)]) if len(most) else 0.0
 
 
-def _answerable(free: Eligibility, rows: Rows) -> npt.NDArray[np.int64]:
+def _answerable(free: Eligibility, rows: Rows) -> Rows:
     """(K',) about how many of these items each may be asked; exact where they are few enough to look at all."""
     many = max(LOOKS // max(len(free.crew.names), 1), 1)
     seen = rows if len(rows) <= many else rows[np.linspace(0, len(rows) - 1, many).astype(np.int64)]
-    found: npt.NDArray[np.int64] = np.ceil(free.mask_rows(seen).sum(axis=0) * (len(rows) / len(seen))).astype(np.int64)
-    return found
+    return np.asarray(np.ceil(free.mask_rows(seen).sum(axis=0) * (len(rows) / len(seen))), dtype=np.int64)

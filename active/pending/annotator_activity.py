@@ -11,10 +11,9 @@ question. It is forgotten when they are active, and when nothing is asked of the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from hitl.annotations import Annotations, Name
 from hitl.crew import Crew
@@ -39,7 +38,7 @@ def activity_now(
     people = []
     for name in crew.names:
         old = before.get(name, Activity(name, 0, 0.0))
-        number = count.get(name, 0)
+        number = count[name]
         if number > old.answers:
             people.append(Activity(name, number, now))
             continue
@@ -61,13 +60,9 @@ def still_asked(plan: Plan) -> Plan:
     return replace(plan, people=tuple(kept))
 
 
-def _answers_and_skips(answered: Sequence[Annotations], crew: Crew) -> dict[Name, int]:
+def _answers_and_skips(answered: Sequence[Annotations], crew: Crew) -> Counter[Name]:
     """How many answers and skips there are of each. Counted, not dated: times may be those of a recording."""
-    count: dict[Name, int] = {}
+    count = Counter(name for name, _ in crew.never)
     for given in answered:
-        labels = np.asarray(given.labels_per_annotator).tolist()
-        for name, number in zip(given.annotators, labels, strict=True):
-            count[name] = count.get(name, 0) + number
-    for name, _ in crew.never:
-        count[name] = count.get(name, 0) + 1
+        count.update(dict(zip(given.annotators, given.labels_per_annotator.tolist(), strict=True)))
     return count

@@ -31,16 +31,13 @@ from hitl.active.stopping import rules
 from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import Name
-from hitl.crew import UNLIMITED, Budget, Crew
+from hitl.crew import CENT, UNLIMITED, Budget, Crew
 from hitl.plan import Activity, Ask, Expired, Plan
 
 Pair = tuple[Name, Name]
 """(annotator, item)"""
 
 HOUR = 3600.0
-
-CENT = 1e-9
-"""Sums of costs that differ by less are equal: they are added up in different orders."""
 
 
 @dataclass(frozen=True)

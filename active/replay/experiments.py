@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass, replace
 from multiprocessing import get_context
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from hitl.active.replay.oracles import Answers, RecordedAnswers
-from hitl.active.replay.replay import Replay, reached_at
+from hitl.active.replay.replay import Replay, Track
 from hitl.active.replay.simulated_annotators import Group, SimulatedAnswers, SimulatedCrew
 from hitl.annotations import Floats
 from hitl.errors import BadEvidence
@@ -36,7 +35,7 @@ class Source(Protocol):
     """Where the annotators of a replay come from."""
 
     def begin(self, rng: np.random.Generator, replay: Replay) -> tuple[Answers, Evidence, Replay]:
-        """People who have not been asked yet, what is known beside their answers, and the replay fit for them."""
+        """Annotators who have not been asked yet, what is known beside their answers, and the replay fit for them."""
         ...
 
 
@@ -131,21 +130,6 @@ def reordered(evidence: Evidence, rng: np.random.Generator) -> Evidence:
 
 
 @dataclass(frozen=True, eq=False)
-class Track:
-    """What one replay went through: (S,) labels, cost, accuracy, items done, each before a plan."""
-
-    labels: npt.NDArray[np.int64]
-    cost: Floats
-    accuracy: Floats
-    done: npt.NDArray[np.int64]
-
-    def to_reach(self, accuracy: float) -> tuple[int, float] | None:
-        """Labels and cost after which the accuracy is reached and not lost again, or None."""
-        first = reached_at(self.accuracy, accuracy - 1e-12)
-        return None if first is None else (int(self.labels[first]), float(self.cost[first]))
-
-
-@dataclass(frozen=True, eq=False)
 class Band:
     """Accuracy of one strategy over all its seeds, at the same (P,) labels or costs `x`: median, low and high."""
 
@@ -178,9 +162,9 @@ def run_trials(
     """
     children = np.random.SeedSequence(seed).spawn(seeds)
     jobs = [(name, rank) for rank in range(seeds) for name in replays]  # a strategy can be slow: mix them
-    found: dict[tuple[str, int], Track] = {}
-    with _runner(source, replays, workers) as run:
-        for job, track in run([(name, rank, children[rank]) for name, rank in jobs]):
+    found: dict[Job, Track] = {}
+    with closing(_tracks(source, replays, jobs, children, workers)) as tracks:
+        for job, track in tracks:
             found[job] = track
             if on_done:
                 on_done(len(found), len(jobs))
@@ -244,8 +228,7 @@ def band(tracks: Sequence[Track], over_cost: bool = False) -> Band:
 
 def _held(x: Floats, spent: Floats, accuracy: Floats) -> Floats:
     """(P,) accuracy after x: that of the last step which had not spent more."""
-    values: Floats = accuracy[np.searchsorted(spent, x * (1 + 1e-12), side="right") - 1]
-    return values
+    return np.asarray(accuracy[np.searchsorted(spent, x * (1 + 1e-12), side="right") - 1])
 
 
 def seeded(policy: Any, seed: int) -> Any:
@@ -254,30 +237,32 @@ def seeded(policy: Any, seed: int) -> Any:
     return replace(policy, seed=seed) if draws and not isinstance(policy, type) else policy
 
 
-_Job = tuple[str, int, np.random.SeedSequence]
-_Runs = Callable[[list[_Job]], Iterator[tuple[tuple[str, int], Track]]]
+Job = tuple[str, int]
+"""Strategy, and number of the seed."""
+
 _shared: dict[str, Any] = {}
 """What a worker process was given when it started."""
 
 
-@contextmanager
-def _runner(source: Source, replays: Mapping[str, Replay], workers: int) -> Iterator[_Runs]:
+def _tracks(
+    source: Source,
+    replays: Mapping[str, Replay],
+    jobs: Sequence[Job],
+    seeds: Sequence[np.random.SeedSequence],
+    workers: int,
+) -> Generator[tuple[Job, Track], None, None]:
+    """The track of each job, as they end."""
     if workers == 1:
-        yield lambda jobs: (((name, rank), one_trial(source, replays[name], seed)) for name, rank, seed in jobs)
+        yield from (((name, rank), one_trial(source, replays[name], seeds[rank])) for name, rank in jobs)
         return
     # Not forked: threads of the parent (numba, BLAS) do not survive a fork.
-    context = get_context("spawn")
-    with ProcessPoolExecutor(workers, context, _start, (source, dict(replays))) as pool:
-
-        def run(jobs: list[_Job]) -> Iterator[tuple[tuple[str, int], Track]]:
-            waiting = {pool.submit(_in_worker, name, seed): (name, rank) for name, rank, seed in jobs}
-            try:
-                for future in as_completed(waiting):
-                    yield waiting[future], future.result()
-            finally:
-                pool.shutdown(cancel_futures=True)
-
-        yield run
+    with ProcessPoolExecutor(workers, get_context("spawn"), _start, (source, dict(replays))) as pool:
+        waiting = {pool.submit(_in_worker, name, seeds[rank]): (name, rank) for name, rank in jobs}
+        try:
+            for future in as_completed(waiting):
+                yield waiting[future], future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _start(source: Source, replays: dict[str, Replay]) -> None:

@@ -29,20 +29,39 @@ from hitl.evidence import Evidence
 from hitl.models.combiner import Combiner
 from hitl.plan import Plan
 
-__all__ = ["Answers", "RecordedAnswers", "Replay", "ReplayResult", "accuracy_of", "reached_at", "spread_evenly"]
+__all__ = ["Answers", "RecordedAnswers", "Replay", "ReplayResult", "Track", "accuracy_of", "spread_evenly"]
 
 
 @dataclass(frozen=True, eq=False)
-class ReplayResult:
-    """What a replay went through: accuracy on the items with known truth, before each plan.
+class Track:
+    """What a replay went through, before each plan.
 
     Attributes:
         labels: (S,) human labels spent at each step, rising; the first step is before any label.
-        accuracy: (S,) accuracy then, in [0, 1], ties shared.
-        done: (S,) items done then.
-        consensus, evidence: at the end.
         cost: (S,) what those labels cost, in the unit of `Crew.cost`.
-        rounds: (S,) plans made before.
+        accuracy: (S,) accuracy then on the items with known truth, in [0, 1], ties shared.
+        done: (S,) items done then.
+    """
+
+    labels: npt.NDArray[np.int64]
+    cost: Floats
+    accuracy: Floats
+    done: npt.NDArray[np.int64]
+
+    def to_reach(self, accuracy: float) -> tuple[int, float] | None:
+        """Labels and cost after which the accuracy is reached and not lost again, or None."""
+        below = np.flatnonzero(self.accuracy < accuracy - 1e-12)
+        first = below[-1] + 1 if below.size else 0
+        return (int(self.labels[first]), float(self.cost[first])) if first < len(self.accuracy) else None
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayResult(Track):
+    """The track of a replay, and what stood at its end.
+
+    Attributes:
+        consensus, evidence: at the end.
+        rounds: (S,) plans made before each step.
 
     Example:
         >>> import numpy as np
@@ -55,23 +74,19 @@ class ReplayResult:
         (54, 54, None)
     """
 
-    labels: npt.NDArray[np.int64]
-    accuracy: Floats
-    done: npt.NDArray[np.int64]
     consensus: Consensus
     evidence: Evidence
-    cost: Floats = field(default_factory=lambda: np.zeros(0))
-    rounds: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    rounds: npt.NDArray[np.int64]
 
     def labels_to_reach(self, accuracy: float) -> int | None:
         """Labels after which the accuracy is reached and not lost again, or None."""
-        first = reached_at(self.accuracy, accuracy)
-        return None if first is None else int(self.labels[first])
+        found = self.to_reach(accuracy)
+        return None if found is None else found[0]
 
     def cost_to_reach(self, accuracy: float) -> float | None:
         """Cost after which the accuracy is reached and not lost again, or None."""
-        first = reached_at(self.accuracy, accuracy)
-        return None if first is None else float(self.cost[first])
+        found = self.to_reach(accuracy)
+        return None if found is None else found[1]
 
 
 @dataclass(frozen=True)
@@ -150,19 +165,16 @@ class Replay:
             if not _answer(answers, queue, round_) and not queue.awaits(round_):
                 break
         labels, right, cost, rounds = (np.array(column) for column in zip(*steps, strict=True))
-        return ReplayResult(labels, right, np.array(done), consensus, evidence, cost, rounds)
+        return ReplayResult(labels, cost, right, np.array(done), consensus, evidence, rounds)
 
     def _plan(self, evidence: Evidence, consensus: Consensus, queue: AnswerQueue, round_: int) -> Plan:
         crew = queue.crew(round_)
         if not crew.names and not queue.staffed(round_):
             return Plan()
-        budget = self._batch(len(evidence.annotations) + queue.outstanding)
-        return self.policy.plan([(evidence, consensus)], crew, budget)
-
-    def _batch(self, spent: int) -> Budget:
-        if self.most_labels is None or self.most_labels - spent >= self.budget.labels:
-            return self.budget
-        return replace(self.budget, labels=max(self.most_labels - spent, 0))
+        batch = self.budget.labels
+        if self.most_labels is not None:
+            batch = min(batch, max(self.most_labels - len(evidence.annotations) - queue.outstanding, 0))
+        return self.policy.plan([(evidence, consensus)], crew, replace(self.budget, labels=batch))
 
 
 def _answer(answers: Answers, queue: AnswerQueue, round_: int) -> bool:
@@ -198,10 +210,3 @@ def accuracy_of(consensus: Consensus, recorded: Evidence) -> float:
         raise BadEvidence("replay: no item has a known truth; expected some to score against")
     assert recorded.truth is not None
     return score.accuracy(consensus.probabilities[known], recorded.truth[known])
-
-
-def reached_at(accuracy: Floats, target: float) -> int | None:
-    """The first step from which the accuracy is never below the target again, or None."""
-    below = np.flatnonzero(accuracy < target)
-    first = 0 if not below.size else int(below[-1]) + 1
-    return first if first < len(accuracy) else None

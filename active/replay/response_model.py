@@ -9,7 +9,6 @@ annotator can have at a time. Some questions are never answered, and those of an
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -72,15 +71,14 @@ class ResponseModel:
         return self.joins.get(name, 0) <= time < self.leaves.get(name, math.inf)
 
 
-@dataclass(order=True)
+@dataclass(frozen=True)
 class _Handed:
-    """A question that was handed out: when it is answered (inf: never), in which order it was asked."""
+    """A question that was handed out in round `at`, and when it is answered (inf: never)."""
 
+    pair: Pair
+    at: int
     due: float
-    serial: int
-    at: int = field(compare=False)
-    pair: Pair = field(compare=False)
-    skipped: bool = field(compare=False)
+    skipped: bool
 
 
 class AnswerQueue:
@@ -88,10 +86,9 @@ class AnswerQueue:
 
     def __init__(self, responses: ResponseModel, crew: Crew, rng: np.random.Generator) -> None:
         self._responses, self._crew, self._rng = responses, crew, rng
-        self._outstanding: list[_Handed] = []  # a heap: the next answer first
+        self._outstanding: list[_Handed] = []  # in the order in which they were asked
         self._never: set[tuple[Name, Name]] = set()
         self._exhausted: set[Pair] = set()
-        self._handed = 0
         self.settled = 0
         """How many questions came back: answered, skipped or expired."""
 
@@ -108,12 +105,11 @@ class AnswerQueue:
             names = tuple(name for name in names if responses.present(name, round_))
         if names == crew.names and not self._outstanding and not self._never:
             return crew
-        asked = [handed.pair for handed in sorted(self._outstanding, key=lambda handed: handed.serial)]
         return replace(
             crew,
             names=names,
             never=crew.never | self._never,
-            asked=crew.asked + tuple((_name(who), item) for item, who in asked),
+            asked=crew.asked + tuple((_name(who), item) for item, who in (handed.pair for handed in self._outstanding)),
         )
 
     def staffed(self, round_: int) -> bool:
@@ -132,29 +128,20 @@ class AnswerQueue:
             skipped, never = self._happens(responses.skip), self._happens(responses.unanswered)
             if never or (who is not None and due >= responses.leaves.get(who, math.inf)):
                 due = math.inf
-            heapq.heappush(self._outstanding, _Handed(due, self._handed, round_, pair, skipped))
-            self._handed += 1
+            self._outstanding.append(_Handed(pair, round_, due, skipped))
 
     def _happens(self, chance: float) -> bool:
         return chance > 0 and bool(self._rng.random() < chance)
 
     def arrived(self, round_: int) -> list[Pair]:
         """What is answered before the next plan, in the order of arrival; skips and expired questions are put aside."""
-        answered: list[Pair] = []
-        while self._outstanding and self._outstanding[0].due < round_ + 1:
-            handed = heapq.heappop(self._outstanding)
-            self.settled += 1
-            item, who = handed.pair
-            if not handed.skipped:
-                answered.append(handed.pair)
-            elif who is not None:
-                self._never.add((who, item))
-        kept = [handed for handed in self._outstanding if round_ + 1 - handed.at < self._responses.expire]
-        if len(kept) < len(self._outstanding):
-            self.settled += len(self._outstanding) - len(kept)
-            self._outstanding = kept
-            heapq.heapify(self._outstanding)
-        return answered
+        end, before = round_ + 1, self._outstanding
+        back = sorted((handed for handed in before if handed.due < end), key=lambda handed: handed.due)
+        self._outstanding = [h for h in before if h.due >= end and end - h.at < self._responses.expire]
+        self.settled += len(before) - len(self._outstanding)
+        skipped = (handed.pair for handed in back if handed.skipped)
+        self._never |= {(who, item) for item, who in skipped if who is not None}
+        return [handed.pair for handed in back if not handed.skipped]
 
     def unavailable(self, pair: Pair) -> None:
         """There is no answer to this: it is not asked again."""

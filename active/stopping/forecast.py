@@ -29,8 +29,8 @@ from hitl.active.acquisition.value_of_information import crew_confusion
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.stopping import rules
 from hitl.active.stopping.pool_state import PoolState
-from hitl.active.stopping.rules import Expected, Judged
-from hitl.active.stopping.simulated_beliefs import Belief, belief_of
+from hitl.active.stopping.rules import Judged
+from hitl.active.stopping.simulated_beliefs import Belief
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
@@ -110,25 +110,23 @@ def forecast(questions: Sequence[Judged], crew: Crew, budget: Budget, *, draws: 
     about 1,240 labels (830 to 1,850), cost 1,240, to reach 95.0%
     """
     pool = PoolState.of(questions, budget)
-    expected, rows = pool.expected, pool.open_rows
+    expected, rows, target = pool.expected, pool.open_rows, budget.target_accuracy
     model, caution = _doubts(pool)
-    if budget.target_accuracy is not None:
+    if target is not None:
         model = max(model, TARGET)
-    if not rows.size or (budget.target_accuracy is not None and expected.low >= budget.target_accuracy):
-        reached = float(budget.target_accuracy is None or expected.low >= budget.target_accuracy)
-        return Forecast(0, 0, 0, 0, 0, 0, expected.accuracy, budget.target_accuracy, reached, 0.0, caution)
+    if not rows.size or (target is not None and expected.low >= target):
+        reached = float(target is None or expected.low >= target)
+        return Forecast(0, 0, 0, 0, 0, 0, expected.accuracy, target, reached, 0.0, caution)
     rng = np.random.default_rng(seed)
-    future = _Future.of(pool, crew, budget, draws, rng)
+    future = _Future(pool, crew, budget, draws, rng)
     future.play(rng)
-    scale = rows.size / future.n_items
-    labels, cost = future.labels_d * scale, future.cost_d * scale
     return Forecast(
-        *_interval(labels, model),
-        *_interval(cost, model),
+        *_interval(future.labels_d * future.scale, model),
+        *_interval(future.cost_d * future.scale, model),
         float(future.accuracy_d.mean()),
-        budget.target_accuracy,
-        float(future.reached_d.mean()) if budget.target_accuracy is not None else 1.0,
-        float(future.unfinished_d.mean() * scale),
+        target,
+        float(future.reached_d.mean()) if target is not None else 1.0,
+        float(future.unfinished_d.mean() * future.scale),
         caution,
     )
 
@@ -136,39 +134,26 @@ def forecast(questions: Sequence[Judged], crew: Crew, budget: Budget, *, draws: 
 class _Future:
     """Draws x items that are played through; axes d (draw), n (item of the sample), k (crew)."""
 
-    def __init__(
-        self, beliefs: list[Belief], pi: list[Floats], order_dnr: Rows, cost_k: Floats, budget: Budget
-    ) -> None:
-        self.beliefs, self.pi, self.order_dnr, self.cost_k, self.budget = beliefs, pi, order_dnr, cost_k, budget
-        self.n_draws, self.n_items = order_dnr.shape[:2]
-        shape = (self.n_draws, self.n_items)
-        self.asked_dn = np.zeros(shape, dtype=np.intp)
-        self.labels_d, self.cost_d = np.zeros(self.n_draws), np.zeros(self.n_draws)
-        self.accuracy_d, self.reached_d = np.zeros(self.n_draws), np.zeros(self.n_draws, dtype=bool)
-        self.unfinished_d = np.zeros(self.n_draws)
-        self.settled, self.expected = (0.0, 0.0, 0, 1.0), Expected(0, 0, 0)
-
-    @classmethod
-    def of(cls, pool: PoolState, crew: Crew, budget: Budget, draws: int, rng: np.random.Generator) -> _Future:
+    def __init__(self, pool: PoolState, crew: Crew, budget: Budget, draws: int, rng: np.random.Generator) -> None:
         """Everything before the first answer."""
         rows = pool.open_rows
         sample = np.sort(rng.choice(rows, SAMPLE, replace=False)) if rows.size > SAMPLE else rows
         matrices = [crew_confusion(consensus, crew) for _, consensus in pool]
-        beliefs = [
-            belief_of(*question, sample, pi_kjl, draws, rng) for question, pi_kjl in zip(pool, matrices, strict=True)
-        ]
-        people = [_as_they_may_be(c, crew, pi, draws, rng) for (_, c), pi in zip(pool, matrices, strict=True)]
-        order = _orders(pool, crew, budget, sample, matrices, draws, rng)
-        future = cls(beliefs, people, order, np.array(crew.prices), budget)
+        self.beliefs = [Belief(*question, sample, pi, draws, rng) for question, pi in zip(pool, matrices, strict=True)]
+        self.pi = [_as_they_may_be(c, crew, pi, draws, rng) for (_, c), pi in zip(pool, matrices, strict=True)]
+        self.order_dnr = _orders(pool, crew, budget, sample, matrices, draws, rng)
+        self.cost_k, self.budget, self.expected = np.array(crew.prices), budget, pool.expected
         error = np.where(pool[0][0].known | pool.open, 0.0, pool.error)  # of open items it is played
-        future.settled = (error.sum(), (error * (1 - error)).sum(), error.size, rows.size / sample.size)
-        future.expected = pool.expected
-        return future
+        self.settled = error.sum(), (error * (1 - error)).sum(), error.size
+        self.n_draws, self.n_items, self.scale = draws, sample.size, rows.size / sample.size
+        self.asked_dn = np.zeros((draws, sample.size), dtype=np.intp)
+        self.labels_d, self.cost_d, self.accuracy_d, self.unfinished_d = np.zeros((4, draws))
+        self.reached_d = np.zeros(draws, dtype=bool)
 
     def play(self, rng: np.random.Generator) -> None:
         """To the end of every draw."""
         in_order = self.budget.target_accuracy is not None
-        plan = int(self.budget.labels / self.settled[3])  # a plan is asked whole
+        plan = int(self.budget.labels / self.scale)  # a plan is asked whole
         batch = min(max(plan, -(-self.n_items // ROUNDS)), self.n_items) if in_order else self.n_items
         running_d = np.ones(self.n_draws, dtype=bool)
         while True:
@@ -181,21 +166,16 @@ class _Future:
             if not running_d.any():
                 return
             score_dn = np.where(active_dn & running_d[:, None], confidence_dn, np.inf)
+            mask = np.isfinite(score_dn)
             if batch < self.n_items:
-                chosen = np.argpartition(score_dn, batch - 1, axis=1)[:, :batch]
-                mask = np.zeros_like(active_dn)
-                np.put_along_axis(mask, chosen, True, axis=1)
-                mask &= np.isfinite(score_dn)
-            else:
-                mask = np.isfinite(score_dn)
+                np.put_along_axis(mask, np.argpartition(score_dn, batch - 1, axis=1)[:, batch:], False, axis=1)
             d, n = np.nonzero(mask)
             self._answer(d, n, rng)
 
     def _state(self) -> tuple[Floats, npt.NDArray[np.bool_]]:
         """(D, n) confidence of the least certain question, and which items can still be asked about."""
         confidence_dn = np.min([belief.confidence_dn for belief in self.beliefs], axis=0)
-        labels_dn = self.beliefs[0].labels_dn
-        budget = self.budget
+        labels_dn, budget = self.beliefs[0].labels_dn, self.budget
         done = (confidence_dn >= budget.target_confidence) & (labels_dn >= budget.min_labels)
         done |= labels_dn >= budget.max_labels
         depth = self.order_dnr.shape[2]
@@ -205,13 +185,13 @@ class _Future:
 
     def _reached(self) -> npt.NDArray[np.bool_]:
         """(D,) whether the target is reached; sets the accuracy expected."""
-        errors, variance, size, scale = self.settled
+        errors, variance, size = self.settled
         error_dn = np.mean([1 - belief.confidence_dn for belief in self.beliefs], axis=0)
         r = self.expected.ratio, self.expected.ratio_variance
         low_d = np.empty(self.n_draws)
         for d, error_n in enumerate(error_dn):
-            total = errors + scale * float(error_n.sum())
-            noise = variance + scale * float((error_n * (1 - error_n)).sum())
+            total = errors + self.scale * float(error_n.sum())
+            noise = variance + self.scale * float((error_n * (1 - error_n)).sum())
             self.accuracy_d[d], low_d[d], _ = rules.interval_of_errors(total, noise, size, *r)
         return low_d >= (self.budget.target_accuracy or 2.0)
 
@@ -268,11 +248,8 @@ def _orders(
     free = Eligibility.of(replace(crew, asked=()), pool.annotations)
     free_nk = free.mask_rows(sample) & (free.capacity > 0)
     best = np.argsort(-right_k, kind="stable")
-    speed_k, left = np.zeros(right_k.size), float(max(budget.labels, 1))
-    for k in best:
-        speed_k[k] = min(crew.capacity_of(crew.names[k]), left)
-        left -= speed_k[k]
-    later_k = np.empty(right_k.size)
+    room, speed_k, later_k = free.capacity[best], np.empty(right_k.size), np.empty(right_k.size)
+    speed_k[best] = np.clip(max(budget.labels, 1) - (np.cumsum(room) - room), 0, room)
     later_k[best] = 1e6 * (1 + np.arange(right_k.size))
     depth = min(depth, right_k.size)
     order = np.empty((draws, sample.size, depth), dtype=np.intp)
@@ -281,9 +258,8 @@ def _orders(
         time_nk = np.where(free_nk, np.where(speed_k > 0, race_nk, later_k), NEVER)
         first = np.argpartition(time_nk, depth - 1, axis=1)[:, :depth]
         time = np.take_along_axis(time_nk, first, axis=1)
-        rank = np.argsort(time, axis=1, kind="stable")
-        chosen = np.take_along_axis(first, rank, axis=1)
-        order[d] = np.where(np.take_along_axis(time, rank, axis=1) < NEVER, chosen, -1)
+        first[time >= NEVER] = -1
+        order[d] = np.take_along_axis(first, np.argsort(time, axis=1, kind="stable"), axis=1)
     return order
 
 

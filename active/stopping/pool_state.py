@@ -12,9 +12,7 @@ figures, the forecast and the stop rule; what one of them has computed, the othe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +28,10 @@ Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
-class PoolState(Sequence[Judged]):
+class PoolState(tuple[Judged, ...]):
     """Q questions about the same N items, and what follows from them and the budget's rules for items.
 
     Attributes:
-        questions: evidence and consensus of each question.
         budget: when an item is done (`target_confidence`, `min_labels`, `max_labels`); nothing else of it is read.
 
     Example:
@@ -48,7 +44,6 @@ class PoolState(Sequence[Judged]):
         ([2], [1])
     """
 
-    questions: tuple[Judged, ...]
     budget: Budget
 
     @classmethod
@@ -62,34 +57,26 @@ class PoolState(Sequence[Judged]):
         items = questions[0][0].annotations.items
         if any(evidence.annotations.items != items or consensus.items != items for evidence, consensus in questions):
             raise BadInput("plan: evidence and consensus list different items; expected the same, in the same order")
-        return cls(tuple(questions), budget)
-
-    def __len__(self) -> int:
-        return len(self.questions)
-
-    @overload
-    def __getitem__(self, place: int) -> Judged: ...
-    @overload
-    def __getitem__(self, place: slice) -> tuple[Judged, ...]: ...
-    def __getitem__(self, place: int | slice) -> Judged | tuple[Judged, ...]:
-        return self.questions[place]
+        pool = cls(questions)
+        pool.budget = budget
+        return pool
 
     # -- items ------------------------------------------------------------------------------------------
 
     @property
     def items(self) -> Names:
         """N names."""
-        return self.questions[0][0].annotations.items
+        return self[0][0].annotations.items
 
     @property
     def annotations(self) -> list[Annotations]:
         """The answers to each question."""
-        return [evidence.annotations for evidence, _ in self.questions]
+        return [evidence.annotations for evidence, _ in self]
 
     @cached_property
     def states(self) -> npt.NDArray[np.int8]:
         """(Q, N) of each question whether it is open, or why not (`rules.OPEN`, `KNOWN`, `CONFIDENT`, `LIMIT`)."""
-        return np.stack([rules.item_states(*question, self.budget) for question in self.questions])
+        return np.stack([rules.item_states(*question, self.budget) for question in self])
 
     @cached_property
     def open(self) -> Mask:
@@ -109,9 +96,9 @@ class PoolState(Sequence[Judged]):
     def done(self) -> tuple[Done, ...]:
         """The items without an open question, with their labels, the least confidence, and why they are done."""
         rows = np.flatnonzero(~self.open)
-        confidence = np.min([consensus.confidence for _, consensus in self.questions], axis=0)[rows].tolist()
+        confidence = np.min([consensus.confidence for _, consensus in self], axis=0)[rows].tolist()
         reason = self.states.max(axis=0)[rows].tolist()
-        labels = [[consensus.classes[j] for j in consensus.labels[rows].tolist()] for _, consensus in self.questions]
+        labels = [[consensus.classes[j] for j in consensus.labels[rows].tolist()] for _, consensus in self]
         return tuple(
             Done(self.items[row], names, sure, rules.REASONS[why])
             for row, names, sure, why in zip(rows.tolist(), zip(*labels, strict=True), confidence, reason, strict=True)
@@ -120,15 +107,14 @@ class PoolState(Sequence[Judged]):
     @cached_property
     def known(self) -> Mask:
         """(N,) where the truth is known to every question."""
-        return np.asarray(np.all([evidence.known for evidence, _ in self.questions], axis=0))
+        return np.asarray(np.all([evidence.known for evidence, _ in self], axis=0))
 
     # -- labels -----------------------------------------------------------------------------------------
 
     @cached_property
     def labels(self) -> npt.NDArray[np.int64]:
         """(N,) labels so far, of the question that has most."""
-        most: npt.NDArray[np.int64] = np.max([given.labels_per_item for given in self.annotations], axis=0)
-        return most
+        return np.asarray(np.max([given.labels_per_item for given in self.annotations], axis=0))
 
     @cached_property
     def answered(self) -> int:
@@ -137,30 +123,28 @@ class PoolState(Sequence[Judged]):
 
     def fewest_first(self, rows: Rows) -> Rows:
         """These codes, those with fewer labels first."""
-        fewest: Rows = rows[np.argsort(self.labels[rows], kind="stable")]
-        return fewest
+        return np.asarray(rows[np.argsort(self.labels[rows], kind="stable")])
 
     # -- how good the labels are ------------------------------------------------------------------------
 
     @cached_property
     def expected(self) -> Expected:
         """The accuracy that the labels are expected to have."""
-        return rules.expected_accuracy(self.questions)
+        return rules.expected_accuracy(self)
 
     @cached_property
     def error(self) -> Floats:
         """(N,) 1 - confidence, averaged over the questions."""
-        error: Floats = 1 - np.mean([consensus.confidence for _, consensus in self.questions], axis=0)
-        return error
+        return np.asarray(1 - np.mean([consensus.confidence for _, consensus in self], axis=0))
 
     def standing(self, item: int) -> str:
         """In words: where this item (its code) stands."""
         labels = int(self.labels[item])
         said = f"{labels} label{'' if labels == 1 else 's'}"
-        if len(self.questions) > 1:
-            unsure = min(float(consensus.confidence[item]) for _, consensus in self.questions)
+        if len(self) > 1:
+            unsure = min(float(consensus.confidence[item]) for _, consensus in self)
             return f"least sure of its questions {unsure:.0%} after {said}"
-        consensus = self.questions[0][1]
+        consensus = self[0][1]
         return f"{consensus.classes[consensus.labels[item]]} at {consensus.confidence[item]:.0%} after {said}"
 
 

@@ -151,11 +151,8 @@ def expected_accuracy(questions: Sequence[Judged]) -> Expected:
     """
     errors = [_error(*question) for question in questions]
     error, deviation = np.mean(errors, axis=0), np.mean([np.sqrt(e * (1 - e)) for e in errors], axis=0)
-    checks = [_checked(*question) for question in questions]
-    checked = sum(check.items for check in checks)
-    wrong, foreseen = (float(sum(getattr(check, part) for check in checks)) for part in ("wrong", "foreseen"))
-    why = "" if checked else next(check.unchecked for check in checks)
-    bare = Expected(1.0, 1.0, 1.0, checked, wrong, foreseen, why)
+    checked, wrong, foreseen, why = zip(*(_checked(*question) for question in questions), strict=True)
+    bare = Expected(1.0, 1.0, 1.0, sum(checked), sum(wrong), sum(foreseen), "" if any(checked) else why[0])
     mean, low, high = interval_of_errors(
         float(error.sum()), float((deviation**2).sum()), error.size, bare.ratio, bare.ratio_variance
     )
@@ -189,29 +186,19 @@ def _error(evidence: Evidence, consensus: Consensus) -> Floats:
     return np.where(evidence.known, 0.0, np.clip(1.0 - consensus.confidence, 0.0, 1.0))
 
 
-@dataclass(frozen=True, slots=True)
-class _Check:
-    """Items of known truth with an answer, how many are wrong without it, how many were expected to be; or why not."""
-
-    items: int = 0
-    wrong: float = 0.0
-    foreseen: float = 0.0
-    unchecked: str = ""
-
-
-def _checked(evidence: Evidence, consensus: Consensus) -> _Check:
-    """The known items, judged as if their truth were not known."""
+def _checked(evidence: Evidence, consensus: Consensus) -> tuple[int, float, float, str]:
+    """Known items with an answer, how many are wrong without their truth, how many were expected to be; or why not."""
     rows = np.flatnonzero(evidence.known & (evidence.annotations.labels_per_item > 0))
     if rows.size < LEAST_KNOWN:
-        return _Check(unchecked=too_few(rows.size))
+        return 0, 0.0, 0.0, too_few(rows.size)
     assert evidence.truth is not None
     name = consensus.fit.method
     try:
         method = combiner_of(consensus.fit)
         if not isinstance(method, Applicable):
-            return _Check(unchecked=f"the method {name} cannot judge items without their truth; {INSTEAD}")
+            return 0, 0.0, 0.0, f"the method {name} cannot judge items without their truth; {INSTEAD}"
         blind = method.apply(consensus, replace(evidence, truth=None))
     except HitlError as error:  # a method without a name here, or one that judges nothing without what it was given
-        return _Check(unchecked=f"the method {name or 'that was used'} cannot check it: {error}; {INSTEAD}")
+        return 0, 0.0, 0.0, f"the method {name or 'that was used'} cannot check it: {error}; {INSTEAD}"
     wrong = float((blind.labels[rows] != evidence.truth[rows]).sum())
-    return _Check(rows.size, wrong, float((1 - blind.confidence[rows]).sum()))
+    return rows.size, wrong, float((1 - blind.confidence[rows]).sum()), ""

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
-from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence
 from hitl.models.dependence.design_effect import Independent, predicted, separation_of_classes
 
@@ -29,31 +28,24 @@ class Belief:
     """
 
     def __init__(
-        self,
-        effect: DesignEffect,
-        log_q0_nj: Floats,
-        labels_n: Rows,
-        predicted_n: npt.NDArray[np.bool_],
-        rho_n: Floats,
-        pi_kjl: Floats,
-        draws: int,
+        self, evidence: Evidence, consensus: Consensus, rows: Rows, pi_kjl: Floats, draws: int, rng: np.random.Generator
     ) -> None:
-        self.effect, self.predicted_n = effect, predicted_n
+        """What the consensus believes of the items `rows`, ready for answers by the matrices `pi_kjl` (K, J, L)."""
+        log_q_nj = np.log(np.maximum(consensus.probabilities, TINY))
+        known = Independent(evidence.annotations, log_q_nj, consensus.annotators.confusion, predicted(evidence))
+        labels_n = evidence.annotations.labels_per_item[rows].astype(np.intp)
+        self.effect, self.predicted_n = consensus.design_effect, known.predicted_n[rows]
+        rho_n = known.rho_sum(self.effect)[rows]
+        log_q0_nj = self.effect.untemper(consensus.probabilities[rows], labels_n, self.predicted_n, rho_n)
         self.log_q0_dnj = np.repeat(log_q0_nj[None], draws, axis=0)
-        self.labels_dn = np.repeat(labels_n[None], draws, axis=0)
-        self.rho_dn = np.repeat(rho_n[None], draws, axis=0)
+        self.labels_dn, self.rho_dn = np.repeat(labels_n[None], draws, axis=0), np.repeat(rho_n[None], draws, axis=0)
         self.log_pi_klj = np.log(np.maximum(pi_kjl, TINY)).transpose(0, 2, 1)
         self.delta_kjj = separation_of_classes(pi_kjl)
-        self.confidence_dn = np.empty(self.labels_dn.shape)
-        self.truth_dn = np.empty(self.labels_dn.shape, dtype=np.intp)
-
-    def begin(self, rng: np.random.Generator) -> None:
-        """Draw the truths, and set the confidence."""
-        q_nj = self.probabilities(np.zeros(self.labels_dn.shape[1], np.intp), np.arange(self.labels_dn.shape[1]))
-        self.confidence_dn[:] = q_nj.max(axis=1)
+        q_nj = self.probabilities(np.zeros(len(rows), np.intp), np.arange(len(rows)))
+        self.confidence_dn = np.repeat(q_nj.max(axis=1)[None], draws, axis=0)
         chance = np.cumsum(q_nj, axis=1)
         u_dn = rng.random(self.labels_dn.shape)
-        self.truth_dn[:] = (u_dn[:, :, None] * chance[None, :, -1:] > chance[None]).sum(axis=2)
+        self.truth_dn = (u_dn[:, :, None] * chance[None, :, -1:] > chance[None]).sum(axis=2)
 
     def update(self, d: Rows, n: Rows, k: Rows, label: Rows) -> None:
         """One answer of crew member k about item n in draw d, for each of these.
@@ -72,21 +64,3 @@ class Belief:
     def probabilities(self, d: Rows, n: Rows) -> Floats:
         """(., J) beliefs about these items."""
         return self.effect.temper(self.log_q0_dnj[d, n], self.labels_dn[d, n], self.predicted_n[n], self.rho_dn[d, n])
-
-
-def belief_of(
-    evidence: Evidence, consensus: Consensus, rows: Rows, pi_kjl: Floats, draws: int, rng: np.random.Generator
-) -> Belief:
-    """The beliefs of a consensus about these items, ready for answers of annotators with matrices `pi_kjl`."""
-    annotations, effect = evidence.annotations, consensus.design_effect
-    known = Independent(
-        annotations,
-        np.log(np.maximum(consensus.probabilities, TINY)),
-        consensus.annotators.confusion,
-        predicted(evidence),
-    )
-    labels_n, rho_n = annotations.labels_per_item[rows].astype(np.intp), known.rho_sum(effect)[rows]
-    log_q0_nj = effect.untemper(consensus.probabilities[rows], labels_n, known.predicted_n[rows], rho_n)
-    belief = Belief(effect, log_q0_nj, labels_n, known.predicted_n[rows], rho_n, pi_kjl, draws)
-    belief.begin(rng)
-    return belief

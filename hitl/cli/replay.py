@@ -32,7 +32,8 @@ from hitl.cli.options import (
 from hitl.errors import BadInput, BadSettings, BadTable, HitlError
 
 if TYPE_CHECKING:
-    from hitl.active.replay.experiments import Source, Spent, Track
+    from hitl.active.replay.experiments import Source, Spent
+    from hitl.active.replay.replay import Track
     from hitl.active.replay.simulated_annotators import Group, Kind
     from hitl.annotations import Names
     from hitl.crew import Crew

@@ -24,14 +24,13 @@ from hitl.active.policy import Policy
 from hitl.active.replay.experiments import reordered
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import ANONYMOUS, Annotations, Name
-from hitl.crew import Budget, Crew
+from hitl.crew import CENT, Budget, Crew
 from hitl.evidence import Evidence
 from hitl.models.dawid_skene import DawidSkene
 from hitl.plan import Plan
 from hitl.testing.contract import Fact, add_to, check
 
 ITEMS, ANNOTATORS, SEEDS = 14, 5, 24
-CENT = 1e-9
 
 FACTS: dict[str, Fact[Policy]] = {}
 """Fact in words -> a function of a policy."""

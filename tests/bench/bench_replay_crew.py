@@ -29,8 +29,8 @@ import numpy as np
 from hitl import catalog
 from hitl.active.policy import ExpectedGain, Policy
 from hitl.active.replay.baselines import Evenly
-from hitl.active.replay.experiments import Simulation, Track, one_trial, run_trials, seeded
-from hitl.active.replay.replay import Replay
+from hitl.active.replay.experiments import Simulation, one_trial, run_trials, seeded
+from hitl.active.replay.replay import Replay, Track
 from hitl.active.replay.simulated_annotators import Group
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import Annotations

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from hitl.active.acquisition.utility import Utility, exploration
+from hitl.active.acquisition.utility import exploration, utility
 from hitl.active.acquisition.value_of_information import crew_confusion, err_evenly
 from hitl.active.stopping import rules
 from hitl.active.stopping.pool_state import PoolState
@@ -29,7 +29,7 @@ def test_values_are_gains_of_the_open_questions_times_the_exploration(seed: int,
     crew = Crew((0, 3, "new"))
     pool = PoolState.of(questions, Budget(target_confidence=0.7, min_labels=0, max_labels=99))
     matrices = [crew_confusion(consensus, crew) for _, consensus in questions]
-    value = Utility.of(pool, matrices, information).times(exploration(pool, crew, 0.7))
+    value = utility(pool, matrices, information).times(exploration(pool, crew, 0.7))
     rows = np.array([5, 0, 2])
     found = value.values(rows)
     for r, n in enumerate(rows.tolist()):
@@ -48,7 +48,7 @@ def test_what_a_unit_of_cost_buys_is_value_over_cost() -> None:
     question = judged(np.random.default_rng(0))
     crew = Crew((0, 1, 2))
     cost = np.array([1.0, 2.0, 6.0])
-    value = Utility.of(PoolState.of([question], open_budget()), [crew_confusion(question[1], crew)], 0.1)
+    value = utility(PoolState.of([question], open_budget()), [crew_confusion(question[1], crew)], 0.1)
     rows = np.arange(12)
     assert np.allclose(value.per_cost(cost).values(rows), value.values(rows) / cost * 3)
     assert (value.per_cost(np.ones(3)).values(rows) == value.values(rows)).all()

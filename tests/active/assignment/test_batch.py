@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,21 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hitl.active.acquisition import value_of_information
-from hitl.active.acquisition.utility import Utility
+from hitl.active.acquisition.utility import utility
 from hitl.active.acquisition.value_of_information import crew_confusion
 from hitl.active.assignment.assign import Pair
-from hitl.active.assignment.batch import ROUNDS, Anyone, ByName, Diverse, that_pay
+from hitl.active.assignment.batch import ROUNDS, Choice, that_pay
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Budget, Crew
 from tests.active.test_policy import judged, open_budget
 
 
-def choice(seed: int, crew: Crew, money: float = np.inf, items: int = 5) -> ByName:
+def choice(seed: int, crew: Crew, money: float = np.inf, items: int = 5) -> Choice:
     """Random beliefs and people, nothing answered."""
     evidence, consensus = judged(np.random.default_rng(seed), items, 3, 3, seen=0.0)
-    value = Utility.of(PoolState.of([(evidence, consensus)], open_budget()), [crew_confusion(consensus, crew)], 0.1)
-    return ByName(value, Eligibility.of(crew, [evidence.annotations]), money)
+    value = utility(PoolState.of([(evidence, consensus)], open_budget()), [crew_confusion(consensus, crew)], 0.1)
+    return Choice(value, Eligibility.of(crew, [evidence.annotations]), money)
 
 
 def best_total(values: np.ndarray, cost: np.ndarray, capacity: int, limit: int, money: float) -> float:  # type: ignore[type-arg]
@@ -74,9 +75,9 @@ def test_money_is_not_counted_twice() -> None:
     matrices = np.array([[[0.6, 0.4], [0.4, 0.6]], [[0.8, 0.2], [0.2, 0.8]]])
     question = judged(np.random.default_rng(0), 6, 2, 2, seen=0.0)
     question[1].probabilities[:] = 0.5
-    value = Utility.of(PoolState.of([question], open_budget()), [matrices], 0.0)
+    value = utility(PoolState.of([question], open_budget()), [matrices], 0.0)
     free = Eligibility.of(Crew((0, 1), cost={1: 2.0}), [question[0].annotations])
-    found = ByName(value, free, money=4.0).best(np.arange(6), 5)
+    found = Choice(value, free, money=4.0).best(np.arange(6), 5)
     assert [pair.person for pair in found] == [1, 1]
     assert np.allclose([pair.value for pair in found], 0.3)
 
@@ -85,8 +86,8 @@ def test_money_is_not_counted_twice() -> None:
 def test_what_is_asked_pays_and_what_pays_is_asked(worth_of_one: float) -> None:
     crew = Crew((0, 1, 2), cost={1: 2.0})
     question = judged(np.random.default_rng(3), 12, 3, 3, seen=0.0)
-    value = Utility.of(PoolState.of([question], open_budget()), [crew_confusion(question[1], crew)], 0.1)
-    named, rows = ByName(value, Eligibility.of(crew, [question[0].annotations])), np.arange(12)
+    value = utility(PoolState.of([question], open_budget()), [crew_confusion(question[1], crew)], 0.1)
+    named, rows = Choice(value, Eligibility.of(crew, [question[0].annotations])), np.arange(12)
     budget = Budget(worth=worth_of_one, max_labels=3)
 
     def pays(item: np.ndarray, person: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
@@ -132,8 +133,9 @@ def test_what_pays_is_found_behind_many_that_do_not() -> None:
 
 def test_whoever_comes_gets_the_most_valuable_of_those_left() -> None:
     question = judged(np.random.default_rng(5), 8, 3, 3, seen=0.0)
-    value = Utility.of(PoolState.of([question], open_budget()), [crew_confusion(question[1], Crew())], 0.1)
-    anyone, rows = Anyone(value, most=3), np.array([6, 1, 4, 0, 3])
+    value = utility(PoolState.of([question], open_budget()), [crew_confusion(question[1], Crew())], 0.1)
+    free = Eligibility.of(Crew(), [question[0].annotations])
+    anyone, rows = Choice(value, free, money=3.0), np.array([6, 1, 4, 0, 3])
     order = rows[np.argsort(-value.values(rows)[:, 0])].tolist()
     assert [pair.item for pair in anyone.best(rows, 9)] == order[:3]
     assert [pair.item for pair in anyone.best(rows, 2)] == order[:2]
@@ -147,15 +149,17 @@ def test_a_diverse_batch_is_a_core_set_of_the_best() -> None:
     q = question[1].probabilities
     q[:] = [0.95, 0.05]
     q[:20] = np.linspace(0.5, 0.6, 20)[:, None] * [1, -1] + [0, 1]
-    value = Utility.of(PoolState.of([question], open_budget()), [crew_confusion(question[1], Crew())], 0.1)
+    value = utility(PoolState.of([question], open_budget()), [crew_confusion(question[1], Crew())], 0.1)
     features = 10.0 * np.eye(8)[np.arange(40) // 5] + 0.01 * np.arange(40)[:, None]
-    plain, rows = Anyone(value, most=40), np.arange(40)
+    free, rows = Eligibility.of(Crew(), [question[0].annotations]), np.arange(40)
+    plain = Choice(value, free, money=40.0)
     assert sorted(pair.item // 5 for pair in plain.best(rows, 4)) == [0, 0, 0, 0]
-    spread = Diverse(plain, features, np.array([], dtype=int), times=5.0)
+    spread = replace(plain, features=features, times=5.0)
     assert sorted(pair.item // 5 for pair in spread.best(rows, 4)) == [0, 1, 2, 3]
-    beside = Diverse(plain, features, np.array([25, 2]), times=20 / 3)  # the first group is covered by what waits
+    waits = replace(free, closed=np.isin(rows, [25, 2]))
+    beside = replace(plain, free=waits, features=features, times=20 / 3)  # the first group is covered by what waits
     assert sorted(pair.item // 5 for pair in beside.best(rows, 3)) == [1, 2, 3]
-    assert len(Diverse(Anyone(value, most=2), features, np.array([], dtype=int), 5.0).best(rows, 4)) == 2
+    assert len(replace(spread, money=2.0).best(rows, 4)) == 2
     without = spread.without([Pair(item, 0, 0.0) for item in range(5)])
     assert sorted({pair.item // 5 for pair in without.best(rows, 4)} & {0, 1, 2, 3}) == [1, 2, 3]
 
@@ -166,6 +170,6 @@ def test_busy_people_do_not_make_a_batch_less_diverse() -> None:
     named = choice(7, crew, money=6.0, items=30)
     features = 100.0 * np.eye(6)[np.arange(30) % 6] + 0.01 * np.arange(30)[:, None]
     rows = np.arange(30)
-    pairs = Diverse(named, features, np.array([], dtype=int), times=30 / 6).best(rows, 6)
+    pairs = replace(named, features=features, times=30 / 6).best(rows, 6)
     assert sorted(pair.item % 6 for pair in pairs) == list(range(6))
     assert np.bincount([pair.person for pair in pairs]).tolist() == [2, 2, 2]

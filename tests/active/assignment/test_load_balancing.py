@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hitl.active.acquisition.utility import Utility
+from hitl.active.acquisition.utility import utility
 from hitl.active.assignment import assign as assigning
 from hitl.active.assignment import load_balancing
 from hitl.active.assignment.assign import BEYOND, assign
-from hitl.active.assignment.batch import ByName
+from hitl.active.assignment.batch import Choice
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.load_balancing import HANDFUL, even_share, shares
 from hitl.active.policy import ExpectedGain
@@ -298,7 +298,7 @@ def test_the_share_of_a_plan_is_kept_or_nobody_half_as_good_had_time(at: dict[st
     level = even_share(np.array([150, 150, 150, 150, 3]), total.total())
     most = max(math.ceil(at["times"] * level - 1e-9), HANDFUL)
     assert gets["p4"] <= 3
-    value = Utility.of(PoolState.of([question], open_budget()), [question[1].annotators.confusion], 0.5)
+    value = utility(PoolState.of([question], open_budget()), [question[1].annotators.confusion], 0.5)
     worth = value.values(np.arange(150))
     slack = TOLERANCE * float(worth.max(axis=1).sum())
     for who in names:
@@ -311,12 +311,12 @@ def test_the_share_of_a_plan_is_kept_or_nobody_half_as_good_had_time(at: dict[st
 
 def test_without_even_shares_nothing_changes() -> None:
     question = team({"ann": 0.95, "bob": 0.9})
-    value = Utility.of(PoolState.of([question], open_budget()), [question[1].annotators.confusion], 0.5)
+    value = utility(PoolState.of([question], open_budget()), [question[1].annotators.confusion], 0.5)
     free = Eligibility.of(Crew(("ann", "bob")), [question[0].annotations])
     rows = np.arange(400)
     plainly = assign(rows, value.bound(rows), value.values, free, 50, alike=value.alike)
-    assert tuple(ByName(value, free).best(rows, 50)) == plainly.pairs
-    shared = ByName(value, free, even_shares=1.0)
+    assert tuple(Choice(value, free).best(rows, 50)) == plainly.pairs
+    shared = Choice(value, free, even_shares=1.0)
     assert Counter(pair.person for pair in shared.freely().best(rows, 50)) == {
         0: 50
     }  # candidates are the best there are

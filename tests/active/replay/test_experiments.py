@@ -17,7 +17,6 @@ from hitl.active.replay.baselines import Evenly, Randomly
 from hitl.active.replay.experiments import (
     Recording,
     Simulation,
-    Track,
     band,
     one_trial,
     reordered,
@@ -25,7 +24,7 @@ from hitl.active.replay.experiments import (
     spent_to_reach,
 )
 from hitl.active.replay.oracles import RecordedAnswers, cost_of
-from hitl.active.replay.replay import Replay
+from hitl.active.replay.replay import Replay, Track
 from hitl.active.replay.response_model import AnswerQueue, ResponseModel
 from hitl.active.replay.simulated_annotators import Group
 from hitl.active.stopping.rules import Judged

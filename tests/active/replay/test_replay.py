@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,7 +78,9 @@ def test_labels_to_reach_counts_from_where_it_is_not_lost_again() -> None:
     result = Replay(DefaultCombiner(), budget=Budget(labels=150), most_labels=300).run(
         recorded, np.random.default_rng(0)
     )
-    changed = type(result)(np.array([0, 1, 2, 3]), np.array([0.5, 0.9, 0.8, 0.9]), result.done, None, None)  # type: ignore[arg-type]
+    accuracy = np.array([0.5, 0.9, 0.8, 0.9])
+    changed = replace(result, labels=np.arange(4), cost=2.0 * np.arange(4), accuracy=accuracy)
+    assert changed.cost_to_reach(0.85) == 6
     assert changed.labels_to_reach(0.85) == 3
     assert changed.labels_to_reach(0.5) == 0
     assert changed.labels_to_reach(0.95) is None

@@ -15,7 +15,7 @@ from hitl.active.stopping import rules
 from hitl.active.stopping.forecast import Forecast, forecast
 from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
-from hitl.active.stopping.simulated_beliefs import belief_of
+from hitl.active.stopping.simulated_beliefs import Belief
 from hitl.annotations import Annotations, Floats
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
@@ -57,7 +57,7 @@ def test_an_answer_moves_a_belief_as_it_moves_the_consensus(model: bool, classes
     rows = np.arange(0, 60)
     pi = consensus.annotators.concentration
     pi = pi / pi.sum(axis=2, keepdims=True) if not model else consensus.annotators.confusion
-    belief = belief_of(evidence, consensus, rows, pi, 2, np.random.default_rng(0))
+    belief = Belief(evidence, consensus, rows, pi, 2, np.random.default_rng(0))
     assert np.allclose(belief.confidence_dn, consensus.confidence, atol=1e-9)
     for _ in range(2):  # two answers more, one after the other
         free = [(n, np.flatnonzero(did[n] < 0)[0]) for n in rows if (did[n] < 0).any()]
@@ -79,7 +79,7 @@ def again_labels(did: Any) -> Any:
 
 def test_truths_are_drawn_from_the_beliefs() -> None:
     question = believed(np.tile([[0.7, 0.2, 0.1]], (50, 1)))
-    belief = belief_of(*question, np.arange(50), question[1].annotators.confusion, 200, np.random.default_rng(0))
+    belief = Belief(*question, np.arange(50), question[1].annotators.confusion, 200, np.random.default_rng(0))
     share = np.bincount(belief.truth_dn.ravel(), minlength=3) / belief.truth_dn.size
     assert np.allclose(share, [0.7, 0.2, 0.1], atol=0.015)
 
