@@ -36,8 +36,9 @@ def python(installed: Path, folder: Path, *arguments: str) -> str:
     """What a Python that has both packages prints; the test fails where it does not end well."""
     paths = [str(installed), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "200"}
-    command = [sys.executable, "-W", "error::hitl.errors.IgnoredEvidence", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

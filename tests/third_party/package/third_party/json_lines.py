@@ -10,13 +10,25 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from hitl.annotations import natural_order
-from hitl.errors import BadTable
-from hitl.exchange import AnnotationRow, AnnotatorRow, Check, Cursor, ItemRow, Operation, Page, Question, Receipt
+from hitl.errors import BadTable, Refused
+from hitl.exchange import (
+    AnnotationRow,
+    AnnotatorRow,
+    Check,
+    Cursor,
+    ItemRow,
+    Operation,
+    OperationKind,
+    Page,
+    Question,
+    Receipt,
+)
 from hitl.settings import SourceSettings
 
+KINDS = get_args(OperationKind)
 EPOCH = "1970-01-01T00:00:00Z"
 
 
@@ -56,9 +68,9 @@ class JsonLines:
         batches = [batch["items"] for place, batch in pushed.items() if place.startswith("add_items ")]
         added = [item["key"] for batch in batches for item in batch]
         keys = list(dict.fromkeys([*(row["item"] for row in (*labels, *items)), *added]))
-        gold = pushed.get("gold ", {}).get("questions", {}).get("label", {})
+        known = [batch["questions"]["label"] for place, batch in pushed.items() if place.startswith("gold ")]
         rows = [_answer(row["item"], row["annotator"], row["label"]) for row in labels]
-        rows += [_answer(key, None, label) for key, label in gold.items()]
+        rows += [_answer(key, None, label) for batch in known for key, label in batch.items()]
         names = dict.fromkeys(row["annotator"] for row in labels)
         yield Page(
             {"digest": digest},
@@ -70,8 +82,10 @@ class JsonLines:
         )
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        """Write each payload; nothing changes where it is there already."""
+        """Write each payload; nothing changes where it is there already. Raises Refused for an unknown operation."""
         for operation in operations:
+            if operation.kind not in KINDS:
+                raise Refused(f"operation {operation.kind!r} is unknown; expected one of {', '.join(KINDS)}")
             pushed, place = self._read(), f"{operation.kind} {operation.key}"
             payload = json.loads(json.dumps(operation.payload))
             changed = int(pushed.get(place) != payload)
