@@ -103,8 +103,8 @@ class AnnotatorReport:
         labels: (K,) number of labels.
         shares: (J,) class shares that weigh the rows into one accuracy.
         dependence: (K, K) correlation of two annotators' errors given the class, in [-1, 1]; None where not modelled.
-        prior: (J, L) Dirichlet parameters of the confusion rows of somebody not met yet; None where nothing was learned
-            of people in general.
+        prior: (J, L) Dirichlet parameters of the confusion rows of an annotator not met; None where nothing was
+            learned of annotators in general.
         answers: (K, 3) expected number of right and of wrong answers, by the consensus, and the variance of that
             number; then they are what `accuracy` says. None: it follows from `concentration` and `shares`.
 
@@ -183,7 +183,7 @@ class Consensus:
         class_shares: (J,) class prior, sums to 1.
         temperatures: for each model its temperature T > 0 (weight 1/T in the log-linear pool).
         fit: how the fit went.
-        difficulty: (N,) probability that the item is hard (nobody tells its class better than chance), in [0, 1];
+        difficulty: (N,) probability that the item is hard (no annotator tells its class better than chance), in [0, 1];
             None where not modelled.
         design_effect: how these probabilities came from those under independence.
         parameters: what else was learned, by names of the method's own, for its `apply`.

@@ -20,7 +20,7 @@ class Crew:
     """Who is available, how much each can take on, and who may not see what.
 
     Attributes:
-        names: annotators that can be asked by name; empty: whoever comes next ("anyone") is asked.
+        names: annotators that can be asked by name; empty: the next annotator who comes ("anyone") is asked.
         capacity: how many items each may be given in one plan; a missing name takes `default_capacity`.
         never: (annotator, item) pairs that must not be asked (skipped, conflict of interest). What an
             annotator has already labeled is excluded by the policy itself.
@@ -29,7 +29,7 @@ class Crew:
         skills: what each annotator can do ("de", "cardiology"), and `needs` what an item takes: only annotators who
             have all of it are asked about it.
         asked: (annotator, item) pairs asked before whose answers are still expected, in serving order. They
-            count against the capacities; a policy asks nobody else about these items meanwhile.
+            count against the capacities; a policy asks no other annotator about these items meanwhile.
 
     Example:
         >>> from hitl import Crew

@@ -34,7 +34,7 @@ class DesignEffect:
 
     Attributes:
         ceiling: rho of an annotator who tells the classes perfectly apart, >= 0; 0: labels are independent.
-        half: the separation delta at which rho is half the ceiling, >= 0; 0: rho is the ceiling for everybody.
+        half: the separation delta at which rho is half the ceiling, >= 0; 0: rho is the ceiling for all annotators.
         residual: temperature that the pool of models still needs, >= 1.
         shift: (J,) added to the log posterior of items with labels, or None: nothing.
 

@@ -1,14 +1,14 @@
 """The default combiner: picks by what the evidence holds.
 
     model probabilities   P+L-EM (calibrated models x confusion matrices), its confidence corrected for shared errors
-    people only           VB-IBCC with a shared prior, anchored at the votes, its confidence corrected for dependence
+    annotators only       VB-IBCC with a shared prior, anchored at the votes, its confidence corrected for dependence
 
 Three things make VB-IBCC fit for any crowd (docs/decisions.md has figures):
 
     shared prior   who gave few labels is judged by the crowd
-    anchor         people who agree teach too, so no class drifts away from those who vote for it; and a single label,
-                   which nothing confirms, teaches nothing
-    correction     people err together: many alike answers are worth less than they seem
+    anchor         agreeing votes count beside the beliefs, so that no class drifts away from its voters; a single
+                   label, which nothing confirms, does not count
+    correction     annotators err together: many alike answers are worth less than they seem
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from hitl.models.pl_em import PLEM
 from hitl.models.vb_ibcc import VBIBCC
 
 ANCHOR, ANCHOR_OF_TWO = 0.4, 0.2
-"""Weight of the votes in what teaches; with two classes there is no third that could be taken over."""
+"""Weight of the votes in what is learned from; with two classes there is no third that could be taken over."""
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultCombiner:
     """P+L-EM where there are model probabilities, else a corrected VB-IBCC.
 
-    `accuracy` is expected of people, in (0, 1); below 1 / L it is held there: nobody is expected to mislead.
+    `accuracy` is expected of annotators, in (0, 1); below 1 / L it is held there: no annotator is expected to mislead.
 
     Example:
         >>> from hitl import Annotations, Evidence

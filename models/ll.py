@@ -116,7 +116,7 @@ class LL:
 
 
 def model_labels(probability_nj: Floats) -> npt.NDArray[np.intp]:
-    """(N,) code of a model's most probable class; -1 where it is silent or several are as probable."""
+    """(N,) code of a model's most probable class; -1 where it abstains or several are as probable."""
     spoken = predicts(probability_nj)
     p_nj = np.where(spoken[:, None], probability_nj, 0.0)
     single = (p_nj == p_nj.max(axis=1, keepdims=True)).sum(axis=1) == 1

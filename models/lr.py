@@ -185,7 +185,7 @@ def _answers(
 
 
 def _pseudo_items(blocks: Mapping[str, Floats], voice: str, n_classes: int) -> Floats:
-    """(J, F) an item of each class on which one voice gives that class and all others abstain."""
+    """(J, F) an item of each class on which one source gives that class and all others abstain."""
     sizes = {name: block.shape[1] for name, block in blocks.items()}
     said: dict[str, Floats] = {name: np.zeros((n_classes, size)) for name, size in sizes.items()}
     if voice == ANSWERS:

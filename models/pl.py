@@ -1,10 +1,10 @@
-"""P+L (Kerrigan, Smyth & Steyvers 2021): calibrated model probabilities x confusion matrices of the people.
+"""P+L (Kerrigan, Smyth & Steyvers 2021): calibrated model probabilities x confusion matrices of the annotators.
 
     p(z_n = j | labels, models)  ∝  p_T(z_n = j | models)  prod_k pi[k, j, l_nk]              (eq. 3)
 
 fitted where the truth is known: temperatures by maximum a posteriori in log T (section 4), confusion matrices as
-the modes of their Dirichlet posteriors. Any number of people an item, several models at once, and items on which
-a model or everybody is silent. `PLEM` is the same without truth.
+the modes of their Dirichlet posteriors. Any number of annotators an item, several models at once, and items on which
+a model or all annotators abstain. `PLEM` is the same without truth.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PL:
     """P+L by supervised maximum a posteriori.
 
     Attributes:
-        accuracy: expected accuracy of the people in (0, 1): the diagonal of the prior's mode; 0.75 in the paper.
+        accuracy: expected accuracy of the annotators in (0, 1): the diagonal of the prior's mode; 0.75 in the paper.
         off: pseudo-count off the diagonal, > 0; 0.1 in the paper, which is very sure of errors seldom seen.
         temperature: prior of each model's log temperature.
 
@@ -76,7 +76,7 @@ class PL:
         return judged(evidence, prior, counts_klj, pseudo_jl, q_nj, fit)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; people and models not met before get the prior's mode."""
+        """Judge other items with what was learned; annotators and models not met before get the prior's mode."""
         prior = calibrated_prior(self, evidence, consensus)
         pi_klj = confusion.confusion_from(consensus, evidence.annotations, self.pseudo_counts(evidence.annotations))
         q_nj = em.expectation(evidence, prior, np.log(pi_klj)).q_nj

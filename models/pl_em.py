@@ -1,13 +1,20 @@
-"""P+L-EM (Kerrigan, Smyth & Steyvers 2021, appendix I): P+L without truth.
+"""P+L-EM (Kerrigan, Smyth & Steyvers 2021, appendix I): models' probabilities and annotators' labels, by EM.
+
+    z_n              true class of item n          l_nk   label of annotator k about item n
+    p_T(z_n = j)     the pool of models, each with a temperature (eq. 3)
+    pi[k, j, l]      confusion matrix of annotator k, with pseudo-counts b_jl
+    q_nj             (N, J) beliefs: probability that item n is of class j
 
     E   q_nj ∝ p_T(z_n = j | models) prod_k pi[k, j, l_nk]                                        (eq. 3)
     M   pi[k, j, l] ∝ sum_{n: l_nk = l} q_nj + b_jl                                               (eq. 28)
 
-What the models are worth is found before, by comparison with people who err evenly (`calibration.untold`), and held:
-in the paper's M-step (eq. 26) temperatures drift the further the more items there are, and a model with its classes
-permuted is believed. For the same reason an item with one or two labels teaches the confusion matrices once, by what
-it was believed to be there: going on, it would only agree with itself. Items with known truth are clamped and correct
-the temperatures. Items nobody labeled teach nothing and are judged by the calibrated models alone.
+Two things differ from the paper. The temperatures are estimated before, by comparing the models with annotators who
+err evenly (`inference.unsupervised_pool`), and then kept: in the paper's M-step (eq. 26) they drift the further the
+more items there are, and a model with its classes permuted becomes the truth. And an item with one or two labels enters
+the confusion matrices once, with its first beliefs: later on it would only agree with itself.
+
+Known truth is evidence, and corrects the temperatures. An item without labels does not enter the estimates; its beliefs
+are those of the pool.
 """
 
 from __future__ import annotations
@@ -34,14 +41,19 @@ from hitl.models.pl import PL, calibrated_prior, judged
 from hitl.models.priors.followed import FollowedPool
 
 ENOUGH_LABELS = 3
-"""Labels from which an item's people outvote a wrong one among them; with fewer it teaches once."""
+"""Labels from which an item's annotators outvote a wrong one. With fewer it enters the matrices once."""
 
 
 @dataclass(frozen=True, slots=True)
 class PLEM:
-    """P+L by expectation-maximisation; settings as in `PL`.
+    """P+L by expectation-maximisation, for models and annotators, with or without known truth.
 
-    `tolerance`: an iteration that gains less, in nats an item, is the last.
+    Attributes:
+        accuracy: expected accuracy of annotators, in (0, 1): the diagonal of the prior's mode.
+        off: pseudo-count of each cell off the diagonal, > 0.
+        temperature: prior of each model's log temperature.
+        tolerance: EM stops where an iteration raises the log posterior by less than this, in nats an item; > 0.
+        max_iterations: most iterations, >= 1.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -80,7 +92,7 @@ class PLEM:
         prior = calibrated_prior(self, evidence)
         pool, q_nj = unsupervised(evidence, prior)
         few = ~evidence.known & (annotations.labels_per_item < ENOUGH_LABELS)
-        people = TaughtOnce.unlearned(pseudo_jl, annotations.n_annotators).once(kernels.counts(annotations, q_nj, few))
+        people = EnteredOnce.unlearned(pseudo_jl, annotations.n_annotators).once(kernels.counts(annotations, q_nj, few))
         if usable is not None:
             log_pi_klj = np.log(confusion.confusion_from(usable, annotations, pseudo_jl))
             q_nj = em.expectation(evidence, pool, log_pi_klj).q_nj
@@ -128,13 +140,13 @@ class PLEM:
 
 
 @dataclass(frozen=True, eq=False)
-class TaughtOnce(confusion.Confusion):
-    """Confusion matrices that some labels have taught once: `once_klj` (K, L, J) counts beside the others."""
+class EnteredOnce(confusion.Confusion):
+    """Confusion matrices that some labels enter once: `once_klj` (K, L, J) counts beside the others."""
 
     once_klj: Floats = field(default_factory=lambda: np.zeros(()))
 
     def once(self, once_klj: Floats) -> Self:
-        """The same, taught by these."""
+        """The same, with these counts beside the others."""
         return replace(self, once_klj=once_klj).learn(np.zeros_like(once_klj))
 
     def learn(self, counts_klj: Floats) -> Self:

@@ -46,9 +46,9 @@ class VBIBCC:
         diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0; where `shared`, the
             mode of their hyper-prior.
         shared: learn the rows' prior from all annotators (empirical Bayes).
-        anchor: weight of agreeing votes in what teaches, in [0, 1); 0 is the paper's method.
+        anchor: weight of agreeing votes in what is learned from, in [0, 1); 0 is the paper's method.
         share_smoothing: pseudo-items of each class, > 0.
-        least_labels: labels an item needs to teach (all items are judged).
+        least_labels: labels an item needs to be learned from (all items are judged).
         tolerance: an iteration that gains less, in nats an item, is the last.
 
     Example:
@@ -102,7 +102,7 @@ class VBIBCC:
         return Consensus(annotations.items, annotations.classes, estimate.q_nj, report, share_j, fit=fit)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items, by the same or new people, with what was learned."""
+        """Judge other items, by the same or new annotators, with what was learned."""
         require_same_classes(consensus, evidence)
         return consensus.judging(evidence.annotations.items, self._beliefs(consensus, evidence))
 
@@ -122,7 +122,7 @@ class VBIBCC:
         return self._fitted(evidence, consensus, iterations(self.max_iterations))
 
     def concentration(self, consensus: Consensus, annotations: Annotations) -> Floats:
-        """(K, J, L) Dirichlet parameters of these annotators by what was learned, strangers by the shared prior."""
+        """(K, J, L) Dirichlet parameters of these annotators by what was learned; those not met by the shared prior."""
         return dirichlet_confusion.learned_concentration(consensus.annotators, self.hyper(annotations), annotations)
 
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
@@ -164,7 +164,7 @@ class VBIBCC:
     def _beliefs(self, learned: Consensus, evidence: Evidence) -> Floats:
         """Beliefs by the posteriors of the matrices; by the matrices where another method learned them.
 
-        (Pseudo-counts of a point estimate are no posterior: by E ln pi what nobody has said yet would be impossible.)
+        (Pseudo-counts of a point estimate are no posterior: by E ln pi an answer not given yet would be impossible.)
         """
         if learned.annotators.prior is None:
             return warm_start.judged(learned, evidence, self.hyper(evidence.annotations))

@@ -137,7 +137,7 @@ def loss_rates(evidence: Evidence, weight_k: Floats, loss: Loss, shrinkage: floa
         item, annotator, label = item[is_class], annotator[is_class], label[is_class].astype(np.intp)
         others_rj = vote_nj[item]
         others_rj[np.arange(label.size), label] -= weight_k[annotator]
-        # What is left of the own weight by rounding is no voice.
+        # What is left of the own weight by rounding is no vote.
         others_rj[np.abs(others_rj) < 1e-9 * weight_k[annotator, None]] = 0.0
         known = evidence.known[item]
         others_rj[known] = truth_nj[item[known]]

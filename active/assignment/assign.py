@@ -161,7 +161,7 @@ def assign(
 
 @dataclass(frozen=True, eq=False)
 class _Prices:
-    """Prices of people's time (C,) and of money, and what a pair must bring over them."""
+    """Prices of annotators' time (C,) and of money, and what a pair must bring over them."""
 
     people: Floats
     money: float
@@ -170,7 +170,7 @@ class _Prices:
 
 @dataclass(frozen=True, eq=False)
 class _People:
-    """The columns that rows are paired with: a person each, and behind them what goes beyond the share of some.
+    """The columns that rows are paired with: one an annotator, then what goes beyond the share of some.
 
     Attributes:
         person: (C,) position in the crew; column k is person k, for the first K.
@@ -194,7 +194,7 @@ class _People:
         return most if within.all() else np.maximum(most, BEYOND * bound - toll[~within].min())
 
     def beyond(self, whom: Rows, share: Rows) -> _People:
-        """The same where the time of these people beyond their share (K,) is columns of its own."""
+        """The same where the time of these annotators beyond their share (K,) is columns of its own."""
         capacity = self.capacity.copy()
         capacity[whom] = share[whom]
         return _People(
@@ -299,11 +299,11 @@ class _Market:
             self.people = people.beyond(np.union1d(over, busiest[:more]), self.share)
 
     def _used(self, column: Rows) -> Rows:
-        """(K,) how many questions stand in each person's own column."""
+        """(K,) how many questions stand in each annotator's own column."""
         return np.bincount(column[column >= 0], minlength=len(self.price))[: len(self.price)]
 
     def _one_column(self, which: npt.NDArray[np.bool_]) -> Rows:
-        """Who of these people (K,) has one column still, though their share is less than their capacity."""
+        """Who of these annotators (K,) has one column still, though their share is less than their capacity."""
         return np.flatnonzero(which & (self.share < self.people.capacity[: len(self.share)]))
 
     def _buy(self, column: Rows) -> None:

@@ -32,7 +32,7 @@ BLOCK = 4096
 
 @dataclass(frozen=True, eq=False)
 class PeopleOf:
-    """Some members of the crew for each item: those of item n are person[start[n]:start[n+1]], -1 for a stranger.
+    """Some members of the crew for each item: those of item n are person[start[n]:start[n+1]], -1: not of the crew.
 
     Where `place` is given, `person` holds other codes and place[code] is the position in the crew.
     """

@@ -18,7 +18,7 @@ from hitl.annotations import Floats, Name
 from hitl.crew import CENT
 
 CHECK = "to know the annotator: its truth is known"
-"""Why a question about an item of known truth is asked, in words for people; programs look at `Ask.check`."""
+"""Why a question about an item of known truth is asked, in words for annotators; programs look at `Ask.check`."""
 
 HAIR = 1e-9
 """Products this near to a whole number are that number."""

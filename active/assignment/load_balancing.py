@@ -48,7 +48,7 @@ def shares(free: Eligibility, rows: Rows, many: int, times: float) -> Rows:
 
 
 def even_share(able: npt.NDArray[np.integer], total: int) -> float:
-    """s, >= 0, where people who can have so many questions each (K',) have `total`; inf where they cannot."""
+    """s, >= 0, where annotators who can have so many questions each (K',) have `total`; inf where they cannot."""
     most = np.sort(able)
     if total > most.sum():
         return math.inf

@@ -47,8 +47,8 @@ class Group:
 
     Attributes:
         kind: one of the above.
-        people: how many, >= 1.
-        accuracy: lowest and highest, each person's is drawn between, in [0, 1]; ignored by "random" and "constant".
+        people: how many annotators, >= 1.
+        accuracy: lowest and highest, each annotator's is drawn between, in [0, 1]; ignored by "random" and "constant".
         cost: of one label, > 0.
         speed: how fast they work, > 0 (see `ResponseModel`).
         joins, leaves: first round, and first round without them.
@@ -110,7 +110,7 @@ class SimulatedCrew:
     def draw(
         cls, groups: Sequence[Group], n_classes: int, rng: np.random.Generator, correlation: float = 0.0
     ) -> SimulatedCrew:
-        """People of these groups, J = `n_classes` classes and options. Names tell the kind: "good-0", "random-20"."""
+        """Annotators of these groups, J = `n_classes` classes and options; names tell the kind: "good-0"."""
         names = names_of(groups)
         members = [(group, rank) for group in groups for rank in range(group.people)]
         of = {name: group for name, (group, _) in zip(names, members, strict=True)}

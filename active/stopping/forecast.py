@@ -3,15 +3,15 @@
 The policy's own future is played through on the present beliefs, several times (draws). In each draw
 
     truth       z_n ~ q_n                              of every open item
-    people      pi_k ~ Dirichlet(what was learned)     as each may be
+    annotators      pi_k ~ Dirichlet(what was learned)     as each may be
     order       the least certain items first, each to the best who can still answer it, within capacity
     answer      l ~ pi_k[z_n, .]                       which moves the belief by the *expected* pi_k
 
 until every item is done or the accuracy reaches its target (`stopping`). Where the consensus was made less sure for
-what people have in common, new answers are discounted alike: ln q0_n gains ln pi_k, and q_n ∝ exp(ln q0_n / T_n) with
+what annotators have in common, new answers are discounted alike: ln q0_n gains ln pi_k, q_n ∝ exp(ln q0_n / T_n) with
 the T_n of one label more (`hitl.models.calibration`). Of many open items SAMPLE are played and stand for all.
 
-What the fit will still learn is not played: not of people, and not of what they have in common. The interval holds the
+What the fit will still learn, of annotators and of what they have in common, is not played. The interval holds the
 spread of the draws and, beside it, how far simulated runs lay off their middle for such reasons: MODEL where truths are
 known or annotators share items; more where annotators are hardly known (HARDLY_KNOWN), and where the confidence was
 corrected by a strength that only the labels say (UNCHECKED). `Forecast.caution` says so.
@@ -72,7 +72,7 @@ class Forecast:
         accuracy: accuracy expected then, in [0, 1].
         target: the accuracy to reach, or None where the project ends with its items.
         reached: share of the draws in which the target was reached; 1 where there is none.
-        unfinished: open items that will not reach their confidence, by the label limit or for want of people.
+        unfinished: open items that will not reach their confidence, by the label limit or for want of annotators.
         caution: what the forecast does not know, in words, or None.
     """
 

@@ -6,8 +6,8 @@ by the score of the order (predictions.py). The label stream of the tab keeps fi
 task ids would do the same on the server, but Label Studio's web page knows no `in_list` for numbers: one such tab
 and the Data Manager of the project no longer opens, for anybody.
 
-The tab hides the columns with other people's answers and with predictions. Tabs are shared: nothing but custom
-keeps people in their own.
+The tab hides the columns with other annotators' answers and with predictions. Tabs are shared: nothing but custom
+keeps annotators in their own.
 
 Enterprise has assignments: the task's assignees are set through the SDK.
 """

@@ -306,7 +306,7 @@ def _item(task: Mapping[str, Any]) -> ItemRow:
 
 
 def gold_only(task: Mapping[str, Any]) -> int:
-    """How many people count towards the task's overlap by a ground-truth annotation alone."""
+    """How many annotators count towards the task's overlap by a ground-truth annotation alone."""
     golden: set[object] = set()
     answered: set[object] = set()
     for annotation in task.get("annotations") or ():

@@ -6,7 +6,7 @@
     add_items             new tasks, known by their meta {"hitl": key}
     gold                  a ground-truth annotation by the token's user
 
-A ground-truth annotation counts towards a task's overlap on the platform, so overlap = labels wanted + the people
+A ground-truth annotation counts towards a task's overlap on the platform, so overlap = labels wanted + the annotators
 who count by a ground-truth annotation alone.
 """
 
@@ -72,7 +72,7 @@ def _patch_task(client: Client, number: int, goal: Mapping[str, object]) -> None
 
 
 def _answers(task: Mapping[str, Any]) -> int:
-    """How many people have answered (skips and ground truth are no answers)."""
+    """How many annotators have answered (skips and ground truth are no answers)."""
     people = {
         annotation.get("completed_by")
         for annotation in task.get("annotations") or ()

@@ -155,7 +155,7 @@ class LocalServer:
             self._temporary = None
 
     def sign_up(self, email: str, password: str) -> Person:
-        """Add an annotator through the invitation page, as a person would. Raises Unreachable when it fails."""
+        """Add an annotator through the invitation page, as an annotator would. Raises Unreachable when it fails."""
         httpx = _httpx()
         headers = {"Authorization": f"Token {self.token}"}
         invite = httpx.get(f"{self.url}/api/invite", headers=headers).json()["invite_url"]

@@ -72,7 +72,7 @@ def _account(account: Account) -> dict[str, Any]:
 
 
 def _show(question: str, found: ModelProfile, rows: int) -> None:
-    """What is right how often, what can skip people, who errs with whom."""
+    """What is right how often, what can skip annotators, who errs with whom."""
     account, title = found.best, f": {question}" if question else ""
     if found.measured is not None:
         how = "measured on items of known truth, each judged by fits that did not see it"

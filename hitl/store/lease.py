@@ -1,6 +1,6 @@
 """One cycle at a time per project: a lease in the database, with an epoch that rises with every holder.
 
-    acquire   takes a lease nobody holds, one whose time is over, or one whose holder has died on this machine;
+    acquire   takes a lease no process holds, one whose time is over, or one whose holder has died on this machine;
               the epoch rises by one
     fence     the first statement of every write: fails unless this lease is still the newest, and renews it
     release   gives it back

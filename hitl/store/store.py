@@ -172,7 +172,7 @@ class Store:
             connection.execute(sa.update(projects).where(projects.c.project == lease.project).values(failure=said))
 
     def failure(self, project: str) -> Failure | None:
-        """Why the last cycle failed; None when it did not, or when nobody has noted it."""
+        """Why the last cycle failed; None when it did not, or when no cycle has noted it."""
         query = sa.select(projects.c.failure).where(projects.c.project == project)
         with self.database.read() as connection:
             text = connection.execute(query).scalar()

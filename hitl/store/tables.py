@@ -91,7 +91,7 @@ def predictions(database: Database, project: str, question: str) -> dict[str, pa
 
 
 def counts(connection: sa.Connection, project: str) -> dict[str, int]:
-    """Live items; people; answers and skips (an annotation counts once, whatever it answers); items with gold."""
+    """Live items; annotators; answers and skips (an annotation counts once, whatever it answers); items with gold."""
     live = sa.select(sa.func.count()).where(item.c.project == project, item.c.deleted.is_(sa.false()))
     people = sa.select(sa.func.count()).where(annotator.c.project == project)
     queries = {

@@ -322,6 +322,6 @@ def _deferral(compared: Comparison) -> pd.DataFrame:
 
 
 def _answers(q_nj: Floats) -> Ints:
-    """(N,) a model's most probable class, -1 where it is silent."""
+    """(N,) a model's most probable class, -1 where it abstains."""
     silent = np.isnan(q_nj[:, 0])
     return np.where(silent, -1, most_probable(np.where(silent[:, None], 0.0, q_nj))).astype(np.int32)

@@ -14,7 +14,7 @@ Empirical Bayes: a_jl ~ Gamma(a0_jl + 1, 1), whose mode is a0, and a is the maxi
 a_jl <- s_jl / c_j never lowers it. (For whole counts Minka bounds ln G(n + x) / G(x) by its tangent in ln x. For
 expected ones, x^2 (psi(n + x) - psi(x)) rises in x for every n > 0: so the objective lies above k - b / x + a0 ln x -
 c x, which touches it at the current x, and the step from x to x' = s / c gains at least a0 (ln(x' / x) + x / x' - 1)
->= 0 of that.) The constraint says that nobody is expected to be systematically wrong; it holds exactly where the
+>= 0 of that.) The constraint says that no annotator is expected to be systematically wrong; it holds exactly where the
 options that exceed the diagonal share one value with it (pool adjacent violators). So an annotator with three labels
 is judged by the crowd, one with three thousand by themselves.
 

@@ -3,7 +3,7 @@
     1   q_nj  ∝  p_T(n)[j]  prod_k pi[k, j, l_nk]          P+L-EM, the model at a network's usual temperature
     2   c = argmax sum_nj q_nj log c(p_n)[j]               any calibrator, on these soft labels
 
-Items that nobody labeled do not count: their beliefs are the model's own. Known truths stand in q as they are. Beliefs
+Items without labels do not count: their beliefs are the model's own. Known truths stand in q as they are. Beliefs
 know the model's opinion, which identifies a calibration only weakly: repeated (EM), it strays the further the more a
 calibrator can bend. On CIFAR-10H one round is best for every calibrator and calibrates as well as the truth does
 (docs/benchmarks/calibration.txt).

@@ -80,7 +80,7 @@ class Rule:
         share_smoothing: s, pseudo-items of a class, > 0.
         variational: whether f is the digamma function, or the logarithm.
         anchor: w, weight of the votes, in [0, 1).
-        least_labels: labels an item of unknown truth needs to teach.
+        least_labels: labels an item of unknown truth needs to be learned from.
         prior: makes the truth prior, from the evidence that is followed.
     """
 
@@ -109,7 +109,7 @@ class IncrementalEM:
 
     It changes with every call, for one thread at a time. A change takes a fraction of a millisecond however many labels
     there are, but for the one with which REFRESH_AFTER of all have changed: that takes as long as `consensus`, some
-    iterations over everything. Whoever asks for a consensus at a quiet time has it behind them.
+    iterations over everything. An annotator who asks for a consensus at a quiet time has it behind them.
 
     Attributes:
         labels: who said what, now.
@@ -311,7 +311,7 @@ class IncrementalEM:
         self._item_turn, self._annotator_turn = (self._item_turn + items) % n, (self._annotator_turn + annotators) % k
 
     def _count(self, items: Codes, sign: float) -> None:
-        """Put these items into the sums (1) or take them out (-1), those that teach."""
+        """Put these items into the sums (1) or take them out (-1), those to learn from."""
         items = items[self.counted[items]]
         where = self.labels.first, self.labels.size, self.labels.cells
         _count(items, sign, *where, self.q_nj[items], _by_cell(self.counts_klj), self.share_j)
@@ -339,7 +339,7 @@ class IncrementalEM:
         return voted_nj
 
     def _sums(self, evidence: Evidence, rows_nj: Floats) -> tuple[Floats, Floats]:
-        """(K, L, J) sums over the labels and (J,) over the items, of those that teach."""
+        """(K, L, J) sums over the labels and (J,) over the items, of those to learn from."""
         return kernels.counts(evidence.annotations, rows_nj, self.counted), self.counted.astype(np.float64) @ rows_nj
 
     def _pseudo(self, annotators: Codes) -> Floats:

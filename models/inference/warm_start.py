@@ -91,7 +91,7 @@ def better(updated: Consensus, begun_anew: Consensus) -> Consensus:
 def cautious(consensus: Consensus) -> Consensus:
     """The same with confusion matrices at the mean of their posteriors, not at the mode: no answer is impossible.
 
-    Else somebody's first answer of a kind would count e^-9, and what was believed without it would stay for ever.
+    Else an annotator's first answer of a kind would count e^-9, and what was believed without it would stay for ever.
     """
     report = consensus.annotators
     raised_kjl = report.concentration + 1

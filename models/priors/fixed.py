@@ -1,4 +1,4 @@
-"""A prior that is given: log p(z_n = j) of each item as somebody else worked it out; nothing of it is learned."""
+"""A prior that is given: log p(z_n = j) of each item as it was worked out elsewhere; nothing of it is learned."""
 
 from __future__ import annotations
 

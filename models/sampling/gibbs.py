@@ -38,7 +38,7 @@ LOWEST, HIGHEST = -40.0, 4.0
 class Table(NamedTuple):
     """What is known.
 
-    Labels sorted by item, (N,) known classes or -1, the items that teach, and (N,) items which an annotator (of the
+    Labels sorted by item, (N,) known classes or -1, the items to learn from, and (N,) items which an annotator (of the
     anonymous pool) labels more than once.
     """
 
