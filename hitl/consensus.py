@@ -29,8 +29,8 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from hitl import annotator_prior
 from hitl.annotations import Floats, Ints, Names
+from hitl.crew import EXPECTED_LABELS
 from hitl.design_effect import DesignEffect
 from hitl.errors import BadInput, BadTable
 from hitl.files import atomic, write_table
@@ -148,8 +148,8 @@ class AnnotatorReport:
             right, wrong, variance = self.answers.T
             total = right + wrong
             crowd = (right.sum() + 1) / (total.sum() + 2)
-            own = total + annotator_prior.LABELS  # what is known of one annotator is added to what the crowd shows
-            mean = (right + annotator_prior.LABELS * crowd) / own
+            own = total + EXPECTED_LABELS  # what is known of one annotator is added to what the crowd shows
+            mean = (right + EXPECTED_LABELS * crowd) / own
             return mean, mean * (1 - mean) / (own + 1) + variance / own**2
         j = np.arange(len(self.classes))
         right = self.concentration[:, j, j]

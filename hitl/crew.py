@@ -11,6 +11,12 @@ from hitl.errors import BadSettings
 
 UNLIMITED = 2**31 - 1
 
+EXPECTED_ACCURACY, EXPECTED_LABELS = 0.75, 4.0
+"""What is expected of an annotator before any label is judged: the share of right labels, and how many labels of their
+own outweigh it. One source for every method: three of four labels right, the smallest whole numbers with the accuracy
+that Kerrigan, Smyth & Steyvers 2021 (section 4) expect of an annotator not met. In a confusion row they are the mean of
+the diagonal and the sum of the pseudo-counts."""
+
 CENT = 1e-9
 """Sums of costs that differ by less are equal: they are added up in different orders."""
 

@@ -24,9 +24,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from hitl import annotator_prior
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
+from hitl.crew import EXPECTED_ACCURACY
 from hitl.evidence import Evidence
 from hitl.models.annotators.coins import Coins
 from hitl.models.combiner import used
@@ -56,7 +56,7 @@ class OneCoin:
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
 
-    accuracy: float = annotator_prior.ACCURACY
+    accuracy: float = EXPECTED_ACCURACY
     strength: float = 9.0
     share_smoothing: float = 1.0
     least_labels: int = 1
@@ -92,7 +92,7 @@ class TwoCoin:
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
 
-    accuracy: float = annotator_prior.ACCURACY
+    accuracy: float = EXPECTED_ACCURACY
     strength: float = 9.0
     share_smoothing: float = 1.0
     least_labels: int = 1

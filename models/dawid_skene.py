@@ -18,9 +18,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from hitl import annotator_prior
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
+from hitl.crew import EXPECTED_LABELS
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.combiner import used
@@ -56,7 +56,7 @@ class DawidSkene:
 
     smoothing: float = 0.01
     accuracy: float | None = None
-    strength: float = annotator_prior.LABELS
+    strength: float = EXPECTED_LABELS
     share_smoothing: float = 0.01
     least_labels: int = 1
     tolerance: float = 1e-7

@@ -18,8 +18,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from hitl import annotator_prior
 from hitl.consensus import Consensus
+from hitl.crew import EXPECTED_ACCURACY, EXPECTED_LABELS
 from hitl.design_effect import SMALLEST, DesignEffect
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
@@ -60,7 +60,7 @@ class DefaultCombiner:
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
 
-    accuracy: float = annotator_prior.ACCURACY
+    accuracy: float = EXPECTED_ACCURACY
 
     def __post_init__(self) -> None:
         require_between("accuracy", self.accuracy, 0, 1)
@@ -110,9 +110,9 @@ class DefaultCombiner:
 
     def _without_models(self, evidence: Evidence) -> VBIBCC:
         annotations = evidence.annotations
-        wrong = annotator_prior.LABELS * (1 - self.accuracy) / (annotations.n_options - 1)
+        wrong = EXPECTED_LABELS * (1 - self.accuracy) / (annotations.n_options - 1)
         anchor = ANCHOR if annotations.n_classes > 2 else ANCHOR_OF_TWO
-        return VBIBCC(diagonal=annotator_prior.LABELS * self.accuracy, off=wrong, anchor=anchor, least_labels=2)
+        return VBIBCC(diagonal=EXPECTED_LABELS * self.accuracy, off=wrong, anchor=anchor, least_labels=2)
 
 
 def _tempered(learned: Consensus, evidence: Evidence, known: Independent, effect: DesignEffect) -> Consensus:

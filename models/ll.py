@@ -17,9 +17,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from hitl import annotator_prior
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
+from hitl.crew import EXPECTED_ACCURACY
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.combiner import used
@@ -57,7 +57,7 @@ class LL:
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
     needs: ClassVar[frozenset[str]] = uses
 
-    accuracy: float = annotator_prior.ACCURACY
+    accuracy: float = EXPECTED_ACCURACY
     off: float = 0.1
     share_smoothing: float = 1.0
 

@@ -29,9 +29,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from hitl import annotator_prior
 from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.consensus import Consensus, Fit
+from hitl.crew import EXPECTED_ACCURACY
 from hitl.errors import BadEvidence, MissingExtra
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
@@ -97,9 +97,7 @@ class LR:
         weights, converged = self._regression(known_blocks, evidence.truth[known], annotations.n_classes)
         q_nj = _judged(evidence, blocks, weights, share_j)
         counts_klj = kernels.counts(annotations, truth_nj, known)  # how annotators did, not what weighs them
-        pseudo_jl = confusion.accurate_pseudo_counts(
-            annotations.n_classes, annotations.n_options, annotator_prior.ACCURACY
-        )
+        pseudo_jl = confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED_ACCURACY)
         people = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
         fit = Fit("lr", asdict(self), converged=converged, seconds=time.perf_counter() - began)
         return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit, parameters=weights)
@@ -191,7 +189,7 @@ def _pseudo_items(blocks: Mapping[str, Floats], voice: str, n_classes: int) -> F
     if voice == ANSWERS:
         said[voice] = np.eye(n_classes, sizes[voice])
     else:
-        pseudo_jl = confusion.accurate_pseudo_counts(n_classes, n_classes, annotator_prior.ACCURACY)
+        pseudo_jl = confusion.accurate_pseudo_counts(n_classes, n_classes, EXPECTED_ACCURACY)
         said[voice] = centred(pseudo_jl / pseudo_jl.sum(axis=1, keepdims=True))
     return np.hstack(list(said.values()))
 

@@ -36,9 +36,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from hitl import annotator_prior
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
+from hitl.crew import EXPECTED_ACCURACY
 from hitl.errors import MissingExtra
 from hitl.evidence import Evidence
 from hitl.models import moment_triples
@@ -119,7 +119,7 @@ class MomentMatching:
     least_shared: int = 50
     groupings: int = 5
     rounds: int = 5
-    accuracy: float = annotator_prior.ACCURACY
+    accuracy: float = EXPECTED_ACCURACY
     strength: float = 10.0
     share_smoothing: float = 1.0
     tolerance: float = 1e-6

@@ -16,9 +16,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from hitl import annotator_prior
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus, Fit
+from hitl.crew import EXPECTED_ACCURACY
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.annotators.coins import Coins
@@ -52,7 +52,7 @@ class SP:
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
     needs: ClassVar[frozenset[str]] = uses
 
-    accuracy: float = annotator_prior.ACCURACY
+    accuracy: float = EXPECTED_ACCURACY
     strength: float = 3.6
     temperature: LogTemperature = LogTemperature()
 

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hitl import catalog
 from hitl.active.policy import ExpectedGain
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.demo.recorded import rte
 from hitl.evidence import Evidence
+from hitl.models.registry import COMBINERS, combiner
 from hitl.plan import Plan
 from tests import oracles
 
@@ -135,10 +135,10 @@ def _fits(set_name: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     everything = SETS[set_name]()
     for kind, evidence in _kinds(everything).items():
-        for method in [name for name in catalog.COMBINERS if kind == "all" or name in ("default", "vb-ibcc", "pl-em")]:
+        for method in [name for name in COMBINERS if kind == "all" or name in ("default", "vb-ibcc", "pl-em")]:
             if kind in ("no models", "people only") and method == "pl-em":
                 continue
-            consensus = catalog.combiner(method, **SHORT.get(method, {})).fit(evidence)
+            consensus = combiner(method, **SHORT.get(method, {})).fit(evidence)
             found[f"{method}, {kind}"] = _of_consensus(consensus)
             if method == "default":
                 for name, (policy, crew, budget) in _crews(evidence).items():

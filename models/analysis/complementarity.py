@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hitl import annotator_prior
 from hitl.annotations import Floats, Ints, Names
 from hitl.consensus import TIE, Consensus
+from hitl.crew import EXPECTED_ACCURACY
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.analysis.proportions import difference, wilson
@@ -132,7 +132,7 @@ def _model_alone(method: ApplicableCombiner, learned: Consensus, evidence: Evide
 def _log_likelihood(learned: Consensus, evidence: Evidence) -> Floats:
     """(N, J) log of prod_k pi[k, j, l_nk]; an annotator who was not met is right as often as P+L expects."""
     annotations = evidence.annotations
-    unmet_jl = accurate_pseudo_counts(annotations.n_classes, annotations.n_options, annotator_prior.ACCURACY)
+    unmet_jl = accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED_ACCURACY)
     pi_klj = confusion_from(learned, annotations, unmet_jl)
     return kernels.messages(annotations, np.log(np.maximum(pi_klj, LEAST_CHANCE)))
 

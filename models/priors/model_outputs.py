@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hitl import annotator_prior
 from hitl.annotations import Floats
+from hitl.crew import EXPECTED_ACCURACY
 
 FLOOR = 1e-12
 """No model may forbid a class for ever."""
@@ -47,7 +47,7 @@ class ModelOutputs:
             spoken = probabilities[name][~np.isnan(probabilities[name][:, 0])]
             if len(spoken) >= LEAST_ROWS:
                 knows_mj[m] = (spoken > 0).any(axis=0) | ~used_j
-                certainty_m[m] = annotator_prior.ACCURACY if (spoken.max(axis=1) > CERTAIN).all() else 1.0
+                certainty_m[m] = EXPECTED_ACCURACY if (spoken.max(axis=1) > CERTAIN).all() else 1.0
         return cls(certainty_m, knows_mj)
 
     def log_p(self, m: int, p_nj: Floats) -> Floats:

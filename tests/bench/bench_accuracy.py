@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hitl import catalog, score
+from hitl import score
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, DefaultCombiner, MajorityVote
 from hitl.models.combiner import needs_of
+from hitl.models.registry import COMBINERS, combiner
 from tests.bench import results
 from tests.reference_data import FOLDER, cifar10h_counts, cifar10h_truth, crowd
 
@@ -88,8 +89,8 @@ def methods(chosen: Iterable[str] | None) -> dict[str, Predictor]:
 
     elsewhere = {"dbcc", "edbcc"}  # bench_satellite
     found = {"majority": ours(MajorityVote()), "plain": ours(VBIBCC(shared=False)), "default": ours(DefaultCombiner())}
-    for name in catalog.COMBINERS:
-        made = catalog.combiner(name)
+    for name in COMBINERS:
+        made = combiner(name)
         if name not in found and name not in elsewhere and not needs_of(made):
             found[name] = ours(made)
     if find_spec("crowdkit"):

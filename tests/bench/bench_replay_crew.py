@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 
-from hitl import catalog
 from hitl.active.policy import ExpectedGain, Policy
 from hitl.active.replay.baselines import Evenly
 from hitl.active.replay.experiments import Simulation, one_trial, run_trials, seeded
@@ -36,6 +35,7 @@ from hitl.active.stopping.rules import Judged
 from hitl.annotations import Annotations
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
+from hitl.models.registry import combiner
 from hitl.plan import Plan
 from tests.bench import results
 from tests.bench.bench_replay_people import policy_of, settings_of
@@ -94,11 +94,11 @@ def evidence(n: int = ITEMS) -> Evidence:
     return Evidence(items, truth=(np.arange(n) % CLASSES).astype(np.int32))
 
 
-def replays(combiner: str, policy: Policy, most_labels: int) -> dict[str, Replay]:
+def replays(method: str, policy: Policy, most_labels: int) -> dict[str, Replay]:
     """The policy, and random assignment."""
     budget = Budget(labels=BATCH, target_confidence=1.0, min_labels=0, max_labels=2**31 - 1)
     crew = Crew(default_capacity=CAPACITY)
-    judge = catalog.combiner(combiner)
+    judge = combiner(method)
     chosen = {"policy": policy, "random": Evenly()}
     return {name: Replay(judge, Checked(one), budget, most_labels, crew) for name, one in chosen.items()}
 
@@ -137,7 +137,7 @@ def shared(name: str, even_shares: float, seeds: int) -> dict[str, Any]:
     needed, busiest = [], []
     for child in np.random.SeedSequence(0).spawn(seeds):
         watched = Watched(ExpectedGain(even_shares=even_shares))
-        replay = Replay(catalog.combiner("default"), watched, budget, most)
+        replay = Replay(combiner("default"), watched, budget, most)
         found = one_trial(Simulation(evidence(items), groups, CORRELATION), replay, child).to_reach(target)
         needed.append(most if found is None else found[0])
         busiest.append(float(np.mean([share for labels, share in watched.busiest if labels <= needed[-1]])))

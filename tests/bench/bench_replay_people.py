@@ -28,12 +28,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hitl import catalog
 from hitl.active.policy import Policy
+from hitl.active.registry import policy
 from hitl.active.replay.experiments import reordered
 from hitl.active.replay.replay import Replay, accuracy_of, spread_evenly
 from hitl.annotations import Floats
 from hitl.crew import Budget
+from hitl.models.registry import combiner
 from tests.bench import results
 from tests.reference_data import crowd
 
@@ -75,7 +76,7 @@ def policy_of(name: str, settings: Sequence[tuple[str, Any]]) -> Policy:
         module, _, attribute = name.partition(":")
         made: Policy = getattr(import_module(module), attribute)(**dict(settings))
         return made
-    return catalog.policy(name, **dict(settings))
+    return policy(name, **dict(settings))
 
 
 def settings_of(entries: Sequence[str]) -> tuple[tuple[str, Any], ...]:
@@ -94,17 +95,17 @@ def run(job: Job) -> Curves:
     """One replay, and the even spreading with the same steps."""
     rng = np.random.default_rng(np.random.SeedSequence([job.seed, SETS.index(job.data)]))
     evidence = reordered(crowd(job.data), rng)
-    combiner, total = catalog.combiner(job.combiner), len(evidence.annotations)
+    judge, total = combiner(job.combiner), len(evidence.annotations)
     batch = math.ceil(total / job.steps)
-    full = accuracy_of(combiner.fit(replace(evidence, truth=None)), evidence)
+    full = accuracy_of(judge.fit(replace(evidence, truth=None)), evidence)
     budget = Budget(labels=batch, target_confidence=job.target, min_labels=0, max_labels=2**31 - 1)
     began = time.perf_counter()
     most = math.ceil(job.until * total)
-    result = Replay(combiner, policy_of(job.policy, job.settings), budget, most_labels=most).run(evidence, rng)
+    result = Replay(judge, policy_of(job.policy, job.settings), budget, most_labels=most).run(evidence, rng)
     seconds = time.perf_counter() - began
     labels = np.unique([*range(0, total, batch), total])
     at = np.searchsorted(result.labels, labels, side="right") - 1  # after the end of a replay it stays as it was
-    even = spread_evenly(evidence, combiner, labels.tolist(), rng)
+    even = spread_evenly(evidence, judge, labels.tolist(), rng)
     return Curves(labels, result.accuracy[at] - full, even - full, seconds)
 
 
@@ -174,7 +175,7 @@ def figures_of(name: str, combiner: str, found: Sequence[Curves]) -> dict[str, A
         "items": evidence.annotations.n_items,
         "annotators": evidence.annotations.n_annotators,
         "labels": len(evidence.annotations),
-        "accuracy": accuracy_of(catalog.combiner(combiner).fit(replace(evidence, truth=None)), evidence),
+        "accuracy": accuracy_of(combiner(combiner).fit(replace(evidence, truth=None)), evidence),
         "first": first,
         "even first": even_first,
         "mean": near(labels, policy)[0],

@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from hitl import catalog, score
+from hitl import score
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
 from hitl.files import read_table
+from hitl.models.registry import COMBINERS, combiner
 from tests.bench import results
 from tests.reference_data import folder
 
@@ -92,7 +93,7 @@ def run(experiment: int, wanted: Sequence[str], draws: int) -> dict[str, np.ndar
         for row in wanted:
             method, settings = METHODS[row]
             began = time.perf_counter()
-            consensus = catalog.combiner(method, **settings).fit(evidence)
+            consensus = combiner(method, **settings).fit(evidence)
             seconds = time.perf_counter() - began
             p, told = consensus.probabilities[~known], truth[~known]
             mixing = consensus.fit.mixing
@@ -110,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--save", action="store_true", help="write docs/benchmarks/satellite.txt and .json")
     options = parser.parse_args(arguments)
-    there = [row for row in METHODS if METHODS[row][0] in catalog.COMBINERS]
+    there = [row for row in METHODS if METHODS[row][0] in COMBINERS]
     wanted = [row for row in there if row == "majority" or row in options.methods]
     lines: list[str] = []
     figures: dict[str, float] = {}

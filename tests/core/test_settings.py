@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hitl import project, settings
-from hitl.catalog import policy
+from hitl.active.registry import policy
 from hitl.errors import BadSettings
 from hitl.settings import Settings
 

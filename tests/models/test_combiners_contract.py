@@ -18,11 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hitl.models
-from hitl import catalog
 from hitl.consensus import Consensus
 from hitl.errors import BadEvidence, IgnoredEvidence
 from hitl.evidence import Evidence
-from hitl.models import PL, PLEM, VBIBCC, DefaultCombiner, MajorityVote
+from hitl.models import PL, PLEM, VBIBCC, DefaultCombiner, MajorityVote, registry
 from hitl.testing.combiners import FACTS, assert_permuted
 from hitl.testing.contract import DoesNotApply, check
 from hitl.testing.crowds import crowd, with_everything
@@ -86,8 +85,8 @@ def test_combiners_are_found() -> None:
     assert {"MajorityVote", "DawidSkene", "PL", "PLEM"} <= set(COMBINERS)
 
 
-def test_the_catalog_lists_exactly_the_combiners_found() -> None:
-    listed = {catalog.COMBINERS.load(name).__name__: catalog.COMBINERS.load(name) for name in catalog.COMBINERS}
+def test_the_registry_lists_exactly_the_combiners_found() -> None:
+    listed = {registry.COMBINERS.load(name).__name__: registry.COMBINERS.load(name) for name in registry.COMBINERS.own}
     assert listed == COMBINERS
     assert set(COMBINERS) <= set(hitl.models.__all__)
     assert all(getattr(hitl.models, name) is found for name, found in COMBINERS.items())

@@ -13,6 +13,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from hitl.active.policy import ExpectedGain, Policy
+from hitl.active.registry import policy
 from hitl.active.replay.baselines import Evenly, Randomly
 from hitl.active.replay.experiments import (
     Recording,
@@ -29,7 +30,6 @@ from hitl.active.replay.response_model import AnswerQueue, ResponseModel
 from hitl.active.replay.simulated_annotators import Group
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import ANONYMOUS, Annotations, Name
-from hitl.catalog import policy
 from hitl.crew import Budget, Crew
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence

@@ -27,15 +27,16 @@ import pyarrow as pa
 
 from hitl import cycle
 from hitl.active.pending.outstanding import HOUR, next_plan
+from hitl.active.registry import policy
 from hitl.active.replay.simulated_annotators import SimulatedAnswers, SimulatedCrew, confusion_matrix
 from hitl.annotations import Annotations, Name
-from hitl.catalog import combiner, policy
 from hitl.consensus import Consensus
 from hitl.crew import Crew
 from hitl.demo.recorded import QUESTION, rte, texts
 from hitl.errors import Refused
 from hitl.evidence import Evidence
 from hitl.exchange import Operation
+from hitl.models.registry import combiner
 from hitl.plan import Plan
 from hitl.project import budget_of
 from hitl.settings import Settings

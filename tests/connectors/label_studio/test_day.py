@@ -12,11 +12,11 @@ import pytest
 from hitl import cycle
 from hitl.active.policy import ExpectedGain
 from hitl.active.replay.replay import Replay
-from hitl.catalog import combiner
 from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.crew import Budget
 from hitl.demo.on_label_studio import CONFIG
 from hitl.demo.recorded import QUESTION, texts
+from hitl.models.registry import combiner
 from hitl.project import stored_evidence
 from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from hitl.annotations import Annotations
-from hitl.catalog import combiner_of
 from hitl.consensus import Consensus
 from hitl.errors import BadEvidence, BadInput
 from hitl.evidence import Evidence
@@ -27,6 +26,7 @@ from hitl.models.analysis.confidence_ratios import confidence_ratios
 from hitl.models.analysis.model_profile import ModelProfiler
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import Combiner
+from hitl.models.registry import combiner_of
 from tests.oracles import crowd
 from tests.reference_data import anonymous, cifar10h_labels, cifar10h_probabilities, cifar10h_truth
 
