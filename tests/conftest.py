@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Side by side (`make test`): a file stays together for what it sets up, and one worker has the Label Studio."""
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
-            served = item.get_closest_marker("server") is not None
+            served = item.get_closest_marker("server") is not None or item.path.parent.name == "label_studio"
             item.add_marker(pytest.mark.xdist_group("Label Studio" if served else str(item.path)))
 
 
