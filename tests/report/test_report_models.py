@@ -174,6 +174,7 @@ def test_of_many_classes_those_where_annotators_add_most_are_shown() -> None:
     assert len(json.dumps(found.figures)) < 60_000
 
 
+@pytest.mark.filterwarnings("ignore::hitl.errors.IgnoredEvidence")  # a method that takes no model is the point
 def test_no_model_no_method_that_takes_one_nobody_asked() -> None:
     plain, _ = sample()
     assert models.models_section(plain) is None

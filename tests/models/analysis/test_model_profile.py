@@ -61,7 +61,7 @@ def test_ratios_and_bounds_are_those_of_plain_loops(rng: np.random.Generator, j:
             odds = model[n, i] / sum(model[n, o] for o in range(j) if o != i)
             assert np.exp(found.model[n, i]) == pytest.approx(odds)
             odds = people[n, i] / sum(people[n, o] for o in range(j) if o != i)
-            assert np.exp(found.annotators[n, i]) == pytest.approx(odds, rel=1e-6)
+            assert np.exp(found.people[n, i]) == pytest.approx(odds, rel=1e-6)
         others = [i for i in range(j) if i != z]
         guaranteed += model[n, z] * people[n, z] > sum(model[n, others]) * sum(people[n, others])
         tighter += model[n, z] * people[n, z] > max(model[n, others]) * max(people[n, others])
@@ -114,7 +114,7 @@ def test_certainty_stays_finite() -> None:
     model = np.array([[1.0, 0.0, 0.0], [1 - 1e-15, 1e-15, 0.0]])
     found = confidence_ratios(model, np.array([[0.0, -900.0, -900.0], [-900.0, 0.0, -900.0]]))
     assert np.isfinite(found.model).all()
-    assert np.isfinite(found.annotators).all()
+    assert np.isfinite(found.people).all()
     assert found.model[1, 0] == pytest.approx(np.log(1e15), rel=1e-6)  # 1 - p would have lost it
     assert found.bound(np.eye(3)[[0, 1]]) == found.tighter_bound(np.eye(3)[[0, 1]]) == 1.0
 
@@ -123,7 +123,7 @@ def test_quantiles_are_of_the_true_class(rng: np.random.Generator) -> None:
     model, people, _, truth = product_of(rng, 501, 3)
     found = confidence_ratios(model, np.log(people))
     of_model, of_people = found.quantiles(np.eye(3)[truth], (0.1, 0.5, 1.0))
-    for quantiles, ratio in ((of_model, found.model), (of_people, found.annotators)):
+    for quantiles, ratio in ((of_model, found.model), (of_people, found.people)):
         true = ratio[np.arange(501), truth]
         assert quantiles == pytest.approx(np.quantile(true, (0.1, 0.5, 1.0), method="inverted_cdf"))
     odds = model[np.arange(501), truth] > 0.5
