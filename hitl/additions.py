@@ -78,7 +78,7 @@ def send(
     with store.lease(project) as lease:
         earlier = tuple(push(lease, store, connector, progress, by_hand=True))
         problems: tuple[str, ...] = ()
-        if _strangers(store, project, operation):
+        if _unknown(store, project, operation):
             problems = pull(lease, store, connector, progress).problems  # they may be new
             need_items(store, project, operation, where)
         store.queue(lease, [operation])
@@ -88,7 +88,7 @@ def send(
 
 def need_items(store: Store, project: str, operation: Operation, where: str) -> None:
     """Raise BadTable where an operation says the truth of items that are not stored."""
-    missing = _strangers(store, project, operation)
+    missing = _unknown(store, project, operation)
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         raise BadTable(
@@ -97,7 +97,7 @@ def need_items(store: Store, project: str, operation: Operation, where: str) -> 
         )
 
 
-def _strangers(store: Store, project: str, operation: Operation) -> list[str]:
+def _unknown(store: Store, project: str, operation: Operation) -> list[str]:
     """The items whose truth an operation says and that are not stored."""
     questions = operation.payload.get("questions", {}).values()
     known = set(store.items(project).column("item").to_pylist()) if questions else set()

@@ -130,7 +130,7 @@ class Annotations:
         """
         table = _to_arrow(frame)
         wanted = [name for name in (item, annotator, label, time, duration) if name is not None]
-        hint = "Name the columns; annotator=None (combine --anonymous) where nobody has an id"
+        hint = "Name the columns; annotator=None (combine --anonymous) where annotators have no ids"
         require_columns(table, wanted, "annotations", hint)
         item_names, item_code = _encode("item", table.column(item), items)
         label_names, label_code = _encode("label", table.column(label), _options(classes, options))

@@ -151,7 +151,7 @@ def _names(
         raise BadTable(f"{path}: has no {what}; name {flag}, in the order of the array")
     listed: list[Any] = names.tolist() if isinstance(names, np.ndarray) else list(names)
     if len(listed) != number or any(isinstance(name, list) for name in listed):
-        whose = "its own" if own is not None else "those told"
+        whose = "its own" if own is not None else "those given"
         raise BadTable(
             f"{path}: {number} {'rows' if what == 'items' else 'columns'} but {len(listed)} {what} ({whose})"
         )

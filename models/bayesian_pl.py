@@ -104,8 +104,8 @@ class BayesianPL:
     def _pool(self, mode: Consensus, evidence: Evidence) -> Floats:
         """(N, J) probabilities of the pool at the mode, NaN where all models abstain."""
         prior = calibrated_prior(self, evidence, mode)
-        spoken_n = np.any([predicts(p_nj) for p_nj in evidence.probabilities.values()], axis=0)
-        return np.where(spoken_n[:, None], np.exp(prior.log_prior()), np.nan)
+        predicted_n = np.any([predicts(p_nj) for p_nj in evidence.probabilities.values()], axis=0)
+        return np.where(predicted_n[:, None], np.exp(prior.log_prior()), np.nan)
 
     @property
     def _mode(self) -> PL:

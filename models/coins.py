@@ -127,7 +127,7 @@ def _fit(name: str, method: OneCoin | TwoCoin, evidence: Evidence, start: Consen
         evidence,
         Shares.even(annotations.n_classes, method.share_smoothing),
         _at_the_prior(method, annotations),
-        warm_start.first_beliefs(evidence, start, _strangers(method, annotations)),
+        warm_start.first_beliefs(evidence, start, _unmet(method, annotations)),
         tolerance=method.tolerance,
         max_iterations=method.max_iterations,
         least_labels=method.least_labels,
@@ -139,7 +139,7 @@ def _fit(name: str, method: OneCoin | TwoCoin, evidence: Evidence, start: Consen
 
 
 def _apply(method: OneCoin | TwoCoin, consensus: Consensus, evidence: Evidence) -> Consensus:
-    q_nj = warm_start.judged(consensus, evidence, _strangers(method, evidence.annotations))
+    q_nj = warm_start.judged(consensus, evidence, _unmet(method, evidence.annotations))
     return consensus.judging(evidence.annotations.items, q_nj)
 
 
@@ -148,7 +148,7 @@ def _at_the_prior(method: OneCoin | TwoCoin, annotations: Annotations) -> Coins:
     return Coins.unlearned(annotations, isinstance(method, OneCoin), right, method.strength - right)
 
 
-def _strangers(method: OneCoin | TwoCoin, annotations: Annotations) -> Floats:
-    somebody = replace(annotations.select(np.zeros(len(annotations), bool)), annotators=("somebody",), anonymous=None)
-    stranger_jl: Floats = np.exp(_at_the_prior(method, somebody).log_pi_klj[0]).T
-    return stranger_jl
+def _unmet(method: OneCoin | TwoCoin, annotations: Annotations) -> Floats:
+    newcomer = replace(annotations.select(np.zeros(len(annotations), bool)), annotators=("newcomer",), anonymous=None)
+    unmet_jl: Floats = np.exp(_at_the_prior(method, newcomer).log_pi_klj[0]).T
+    return unmet_jl

@@ -99,7 +99,7 @@ class DawidSkene:
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""
         annotations = evidence.annotations
-        q_nj = warm_start.judged(consensus, evidence, self._strangers(consensus, annotations))
+        q_nj = warm_start.judged(consensus, evidence, self._unmet(consensus, annotations))
         return consensus.judging(annotations.items, q_nj)
 
     def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
@@ -127,7 +127,7 @@ class DawidSkene:
         off = self.strength * (1 - self.accuracy) / (options - 1)
         return confusion.accurate_pseudo_counts(j, options, self.accuracy, off)
 
-    def _strangers(self, learned: Consensus, annotations: Annotations) -> Floats:
+    def _unmet(self, learned: Consensus, annotations: Annotations) -> Floats:
         """(J, L) what to expect of annotators not met: the prior, or with an even one the average of those met."""
         people = learned.annotators
         if self.accuracy is not None or not people.labels.any() or people.options != annotations.options:

@@ -32,7 +32,7 @@ class EDBCC(NetworkChains):
     """Bayesian classifier combination with dependent annotators and with easy and hard items, by several chains.
 
     The result's `difficulty` is the probability that an item is hard, `annotators.dependence` the correlation of two
-    annotators' errors given the class. Both this and the confusion matrices speak of all items, easy and hard in the
+    annotators' errors given the class. Both this and the confusion matrices are of all items, easy and hard in the
     proportion found in each class. There is no `apply`, as for DBCC.
 
     Attributes:

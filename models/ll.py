@@ -77,7 +77,7 @@ class LL:
         shares = Shares.even(annotations.n_classes, self.share_smoothing)
         share_j = shares.learn(kernels.totals(truth_nj, known)).share_j
         models = {
-            f"{MODEL}{name}": model_confusion(p_nj[known], truth_nj[known], self._stranger(annotations))
+            f"{MODEL}{name}": model_confusion(p_nj[known], truth_nj[known], self._unmet(annotations))
             for name, p_nj in evidence.probabilities.items()
         }
         prior = self._prior(evidence, share_j, models)
@@ -98,27 +98,27 @@ class LL:
 
     def _prior(self, evidence: Evidence, share_j: Floats, models: Mapping[str, Floats]) -> Fixed:
         """Class shares and what the models' labels say."""
-        stranger_jj = self._stranger(evidence.annotations)
+        unmet_jj = self._unmet(evidence.annotations)
         log_p_nj = np.tile(np.log(share_j), (evidence.annotations.n_items, 1))
         for name, p_nj in evidence.probabilities.items():
-            mu_jj = models.get(f"{MODEL}{name}", stranger_jj)
+            mu_jj = models.get(f"{MODEL}{name}", unmet_jj)
             label_n = model_labels(p_nj)
-            told = label_n >= 0
-            log_p_nj[told] += np.log(mu_jj / mu_jj.sum(axis=1, keepdims=True)).T[label_n[told]]
+            labeled = label_n >= 0
+            log_p_nj[labeled] += np.log(mu_jj / mu_jj.sum(axis=1, keepdims=True)).T[label_n[labeled]]
         return Fixed(log_p_nj)
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
         return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, self.accuracy, self.off)
 
-    def _stranger(self, annotations: Annotations) -> Floats:
+    def _unmet(self, annotations: Annotations) -> Floats:
         """(J, J) pseudo-counts of a model, which answers with classes alone."""
         return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_classes, self.accuracy, self.off)
 
 
 def model_labels(probability_nj: Floats) -> npt.NDArray[np.intp]:
     """(N,) code of a model's most probable class; -1 where it abstains or several are as probable."""
-    spoken = predicts(probability_nj)
-    p_nj = np.where(spoken[:, None], probability_nj, 0.0)
+    predicted = predicts(probability_nj)
+    p_nj = np.where(predicted[:, None], probability_nj, 0.0)
     single = (p_nj == p_nj.max(axis=1, keepdims=True)).sum(axis=1) == 1
     return np.where(single, p_nj.argmax(axis=1), -1)
 
@@ -126,8 +126,8 @@ def model_labels(probability_nj: Floats) -> npt.NDArray[np.intp]:
 def model_confusion(probability_nj: Floats, truth_nj: Floats, pseudo_jj: Floats) -> Floats:
     """(J, J) mode of a model's confusion matrix given the truth; rows are true classes and sum to 1."""
     label_n = model_labels(probability_nj)
-    told = label_n >= 0
-    said_nj = np.eye(len(pseudo_jj))[label_n[told]]
-    raised_jj: Floats = truth_nj[told].T @ said_nj + pseudo_jj
+    labeled = label_n >= 0
+    said_nj = np.eye(len(pseudo_jj))[label_n[labeled]]
+    raised_jj: Floats = truth_nj[labeled].T @ said_nj + pseudo_jj
     raised_jj /= raised_jj.sum(axis=1, keepdims=True)
     return raised_jj

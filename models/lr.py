@@ -133,7 +133,7 @@ class LR:
             from sklearn.linear_model import LogisticRegression
         except ImportError:
             raise MissingExtra("LR needs scikit-learn: pip install 'hitl-toolkit[sklearn]'") from None
-        pseudo = [_pseudo_items(blocks, voice, n_classes) for voice in blocks if not voice.startswith(ANNOTATOR)]
+        pseudo = [_pseudo_items(blocks, source, n_classes) for source in blocks if not source.startswith(ANNOTATOR)]
         x = np.vstack([np.hstack(list(blocks.values())), *pseudo])
         y = np.concatenate([truth_n, np.tile(np.arange(n_classes), len(pseudo))])
         weight = np.concatenate([np.ones(len(truth_n)), np.full(len(pseudo) * n_classes, self.pseudo_items)])
@@ -166,8 +166,8 @@ def features(evidence: Evidence, options: Names, own: Mapping[str, Name]) -> dic
 
 def centred(probability_nj: Floats) -> Floats:
     """(N, J) log probabilities less their mean; 0 where the model abstains."""
-    spoken_n = predicts(probability_nj)
-    log_p_nj = floored_log(np.where(spoken_n[:, None], probability_nj, 1.0))
+    predicted_n = predicts(probability_nj)
+    log_p_nj = floored_log(np.where(predicted_n[:, None], probability_nj, 1.0))
     log_p_nj -= log_p_nj.mean(axis=1, keepdims=True)
     return log_p_nj
 
@@ -182,15 +182,15 @@ def _answers(
     return np.bincount(cell, minlength=annotations.n_items * n_options).reshape(-1, n_options).astype(np.float64)
 
 
-def _pseudo_items(blocks: Mapping[str, Floats], voice: str, n_classes: int) -> Floats:
+def _pseudo_items(blocks: Mapping[str, Floats], source: str, n_classes: int) -> Floats:
     """(J, F) an item of each class on which one source gives that class and all others abstain."""
     sizes = {name: block.shape[1] for name, block in blocks.items()}
     said: dict[str, Floats] = {name: np.zeros((n_classes, size)) for name, size in sizes.items()}
-    if voice == ANSWERS:
-        said[voice] = np.eye(n_classes, sizes[voice])
+    if source == ANSWERS:
+        said[source] = np.eye(n_classes, sizes[source])
     else:
         pseudo_jl = confusion.accurate_pseudo_counts(n_classes, n_classes, EXPECTED_ACCURACY)
-        said[voice] = centred(pseudo_jl / pseudo_jl.sum(axis=1, keepdims=True))
+        said[source] = centred(pseudo_jl / pseudo_jl.sum(axis=1, keepdims=True))
     return np.hstack(list(said.values()))
 
 

@@ -119,10 +119,10 @@ def class_scores(evidence: Evidence, score_l: Floats) -> Floats:
     annotations = evidence.annotations
     assert evidence.truth is not None
     truth_m, score_m = evidence.truth[annotations.item], score_l[annotations.label]
-    told = (truth_m >= 0) & np.isfinite(score_m)
+    known = (truth_m >= 0) & np.isfinite(score_m)
     n_classes = annotations.n_classes
-    total = score_l[:n_classes] + np.bincount(truth_m[told], score_m[told], n_classes)
-    scores: Floats = total / (1 + np.bincount(truth_m[told], minlength=n_classes))
+    total = score_l[:n_classes] + np.bincount(truth_m[known], score_m[known], n_classes)
+    scores: Floats = total / (1 + np.bincount(truth_m[known], minlength=n_classes))
     return scores
 
 
@@ -135,8 +135,8 @@ def variances(evidence: Evidence, score_l: Floats, score_j: Floats) -> tuple[flo
     gap = max(float(np.mean(np.diff(np.sort(score_j)) ** 2)), 1e-12)
     within = (float(np.nansum(apart_m)) + gap / 4) / (1 + float(np.maximum(labels_n - 1, 0).sum()))
     distance_nj = (mean_n[:, None] - score_j) ** 2
-    told = np.take_along_axis(distance_nj, np.maximum(evidence.truth, 0)[:, None], axis=1)[:, 0]
-    squares = np.where(evidence.known, told, distance_nj.min(axis=1))[labels_n > 0]
+    to_truth = np.take_along_axis(distance_nj, np.maximum(evidence.truth, 0)[:, None], axis=1)[:, 0]
+    squares = np.where(evidence.known, to_truth, distance_nj.min(axis=1))[labels_n > 0]
     excess = squares - within / labels_n[labels_n > 0]
     return within, max(0.0, float(excess.mean())) if excess.size else 0.0
 

@@ -169,13 +169,13 @@ class MomentMatching:
             pi_kjl = matched(unknown, average(parts, unknown.n_annotators), share_j, self.rounds)
             answers_k = unknown.labels_per_annotator
             answers_klj = (answers_k[:, None, None] * share_j[:, None] * pi_kjl).transpose(0, 2, 1)
-            told_nj = known_truth(evidence)
+            known_nj = known_truth(evidence)
             items_j = share_j * (~evidence.known).sum()
         else:
             answers_klj, items_j = np.zeros(()), np.zeros(annotations.n_classes)
-            told_nj = voted(evidence)
-        raised = items_j + told_nj.sum(axis=0) + self.share_smoothing
-        counts_klj = answers_klj + kernels.counts(annotations, told_nj)
+            known_nj = voted(evidence)
+        raised = items_j + known_nj.sum(axis=0) + self.share_smoothing
+        counts_klj = answers_klj + kernels.counts(annotations, known_nj)
         return counts_klj, raised / raised.sum(), all(part.converged for part in parts)
 
     def _parts(self, annotations: Annotations) -> list[Part]:
@@ -221,8 +221,8 @@ def moment_equations(annotations: Annotations, pi_kjl: Floats, share_j: Floats) 
     answers_kl = np.bincount(cell, minlength=answers_k.size * annotations.n_options).reshape(answers_k.size, -1)
 
     def of_others(value_klj: Floats) -> Floats:
-        everybody = kernels.counts(annotations, kernels.messages(annotations, value_klj))
-        others: Floats = everybody - answers_kl[:, :, None] * value_klj
+        all_klj = kernels.counts(annotations, kernels.messages(annotations, value_klj))
+        others: Floats = all_klj - answers_kl[:, :, None] * value_klj
         return others
 
     linear_kjl = of_others(np.ascontiguousarray(joint_kjl.transpose(0, 2, 1))).transpose(0, 2, 1)

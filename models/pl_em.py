@@ -154,5 +154,5 @@ class EnteredOnce(confusion.Confusion):
         return super().learn(counts_klj + self.once_klj)
 
     def log_density(self) -> float:
-        """Log density of all rows given what they were taught once, up to a constant."""
+        """Log density of all rows given what entered once, up to a constant."""
         return super().log_density() + float(np.sum(self.once_klj * self.log_pi_klj))

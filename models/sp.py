@@ -71,14 +71,14 @@ class SP:
         people, prior = self._unlearned(annotations).learn(counts_klj), prior.supervised(truth_nj, known)
         q_nj = em.expectation(evidence, prior, people.log_pi_klj).q_nj
         fit = Fit("sp", asdict(self), seconds=time.perf_counter() - began)
-        found = judged(evidence, prior, counts_klj, self._stranger(annotations), q_nj, fit)
+        found = judged(evidence, prior, counts_klj, self._unmet(annotations), q_nj, fit)
         return replace(found, annotators=people.report(annotations, counts_klj, found.class_shares))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; annotators and models not met before get the prior's mode."""
         annotations = evidence.annotations
         prior = calibrated_prior(self, evidence, consensus)
-        pi_klj = confusion.confusion_from(consensus, annotations, self._stranger(annotations))
+        pi_klj = confusion.confusion_from(consensus, annotations, self._unmet(annotations))
         q_nj = em.expectation(evidence, prior, np.log(pi_klj)).q_nj
         return consensus.judging(annotations.items, q_nj)
 
@@ -86,7 +86,7 @@ class SP:
         right = self.strength * self.accuracy
         return Coins.unlearned(annotations, True, right, self.strength - right)
 
-    def _stranger(self, annotations: Annotations) -> Floats:
+    def _unmet(self, annotations: Annotations) -> Floats:
         """(J, L) confusion matrix of an annotator not met."""
         nothing = np.zeros((1, annotations.n_options, annotations.n_classes))
         pi_jl: Floats = np.exp(self._unlearned(annotations).learn(nothing).log_pi_klj[0]).T

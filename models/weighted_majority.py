@@ -141,9 +141,9 @@ def loss_rates(evidence: Evidence, weight_k: Floats, loss: Loss, shrinkage: floa
         others_rj[np.abs(others_rj) < 1e-9 * weight_k[annotator, None]] = 0.0
         known = evidence.known[item]
         others_rj[known] = truth_nj[item[known]]
-        heard = others_rj.sum(axis=1) > 0
-        lost_k += np.bincount(annotator[heard], loss(others_rj[heard], label[heard]), weight_k.size)
-        counted_k += np.bincount(annotator[heard], minlength=weight_k.size)
+        judged = others_rj.sum(axis=1) > 0
+        lost_k += np.bincount(annotator[judged], loss(others_rj[judged], label[judged]), weight_k.size)
+        counted_k += np.bincount(annotator[judged], minlength=weight_k.size)
     overall = lost_k.sum() / max(1.0, counted_k.sum())
     rate_k: Floats = (lost_k + shrinkage * overall) / (counted_k + shrinkage)
     return rate_k

@@ -3,7 +3,7 @@
     p[n, j] ∝ sum over labels (n, k, j) of w_k  +  s/J            w_k ∝ beta ^ (mean loss of k x `horizon`)
 
 as in `weighted_majority`, but an answer is not simply a mistake or none: its loss is the share of the others' weight
-that speaks for other classes (0 or 1 where the truth is known). In their algorithm for predictions that are numbers,
+that is for other classes (0 or 1 where the truth is known). In their algorithm for predictions that are numbers,
 Littlestone & Warmuth 1994 multiply a weight by a factor between beta^loss and 1 - (1 - beta) loss; here it is
 beta^loss. Who is outvoted narrowly loses little, so weights depend smoothly on the answers.
 """

@@ -74,7 +74,7 @@ def enumerate_posterior(
         np.zeros((n_people, *mean_jl.shape)),
         np.zeros((n_people, *mean_jl.shape)),
     )
-    teaching = np.flatnonzero((a.labels_per_item > 0) | (evidence.truth >= 0))
+    informative = np.flatnonzero((a.labels_per_item > 0) | (evidence.truth >= 0))
     total = 0.0
     for t, s in product(truths, levels):
         counts = np.zeros((n_people, *mean_jl.shape), dtype=int)
@@ -99,8 +99,8 @@ def enumerate_posterior(
             once, twice = (raised(counts[k, j], option, by) for by in (1, 2))
             here = rows[j](tuple(counts[k, j]))
             mean, square = rows[j](once) / here, rows[j](twice) / here
-            easy_items = sum(t[n] == j and not s[n] for n in teaching)
-            share = (easy_items + 1 - hard) / (sum(t[n] == j for n in teaching) + 1)
+            easy_items = sum(t[n] == j and not s[n] for n in informative)
+            share = (easy_items + 1 - hard) / (sum(t[n] == j for n in informative) + 1)
             fixed = share * easy_jl[j, option]
             out.mean_kjl[k, j, option] += weight * (fixed + (1 - share) * mean)
             out.square_kjl[k, j, option] += weight * (

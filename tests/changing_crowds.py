@@ -45,7 +45,7 @@ def exact(method: Any) -> Any:
 
 def some_crowd(seed: int, n_items: int = 30, **shape: Any) -> Evidence:
     """A small crowd with all that may occur; what is not wanted is left out by `oracles.crowd`'s keywords."""
-    shape = {"n_annotators": 6, "n_options": 4, "known": 0.2, "models": 2, "silent": 0.2, "pool": 12} | shape
+    shape = {"n_annotators": 6, "n_options": 4, "known": 0.2, "models": 2, "abstaining": 0.2, "pool": 12} | shape
     return oracles.crowd(np.random.default_rng(seed), n_items, **shape, unlabeled=2)[0]
 
 

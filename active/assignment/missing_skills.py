@@ -60,5 +60,5 @@ def _named(each: Lacking, crew: Crew) -> str:
     others = sorted(
         str(name) for name, has in crew.skills.items() if name not in crew.names and set(each.skills) <= set(has)
     )
-    strangers = f"; {', '.join(others[:SHOWN])}, not in crew.annotators, has it" if others else ""
-    return f"{skills} ({each.items:,}{strangers})"
+    unknown = f"; {', '.join(others[:SHOWN])}, not in crew.annotators, has it" if others else ""
+    return f"{skills} ({each.items:,}{unknown})"

@@ -76,9 +76,9 @@ class RecordedAnswers:
             codes = annotations.item[rows[start[k] : start[k + 1]]]
             known = frozenset(annotations.items[code] for code in codes.tolist())
             only[name] = known & limits.only.get(name, known)
-        strangers = set(limits.names) - set(annotations.annotators)
-        if strangers:
-            raise BadEvidence(f"replay: {min(map(str, strangers))!r} of the crew is not among the recorded annotators")
+        unknown = set(limits.names) - set(annotations.annotators)
+        if unknown:
+            raise BadEvidence(f"replay: {min(map(str, unknown))!r} of the crew is not among the recorded annotators")
         return replace(limits, names=limits.names or annotations.annotators, only=only)
 
     def revealed(self) -> Annotations:

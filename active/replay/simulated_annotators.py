@@ -180,9 +180,9 @@ class SimulatedAnswers:
 
     def crew(self, limits: Crew) -> Crew:
         """All the simulated annotators, or those that `limits` names; with their costs, and all its limits."""
-        strangers = set(limits.names) - set(self._person)
-        if strangers:
-            raise BadEvidence(f"simulation: {min(map(str, strangers))!r} of the crew is not among the simulated people")
+        unknown = set(limits.names) - set(self._person)
+        if unknown:
+            raise BadEvidence(f"simulation: {min(map(str, unknown))!r} of the crew is not among the simulated people")
         cost: Mapping[Name, float] = {**self._people.crew.cost, **limits.cost}
         return replace(limits, names=limits.names or self._people.names, cost=cost)
 

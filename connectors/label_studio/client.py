@@ -60,7 +60,7 @@ class TaskPage:
 
 
 class Client:
-    """One Label Studio, spoken to with one token. Safe to use from several threads.
+    """One Label Studio, asked with one token. Safe to use from several threads.
 
     `transport` carries the requests in place of the network (tests).
 

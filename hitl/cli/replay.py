@@ -258,10 +258,10 @@ def _crew(asked: Asked, people: Names) -> Crew:
     table = read_table(asked.people, ["annotator"])
     require_columns(table, ["annotator"], str(asked.people))
     names: list[str] = table.column("annotator").to_pylist()
-    strangers = [name for name in names if name not in set(people)]
-    if strangers:
+    unknown = [name for name in names if name not in set(people)]
+    if unknown:
         raise BadInput(
-            f"{asked.people}: {strangers[0]!r} is no annotator who can be asked; expected names as {people[0]!r}"
+            f"{asked.people}: {unknown[0]!r} is no annotator who can be asked; expected names as {people[0]!r}"
         )
     column: dict[str, dict[Any, float]] = {}
     for key in ("cost", "capacity"):

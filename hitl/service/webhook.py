@@ -6,7 +6,7 @@ and what it says is looked up on the platform afterwards. Of the body only the a
     POST /webhook/<project>   X-Hitl-Secret: ...       200 {"queued": true}; false: nothing that concerns labels
     GET  /health                                       200 {"status": "ok"}; 503 when the scheduler does not run
 
-It speaks HTTP; a server for HTTPS stands in front of it.
+It serves HTTP; put a server for HTTPS in front of it.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def release(database: Database, lease: Lease) -> None:
 
 
 def holder(database: Database, connection: sa.Connection, name: str) -> str | None:
-    """Who writes to the project now and until when at most, in words; None: nobody, or a process that is no more."""
+    """Who writes to the project now and until when at most, in words; None: no process, or one that is no more."""
     held = sa.select(project.c.owner).where(project.c.project == name, project.c.lease_until > database.now())
     owner = connection.execute(held).scalar()
     return None if not owner or _has_died(owner) else _holder(connection, name)

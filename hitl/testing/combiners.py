@@ -55,7 +55,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "more options than classes": {"n_options": 5},
     "an anonymous pool": {"pool": 50},
     "items without labels": {"unlabeled": 10},
-    "models that abstain": {"silent": 0.4},
+    "models that abstain": {"abstaining": 0.4},
     "two classes": {"n_classes": 2},
     "one annotator": {"n_annotators": 1},
     "sparse": {"asked": 0.15},
@@ -225,7 +225,7 @@ def without_what_it_needs_it_says_what_to_supply(combiner: Combiner) -> None:
 
 def same_in_another_order(what: str, combiner: Combiner) -> None:
     """Another order of rows, items, annotators, classes or all of them permutes the answer exactly."""
-    evidence, _ = sample(combiner, seed=4, n_items=60, n_options=4, pool=20, unlabeled=3, silent=0.1)
+    evidence, _ = sample(combiner, seed=4, n_items=60, n_options=4, pool=20, unlabeled=3, abstaining=0.1)
     evidence = replace(evidence, sequence=None, graph=None)
     rng, a = np.random.default_rng(5), evidence.annotations
     sizes = {"rows": len(a), "items": a.n_items, "annotators": a.n_annotators, "classes": a.n_classes}
@@ -362,7 +362,7 @@ def a_start_of_other_annotators_items_or_classes_does_no_harm(combiner: Combiner
 
 @fact
 def two_items_and_one_label_are_enough(combiner: Combiner) -> None:
-    """Finite, and never certain of what was not told."""
+    """Finite, and never certain of what is not known."""
     annotations = Annotations.from_frame(
         {"item": ["a"], "annotator": ["ann"], "label": ["x"]}, items=["a", "b"], classes=["x", "y"]
     )
@@ -382,7 +382,7 @@ def two_items_and_one_label_are_enough(combiner: Combiner) -> None:
 
 @fact
 def no_labels_and_no_annotators_are_no_error(combiner: Combiner) -> None:
-    """Neither nobody who labeled, nor nobody at all."""
+    """Annotators without labels, and no annotators."""
     evidence, _ = sample(combiner, seed=14, known=0.2)
     none = evidence.annotations.select(np.zeros(len(evidence.annotations), dtype=bool))
     for nothing in (none, replace(none, annotators=())):

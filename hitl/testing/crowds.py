@@ -32,13 +32,13 @@ def crowd(
     pool: int = 0,
     known: float = 0.0,
     models: int = 0,
-    silent: float = 0.0,
+    abstaining: float = 0.0,
 ) -> tuple[Evidence, NDArray[np.int32]]:
     """Simulated evidence and its truth.
 
     The last `unlabeled` items have no label; a pool of annotators without ids gives `pool` labels, repeats included;
-    the truth of a share `known` of the items is known; `models` models predict, and abstain on a share `silent` of the
-    items. Each annotator labels an item with chance `asked`, and is right with one chance drawn from `accuracy`.
+    the truth of a share `known` of the items is known; `models` models predict, and abstain on a share `abstaining` of
+    the items. Each annotator labels an item with chance `asked`, and is right with one chance drawn from `accuracy`.
 
     Example:
         >>> import numpy as np
@@ -72,11 +72,11 @@ def crowd(
         anonymous,
     )
     known_n = np.where(rng.random(n_items) < known, truth, -1).astype(np.int32)
-    return Evidence(annotations, predictions(rng, truth, n_classes, models, silent), truth=known_n), truth
+    return Evidence(annotations, predictions(rng, truth, n_classes, models, abstaining), truth=known_n), truth
 
 
 def predictions(
-    rng: np.random.Generator, truth: NDArray[np.int32], n_classes: int, models: int, silent: float = 0.0
+    rng: np.random.Generator, truth: NDArray[np.int32], n_classes: int, models: int, abstaining: float = 0.0
 ) -> dict[str, Floats]:
     """(N, J) probabilities of `models` models that are right more often than not."""
     found = {}
@@ -84,7 +84,7 @@ def predictions(
         logits = rng.normal(size=(len(truth), n_classes)) + 1.5 * np.eye(n_classes)[truth]
         p = np.exp(2 * logits)
         p /= p.sum(axis=1, keepdims=True)
-        p[rng.random(len(truth)) < silent] = np.nan
+        p[rng.random(len(truth)) < abstaining] = np.nan
         found[f"m{number}"] = p
     return found
 

@@ -133,7 +133,7 @@ def what_does_not_count_is_judged_and_not_learned_from(case: PriorCase) -> None:
 
 @fact
 def statistics_of_two_shards_add_up(case: PriorCase) -> None:
-    """What two shards of independent items teach together is what all items teach."""
+    """What is learned from two shards of independent items is what is learned from all of them."""
     if case.part is None:
         raise DoesNotApply("its items depend on each other")
     message_nj, half = case.messages(4), case.n_items // 2

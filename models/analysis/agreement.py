@@ -1,6 +1,6 @@
 """How much annotators agree, beyond what chance alone would give: coefficients of nominal labels with gaps.
 
-    c[n, l]    labels l on item n        m_n = sum_l c[n, l]        only items with m_n >= 2 speak of agreement
+    c[n, l]    labels l on item n        m_n = sum_l c[n, l]        only items with m_n >= 2 count
 
     Krippendorff's alpha (Krippendorff 2011)    observed A = sum_n sum_l c_nl (c_nl - 1) / (m_n - 1) / sum_n m_n
                                                 expected E = sum_l t_l (t_l - 1) / (t (t - 1)),  t_l = sum_n c_nl
@@ -76,10 +76,10 @@ class Pairs:
     @property
     def mean(self) -> float:
         """Mean kappa, each pair weighed by its common items; NaN without a pair."""
-        spoken = np.isfinite(self.kappa)
-        if not spoken.any():
+        finite = np.isfinite(self.kappa)
+        if not finite.any():
             return float("nan")
-        return float(np.average(self.kappa[spoken], weights=self.shared[spoken]))
+        return float(np.average(self.kappa[finite], weights=self.shared[finite]))
 
 
 def agreement(annotations: Annotations, *, least_shared: int = 10, most_people: int = 500) -> Agreement:

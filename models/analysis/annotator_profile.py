@@ -160,7 +160,7 @@ class AnnotatorProfiles:
 
         low, high = self.people.interval
         changes = [change if drifts else None for change, drifts in zip(self.changes, self.drifts, strict=True)]
-        everybody = range(len(self.names))
+        everyone = range(len(self.names))
         return pd.DataFrame(
             {
                 "annotator": list(self.names),
@@ -175,12 +175,12 @@ class AnnotatorProfiles:
                 "misleading": self.ways.misleads,
                 "confusions": ["; ".join(map(str, found)) for found in self.confusions],
                 "community": pd.array([g + 1 if g >= 0 else None for g in self.communities.main], dtype="Int64"),
-                "communities": [_shares(self.communities.of(k)) for k in everybody],
+                "communities": [_shares(self.communities.of(k)) for k in everyone],
                 "change_p_value": [np.nan if change is None else change.p_value for change in self.changes],
                 "changed_at": [np.nan if change is None else change.when for change in changes],
                 "accuracy_before": [np.nan if change is None else change.before for change in changes],
                 "accuracy_after": [np.nan if change is None else change.after for change in changes],
-                "flags": ["; ".join(self.flags(k)) for k in everybody],
+                "flags": ["; ".join(self.flags(k)) for k in everyone],
             }
         )
 
@@ -196,15 +196,15 @@ class AnnotatorProfiler:
     def fit(self, evidence: Evidence, consensus: Consensus) -> AnnotatorProfiles:
         """What the evidence and a consensus over it say of the annotators. Raises BadInput where they do not match."""
         annotations, people = evidence.annotations, consensus.annotators
-        for kind, told, judged in (
+        for kind, given, judged in (
             ("items", annotations.items, consensus.items),
             ("annotators", annotations.annotators, people.names),
             ("classes", annotations.classes, people.classes),
             ("options", annotations.options, people.options),
         ):
-            if told != judged:
+            if given != judged:
                 raise BadInput(
-                    f"the consensus is over other {kind} ({len(judged):,}) than the annotations ({len(told):,}); "
+                    f"the consensus is over other {kind} ({len(judged):,}) than the annotations ({len(given):,}); "
                     "combine these annotations first"
                 )
         others = Others(evidence, consensus)

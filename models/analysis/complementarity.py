@@ -5,7 +5,7 @@
     both           the consensus
 
 An item of known truth is judged by what was learned without its truth: the known items are parted, and each part is
-judged by fits to which its truth was not told. What is right is either measured, on items of known truth, or expected:
+judged by fits that did not see its truth. What is right is either measured, on items of known truth, or expected:
 right_n = q[n, label], the chance by the consensus. The consensus believes itself, so the expected accuracy of both is
 its own confidence, and what agrees with it is flattered; where there is truth, go by that.
 """
@@ -97,12 +97,12 @@ class Judges:
         if evidence.known.sum() < LEAST_KNOWN:
             return Judgements(model_nj, people_nj, both_nj, labels_nj, compared & ~evidence.known)
         for part in self._parts(evidence):
-            told = _without_truth(evidence, part)
-            learned = both.fit(told)
+            unseen = _without_truth(evidence, part)
+            learned = both.fit(unseen)
             both_nj[part] = learned.probabilities[part]
-            labels_nj[part] = _log_likelihood(learned, told)[part]
-            model_nj[part] = _model_alone(both, learned, told)[part]
-            people_nj[part] = self.people.fit(_annotators_alone(told)).probabilities[part]
+            labels_nj[part] = _log_likelihood(learned, unseen)[part]
+            model_nj[part] = _model_alone(both, learned, unseen)[part]
+            people_nj[part] = self.people.fit(_annotators_alone(unseen)).probabilities[part]
         return Judgements(model_nj, people_nj, both_nj, labels_nj, compared)
 
     def _parts(self, evidence: Evidence) -> Sequence[npt.NDArray[np.intp]]:

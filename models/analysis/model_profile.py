@@ -177,13 +177,13 @@ def _check(evidence: Evidence, consensus: Consensus, truth: Ints | None) -> None
     if not evidence.probabilities:
         raise BadEvidence("no model to compare people with: give its class probabilities (--probabilities MODEL=FILE)")
     annotations = evidence.annotations
-    for kind, told, by in (
+    for kind, given, by in (
         ("items", annotations.items, consensus.items),
         ("classes", annotations.classes, consensus.classes),
     ):
-        if told != by:
+        if given != by:
             raise BadInput(
-                f"the consensus is over other {kind} ({len(by):,}) than the evidence ({len(told):,}); combine it first"
+                f"the consensus is over other {kind} ({len(by):,}) than the evidence ({len(given):,}); combine it first"
             )
     if truth is not None and np.shape(truth) != (annotations.n_items,):
         raise BadInput(f"truth has shape {np.shape(truth)}; expected {(annotations.n_items,)}")
@@ -227,7 +227,7 @@ class _Pool:
         )
 
     def _calibration(self, truth_nj: Floats, items: npt.NDArray[np.intp]) -> tuple[pd.DataFrame, dict[str, float]]:
-        """Reliability of each model as it comes, and of the calibrated pool, over the items on which each speaks."""
+        """Reliability of each model as it comes, and of the calibrated pool, over the items that each predicts."""
         import pandas as pd
 
         frames, error = [], {}
@@ -297,7 +297,7 @@ def _figures(account: str, table: str, frame: pd.DataFrame, keys: tuple[str, ...
 def _skipping(
     compared: Comparison, confidence_n: Floats, surest_n: npt.NDArray[np.bool_], least: float
 ) -> dict[str, float]:
-    """What skips above a confidence, of all items the models speak on, and how right that is among those compared."""
+    """What skips above a confidence, of all items that models predict, and how right that is among those compared."""
     right, both = compared.right("model"), compared.right("both")
     skips = compared.confidence >= least  # none where `least` is NaN
     low, high = wilson(right[skips].sum(), skips.sum())
@@ -323,5 +323,5 @@ def _deferral(compared: Comparison) -> pd.DataFrame:
 
 def _answers(q_nj: Floats) -> Ints:
     """(N,) a model's most probable class, -1 where it abstains."""
-    silent = np.isnan(q_nj[:, 0])
-    return np.where(silent, -1, most_probable(np.where(silent[:, None], 0.0, q_nj))).astype(np.int32)
+    abstains = np.isnan(q_nj[:, 0])
+    return np.where(abstains, -1, most_probable(np.where(abstains[:, None], 0.0, q_nj))).astype(np.int32)

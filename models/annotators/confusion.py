@@ -130,7 +130,7 @@ def right_answers(annotations: Annotations, q_nj: Floats) -> Floats:
 def judged_by(learned: AnnotatorReport, annotations: Annotations) -> npt.NDArray[np.bool_]:
     """(N,) items on which an annotator whom an earlier fit has met has labeled.
 
-    Where nobody has, its beliefs are even, from which no iteration could move.
+    Where none has, its beliefs are even, from which no iteration could move.
     """
     met = {name for name, m in zip(learned.names, learned.labels, strict=True) if m > 0}
     met_k = np.array([name in met for name in annotations.annotators], dtype=bool)

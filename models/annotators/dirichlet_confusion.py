@@ -18,10 +18,10 @@ c x, which touches it at the current x, and the step from x to x' = s / c gains 
 options that exceed the diagonal share one value with it (pool adjacent violators). So an annotator with three labels
 is judged by the crowd, one with three thousand by themselves.
 
-Anchor: with weight w in [0, 1) everything is taught by (1 - w) N + w V, where V counts labels with shares of the item's
-agreeing pairs of votes in place of beliefs. It is coordinate ascent of the bound in which every item counts (1 - w)
-with its latent class and w as if two of its annotators who agree had been drawn and known its class: no class can drift
-away from those who vote for it.
+Anchor: with weight w in [0, 1) everything is learned from (1 - w) N + w V, where V counts labels with shares of the
+item's agreeing pairs of votes in place of beliefs. It is coordinate ascent of the bound in which every item counts
+(1 - w) with its latent class and w as if two of its annotators who agree had been drawn and known its class: no class
+can drift away from those who vote for it.
 Divided by (1 - w), the bound's parts are the usual ones and the densities below.
 """
 
@@ -51,7 +51,7 @@ class DirichletConfusion:
     Attributes:
         hyper_jl: (J, L) a0, the mode of the hyper-prior.
         prior_jl: (J, L) a, the shared prior in force.
-        counts_klj: (K, L, J) what taught: expected counts, anchored.
+        counts_klj: (K, L, J) what was learned from: expected counts, anchored.
         shared: whether `learn` learns a, or leaves it at a0.
         anchor: w, weight of the votes in what counted, in [0, 1).
         votes_klj: (K, L, J) V, counts by the shares of agreeing pairs.
@@ -88,11 +88,11 @@ class DirichletConfusion:
 
     def learn(self, counts_klj: Floats) -> Self:
         """Posteriors given expected counts, after raising the shared prior to fit them."""
-        taught_klj = (1 - self.anchor) * counts_klj + self.anchor * self.votes_klj if self.anchor else counts_klj
+        learned_klj = (1 - self.anchor) * counts_klj + self.anchor * self.votes_klj if self.anchor else counts_klj
         prior_jl = self.prior_jl
         for _ in range(SWEEPS if self.shared else 0):
-            prior_jl = raised(prior_jl, taught_klj, self.hyper_jl)
-        return replace(self, counts_klj=taught_klj, prior_jl=prior_jl)
+            prior_jl = raised(prior_jl, learned_klj, self.hyper_jl)
+        return replace(self, counts_klj=learned_klj, prior_jl=prior_jl)
 
     def log_density(self) -> float:
         """-KL(q(pi) || p(pi | a)) + w E ln p(votes) + ln p(a), over (1 - w); ln p(a) up to a constant."""

@@ -3,8 +3,8 @@
     q[m, j]  ∝  p(z_n = j) prod over the other labels of item n of pi[k', j, l']        for annotation m = (n, k, l)
 
 with the prior and the confusion matrices a fit learned. To judge annotators by a consensus that their own labels have
-shaped flatters them, the more so the fewer labels an item has; against the others' belief nobody helps themselves.
-Where the truth is known it is the truth. Approximate in one way: the matrices of the others were learned with the
+shaped flatters them, the more so the fewer labels an item has; against the others' belief no annotator helps their own
+case. Where the truth is known it is the truth. Approximate in one way: the matrices of the others were learned with the
 annotator's labels in the table.
 """
 

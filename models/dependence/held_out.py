@@ -44,9 +44,9 @@ def bearable_strength(
 ) -> float:
     """The largest strength of GRID, interpolated, that the labels bear; 1 where they tell nothing of one another.
 
-    log_q0_nj (N, J) log posterior under independence, learned_nj (N, J) the beliefs that taught the annotators, delta_m
-    (M,) separations, alpha_kjl and log_pi_klj the annotators' Dirichlet parameters and the log of their means, share_j
-    (J,) class shares.
+    log_q0_nj (N, J) log posterior under independence, learned_nj (N, J) the beliefs that matrices were learned from,
+    delta_m (M,) separations, alpha_kjl and log_pi_klj the annotators' Dirichlet parameters and the log of their means,
+    share_j (J,) class shares.
     """
     score_c, blind = scores(annotations, log_q0_nj, learned_nj, delta_m, alpha_kjl, log_pi_klj, share_j, GRID)
     best = int(score_c.argmax())
@@ -104,7 +104,7 @@ def _held_out(
     label: Any,
     every: int,
     log_q: Any,
-    taught: Any,
+    learned: Any,
     delta: Any,
     alpha: Any,
     total: Any,
@@ -131,8 +131,8 @@ def _held_out(
             blind = 0.0
             for j in range(classes):
                 others[j] = log_q[n, j] - log_pi[k, option, j]
-                left = max(alpha[k, j, option] - taught[n, j], LEAST)
-                chance[j] = left / max(total[k, j] - taught[n, j], left)
+                left = max(alpha[k, j, option] - learned[n, j], LEAST)
+                chance[j] = left / max(total[k, j] - learned[n, j], left)
                 blind += share[j] * chance[j]
             sums[-1] += np.log(blind)
             for c in range(strength.shape[0]):

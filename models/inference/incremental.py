@@ -16,8 +16,8 @@ beliefs of one item, or the parameters of one annotator, the best given all the 
 where the steps come to rest, the fit would too. One item is judged in the time of its labels: the sums change by what
 its beliefs change.
 
-A changed label is taken in by such steps for its item and the annotators of its item; then PACE other items and as
-large a share of the annotators have their turn, so that nobody stays behind for long. But single steps creep where a
+A changed label is taken in by such steps for its item and the annotators of its item; then TURNS other items and as
+large a share of the annotators have their turn, so that none stays behind for long. But single steps creep where a
 fit gathers momentum, and what all annotators depend on (their shared prior, the temperatures of models)
 cannot be learned from one item. So after REFRESH_AFTER of all labels have changed, and whenever a consensus is asked
 for, a few iterations of the fit follow over everything; and a fit from nothing when half of all labels are others.
@@ -46,7 +46,7 @@ from hitl.models.numerics.special import digamma
 from hitl.models.numerics.votes import agreeing, agreement
 from hitl.models.priors.followed import FollowedPrior, FollowedShares
 
-PACE = 128
+TURNS = 128
 """Items that have their turn for each label that changes."""
 
 REFRESH_AFTER = 0.01
@@ -153,12 +153,12 @@ class IncrementalEM:
             self.votes_klj, self.vote_j = self._sums(evidence, clamp(agreement(evidence.annotations), evidence))
         self.prior = rule.prior(evidence)
         self.log_pi_klj = np.empty_like(self.counts_klj)
-        self.teach(np.arange(self.labels.n_annotators))
+        self.estimate(np.arange(self.labels.n_annotators))
 
     # -- what changes --------------------------------------------------------------------------------------
 
     def label(self, item: Name, annotator: Name, label: Name) -> None:
-        """Somebody labels an item, or labels it anew; items and annotators not met join.
+        """An annotator labels an item, or labels it anew; items and annotators not met join.
 
         Raises BadAnnotations for an option that is not among those of the fit.
         """
@@ -167,7 +167,7 @@ class IncrementalEM:
         self._change([(self._item(item), self._annotator(annotator), option)], [])
 
     def withdraw(self, item: Name, annotator: Name, label: Name | None = None) -> None:
-        """Somebody takes a label back; of the anonymous pool, say which. Raises BadEvidence where there is none."""
+        """An annotator takes a label back; of the anonymous pool, say which. Raises BadEvidence where there is none."""
         option = -1 if label is None else self.labels.option(label)
         self._change([], self._present([(item, annotator, option)]))
 
@@ -260,7 +260,7 @@ class IncrementalEM:
         sums = _by_cell(self.counts_klj), self.share_j
         _judge(items, *where, *parameters, self.truth, self.counted, self.q_nj, *sums)
 
-    def teach(self, annotators: Codes) -> None:
+    def estimate(self, annotators: Codes) -> None:
         """M-step of these annotators."""
         self.log_pi_klj[annotators] = self.rule.expected_log(self._pseudo(annotators), axis=1)
 
@@ -284,7 +284,7 @@ class IncrementalEM:
             self.labels.put(*label)
         if items is not None and known is not None:
             self.truth[items] = np.where(known >= 0, known, self.truth[items])
-        self.counted[touched] = False  # judged by what the others taught, then counted
+        self.counted[touched] = False  # judged without their own labels, then counted
         annotators = _distinct(before, self._annotators_of(touched))
         self.log_pi_klj[annotators] = self.rule.predictive(self._pseudo(annotators))
         self.judge(touched)
@@ -292,7 +292,7 @@ class IncrementalEM:
         self.counted[touched] = (self.labels.size[touched] >= self.rule.least_labels) | (self.truth[touched] >= 0)
         self._count(touched, 1.0)
         for _ in range(ROUNDS):
-            self.teach(annotators)
+            self.estimate(annotators)
             self.judge(touched)
         self._turns(len(given) + len(gone))
 
@@ -304,10 +304,10 @@ class IncrementalEM:
             self.consensus()
             return
         n, k = self.labels.n_items, max(1, self.labels.n_annotators)
-        items = min(n, PACE * changes)
+        items = min(n, TURNS * changes)
         annotators = min(self.labels.n_annotators, -(-items * k // n))
         self.judge((self._item_turn + np.arange(items)) % n)
-        self.teach((self._annotator_turn + np.arange(annotators)) % k)
+        self.estimate((self._annotator_turn + np.arange(annotators)) % k)
         self._item_turn, self._annotator_turn = (self._item_turn + items) % n, (self._annotator_turn + annotators) % k
 
     def _count(self, items: Codes, sign: float) -> None:
@@ -344,16 +344,16 @@ class IncrementalEM:
 
     def _pseudo(self, annotators: Codes) -> Floats:
         """(rows, L, J) T + a of these annotators."""
-        taught_klj, w = self.counts_klj[annotators], self.rule.anchor
+        learned_klj, w = self.counts_klj[annotators], self.rule.anchor
         if w:
-            taught_klj = (1 - w) * taught_klj + w * self.votes_klj[annotators]
-        return np.maximum(taught_klj, 0.0) + self.rule.pseudo_jl.T  # what was added and taken away leaves rounding
+            learned_klj = (1 - w) * learned_klj + w * self.votes_klj[annotators]
+        return np.maximum(learned_klj, 0.0) + self.rule.pseudo_jl.T  # what was added and taken away leaves rounding
 
     def _raised_shares(self) -> Floats:
         """(J,) t + s."""
         w = self.rule.anchor
-        taught_j = (1 - w) * self.share_j + w * self.vote_j if w else self.share_j
-        raised: Floats = taught_j + self.rule.share_smoothing
+        learned_j = (1 - w) * self.share_j + w * self.vote_j if w else self.share_j
+        raised: Floats = learned_j + self.rule.share_smoothing
         return raised
 
     def _shares(self, q_nj: Floats) -> Floats:
@@ -381,7 +381,7 @@ class IncrementalEM:
             self.log_pi_klj = roomy(self.log_pi_klj, k + 1)
             if self.rule.anchor:
                 self.votes_klj = roomy(self.votes_klj, k + 1)
-            self.teach(np.array([k]))
+            self.estimate(np.array([k]))
         return k
 
     def _present(self, rows: Iterable[tuple[Name, Name, int]]) -> list[Label]:
@@ -391,7 +391,9 @@ class IncrementalEM:
         for item, annotator, option in rows:
             n, k = labels.find_item(item), labels.find_annotator(annotator)
             if k == labels.anonymous and option < 0:
-                raise BadEvidence(f"withdrawn: which label of {annotator!r} on item {item!r}? Nobody there has an id")
+                raise BadEvidence(
+                    f"withdrawn: which label of {annotator!r} on item {item!r}? Its annotators have no ids"
+                )
             label = (n, k, option if k == labels.anonymous else -1)
             found[label] += 1
             if found[label] > (labels.count(*label) if n >= 0 and k >= 0 else 0):

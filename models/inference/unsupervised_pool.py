@@ -53,7 +53,7 @@ LEAST_WEIGHT = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Worth:
+class PoolWeights:
     """What steps 1 and 2 found: u_m (M,), correlation of errors (M, M), and the accuracies a_k (K,)."""
 
     weight_m: Floats
@@ -64,21 +64,23 @@ class Worth:
 def unsupervised(evidence: Evidence, pool: Calibrated) -> tuple[Calibrated, Floats]:
     """The pool held at the temperatures found, and the beliefs (N, J) of all items by it and annotators who err evenly.
 
-    Known truths have taught, but stand for nothing in these beliefs.
+    Known truths were learned from, but do not stand in these beliefs.
     """
-    rows = teaching_rows(evidence, pool)
+    rows = informative_rows(evidence, pool)
     if not rows.size:
-        found, worth = pool.at(pool.temperature_m, pool.correlation_mm), None
+        found, weights = pool.at(pool.temperature_m, pool.correlation_mm), None
     else:
-        worth = worth_of(evidence, pool, rows)
-        found = _tempered(evidence, pool, rows, worth)
-    accuracy_k = _accuracies(np.zeros((evidence.annotations.n_annotators, 2))) if worth is None else worth.accuracy_k
+        weights = estimated_weights(evidence, pool, rows)
+        found = _tempered(evidence, pool, rows, weights)
+    accuracy_k = (
+        _accuracies(np.zeros((evidence.annotations.n_annotators, 2))) if weights is None else weights.accuracy_k
+    )
     message_nj = kernels.messages(evidence.annotations, even_errors(evidence.annotations, accuracy_k))
     return found, kernels.beliefs(message_nj, found.log_prior(), out=message_nj)[0]
 
 
-def teaching_rows(evidence: Evidence, pool: Calibrated) -> npt.NDArray[np.intp]:
-    """Items of which a model and, by label or known truth, annotators speak; at most ENOUGH, evenly spread."""
+def informative_rows(evidence: Evidence, pool: Calibrated) -> npt.NDArray[np.intp]:
+    """Items that a model predicts and that have a label or a known truth; at most ENOUGH, evenly spread."""
     return _some(~pool.abstained_n & ((evidence.annotations.labels_per_item > 0) | evidence.known))
 
 
@@ -87,16 +89,16 @@ def _some(wanted_n: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
     return rows if rows.size <= ENOUGH else rows[np.linspace(0, rows.size - 1, ENOUGH).astype(np.intp)]
 
 
-def worth_of(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp]) -> Worth:
-    """Steps 1, by these items, and 2, by all items of which models predict, by their own beliefs where nobody labeled.
+def estimated_weights(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp]) -> PoolWeights:
+    """Step 1 by these items, and step 2 by all items that models predict; without labels by the models' own beliefs.
 
     Annotators are often asked where models disagree: there, errors look far less correlated than they are.
     """
-    taught, feature_mnj, _ = _of_rows(evidence, pool, rows)
-    weight_m, accuracy_k = learned(taught, feature_mnj, pool.prior)
-    spoken, feature_mnj, predicts_nm = _of_rows(evidence, pool, _some(~pool.abstained_n))
-    q_nj = _beliefs(spoken, weight_m, feature_mnj, accuracy_k)
-    return Worth(weight_m, error_correlation(feature_mnj, predicts_nm, q_nj), accuracy_k)
+    labeled, feature_mnj, _ = _of_rows(evidence, pool, rows)
+    weight_m, accuracy_k = learned(labeled, feature_mnj, pool.prior)
+    predicted, feature_mnj, predicts_nm = _of_rows(evidence, pool, _some(~pool.abstained_n))
+    q_nj = _beliefs(predicted, weight_m, feature_mnj, accuracy_k)
+    return PoolWeights(weight_m, error_correlation(feature_mnj, predicts_nm, q_nj), accuracy_k)
 
 
 def learned(evidence: Evidence, feature_mnj: Floats, prior: LogTemperature) -> tuple[Floats, Floats]:
@@ -159,15 +161,15 @@ def even_errors(annotations: Annotations, accuracy_k: Floats) -> Floats:
     return log_pi_klj
 
 
-def _tempered(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp], worth: Worth) -> Calibrated:
+def _tempered(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp], weights: PoolWeights) -> Calibrated:
     """Step 3."""
     predicts_nm = pool.predicts_nm[rows]
-    sure = float(np.mean(predicts_nm @ worth.weight_m / predicts_nm.sum(axis=1)))
-    pooled_nm = pool_weights(predicts_nm, 1 / worth.weight_m, worth.correlation_mm)
+    sure = float(np.mean(predicts_nm @ weights.weight_m / predicts_nm.sum(axis=1)))
+    pooled_nm = pool_weights(predicts_nm, 1 / weights.weight_m, weights.correlation_mm)
     several = float(np.mean(pooled_nm.sum(axis=1))) / sure
     temperature = min(max(pool.prior.mode, 1 / (BIAS * sure)), several / sure)
     residual = float(np.sqrt(max(several / (sure * temperature), 1.0)))
-    found = pool.at(temperature * sure / worth.weight_m, worth.correlation_mm, residual)
+    found = pool.at(temperature * sure / weights.weight_m, weights.correlation_mm, residual)
     known = np.flatnonzero(evidence.known & ~pool.abstained_n)
     if not known.size:
         return found
@@ -175,7 +177,7 @@ def _tempered(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp], 
     log_p_nj = found.log_prior()[known]
     truth_nj = np.eye(log_p_nj.shape[1])[evidence.truth[known]]
     (off,) = map_temperatures(log_p_nj[None], truth_nj, LogTemperature(0.0, pool.prior.sd))
-    return found.at(found.temperature_m * off, worth.correlation_mm, max(residual / float(off), 1.0))
+    return found.at(found.temperature_m * off, weights.correlation_mm, max(residual / float(off), 1.0))
 
 
 def _of_rows(

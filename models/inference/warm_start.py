@@ -4,7 +4,7 @@ An earlier fit judges by its confusion matrices (annotators it has not met: by w
 It is a start where it has the same classes and options, for the items that an annotator it has met has labeled.
 Elsewhere iterations begin at the votes.
 
-An update is a few iterations from there, over everything. Labels that are new, different or gone need not be told
+An update is a few iterations from there, over everything. Labels that are new, different or gone need no telling
 apart: expected counts are sums over the labels as they are now.
 """
 
@@ -31,7 +31,7 @@ def require_same_classes(learned: Consensus, evidence: Evidence) -> None:
 
 
 def usable(start: Consensus | None, annotations: Annotations) -> bool:
-    """Whether there is a start that speaks of the same classes and options."""
+    """Whether there is a start with the same classes and options."""
     return start is not None and confusion.same_codes(start.annotators, annotations.classes, annotations.options)
 
 

@@ -5,7 +5,7 @@
 a log-linear pool of the S_n models that predict item n. Model m has temperature T_m (> 1: it was over-confident), and
 D_n says how many independent ones they are worth: with R the correlation of the models' errors and v_m = 1 / T_m,
 
-    D_n = (sum_m v_m)^2 / sum_mm' v_m R_mm' v_m'           over the models that speak,
+    D_n = (sum_m v_m)^2 / sum_mm' v_m R_mm' v_m'           over the models that predict,
 
 1 for copies of one model, S_n for equally good ones that err independently. Where all abstain, the class shares are
 the prior. How probabilities are read before (a model that gives labels only, a class it does not know): `readings`.
@@ -131,7 +131,7 @@ class Calibrated:
         return replace(self, shares=shares)
 
     def over(self, probabilities: Mapping[str, Floats]) -> Calibrated:
-        """The same pool, with what it has learned, over other items: for each of its models (N, J), NaN silent."""
+        """The same pool, as learned, over other items: (N, J) for each of its models, NaN where one abstains."""
         log_p_mnj, predicts_nm = _log_predictions(self.models, self.outputs, probabilities)
         return replace(self, log_p_mnj=log_p_mnj, predicts_nm=predicts_nm)
 
@@ -238,7 +238,7 @@ def _learned(
 def _log_predictions(
     models: tuple[str, ...], outputs: ModelOutputs, probabilities: Mapping[str, Floats]
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """(M, N, J) log probabilities as they are read, 0 where the model abstains, and (N, M) where it speaks."""
+    """(M, N, J) log probabilities as they are read, 0 where the model abstains, and (N, M) where it predicts."""
     log_p_mnj = np.stack([outputs.log_p(m, probabilities[name]) for m, name in enumerate(models)])
     predicts_nm = np.stack([~np.isnan(probabilities[name][:, 0]) for name in models], axis=1)
     return log_p_mnj, predicts_nm

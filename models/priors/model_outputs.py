@@ -27,7 +27,7 @@ FLOOR = 1e-12
 
 CERTAIN = 1 - 1e-9
 LEAST_ROWS = 20
-"""Items of which a model must speak before it shows what it never says; fewer may be alike by chance."""
+"""Items that a model must predict before it shows what it never says; fewer may be alike by chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,16 +44,16 @@ class ModelOutputs:
         """As these predictions, (N, J) of each model, NaN where it abstains, look; `used_j` (J,) classes in use."""
         certainty_m, knows_mj = np.ones(len(models)), np.ones((len(models), used_j.size), dtype=bool)
         for m, name in enumerate(models):
-            spoken = probabilities[name][~np.isnan(probabilities[name][:, 0])]
-            if len(spoken) >= LEAST_ROWS:
-                knows_mj[m] = (spoken > 0).any(axis=0) | ~used_j
-                certainty_m[m] = EXPECTED_ACCURACY if (spoken.max(axis=1) > CERTAIN).all() else 1.0
+            predicted = probabilities[name][~np.isnan(probabilities[name][:, 0])]
+            if len(predicted) >= LEAST_ROWS:
+                knows_mj[m] = (predicted > 0).any(axis=0) | ~used_j
+                certainty_m[m] = EXPECTED_ACCURACY if (predicted.max(axis=1) > CERTAIN).all() else 1.0
         return cls(certainty_m, knows_mj)
 
     def log_p(self, m: int, p_nj: Floats) -> Floats:
         """(N, J) log probabilities of model m as they are read; 0 where it abstains."""
-        silent = np.isnan(p_nj[:, 0])
-        read = np.where(silent[:, None], 1.0, p_nj)
+        abstains = np.isnan(p_nj[:, 0])
+        read = np.where(abstains[:, None], 1.0, p_nj)
         c, knows = self.certainty_m[m], self.knows_mj[m]
         if c < 1:
             read = c * read + (1 - read) * ((1 - c) / (read.shape[1] - 1))
@@ -64,5 +64,5 @@ class ModelOutputs:
             read /= read.sum(axis=1, keepdims=True)
         np.maximum(read, FLOOR, out=read)
         np.log(read, out=read)
-        read[silent] = 0.0
+        read[abstains] = 0.0
         return read

@@ -46,7 +46,7 @@ class Table(NamedTuple):
     annotator: Ints
     label: Ints
     known_n: Ints
-    teaching: npt.NDArray[np.int64]
+    informative: npt.NDArray[np.int64]
     repeated_n: npt.NDArray[np.bool_]
 
 
@@ -146,7 +146,7 @@ def run_chain(
 def disperse(rng: Any, table: Any, prior: Any, start_nj: Any, state: Any) -> None:
     """Draw where a chain starts: truths from `start_nj`, difficulty and alpha from the prior."""
     n_annotators, n_options, n_classes = state.alpha_klj.shape
-    for n in table.teaching:
+    for n in table.informative:
         known = table.known_n[n]
         state.truth_n[n] = known if known >= 0 else draw_index(rng, start_nj[n], 1.0)
         state.is_hard_n[n] = rng.random() < prior.hard
@@ -165,7 +165,7 @@ def count(table: Any, state: Any) -> None:
     state.counts_kj[:] = 0.0
     state.items_j[:] = 0.0
     state.easy_j[:] = 0.0
-    for n in table.teaching:
+    for n in table.informative:
         j, first, last = state.truth_n[n], table.item_start[n], table.item_start[n + 1]
         state.items_j[j] += 1.0
         if state.is_hard_n[n]:
@@ -190,14 +190,14 @@ def count_labels(first: int, last: int, annotator: Any, label: Any, j: int, by: 
 
 @compiled
 def draw_truths(rng: Any, table: Any, prior: Any, state: Any) -> None:
-    """Draw (t, s) of every teaching item given all others; where both are known there is nothing to draw."""
+    """Draw (t, s) of every item to learn from given all others; where both are known there is nothing to draw."""
     # Over plain arrays this is six times as fast as with compiled functions that are handed the tuples.
-    item_start, annotator, label, known_n, teaching, repeated_n = table
+    item_start, annotator, label, known_n, informative, repeated_n = table
     smoothing_j, _, easy_jl, hard = prior
     truth_n, is_hard_n, alpha_klj, alpha_kj, counts_klj, counts_kj, items_j, easy_j, q_nj, hard_n = state
     n_classes = q_nj.shape[1]
     weight = np.empty(2 * n_classes)  # of (j, hard), then of (j, easy)
-    for n in teaching:
+    for n in informative:
         known, first, last = known_n[n], item_start[n], item_start[n + 1]
         if known >= 0 and hard == 1.0:
             continue
@@ -357,8 +357,8 @@ def log_joint(table: Any, prior: Any, state: Any) -> float:
             for option in range(n_options):
                 value += log_rising(state.alpha_klj[k, option, j], state.counts_klj[k, option, j])
     if prior.hard < 1.0:
-        value += table.teaching.shape[0] * np.log(prior.hard)
-        for n in table.teaching:
+        value += table.informative.shape[0] * np.log(prior.hard)
+        for n in table.informative:
             if not state.is_hard_n[n]:
                 value += np.log1p(-prior.hard) - np.log(prior.hard)
                 for row in range(table.item_start[n], table.item_start[n + 1]):
@@ -370,12 +370,12 @@ def log_joint(table: Any, prior: Any, state: Any) -> float:
 def keep_items(table: Any, state: Any, sums: Any, kept: int) -> None:
     """Add the conditional probabilities, and keep the mean difficulty."""
     hard = 0.0
-    for n in table.teaching:
+    for n in table.informative:
         hard += state.hard_n[n]
         sums.hard_n[n] += state.hard_n[n]
         for j in range(sums.q_nj.shape[1]):
             sums.q_nj[n, j] += state.q_nj[n, j]
-    sums.mean_hard_s[kept] = hard / max(1, table.teaching.shape[0])
+    sums.mean_hard_s[kept] = hard / max(1, table.informative.shape[0])
 
 
 @compiled

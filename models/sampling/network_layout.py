@@ -150,7 +150,7 @@ def table_of(networks: Any, g: int, flat: Any) -> Any:
 
 
 def _patterns(annotations: Annotations, group: Codes) -> tuple[Ints, Codes, Codes]:
-    """(u, S) distinct rows of answers, -1 where silent; the items that have one, and which."""
+    """(u, S) distinct rows of answers, -1 where an annotator gave none; the items that have one, and which."""
     start, rows = annotations.by_annotator
     mine = np.concatenate([rows[:0], *(rows[start[k] : start[k + 1]] for k in group)])
     if group.size == 1:  # the pool may answer an item many times

@@ -93,10 +93,10 @@ def sampled(
     layout = network_layout.layout(evidence, groups, shared_kk, easy=expected.hard < 1)
     prior = prior_of(layout.networks, expected, settings.share_smoothing)
     weight_am = np.ascontiguousarray(posterior.accuracy_weights(annotations)[:, layout.member])
-    stranger_jl = np.exp(_mean_logits(layout.networks, expected.accuracy))
+    unmet_jl = np.exp(_mean_logits(layout.networks, expected.accuracy))
     there = np.flatnonzero(layout.distinct_n >= 0)
     first = there[np.unique(layout.distinct_n[there], return_index=True)[1]]
-    start_ij = warm_start.first_beliefs(evidence, start, stranger_jl)[first]
+    start_ij = warm_start.first_beliefs(evidence, start, unmet_jl)[first]
 
     def run(rng: np.random.Generator) -> Sums:
         sums = blank_sums(layout, len(weight_am), draws, burn_in + draws * thin)

@@ -97,10 +97,10 @@ def known_table(evidence: Evidence) -> gibbs.Table:
     """What a chain needs of the evidence."""
     a = evidence.annotations
     assert evidence.truth is not None
-    teaching = np.flatnonzero((a.labels_per_item > 0) | evidence.known).astype(np.int64)
+    informative = np.flatnonzero((a.labels_per_item > 0) | evidence.known).astype(np.int64)
     repeated_n = np.zeros(a.n_items, dtype=np.bool_)
     repeated_n[a.item[1:][(np.diff(a.item) == 0) & (np.diff(a.annotator) == 0)]] = True
-    return gibbs.Table(a.item_start, a.annotator, a.label, evidence.truth, teaching, repeated_n)
+    return gibbs.Table(a.item_start, a.annotator, a.label, evidence.truth, informative, repeated_n)
 
 
 def accuracy_weights(annotations: Annotations) -> Floats:
@@ -124,8 +124,8 @@ def _averaged(evidence: Evidence, table: gibbs.Table, prior: gibbs.Prior, runs: 
     # An item of which nothing is known has the class shares, and the prior's chance to be hard.
     q_nj = np.tile(share_j, (evidence.annotations.n_items, 1))
     hard_n = np.full(len(q_nj), prior.hard)
-    q_nj[table.teaching] = total([sums.q_nj for sums in runs])[table.teaching] / count
-    hard_n[table.teaching] = total([sums.hard_n for sums in runs])[table.teaching] / count
+    q_nj[table.informative] = total([sums.q_nj for sums in runs])[table.informative] / count
+    hard_n[table.informative] = total([sums.hard_n for sums in runs])[table.informative] / count
     return Posterior(
         clamp(q_nj / q_nj.sum(axis=1, keepdims=True), evidence),
         hard_n,

@@ -85,7 +85,7 @@ def test_a_bare_array_is_told_its_names(tmp_path: Path, ending: str) -> None:
     for told, message in (
         ({"classes": CLASSES}, "has no items; name a table with --items"),
         ({"items": ITEMS}, "has no classes; name them with --classes"),
-        ({"items": ITEMS[:2], "classes": CLASSES}, r"3 rows but 2 items \(those told\)"),
+        ({"items": ITEMS[:2], "classes": CLASSES}, r"3 rows but 2 items \(those given\)"),
         ({"items": ITEMS, "classes": ["x", "y", "z"]}, r"2 columns but 3 classes"),
         ({"items": ["a", "b", "a"], "classes": CLASSES}, "items name 'a' twice"),
     ):

@@ -20,7 +20,7 @@ from tests import oracles
 
 
 def pools(evidence: Evidence, log_t_dm: oracles.Floats) -> oracles.Floats:
-    """(D, N, J) the pool at each of D vectors of log temperatures; NaN where all models are silent."""
+    """(D, N, J) the pool at each of D vectors of log temperatures; NaN where all models are abstaining."""
     log_p = np.log(np.stack([*evidence.probabilities.values()]))
     speaks = ~np.isnan(log_p[:, :, 0])
     with np.errstate(invalid="ignore"):
@@ -55,7 +55,7 @@ def metropolis(evidence: Evidence, rng: np.random.Generator, draws: int, chains:
 
 @pytest.mark.parametrize("n_known", [4, 40, 2000])
 def test_the_quadrature_is_that_of_scipy(n_known: int) -> None:
-    evidence, truth = oracles.crowd(np.random.default_rng(1), n_known + 10, 1, 3, models=1, silent=0.1)
+    evidence, truth = oracles.crowd(np.random.default_rng(1), n_known + 10, 1, 3, models=1, abstaining=0.1)
     evidence = replace(evidence, truth=np.where(np.arange(n_known + 10) < n_known, truth, -1))
     learned = BayesianPL().fit(evidence)
     p = evidence.probabilities["m0"]
@@ -80,7 +80,7 @@ def test_the_quadrature_is_that_of_scipy(n_known: int) -> None:
 def test_a_sampler_of_the_temperature_and_draws_of_the_matrices_say_the_same() -> None:
     """Eq. 21 by brute force: Metropolis for T, Dirichlet draws for the people, repeated answers of a pool included."""
     rng = np.random.default_rng(2)
-    evidence, truth = oracles.crowd(rng, 26, 2, 3, 4, models=1, pool=60, silent=0.15)
+    evidence, truth = oracles.crowd(rng, 26, 2, 3, 4, models=1, pool=60, abstaining=0.15)
     told = np.where(np.arange(26) < 12, truth, -1)
     evidence = replace(evidence, truth=told)
     found = BayesianPL(accuracy=0.75, off=0.4).fit(evidence)
@@ -109,7 +109,7 @@ def test_a_sampler_of_the_temperature_and_draws_of_the_matrices_say_the_same() -
 
 def test_two_models_are_nearly_what_the_posterior_of_both_temperatures_says() -> None:
     """All of it, on a dense grid of both; with little truth and models that speak on different items."""
-    evidence, truth = oracles.crowd(np.random.default_rng(3), 120, 1, 3, models=2, silent=0.2, asked=0.0)
+    evidence, truth = oracles.crowd(np.random.default_rng(3), 120, 1, 3, models=2, abstaining=0.2, asked=0.0)
     axis = np.linspace(-2.5, 3.5, 81)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
     for n_known in (5, 12, 60):
@@ -144,7 +144,7 @@ def test_with_much_truth_it_becomes_pl() -> None:
 
 
 def test_a_label_alone_is_judged_by_the_same_matrix_as_in_pl_and_a_silent_model_by_the_shares() -> None:
-    evidence, truth = oracles.crowd(np.random.default_rng(6), 60, 3, 3, models=1, silent=0.5)
+    evidence, truth = oracles.crowd(np.random.default_rng(6), 60, 3, 3, models=1, abstaining=0.5)
     told = replace(evidence, truth=np.where(np.arange(60) < 30, truth, -1))
     rows = np.isnan(evidence.probabilities["m0"][:, 0]) & (np.arange(60) >= 30)
     found, other = BayesianPL().fit(told), PL().fit(told)
@@ -176,7 +176,7 @@ def test_answers_that_repeat_each_other_tell_less() -> None:
 
 
 def test_new_items_are_judged_by_what_was_learned_also_after_saving() -> None:
-    evidence, truth = oracles.crowd(np.random.default_rng(7), 60, 3, 3, models=2, pool=80, silent=0.2, n_options=4)
+    evidence, truth = oracles.crowd(np.random.default_rng(7), 60, 3, 3, models=2, pool=80, abstaining=0.2, n_options=4)
     told = replace(evidence, truth=np.where(np.arange(60) < 20, truth, -1))
     learned = BayesianPL().fit(told)
     judged = BayesianPL().apply(Consensus.from_bytes(learned.to_bytes()), replace(evidence, truth=None))

@@ -47,7 +47,7 @@ def test_class_and_difficulty_are_drawn_from_the_ratios_of_the_joint(shape: dict
     table, state = posterior.known_table(evidence), some_state(rng, evidence, prior)
     found = gibbs.log_joint(table, prior, state)
     assert found == pytest.approx(log_joint(evidence, prior, state, state.truth_n, state.is_hard_n), abs=1e-9)
-    for n in table.teaching:
+    for n in table.informative:
         joint = np.full((2, 2), -np.inf)  # class, easy or hard
         for j, s in np.ndindex(2, 2):
             if evidence.truth[n] in (-1, j):
@@ -57,7 +57,7 @@ def test_class_and_difficulty_are_drawn_from_the_ratios_of_the_joint(shape: dict
         expected = np.exp(joint - logsumexp(joint))
         times = np.zeros((2, 2))
         for _ in range(1000):
-            gibbs.draw_truths(rng, table._replace(teaching=np.array([n])), prior, state)
+            gibbs.draw_truths(rng, table._replace(informative=np.array([n])), prior, state)
             times[state.truth_n[n], int(state.is_hard_n[n])] += 1
         np.testing.assert_allclose(state.q_nj[n], expected.sum(axis=1), atol=1e-12)
         np.testing.assert_allclose(state.hard_n[n], expected[:, 1].sum(), atol=1e-12)
@@ -94,7 +94,7 @@ def test_a_sweep_leaves_the_joint_distribution_as_it_is() -> None:
     worlds = [bcc_oracles.draw_world(rng, table, prior.mean_jl, 1.2, 0.6, easy_jl) for _ in range(6000)]
     independent = np.array([bcc_oracles.features(world, table) for world in worlds])
     world, known = worlds[0], posterior.known_table(evidence)
-    assert len(known.teaching) == 4
+    assert len(known.informative) == 4
     state = gibbs.blank_state(4, 2, 2, 2)
     state.truth_n[:], state.is_hard_n[:] = world.truth_n, world.hard_n
     state.alpha_klj[:] = world.alpha_kjl.transpose(0, 2, 1)

@@ -124,10 +124,10 @@ def test_conditional_truths_are_ratios_of_the_joint(shape: dict[str, Any]) -> No
     table, state = posterior.known_table(evidence), some_state(rng, evidence, prior)
     always = np.ones(5, dtype=bool)
     left_out = {n for n in range(5) if a.labels_per_item[n] == 0 and evidence.truth[n] < 0}
-    assert set(range(5)) - set(table.teaching) == left_out
+    assert set(range(5)) - set(table.informative) == left_out
     found = gibbs.log_joint(table, prior, state)
     assert found == pytest.approx(log_joint(evidence, prior, state, state.truth_n, always), abs=1e-9)
-    for n in table.teaching:
+    for n in table.informative:
         if evidence.truth[n] >= 0:
             assert state.truth_n[n] == evidence.truth[n]
             continue
@@ -138,7 +138,7 @@ def test_conditional_truths_are_ratios_of_the_joint(shape: dict[str, Any]) -> No
         expected = np.exp(joint - logsumexp(joint))
         times = np.zeros(a.n_classes)
         for _ in range(1000):
-            one = table._replace(teaching=np.array([n]))
+            one = table._replace(informative=np.array([n]))
             gibbs.draw_truths(rng, one, prior, state)
             np.testing.assert_allclose(state.q_nj[n], expected, atol=1e-12)
             times[state.truth_n[n]] += 1
@@ -157,7 +157,7 @@ def test_counts_follow_the_drawn_truths(shape: dict[str, Any]) -> None:
     for _ in range(20):
         gibbs.draw_truths(rng, table, prior, state)
     one_hot = np.zeros((12, a.n_classes))
-    one_hot[table.teaching, state.truth_n[table.teaching]] = 1.0
+    one_hot[table.informative, state.truth_n[table.informative]] = 1.0
     hard = one_hot * state.is_hard_n[:, None]
     assert 0 < hard.sum() < one_hot.sum()
     np.testing.assert_array_equal(state.counts_klj.transpose(0, 2, 1), oracles.counts(a, hard))
@@ -210,7 +210,7 @@ def test_a_sweep_leaves_the_joint_distribution_as_it_is(n_options: int) -> None:
     independent = np.array([bcc_oracles.features(world, table) for world in worlds])
     world = worlds[0]
     known = posterior.known_table(evidence)._replace(label=world.label_m.astype(np.int32))
-    assert len(known.teaching) == 4
+    assert len(known.informative) == 4
     state = gibbs.blank_state(4, 2, 2, n_options)
     state.truth_n[:], state.alpha_klj[:] = world.truth_n, world.alpha_kjl.transpose(0, 2, 1)
     gibbs.count(known, state)

@@ -19,9 +19,9 @@ from tests import oracles
 
 SHAPES: dict[str, dict[str, Any]] = {
     "one model": {"models": 1},
-    "two models, silent here and there": {"models": 2, "silent": 0.4},
+    "two models, abstaining here and there": {"models": 2, "abstaining": 0.4},
     "a pool, options beyond the classes": {"models": 2, "pool": 30, "n_options": 5},
-    "items without labels": {"models": 1, "unlabeled": 10, "silent": 0.3},
+    "items without labels": {"models": 1, "unlabeled": 10, "abstaining": 0.3},
     "two classes": {"models": 2, "n_classes": 2},
 }
 
@@ -111,7 +111,7 @@ def test_a_silence_and_a_tie_say_nothing() -> None:
 
 def test_no_nearby_confusion_matrix_of_a_model_is_better() -> None:
     rng = np.random.default_rng(4)
-    evidence, truth = oracles.crowd(rng, 80, 2, 3, models=1, silent=0.2)
+    evidence, truth = oracles.crowd(rng, 80, 2, 3, models=1, abstaining=0.2)
     p = evidence.probabilities["m0"]
     pseudo = np.array([[0.6, 0.1, 0.1], [0.1, 0.6, 0.1], [0.1, 0.1, 0.6]])
 

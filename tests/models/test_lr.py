@@ -21,9 +21,9 @@ from tests import oracles
 
 SHAPES: dict[str, dict[str, Any]] = {
     "one model": {"models": 1},
-    "two models, silent here and there": {"models": 2, "silent": 0.4},
+    "two models, abstaining here and there": {"models": 2, "abstaining": 0.4},
     "a pool, options beyond the classes": {"models": 1, "pool": 30, "n_options": 5},
-    "items without labels": {"models": 1, "unlabeled": 10, "silent": 0.3},
+    "items without labels": {"models": 1, "unlabeled": 10, "abstaining": 0.3},
     "two classes": {"models": 2, "n_classes": 2},
 }
 
@@ -88,8 +88,8 @@ def test_a_second_minimiser_finds_the_same(shape: dict[str, Any], own: int | Non
     expected = np.exp(z - logsumexp(z, axis=1, keepdims=True))
     np.testing.assert_allclose(found.probabilities[rows], expected[rows], atol=2e-4)
     assert own is None or people
-    silent = ~spoken & ~evidence.known
-    np.testing.assert_allclose(found.probabilities[silent], np.tile(found.class_shares, (silent.sum(), 1)))
+    abstaining = ~spoken & ~evidence.known
+    np.testing.assert_allclose(found.probabilities[abstaining], np.tile(found.class_shares, (abstaining.sum(), 1)))
     flat = np.column_stack(
         (found.parameters["intercept"], *[v for k, v in found.parameters.items() if k != "intercept"])
     )

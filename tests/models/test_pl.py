@@ -27,9 +27,9 @@ from tests import oracles, steps
 FIVE = {
     "one model": {"models": 1},
     "two models": {"models": 2},
-    "two models, silent here and there": {"models": 2, "silent": 0.5},
-    "known truths": {"models": 2, "silent": 0.3, "known": 0.4},
-    "all silent": {"models": 2, "silent": 1.0},
+    "two models, abstaining here and there": {"models": 2, "abstaining": 0.5},
+    "known truths": {"models": 2, "abstaining": 0.3, "known": 0.4},
+    "all abstaining": {"models": 2, "abstaining": 1.0},
     "an anonymous pool, options beyond the classes": {"models": 1, "pool": 6, "n_options": 4},
     "items without labels": {"models": 1, "unlabeled": 2, "known": 0.3},
 }
@@ -95,18 +95,28 @@ def test_the_trace_is_the_log_posterior(shape: dict[str, float]) -> None:
 @given(
     seed=st.integers(0, 10_000),
     models=st.integers(1, 3),
-    silent=st.sampled_from([0.0, 0.4, 1.0]),
+    abstaining=st.sampled_from([0.0, 0.4, 1.0]),
     known=st.sampled_from([0.0, 0.3, 1.0]),
     unlabeled=st.integers(0, 3),
     extra=st.integers(0, 2),
     pool=st.sampled_from([0, 8]),
 )
 def test_the_objective_never_falls(
-    seed: int, models: int, silent: float, known: float, unlabeled: int, extra: int, pool: int
+    seed: int, models: int, abstaining: float, known: float, unlabeled: int, extra: int, pool: int
 ) -> None:
     rng = np.random.default_rng(seed)
     evidence, _ = oracles.crowd(
-        rng, 12, 3, 3, 3 + extra, models=models, silent=silent, known=known, unlabeled=unlabeled, pool=pool, asked=0.5
+        rng,
+        12,
+        3,
+        3,
+        3 + extra,
+        models=models,
+        abstaining=abstaining,
+        known=known,
+        unlabeled=unlabeled,
+        pool=pool,
+        asked=0.5,
     )
     consensus = PLEM(max_iterations=30).fit(evidence)
     trace = np.array(consensus.fit.objective)
@@ -118,7 +128,7 @@ def test_the_objective_never_falls(
 
 def test_at_the_end_no_nearby_confusion_matrices_are_better() -> None:
     rng = np.random.default_rng(33)
-    evidence, _ = oracles.crowd(rng, 60, 5, 3, models=2, silent=0.2, known=0.2, asked=1.0)
+    evidence, _ = oracles.crowd(rng, 60, 5, 3, models=2, abstaining=0.2, known=0.2, asked=1.0)
     consensus = PLEM(tolerance=1e-12).fit(evidence)
     pseudo = PL().pseudo_counts(evidence.annotations)
     prior = calibrated_prior(PL(), evidence, consensus)
@@ -144,8 +154,8 @@ def test_items_with_few_labels_teach_once() -> None:
     pool, first_nj = unsupervised(evidence, calibrated_prior(PLEM(), evidence))
     again = (annotations.labels_per_item > 2) | evidence.known
     assert 10 < again.sum() < 70
-    taught_nj = np.where(again[:, None], consensus.probabilities, first_nj)
-    raised = oracles.counts(annotations, taught_nj) + PL().pseudo_counts(annotations)
+    learned_nj = np.where(again[:, None], consensus.probabilities, first_nj)
+    raised = oracles.counts(annotations, learned_nj) + PL().pseudo_counts(annotations)
     np.testing.assert_allclose(consensus.annotators.concentration, raised, atol=1e-4)
     assert consensus.temperatures == pool.temperatures
 
@@ -350,8 +360,8 @@ def test_pseudo_counts_are_those_of_the_paper() -> None:
 
 @pytest.mark.parametrize("method", [PL(), PLEM(tolerance=1e-13, max_iterations=2000)], ids=["P+L", "P+L-EM"])
 def test_applied_to_its_own_evidence_it_says_the_same_silent_models_included(method: PL | PLEM) -> None:
-    """Where models are silent the shares are the prior: those of the fit are kept for later items."""
-    evidence, _ = oracles.crowd(np.random.default_rng(36), 120, 4, 3, models=2, silent=0.5, known=0.3)
+    """Where models are abstaining the shares are the prior: those of the fit are kept for later items."""
+    evidence, _ = oracles.crowd(np.random.default_rng(36), 120, 4, 3, models=2, abstaining=0.5, known=0.3)
     learned = method.fit(evidence)
     assert learned.fit.converged
     np.testing.assert_allclose(method.apply(learned, evidence).probabilities, learned.probabilities, atol=1e-4)

@@ -17,7 +17,7 @@ from tests import oracles
 
 SHAPES: dict[str, dict[str, Any]] = {
     "one model": {"models": 1},
-    "two models, silent here and there": {"models": 2, "silent": 0.4},
+    "two models, abstaining here and there": {"models": 2, "abstaining": 0.4},
     "a pool, options beyond the classes": {"models": 1, "pool": 30, "n_options": 5},
     "items without labels": {"models": 1, "unlabeled": 10},
 }

@@ -18,7 +18,7 @@ from tests.pools_of_models import simulated
 
 @pytest.mark.parametrize("known", [0.0, 0.3])
 def test_beliefs_are_a_fixed_point_of_eq_7_with_the_pool_as_prior(known: float) -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(1), 60, 5, 3, models=2, silent=0.2, known=known)
+    evidence, _ = oracles.crowd(np.random.default_rng(1), 60, 5, 3, models=2, abstaining=0.2, known=known)
     found = VBIBCCWithModels(tolerance=1e-12).fit(evidence)
     alpha_kjl = found.annotators.prior + oracles.counts(evidence.annotations, found.probabilities)
     np.testing.assert_allclose(found.annotators.concentration, alpha_kjl, atol=1e-4)

@@ -370,7 +370,7 @@ def test_checks_wait_for_their_answer_like_other_questions_though_their_items_ar
     assert again.asks == first.asks
 
 
-# -- who is silent though their questions are done before they expire ----------------------------------------
+# -- who is abstaining though their questions are done before they expire ----------------------------------------
 
 FOUR = ("ann", "bob", "cyd", "dee")
 QUICK = Budget(labels=100, target_confidence=1.0, max_labels=2)

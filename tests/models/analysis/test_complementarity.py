@@ -202,7 +202,7 @@ def test_as_many_skip_as_the_target_allows(rng: np.random.Generator) -> None:
 
 
 def told(rng: np.random.Generator, known: float = 0.5, n: int = 80) -> Evidence:
-    evidence, _ = crowd(rng, n, 5, 3, 4, unlabeled=6, pool=10, known=known, models=2, silent=0.2)
+    evidence, _ = crowd(rng, n, 5, 3, 4, unlabeled=6, pool=10, known=known, models=2, abstaining=0.2)
     return evidence
 
 

@@ -59,7 +59,7 @@ def test_information_has_the_ends_it_should() -> None:
 @pytest.mark.parametrize("models", [0, 2])
 def test_the_others_beliefs_are_those_of_a_table_without_the_label(models: int) -> None:
     rng = np.random.default_rng(1)
-    evidence, _ = crowd(rng, 12, 5, 3, 4, unlabeled=1, pool=6, known=0.2, models=models, silent=0.3)
+    evidence, _ = crowd(rng, 12, 5, 3, 4, unlabeled=1, pool=6, known=0.2, models=models, abstaining=0.3)
     consensus = (PLEM() if models else DawidSkene(smoothing=0.1)).fit(evidence)
     annotations = evidence.annotations
     rows = np.arange(len(annotations))

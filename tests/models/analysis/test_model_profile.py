@@ -261,7 +261,7 @@ def test_large_tables_are_sampled() -> None:
 
 
 def told(rng: np.random.Generator, known: float = 0.0, n: int = 150) -> tuple[Evidence, np.ndarray]:
-    return crowd(rng, n, 5, 3, 4, unlabeled=12, pool=10, known=known, models=2, silent=0.2)
+    return crowd(rng, n, 5, 3, 4, unlabeled=12, pool=10, known=known, models=2, abstaining=0.2)
 
 
 @pytest.mark.parametrize("known", [0.0, 0.5])

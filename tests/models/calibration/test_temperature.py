@@ -130,7 +130,7 @@ def test_models_that_err_independently_are_worth_several() -> None:
 @pytest.mark.parametrize("models", [1, 2, 3])
 def test_the_pool_is_eq_3_item_by_item(models: int) -> None:
     rng = np.random.default_rng(models)
-    evidence, _ = oracles.crowd(rng, 30, 3, 3, models=models, silent=0.4)
+    evidence, _ = oracles.crowd(rng, 30, 3, 3, models=models, abstaining=0.4)
     temperatures = {name: float(rng.uniform(0.5, 3)) for name in evidence.probabilities}
     shares = Shares(np.array([0.2, 0.3, 0.5]))
     correlation = 0.4 + 0.6 * np.eye(models)
@@ -171,11 +171,11 @@ def test_before_any_data_copies_of_a_model_weigh_exactly_as_much_as_one() -> Non
     seed=st.integers(0, 10_000),
     models=st.integers(1, 3),
     known=st.sampled_from([0.0, 0.3, 1.0]),
-    silent=st.sampled_from([0.0, 0.3]),
+    abstaining=st.sampled_from([0.0, 0.3]),
 )
-def test_no_nearby_temperatures_are_better(seed: int, models: int, known: float, silent: float) -> None:
+def test_no_nearby_temperatures_are_better(seed: int, models: int, known: float, abstaining: float) -> None:
     rng = np.random.default_rng(seed)
-    evidence, _ = oracles.crowd(rng, 25, 3, 3, models=models, silent=silent, known=known, unlabeled=5)
+    evidence, _ = oracles.crowd(rng, 25, 3, 3, models=models, abstaining=abstaining, known=known, unlabeled=5)
     q_nj = rng.dirichlet(np.ones(3), size=25)
     q_nj[evidence.known] = np.eye(3)[evidence.truth[evidence.known]]
     informative = (evidence.annotations.labels_per_item > 0) | evidence.known

@@ -32,7 +32,7 @@ def parts(annotations: Any, alpha_kjl: Floats, share_j: Floats) -> tuple[Floats,
 
 
 def plain_scores(
-    annotations: Any, alpha_kjl: Floats, share_j: Floats, strength: float, taught_nj: Floats
+    annotations: Any, alpha_kjl: Floats, share_j: Floats, strength: float, learned_nj: Floats
 ) -> tuple[float, float]:
     """Mean log probability of each label given its item's others tempered, and given nothing."""
     pi_kjl = alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True)
@@ -50,7 +50,7 @@ def plain_scores(
                 if other != out:
                     log_q = log_q + np.log(pi_kjl[k2, :, option2])
             taken = alpha_kjl[k].copy()
-            taken[:, option] -= taught_nj[n]
+            taken[:, option] -= learned_nj[n]
             chance = taken[:, option] / taken.sum(axis=1)
             told.append(np.log(softmax(log_q / (1 + (len(given) - 2) * rho)) @ chance))
             blind.append(np.log(share_j @ chance))
@@ -62,10 +62,10 @@ def test_scores_are_those_of_plain_loops(shape: dict[str, Any]) -> None:
     evidence, alpha_kjl, share_j = some_crowd(shape)
     annotations, alpha_kjl = evidence.annotations, alpha_kjl + 1  # taking back stays above LEAST
     log_q0_nj, _, *rest = parts(annotations, alpha_kjl, share_j)
-    taught_nj = softmax(log_q0_nj, axis=1)
-    taught_nj[::3] = np.eye(share_j.size)[0]  # as if these truths had been known
-    score_c, blind = held_out.scores(annotations, log_q0_nj, taught_nj, *rest, np.array([0.0, 0.7, 5.0]))
-    expected = [plain_scores(annotations, alpha_kjl, share_j, c, taught_nj) for c in (0.0, 0.7, 5.0)]
+    learned_nj = softmax(log_q0_nj, axis=1)
+    learned_nj[::3] = np.eye(share_j.size)[0]  # as if these truths had been known
+    score_c, blind = held_out.scores(annotations, log_q0_nj, learned_nj, *rest, np.array([0.0, 0.7, 5.0]))
+    expected = [plain_scores(annotations, alpha_kjl, share_j, c, learned_nj) for c in (0.0, 0.7, 5.0)]
     np.testing.assert_allclose(score_c, [told for told, _ in expected], rtol=1e-9)
     assert blind == pytest.approx(expected[0][1])
 
@@ -107,7 +107,7 @@ def test_a_large_table_is_judged_by_some_of_its_items(monkeypatch: pytest.Monkey
     monkeypatch.setattr(held_out, "ENOUGH", 100)
     some, _ = held_out.scores(annotations, *given, held_out.GRID)
     fourth = annotations.select(annotations.item % 4 == 0)
-    log_q0_nj, taught_nj, delta_m, *rest = given
-    few, _ = held_out.scores(fourth, log_q0_nj, taught_nj, delta_m[annotations.item % 4 == 0], *rest, held_out.GRID)
+    log_q0_nj, learned_nj, delta_m, *rest = given
+    few, _ = held_out.scores(fourth, log_q0_nj, learned_nj, delta_m[annotations.item % 4 == 0], *rest, held_out.GRID)
     np.testing.assert_allclose(some, few)
     assert not np.allclose(some, everything)

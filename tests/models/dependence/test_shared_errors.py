@@ -33,7 +33,9 @@ from tests.reference_data import anonymous, cifar10h_labels, cifar10h_probabilit
 
 
 def some() -> tuple[Evidence, np.ndarray]:
-    evidence, truth = oracles.crowd(np.random.default_rng(0), 30, 4, 3, models=2, silent=0.5, asked=0.5, unlabeled=3)
+    evidence, truth = oracles.crowd(
+        np.random.default_rng(0), 30, 4, 3, models=2, abstaining=0.5, asked=0.5, unlabeled=3
+    )
     return evidence, truth
 
 

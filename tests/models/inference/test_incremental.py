@@ -80,16 +80,16 @@ class Climb:
         taught = (1 - w) * live.counts_klj + (w * live.votes_klj if w else 0)
         return taught + live.rule.pseudo_jl.T
 
-    def teach(self, annotators: Any) -> None:
-        self.live.teach(annotators)
+    def estimate(self, annotators: Any) -> None:
+        self.live.estimate(annotators)
         self.alpha_klj[annotators] = self.posteriors()[annotators]
 
     def height(self) -> float:
         live, rule, evidence = self.live, self.live.rule, self.live.evidence()
         w, q_nj, log_pi_klj = rule.anchor, live.q_nj, live.log_pi_klj
         message_nj = oracles.messages(evidence.annotations, log_pi_klj.transpose(0, 2, 1))
-        taught_j = (1 - w) * live.share_j + (w * live.vote_j if w else 0)
-        nu_j = taught_j + rule.share_smoothing  # the best shares, which every step has
+        learned_j = (1 - w) * live.share_j + (w * live.vote_j if w else 0)
+        nu_j = learned_j + rule.share_smoothing  # the best shares, which every step has
         log_p_j = digamma(nu_j) - digamma(nu_j.sum()) if rule.variational else np.log(nu_j / nu_j.sum())
         log_prior_nj = np.tile(log_p_j, (len(q_nj), 1)) if live.prior.uninformed else live.prior.log_prior(log_p_j)
         total = 0.0
@@ -121,7 +121,7 @@ def test_no_step_falls(method: Any, seed: int) -> None:
         if step % 2:
             live.judge(rng.choice(15, rng.integers(1, 6), replace=False))
         else:
-            climb.teach(rng.choice(live.labels.n_annotators, rng.integers(1, 4), replace=False))
+            climb.estimate(rng.choice(live.labels.n_annotators, rng.integers(1, 4), replace=False))
         assert climb.height() >= height - 1e-9 * abs(height), step
         height = climb.height()
     assert height > first + 0.1
@@ -140,7 +140,7 @@ def test_one_item_and_one_annotator_are_judged_as_the_equations_say(method: Any)
     if w:
         taught_kjl += w * oracles.counts(evidence.annotations, voted(evidence) * live.counted[:, None])
     alpha_kjl = taught_kjl + rule.pseudo_jl
-    live.teach(np.array([2]))
+    live.estimate(np.array([2]))
     expected = f(alpha_kjl[2]) - f(alpha_kjl[2].sum(axis=1, keepdims=True))
     np.testing.assert_allclose(live.log_pi_klj[2].T, expected, atol=1e-10)
     if live.prior.uninformed:
@@ -169,7 +169,7 @@ def test_a_fit_is_where_the_steps_rest(method: Any) -> None:
     live = method.follow(fitted, evidence)
     for _ in range(50):
         live.judge(np.arange(60))
-        live.teach(np.arange(live.labels.n_annotators))
+        live.estimate(np.arange(live.labels.n_annotators))
     now = live.snapshot()
     np.testing.assert_allclose(now.probabilities, fitted.probabilities, atol=1e-6)
     for of in ("confusion", "concentration", "labels"):
@@ -187,7 +187,7 @@ def test_after_changes_the_steps_alone_come_to_rest_at_the_fit(method: Any) -> N
     change_at_random(live, np.random.default_rng(32), 90)
     for _ in range(4000):
         live.judge(np.arange(live.labels.n_items))
-        live.teach(np.arange(live.labels.n_annotators))
+        live.estimate(np.arange(live.labels.n_annotators))
     rested = live.snapshot()
     fitted = exact(method).fit(live.evidence(), start=rested)
     np.testing.assert_allclose(rested.probabilities, fitted.probabilities, atol=1e-6)
@@ -243,7 +243,7 @@ def test_a_fit_from_nothing_follows_when_half_of_the_labels_are_others(monkeypat
 
 
 def test_those_who_are_not_concerned_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incremental, "PACE", 7)
+    monkeypatch.setattr(incremental, "TURNS", 7)
     live = follow(DawidSkene(), some_crowd(37, pool=0, known=0.0))
     judged: list[int] = []
     taught: list[int] = []

@@ -30,7 +30,7 @@ def plain() -> Evidence:
 
 @every_method
 def test_an_item_that_loses_all_labels_believes_the_prior(method: Any) -> None:
-    evidence = of_use(method, some_crowd(40, known=0.0, pool=0, silent=1.0))
+    evidence = of_use(method, some_crowd(40, known=0.0, pool=0, abstaining=1.0))
     live = follow(method, evidence)
     for item, annotator, _ in said(evidence.annotations):
         if item == "n3":
@@ -156,9 +156,9 @@ def test_models_speak_of_new_items_and_anew_of_old_ones() -> None:
     expected = oracles.pool(now, models.temperatures, shares, correlation=correlation)
     np.testing.assert_allclose(live.prior.log_prior(np.zeros(3))[[0, 28, 30]], expected[[0, 28, 30]], atol=1e-9)
     assert live.consensus().labels[-1] == 1
-    live.label("of which models are silent", "k0", "j2")
+    live.label("of which models are abstaining", "k0", "j2")
     raised_j = live.prior.pool.shares.share_j * np.exp(live.log_pi_klj[0, 2])
-    np.testing.assert_allclose(live.belief("of which models are silent"), raised_j / raised_j.sum(), atol=0.01)
+    np.testing.assert_allclose(live.belief("of which models are abstaining"), raised_j / raised_j.sum(), atol=0.01)
     with pytest.raises(BadEvidence, match="other: had no part in the fit"):
         live.change(Evidence(annotations, {"other": spoken["m0"]}))
 
@@ -223,7 +223,7 @@ def test_a_changed_item_is_first_judged_by_the_chances_its_labels_have_without_i
 
 
 def test_those_who_gave_a_label_and_who_took_one_back_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incremental, "PACE", 0)
+    monkeypatch.setattr(incremental, "TURNS", 0)
     live = follow(DawidSkene(), plain())
     taught: list[int] = []
     teach = IncrementalEM.teach

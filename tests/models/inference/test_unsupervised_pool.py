@@ -14,10 +14,10 @@ from hitl.evidence import Evidence
 from hitl.models.inference import unsupervised_pool
 from hitl.models.inference.unsupervised_pool import (
     error_correlation,
+    estimated_weights,
+    informative_rows,
     newton_step,
-    teaching_rows,
     unsupervised,
-    worth_of,
 )
 from hitl.models.majority import MajorityVote
 from hitl.models.pl import calibrated_prior
@@ -156,7 +156,7 @@ def test_the_residual_temperature_is_the_root_of_how_much_surer_the_pool_is_than
     evidence, _ = simulated(21, 400, models=models, right=0.85)
     pool = calibrated_prior(PLEM(), evidence)
     held, _ = unsupervised(evidence, pool)
-    worth = worth_of(evidence, pool, teaching_rows(evidence, pool))
+    worth = estimated_weights(evidence, pool, informative_rows(evidence, pool))
     held_mn = np.linalg.lstsq(  # the exponents, from the beliefs themselves
         np.stack(
             [np.log(p)[:, 1:].ravel() - np.log(p)[:, :1].repeat(4, 1).ravel() for p in evidence.probabilities.values()],
@@ -235,7 +235,7 @@ def test_where_nobody_speaks_a_model_that_misses_a_class_is_believed() -> None:
 
 def test_what_is_learned_of_models_does_not_depend_on_a_start() -> None:
     rng = np.random.default_rng(9)
-    evidence, _ = oracles.crowd(rng, 80, 3, 3, models=3, silent=0.6, asked=0.5, known=0.3)
+    evidence, _ = oracles.crowd(rng, 80, 3, 3, models=3, abstaining=0.6, asked=0.5, known=0.3)
     cold = PLEM(tolerance=1e-12, max_iterations=3000).fit(evidence)
     warm = PLEM(tolerance=1e-12, max_iterations=3000).fit(evidence, start=cold)
     assert warm.temperatures == cold.temperatures
@@ -261,7 +261,7 @@ def test_a_large_pool_is_learned_from_some_items(monkeypatch: pytest.MonkeyPatch
     pool = calibrated_prior(PLEM(), evidence)
     everything = unsupervised(evidence, pool)[0].temperature_m
     monkeypatch.setattr(unsupervised_pool, "ENOUGH", 1000)
-    rows = teaching_rows(evidence, pool)
+    rows = informative_rows(evidence, pool)
     assert (rows.size, rows[0], rows[-1]) == (1000, 0, 2999)
     some = unsupervised(evidence, pool)[0].temperature_m
     np.testing.assert_allclose(some, everything, rtol=0.5)
@@ -270,18 +270,18 @@ def test_a_large_pool_is_learned_from_some_items(monkeypatch: pytest.MonkeyPatch
 
 def test_where_nothing_teaches_models_are_as_expected() -> None:
     evidence, _ = simulated(5, 20)
-    silent = Evidence(evidence.annotations.select(np.zeros(20, bool)), evidence.probabilities)
-    assert PLEM().fit(silent).temperatures["m0"] == pytest.approx(PRIOR.mode)
+    abstaining = Evidence(evidence.annotations.select(np.zeros(20, bool)), evidence.probabilities)
+    assert PLEM().fit(abstaining).temperatures["m0"] == pytest.approx(PRIOR.mode)
 
 
 def test_what_is_learned_does_not_depend_on_the_order_of_models() -> None:
     evidence, _ = simulated(6, 500, models=3)
     pool = calibrated_prior(PLEM(), evidence)
-    rows = teaching_rows(evidence, pool)
-    worth = worth_of(evidence, pool, rows)
+    rows = informative_rows(evidence, pool)
+    worth = estimated_weights(evidence, pool, rows)
     turned = Evidence(evidence.annotations, dict(reversed(evidence.probabilities.items())))
     other = calibrated_prior(PLEM(), turned)
-    again = worth_of(turned, other, rows)
+    again = estimated_weights(turned, other, rows)
     np.testing.assert_allclose(again.weight_m[::-1], worth.weight_m, rtol=1e-8)
     np.testing.assert_allclose(again.correlation_mm[::-1, ::-1], worth.correlation_mm, rtol=1e-8)
 
@@ -301,7 +301,9 @@ def test_errors_are_as_correlated_where_people_were_asked_because_models_disagre
         matrix[rows, 0] = said
         evidence = Evidence(Annotations.from_matrix(matrix, classes=(0, 1, 2, 3)), probabilities)
         pool = calibrated_prior(PLEM(), evidence)
-        found[name] = worth_of(evidence, pool, teaching_rows(evidence, pool)).correlation_mm[np.triu_indices(3, 1)]
+        found[name] = estimated_weights(evidence, pool, informative_rows(evidence, pool)).correlation_mm[
+            np.triu_indices(3, 1)
+        ]
     wrong_m = [(p.argmax(axis=1) != truth).astype(float) for p in probabilities.values()]
     real = np.corrcoef(wrong_m)[np.triu_indices(3, 1)]
     assert np.abs(found["at random"] - real).max() < 0.2

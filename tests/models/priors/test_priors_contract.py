@@ -37,7 +37,7 @@ def cases() -> dict[str, PriorCase]:
     rng = np.random.default_rng(0)
     shares, dirichlet = Shares(rng.dirichlet(np.ones(J)), 0.3), DirichletShares(rng.uniform(1, 5, size=J), 0.7)
     fixed = Fixed(np.log(rng.dirichlet(np.ones(J), size=N)))
-    evidence, _ = crowd(rng, N, 4, J, models=2, silent=0.2)
+    evidence, _ = crowd(rng, N, 4, J, models=2, abstaining=0.2)
     pool = Calibrated.from_evidence(evidence, LogTemperature())
     chain = ToyChain(rng.dirichlet(np.ones(J)), rng.dirichlet(np.ones(J), size=J))
 

@@ -104,7 +104,7 @@ def priors(evidence: Evidence, rng: np.random.Generator) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(4))
 def test_factored_priors_agree_with_enumeration(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    evidence, _ = oracles.crowd(rng, 5, 4, 3, models=2, silent=0.3, known=0.4, unlabeled=1)
+    evidence, _ = oracles.crowd(rng, 5, 4, 3, models=2, abstaining=0.3, known=0.4, unlabeled=1)
     prior = priors(evidence, rng)[name]
     pi_kjl = rng.dirichlet(np.ones(3), size=(4, 3))
     found = em.expectation(evidence, prior, np.log(pi_kjl).transpose(0, 2, 1))
@@ -119,7 +119,7 @@ def test_factored_priors_agree_with_enumeration(name: str, seed: int) -> None:
 @pytest.mark.parametrize("name", ["shares", "dirichlet", "pool"])
 def test_statistics_of_two_shards_add_up(name: str) -> None:
     rng = np.random.default_rng(8)
-    evidence, _ = oracles.crowd(rng, 40, 4, 3, models=2, silent=0.3)
+    evidence, _ = oracles.crowd(rng, 40, 4, 3, models=2, abstaining=0.3)
     q_nj = rng.dirichlet(np.ones(3), size=40)
     prior = priors(evidence, rng)[name]
     first = np.arange(40) < 15
@@ -132,7 +132,7 @@ def test_statistics_of_two_shards_add_up(name: str) -> None:
 def test_the_statistics_of_a_pool_are_gradient_and_curvature() -> None:
     """Of the expected log likelihood in the weights 1 / T, by differences."""
     rng = np.random.default_rng(9)
-    evidence, _ = oracles.crowd(rng, 30, 4, 3, models=2, silent=0.3)
+    evidence, _ = oracles.crowd(rng, 30, 4, 3, models=2, abstaining=0.3)
     q_nj, everything = rng.dirichlet(np.ones(3), size=30), np.ones(30, bool)
     pool = replace(pool_of(evidence), temperature_m=np.array([1.3, 0.7]))
 
@@ -153,7 +153,7 @@ def test_the_statistics_of_a_pool_are_gradient_and_curvature() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_newton_steps_of_a_pool_end_at_its_mode(models: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    evidence, truth = oracles.crowd(rng, 200, 4, 3, models=models, silent=0.2)
+    evidence, truth = oracles.crowd(rng, 200, 4, 3, models=models, abstaining=0.2)
     truth_nj, everything = np.eye(3)[truth], np.ones(200, bool)
     pool, expected = pool_of(evidence), pool_of(evidence).supervised(truth_nj, everything)
     for _ in range(60):
