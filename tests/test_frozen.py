@@ -70,7 +70,16 @@ SETS: dict[str, Callable[[], Evidence]] = {
     "rte": _rte,
     "unsure": lambda: _crowd(1, n_items=60, n_annotators=12, n_classes=4, n_options=5, asked=0.25, known=0.3, models=1),
     "pool": lambda: _crowd(
-        2, n_items=80, n_annotators=2, n_classes=6, asked=0.1, pool=150, known=0.25, models=3, abstaining=0.2, unlabeled=8
+        2,
+        n_items=80,
+        n_annotators=2,
+        n_classes=6,
+        asked=0.1,
+        pool=150,
+        known=0.25,
+        models=3,
+        abstaining=0.2,
+        unlabeled=8,
     ),
     "thin": lambda: _crowd(3, n_items=90, n_annotators=40, n_classes=3, asked=0.05, known=0.2, models=2),
 }

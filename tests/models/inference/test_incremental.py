@@ -246,11 +246,11 @@ def test_those_who_are_not_concerned_have_their_turn(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(incremental, "TURNS", 7)
     live = follow(DawidSkene(), some_crowd(37, pool=0, known=0.0))
     judged: list[int] = []
-    taught: list[int] = []
-    judge, teach = IncrementalEM.judge, IncrementalEM.teach
+    estimated: list[int] = []
+    judge, estimate = IncrementalEM.judge, IncrementalEM.estimate
     monkeypatch.setattr(IncrementalEM, "judge", lambda self, n: (judged.extend(n), judge(self, n))[1])
-    monkeypatch.setattr(IncrementalEM, "teach", lambda self, k: (taught.extend(k), teach(self, k))[1])
+    monkeypatch.setattr(IncrementalEM, "estimate", lambda self, k: (estimated.extend(k), estimate(self, k))[1])
     for _ in range(5):
         live.label("n0", "k0", "j1")
     assert set(judged) == set(range(30))
-    assert set(taught) == set(range(6))
+    assert set(estimated) == set(range(6))

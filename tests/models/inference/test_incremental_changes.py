@@ -225,12 +225,12 @@ def test_a_changed_item_is_first_judged_by_the_chances_its_labels_have_without_i
 def test_those_who_gave_a_label_and_who_took_one_back_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incremental, "TURNS", 0)
     live = follow(DawidSkene(), plain())
-    taught: list[int] = []
-    teach = IncrementalEM.teach
-    monkeypatch.setattr(IncrementalEM, "teach", lambda self, k: (taught.extend(k), teach(self, k))[1])
+    estimated: list[int] = []
+    estimate = IncrementalEM.estimate
+    monkeypatch.setattr(IncrementalEM, "estimate", lambda self, k: (estimated.extend(k), estimate(self, k))[1])
     item, annotator, _ = said(plain().annotations)[0]
     of_item = {row[1] for row in said(plain().annotations) if row[0] == item}
     live.withdraw(item, annotator)
-    assert {f"k{k}" for k in taught} == of_item
+    assert {f"k{k}" for k in estimated} == of_item
     live.label(item, annotator, "j0")
-    assert {f"k{k}" for k in taught} == of_item
+    assert {f"k{k}" for k in estimated} == of_item
