@@ -1,20 +1,33 @@
-"""P+L-EM (Kerrigan, Smyth & Steyvers 2021, appendix I): models' probabilities and annotators' labels, by EM.
+"""P+L-EM: models' probabilities and annotators' labels become one probability for each class of each item, by EM.
 
-    z_n              true class of item n          l_nk   label of annotator k about item n
-    p_T(z_n = j)     the pool of models, each with a temperature (eq. 3)
-    pi[k, j, l]      confusion matrix of annotator k, with pseudo-counts b_jl
-    q_nj             (N, J) beliefs: probability that item n is of class j
+Kerrigan, Smyth & Steyvers 2021, "Combining human predictions with model probabilities via confusion matrices and
+calibration", appendix I. Its name on the command line is pl-em. It learns a confusion matrix for each annotator from
+all items; `PL` learns it from items of known truth alone.
 
-    E   q_nj ∝ p_T(z_n = j | models) prod_k pi[k, j, l_nk]                                        (eq. 3)
-    M   pi[k, j, l] ∝ sum_{n: l_nk = l} q_nj + b_jl                                               (eq. 28)
+    z_n               true class of item n
+    o_nk              answer of annotator k about item n
+    p_m(z_n = j)      probability that model m gives, T_m its temperature
+    pi[k, j, o]       confusion matrix of annotator k: chance of answer o if the class is j
+    b[j, o]           pseudo-counts of its prior (`PL.pseudo_counts`, from `accuracy` and `off`)
+    q_nj              (N, J) beliefs: probability that item n is of class j
 
-Two things differ from the paper. The temperatures are estimated before, by comparing the models with annotators who
-err evenly (`inference.unsupervised_pool`), and then kept: in the paper's M-step (eq. 26) they drift the further the
-more items there are, and a model with its classes permuted becomes the truth. And an item with one or two labels enters
-the confusion matrices once, with its first beliefs: later on it would only agree with itself.
+    pool    p(z_n = j) ∝ prod_m p_m(z_n = j)^(1 / T_m), over the models that do not abstain; the class shares where
+            all do. Models that err alike weigh less together (`priors.calibrated`)
+    E step  q_nj ∝ p(z_n = j) prod_k pi[k, j, o_nk]                                               (eq. 3)
+    M step  pi[k, j, o] ∝ b[j, o] + (sum of q_nj over the items n that k labeled o)               (eq. 28)
 
-Known truth is evidence, and corrects the temperatures. An item without labels does not enter the estimates; its beliefs
-are those of the pool.
+Two things differ from the paper.
+
+Temperatures are fitted once, before EM, with annotators who are right with one chance and whose errors are spread
+evenly over the other classes (`inference.unsupervised_pool`). In the paper the M step fits them again and again
+(eq. 26). Then they drift, the further the more items there are, and EM can end at a model whose classes are swapped.
+
+Items with one or two labels count in the M step with their first q_nj throughout. Otherwise a label raises a belief,
+and the belief then confirms the label.
+
+An item without labels does not count in the M step. Where the truth is known, q_nj is that truth, in the fit of the
+temperatures too. The confidence is not corrected for annotators who err together, so it tends to be too high;
+`DefaultCombiner` corrects it.
 """
 
 from __future__ import annotations
@@ -46,22 +59,28 @@ ENOUGH_LABELS = 3
 
 @dataclass(frozen=True, slots=True)
 class PLEM:
-    """P+L by expectation-maximisation, for models and annotators, with or without known truth.
+    """Models and annotators combined by EM, with or without known truth; needs at least one model.
+
+    Use it to compare with the paper, or where annotators err independently. `DefaultCombiner` does the same, and
+    corrects the confidence.
 
     Attributes:
-        accuracy: expected accuracy of annotators, in (0, 1): the diagonal of the prior's mode.
-        off: pseudo-count of each cell off the diagonal, > 0.
-        temperature: prior of each model's log temperature.
-        tolerance: EM stops where an iteration raises the log posterior by less than this, in nats an item; > 0.
-        max_iterations: most iterations, >= 1.
+        accuracy: how often an annotator is expected to be right before any label is seen, in (0, 1).
+        off: how much that expectation weighs, in labels for each wrong answer of each class, > 0; more is slower to
+            learn an annotator's own errors.
+        temperature: prior of each model's log temperature. The default expects exp(0.45) = 1.57: a model that is too
+            sure. `LogTemperature(0.0)` expects a calibrated one.
+        tolerance: EM stops when an iteration raises the log posterior by less than this, in nats an item, > 0.
+        max_iterations: the most iterations, >= 1; `Consensus.fit.converged` says whether they were enough.
 
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import PLEM
-        >>> annotations, net = Annotations.from_matrix([[0], [1], [1]]), [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]
-        >>> evidence = Evidence(annotations, {"net": net})
-        >>> PLEM().fit(evidence).labels.tolist()
-        [0, 1, 1]
+        >>> annotations = Annotations.from_matrix([[0, 1], [1, 1], [0, -1]])  # 3 items, 2 annotators, -1: no label
+        >>> net = [[0.9, 0.1], [0.2, 0.8], [0.01, 0.99]]  # 3 items, 2 classes
+        >>> consensus = PLEM().fit(Evidence(annotations, {"net": net}))
+        >>> consensus.labels.tolist(), consensus.probabilities[2].round(2).tolist()
+        ([0, 1, 1], [0.14, 0.86])
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})

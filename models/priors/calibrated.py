@@ -8,7 +8,8 @@ D_n says how many independent ones they are worth: with R the correlation of the
     D_n = (sum_m v_m)^2 / sum_mm' v_m R_mm' v_m'           over the models that predict,
 
 1 for copies of one model, S_n for equally good ones that err independently. Where all abstain, the class shares are
-the prior. How probabilities are read before (a model that gives labels only, a class it does not know): `readings`.
+the prior. How probabilities are read before (a model that gives labels only, a class it does not know):
+`model_outputs`.
 
 Temperatures are learned from known truth here (maximum a posteriori; R is then all ones: what several models are worth
 together is in their temperatures); without truth see `inference.unsupervised_pool`.

@@ -60,8 +60,9 @@ def test_the_examples_run(run: Run, tmp_path: Path) -> None:
     network = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
     torch.save(network.state_dict(), tmp_path / "weights.pt")
     torch.save(vision.models.squeezenet1_1(num_classes=2).state_dict(), tmp_path / "photos.pt")
-    ((_, code),) = blocks("predict")
-    for line in code.splitlines():
+    lines = [line for _, code in blocks("predict") for line in code.splitlines()]
+    assert len(lines) == 6
+    for line in lines:
         name, *arguments = shlex.split(line)
         assert name == "hitl"
         status, out, err = run(*arguments)
