@@ -8,20 +8,27 @@ classes, options                    J true classes, L >= J label options; option
 from __future__ import annotations
 
 import math
+import unicodedata
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hitl.errors import BadAnnotations, BadTable, ConflictingLabels
+from hitl.arrow import table_of
+from hitl.errors import BadAnnotations, ConflictingLabels, SimilarClasses
 from hitl.files import are_whole, as_text, empty_as_null, read_table, repeated, require_columns, write_table
+from hitl.shown import Shown, counted, listed
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Name = str | int
 Names = tuple[Name, ...]
@@ -32,8 +39,8 @@ ANONYMOUS = "(anonymous)"
 """Name of the pool of annotators without ids."""
 
 
-@dataclass(frozen=True, eq=False)
-class Annotations:
+@dataclass(frozen=True, eq=False, repr=False)
+class Annotations(Shown):
     """Who said what on which item; immutable, checked when built, sorted by item then annotator.
 
     Attributes:
@@ -49,7 +56,7 @@ class Annotations:
     Example:
         >>> from hitl import Annotations
         >>> Annotations.from_matrix([[0, -1], [1, 1]], classes=["cat", "dog"])
-        Annotations(3 labels of 2 annotators on 2 items, 2 classes, 2 options)
+        Annotations(3 labels of 2 annotators on 2 items; classes: cat, dog)
     """
 
     item: Ints
@@ -115,7 +122,7 @@ class Annotations:
         duration: str | None = None,
         strict: bool = False,
     ) -> Annotations:
-        """From a table (pandas, Arrow, or a dict of columns) with one row an annotation.
+        """From a table (pandas, polars, Arrow, a Hugging Face dataset, a dict or list) with one row an annotation.
 
         `item`, `annotator`, `label`, `time`, `duration` name its columns; `annotator=None` says that no annotator
         has an id. `items` adds items without labels (and an item outside it is an error); `classes` and
@@ -125,13 +132,15 @@ class Annotations:
         wins where there is a time, else the last row, with a ConflictingLabels warning that counts them
         (an error if `strict`). Raises BadAnnotations or BadTable.
         """
-        table = _to_arrow(frame)
+        table = table_of(frame, "annotations")
         wanted = [name for name in (item, annotator, label, time, duration) if name is not None]
         hint = "Name the columns; annotator=None (combine --anonymous) where annotators have no ids"
         require_columns(table, wanted, "annotations", hint)
         item_names, item_code = _encode("item", table.column(item), items)
         label_names, label_code = _encode("label", table.column(label), _options(classes, options))
         class_names = tuple(classes) if classes is not None else label_names
+        if options is None and classes is None:
+            warn_of_similar(class_names)
         annotators, annotator_code, anonymous = _encode_annotators(table, annotator)
         seconds = None if time is None else seconds_of(table.column(time), time)
         length = None if duration is None else _numbers(table.column(duration), duration)
@@ -220,11 +229,17 @@ class Annotations:
         """M, the number of annotations."""
         return int(self.item.shape[0])
 
-    def __repr__(self) -> str:
-        return (
-            f"Annotations({len(self):,} labels of {self.n_annotators:,} annotators on {self.n_items:,} items, "
-            f"{self.n_classes} classes, {self.n_options} options)"
-        )
+    def __str__(self) -> str:
+        of = "annotators without ids" if self.anonymous == 0 == self.n_annotators - 1 else None
+        crew, others = of or counted(self.n_annotators, "annotator"), self.options[self.n_classes :]
+        answers = f"; other answers: {listed(others)}" if others else ""
+        said = f"{counted(len(self), 'label')} of {crew} on {counted(self.n_items, 'item')}"
+        return f"{said}; classes: {listed(self.classes)}{answers}"
+
+    def frame(self) -> pd.DataFrame:
+        """`table()` as a pandas DataFrame."""
+        frame: pd.DataFrame = self.table().to_pandas()
+        return frame
 
     @cached_property
     def item_start(self) -> npt.NDArray[np.int64]:
@@ -303,6 +318,20 @@ def natural_order(names: Sequence[Name]) -> Names:
         return tuple(sorted(names, key=str))
 
 
+def warn_of_similar(classes: Names) -> None:
+    """Warn where two classes that were found differ in case, in spaces, or as 1 and 1.0 do."""
+    first: dict[str, Name] = {}
+    for name in classes:
+        plain = " ".join(unicodedata.normalize("NFKC", str(name)).casefold().split())
+        with suppress(ValueError):
+            plain = str(float(plain))
+        if first.setdefault(plain, name) is not name:
+            message = (
+                f"the labels {first[plain]!r} and {name!r} are taken as two classes; if they are one, write them alike"
+            )
+            warnings.warn(message, SimilarClasses, stacklevel=3)
+
+
 def _plain_names(names: Sequence[Name]) -> Names:
     """As a tuple of Python's own str and int, which JSON and Arrow know."""
     if set(map(type, names)) <= {str, int}:
@@ -323,22 +352,7 @@ def _check_names(kind: str, names: Names) -> None:
         raise BadAnnotations(f"{kind}: found the names {found}; expected all text or all whole numbers")
 
 
-def _to_arrow(frame: Any) -> pa.Table:
-    if isinstance(frame, pa.Table):
-        return frame
-    try:
-        if isinstance(frame, dict):
-            arrow = (pa.Array, pa.ChunkedArray)
-            return pa.table(
-                {name: c if isinstance(c, arrow) else pa.array(c, from_pandas=True) for name, c in frame.items()}
-            )
-        return pa.Table.from_pandas(frame, preserve_index=False)
-    except pa.ArrowException as error:
-        reason = "; ".join(map(str, error.args))
-        raise BadTable(f"not a table with one type a column: {reason}; expected numbers or text, not both") from None
-
-
-def _names_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def names_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column of names: whole numbers stay numbers, everything else becomes text."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -355,7 +369,7 @@ def _encode(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) ->
     if column.null_count:
         row = pc.index(pc.is_null(column), True)
         raise BadAnnotations(f"row {row}: the {kind} is empty; expected a name in every row")
-    coded = _names_of(column).dictionary_encode().chunks  # one dictionary, in order of first appearance
+    coded = names_of(column).dictionary_encode().chunks  # one dictionary, in order of first appearance
     found: Names = tuple(coded[0].dictionary.to_pylist()) if coded else ()
     codes = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in coded)])
     if names is None:

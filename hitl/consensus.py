@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from hitl.crew import EXPECTED_LABELS
 from hitl.design_effect import DesignEffect
 from hitl.errors import BadInput, BadTable
 from hitl.files import atomic, write_table
+from hitl.shown import Shown, counted, listed
 
 BROKEN = (zipfile.BadZipFile, zlib.error)
 """What a damaged archive raises."""
@@ -66,8 +68,8 @@ class Mixing:
     effective: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Fit:
+@dataclass(frozen=True, repr=False)
+class Fit(Shown):
     """How a fit went.
 
     Attributes:
@@ -91,9 +93,20 @@ class Fit:
         """Number of iterations; 0 for a closed form."""
         return len(self.objective)
 
+    def __str__(self) -> str:
+        chosen = self.settings.get("method")
+        steps = f"{self.iterations} iterations in " if self.objective else ""
+        words = f"{self.method}{f' ({chosen})' if chosen else ''}: {steps}{self.seconds:.2f} s"
+        if self.converged:
+            return words
+        if self.mixing is None:
+            return f"{words}; NOT converged (raise max_iterations)"
+        worst, rhat = max(self.mixing.rhat.items(), key=itemgetter(1))
+        return f"{words}; chains have NOT mixed: R-hat {rhat:.2f} of {worst} (raise burn_in and draws)"
 
-@dataclass(frozen=True, eq=False)
-class AnnotatorReport:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnnotatorReport(Shown):
     """What a fit says of the annotators.
 
     Attributes:
@@ -158,6 +171,12 @@ class AnnotatorReport:
         variance = mean * (1 - mean) / (total + 1)
         return mean @ self.shares, variance @ self.shares**2
 
+    def __str__(self) -> str:
+        if not len(self.names):
+            return "no annotators"
+        low, middle, high = np.quantile(self.accuracy, [0, 0.5, 1])
+        return f"{counted(len(self.names), 'annotator')}; accuracy {low:.2f} to {high:.2f}, median {middle:.2f}"
+
     def frame(self) -> pd.DataFrame:
         """One row an annotator: annotator, labels, accuracy, low, high."""
         low, high = self.interval
@@ -172,8 +191,8 @@ class AnnotatorReport:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Consensus:
+@dataclass(frozen=True, eq=False, repr=False)
+class Consensus(Shown):
     """The result of a combiner: what is true and who is good at what.
 
     Attributes:
@@ -229,6 +248,11 @@ class Consensus:
     def confidence(self) -> Floats:
         """(N,) probability of the most probable class, in [1/J, 1]."""
         return np.asarray(self.probabilities.max(axis=1))
+
+    def __str__(self) -> str:
+        said = f"{counted(len(self.items), 'item')}; classes: {listed(self.classes)}"
+        sure = f"; mean confidence {self.confidence.mean():.3f}" if len(self.items) else ""
+        return f"{said}{sure}; {counted(len(self.annotators.names), 'annotator')}; {self.fit}"
 
     def table(self) -> pa.Table:
         """Arrow table: item, label, confidence, p_<class>."""

@@ -16,6 +16,7 @@
 
     warnings
     ├── ConflictingLabels   two answers of one annotator to one item
+    ├── SimilarClasses      two classes that differ in case or spaces only
     └── IgnoredEvidence     a method does not use something that it was given
 
 Exit codes follow BSD sysexits. Messages and logs never carry secrets.
@@ -107,6 +108,10 @@ class LeaseLost(Busy):
 
 class ConflictingLabels(UserWarning):
     """One annotator gave two different answers to one item and no time tells which is the later."""
+
+
+class SimilarClasses(UserWarning):
+    """Two classes differ only in case, in spaces, or as 1 and 1.0 do. They are taken as different classes."""
 
 
 class IgnoredEvidence(UserWarning):

@@ -11,27 +11,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hitl.annotations import Annotations, Floats, Ints, Name, Names, _names_of, _to_arrow, natural_order
+from hitl.annotations import Annotations, Floats, Ints, Name, Names, names_of, natural_order, warn_of_similar
+from hitl.arrow import has_columns, is_pandas, table_of
 from hitl.errors import BadEvidence
-from hitl.files import empty_as_null, require_columns
+from hitl.files import empty_as_null, require_columns, with_text
 from hitl.probabilities import ROW_TOLERANCE as ROW_TOLERANCE
+from hitl.shown import Shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ITEM = "item"
+"""The column of items of a table that is given in place of an array."""
 
 
-@dataclass(frozen=True, eq=False)
-class Evidence:
+@dataclass(frozen=True, eq=False, repr=False)
+class Evidence(Shown):
     """What is known, aligned to `annotations.items`; checked when built.
+
+    A table is aligned by its names, in whatever order it is: items by its column "item" or its pandas index, classes by
+    its columns. An array has no names: its rows are those of `annotations.items`, its columns `annotations.classes`.
 
     Attributes:
         annotations: who said what.
-        probabilities: for each model an (N, J) array of class probabilities; where the model abstains a row is NaN.
+        probabilities: for each model an (N, J) array of class probabilities, NaN in the rows where the model abstains;
+            or a table with columns `p_<class>` or `<class>`.
         features: (N, D) finite numbers, or None.
-        truth: (N,) known class codes, -1 where unknown (all -1 when None is given).
+        truth: (N,) known class codes, -1 where unknown (all -1 when None is given); or a pandas Series of codes or of
+            class names, by item.
         sequence: (N, 2) integers, sequence and position, or None.
         graph: sparse symmetric (N, N) non-negative weights, or None.
 
@@ -60,17 +73,17 @@ class Evidence:
             )
         checked = {name: self._check_probabilities(name, rows) for name, rows in self.probabilities.items()}
         object.__setattr__(self, "probabilities", checked)
-        truth = np.full(n, -1, np.int32) if self.truth is None else np.asarray(self.truth)
+        truth = np.full(n, -1, np.int32) if self.truth is None else _truth(self.annotations, self.truth)
         object.__setattr__(self, "truth", self._check_truth(truth))
         if self.features is not None:
-            features = np.asarray(self.features, dtype=np.float64)
+            features = np.asarray(_rows_by_name(self.annotations, "features", self.features), dtype=np.float64)
             self._check_rows("features", features, 2)
             bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
             if bad.size:
                 raise BadEvidence(f"features: {self._item(int(bad[0]))} is not finite; expected numbers")
             object.__setattr__(self, "features", features)
         if self.sequence is not None:
-            sequence = np.asarray(self.sequence)
+            sequence = np.asarray(_rows_by_name(self.annotations, "sequence", self.sequence))
             self._check_rows("sequence", sequence, 2)
             if sequence.shape[1] != 2 or not np.issubdtype(sequence.dtype, np.integer):
                 raise BadEvidence(f"sequence: expected integers ({n}, 2), got {sequence.dtype} {sequence.shape}")
@@ -99,21 +112,25 @@ class Evidence:
         share the names of the item and label columns; an empty truth is not known. Raises BadEvidence when a
         table has no item in common with the rest.
         """
-        tables = {name: _to_arrow(table) for name, table in (probabilities or {}).items()}
-        labels = _to_arrow(annotations)
-        known = None if truth is None else _to_arrow(truth)
+        labels = table_of(annotations, "annotations")
         require_columns(labels, [item, label], "annotations")
+        tables = {
+            name: _like(labels, table_of(table, f"probabilities {name!r}"), item)
+            for name, table in (probabilities or {}).items()
+        }
+        known = None if truth is None else _like(labels, table_of(truth, "truth"), item, label)
         for name, table in tables.items():
             require_columns(table, [item], f"probabilities {name!r}")
             if not any(column.startswith("p_") for column in table.column_names):
                 raise BadEvidence(f"probabilities {name!r}: no column p_<class>; found {', '.join(table.column_names)}")
         if known is not None:
             require_columns(known, [item, label], "truth")
-            known = known.filter(empty_as_null(_names_of(known.column(label))).is_valid())
+            known = known.filter(empty_as_null(names_of(known.column(label))).is_valid())
         if tables or known is not None:  # else the annotations name all there is
             items = items if items is not None else _union_of_items(labels, tables, known, item)
             if classes is None and options is None:
                 classes = _union_of_classes(labels, tables, known, label)
+                warn_of_similar(classes)
         built = Annotations.from_frame(
             labels, item=item, label=label, items=items, classes=classes, options=options, **columns
         )
@@ -131,11 +148,23 @@ class Evidence:
         known.setflags(write=False)
         return known
 
-    def __repr__(self) -> str:
+    def frame(self) -> pd.DataFrame:
+        """One row an item: item, labels, truth where any is known, and for each model its most probable class."""
+        import pandas as pd
+
+        names = np.array([*map(str, self.annotations.classes), None], dtype=object)
+        columns: dict[str, Any] = {"item": self.annotations.items, "labels": self.annotations.labels_per_item}
+        if self.known.any():
+            columns["truth"] = names[self.truth]
+        for name, p_nj in self.probabilities.items():
+            columns[name] = names[np.where(np.isnan(p_nj[:, 0]), -1, p_nj.argmax(axis=1))]
+        return pd.DataFrame(columns)
+
+    def __str__(self) -> str:
         parts = [f"probabilities of {', '.join(self.probabilities)}"] if self.probabilities else []
         parts += [f"truth of {int(self.known.sum()):,} items"] if self.known.any() else []
         parts += [name for name in ("features", "sequence", "graph") if getattr(self, name) is not None]
-        return f"Evidence({self.annotations!r}{''.join(', ' + part for part in parts)})"
+        return "; ".join([str(self.annotations), *parts])
 
     # -- checks --------------------------------------------------------------------------------------------
 
@@ -149,6 +178,8 @@ class Evidence:
 
     def _check_probabilities(self, model: str, rows: npt.ArrayLike) -> Floats:
         name = f"probabilities[{model!r}]"
+        if has_columns(rows):
+            rows = _align_probabilities(self.annotations, model, _with_items(name, rows, self.annotations), ITEM)
         try:
             values = np.array(rows, dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -196,8 +227,59 @@ class Evidence:
             raise BadEvidence("graph: expected a symmetric matrix of non-negative weights")
 
 
+def _with_items(where: str, given: Any, annotations: Annotations) -> pa.Table:
+    """The table with a column of items: its own, else the index of a pandas DataFrame."""
+    indexed = is_pandas(given, "DataFrame") and ITEM not in given.columns
+    table = table_of(given.rename_axis(index=ITEM).reset_index() if indexed else given, where)
+    hint = f"An array without names is taken in the order of annotations.items, {annotations.items[0]!r} first"
+    require_columns(table, [ITEM], where, hint)
+    if isinstance(annotations.items[0], str):
+        table = with_text(table, [ITEM])
+    known = set(annotations.items)
+    unknown = [name for name in names_of(table.column(ITEM)).to_pylist() if name not in known]
+    if indexed and unknown:
+        raise BadEvidence(
+            f"{where}: its index names {unknown[0]!r}, which is no item ({annotations.items[0]!r} is one); set "
+            f"the items as its index, or add a column {ITEM!r}. {hint}"
+        )
+    return table
+
+
+def _rows_by_name(annotations: Annotations, where: str, given: Any) -> Any:
+    """(N, D) of a table in the order of the items, all of which it has; anything without names as it is."""
+    if not has_columns(given):
+        return given
+    table = _with_items(where, given, annotations)
+    rows = _rows_of(annotations, where, table.column(ITEM))
+    if len(rows) < annotations.n_items:
+        row = int(np.flatnonzero(np.bincount(rows, minlength=annotations.n_items) == 0)[0])
+        raise BadEvidence(f"{where}: no row for item {annotations.items[row]!r}; expected one for every item")
+    columns = [np.asarray(table.column(name)) for name in table.column_names if name != ITEM]
+    return np.stack(columns, axis=1)[np.argsort(rows)]
+
+
+def _truth(annotations: Annotations, given: Any) -> npt.NDArray[Any]:
+    """(N,) class codes of a pandas Series by item, of codes or of class names; of an array as it is."""
+    if not is_pandas(given, "Series"):
+        return np.asarray(given)
+    table = _with_items("truth", given.rename("label").to_frame(), annotations)
+    if pa.types.is_string(table.column("label").type):
+        return _align_truth(annotations, table, ITEM, "label")
+    truth = np.full(annotations.n_items, -1, np.asarray(given).dtype)
+    truth[_rows_of(annotations, "truth", table.column(ITEM))] = np.asarray(given)
+    return truth
+
+
+def _like(labels: pa.Table, table: pa.Table, *names: str) -> pa.Table:
+    """The table with these columns as text where the labels have text: 7 is the "7" of a file that was read as text."""
+    for name in names:
+        if name in table.column_names and pa.types.is_string(names_of(labels.column(name)).type):
+            table = with_text(table, [name])
+    return table
+
+
 def _unique(column: pa.ChunkedArray) -> list[Name]:
-    names: list[Name] = _names_of(column).drop_null().unique().to_pylist()
+    names: list[Name] = names_of(column).drop_null().unique().to_pylist()
     return names
 
 
@@ -244,10 +326,16 @@ def _p_columns(table: pa.Table, like: Mapping[Name, None]) -> dict[Name, str]:
     }
 
 
+def _class_columns(table: pa.Table, classes: Names, item: str) -> dict[Name, str]:
+    """class -> column, for columns named as the classes are."""
+    named = {str(name): name for name in classes}
+    return {named.get(column, column): column for column in table.column_names if column != item}
+
+
 def _codes(column: pa.ChunkedArray, among: Names) -> tuple[list[Name], Ints]:
     """The (rows,) names of a column and their places among some names, -1 where they are not among them."""
     place = {name: code for code, name in enumerate(among)}
-    names: list[Name] = _names_of(column).to_pylist()
+    names: list[Name] = names_of(column).to_pylist()
     return names, np.fromiter((place.get(name, -1) for name in names), dtype=np.int32, count=len(names))
 
 
@@ -266,7 +354,7 @@ def _rows_of(annotations: Annotations, where: str, column: pa.ChunkedArray) -> I
 
 
 def _align_probabilities(annotations: Annotations, model: str, table: pa.Table, item: str) -> Floats:
-    columns = _p_columns(table, dict.fromkeys(annotations.classes))
+    columns = _p_columns(table, dict.fromkeys(annotations.classes)) or _class_columns(table, annotations.classes, item)
     absent = [name for name in annotations.classes if name not in columns]
     extra = [name for name in columns if name not in annotations.classes]
     if extra or len(absent) == annotations.n_classes:

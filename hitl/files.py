@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
 
 from hitl.errors import BadTable
@@ -184,6 +186,12 @@ def _read_csv(path: Path, size: int | None, columns: Sequence[str] | None, delim
 
     if not path.stat().st_size:
         raise BadTable(f"{path}: the file is empty; expected a header line")
+    opened = _unclosed_quote(path, delimiter)
+    if opened is not None:
+        raise BadTable(
+            f"{path}: line {opened}: a quote is opened here that does not end its field; close it, or write it twice "
+            "where it belongs to the text"
+        )
     parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     with csv.open_csv(path, parse_options=parse) as reader:
         names = reader.schema.names
@@ -199,6 +207,52 @@ def _read_csv(path: Path, size: int | None, columns: Sequence[str] | None, delim
     with csv.open_csv(path, parse_options=parse, convert_options=convert) as reader:
         for batch in reader:
             yield pa.Table.from_batches([batch])
+
+
+def _unclosed_quote(path: Path, delimiter: str) -> int | None:
+    """The line of the first quoted field that does not end before a delimiter or a line's end; None where all do.
+
+    Arrow takes what follows, up to the next quote or the end of the file, for the text of that field.
+    """
+    ends = rf" *+(?:{delimiter}|\r?\n|\r)"
+    quoted = re.compile(rb'"(?:[^"]|"")*+')
+    fields = re.compile(rf'(?:(?:"(?:[^"]|"")*+"|[^"{delimiter}\r\n][^{delimiter}\r\n]*+)?{ends})*+'.encode())
+    rest, closing = re.compile(rb'(?:[^"]|"")*+'), re.compile(rf'"{ends}'.encode())
+    line, opened = 1, None
+    for block in _blocks_of_lines(path):
+        place = 0
+        if opened is not None:
+            place = rest.match(block).end()  # type: ignore[union-attr]  # it matches nothing, too
+            if place < len(block):
+                closed = closing.match(block, place)
+                if closed is None:
+                    return opened
+                place, opened = closed.end(), None
+        if opened is None and not _each_quote_closes(block[place:], delimiter):
+            place = fields.match(block, place).end()  # type: ignore[union-attr]
+            if place < len(block):
+                opened = line + block.count(b"\n", 0, place)
+                if block[place] != ord('"') or quoted.match(block, place).end() < len(block):  # type: ignore[union-attr]
+                    return opened
+        line += block.count(b"\n")
+    return opened
+
+
+def _each_quote_closes(block: bytes, delimiter: str) -> bool:
+    """Whether quotes open and close fields by turns, with none in their text: a quick look that is often enough."""
+    text = np.frombuffer(b"\n" + block, dtype=np.uint8)
+    quotes = np.flatnonzero(text == ord('"'))
+    between = np.isin(np.arange(256), [ord(delimiter), ord("\n"), ord("\r")])
+    return bool(between[text[quotes[::2] - 1]].all() and between[text[quotes[1::2] + 1]].all() and len(quotes) % 2 == 0)
+
+
+def _blocks_of_lines(path: Path, size: int = 1 << 22) -> Iterator[bytes]:
+    """The bytes of a file in blocks of whole lines, the last one with a line's end too."""
+    with pa.input_stream(path, compression="detect") as raw:
+        lines = io.BufferedReader(raw, size)
+        while block := lines.read(size):
+            block += lines.readline()
+            yield block if block.endswith(b"\n") else block + b"\n"
 
 
 def _read_jsonl(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:

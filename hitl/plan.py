@@ -10,13 +10,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from hitl.annotations import Name
 from hitl.errors import BadTable
 from hitl.files import atomic, write_table
+from hitl.shown import Shown, counted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT = 1
 
@@ -93,8 +97,8 @@ class Activity:
         return cls(**{"last_active" if key == "heard" else key: value for key, value in row.items()})
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Shown):
     """What to do next.
 
     Attributes:
@@ -137,10 +141,8 @@ class Plan:
         return tuple(dict.fromkeys(ask.annotator for ask in self.asks if ask.annotator is not None))
 
     def __str__(self) -> str:
-        many = len(self.annotators)
-        whom = f"{many} annotator{'' if many == 1 else 's'}" if many else "anyone"
-        questions = f"{len(self.asks):,} question{'' if len(self.asks) == 1 else 's'}"
-        asked = f"done: {self.stop}" if self.stop else f"{questions} for {whom}"
+        whom = counted(len(self.annotators), "annotator") if self.annotators else "anyone"
+        asked = f"done: {self.stop}" if self.stop else f"{counted(len(self.asks), 'question')} for {whom}"
         if not (self.asks or self.stop):
             asked = "no questions"
         return f"{asked}; {len(self.done)} items done, {self.open_items} open"
@@ -153,6 +155,11 @@ class Plan:
             row["annotator"] = None if row["annotator"] is None else str(row["annotator"])
             row["seconds"] = row["seconds"] or None
         return pa.Table.from_pylist(rows, schema=_ASK_SCHEMA)
+
+    def frame(self) -> pd.DataFrame:
+        """The questions as a pandas DataFrame."""
+        frame: pd.DataFrame = self.table().to_pandas()
+        return frame
 
     def done_table(self) -> pa.Table:
         """Arrow table of the finished items: item, label, confidence, why."""

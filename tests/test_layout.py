@@ -18,6 +18,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CORE = (
     "_lazy",
     "annotations",
+    "arrow",
     "batches",
     "consensus",
     "crew",
@@ -30,6 +31,7 @@ CORE = (
     "probabilities",
     "registry",
     "score",
+    "shown",
     "times",
 )
 MAY_IMPORT = {

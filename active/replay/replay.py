@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +29,16 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.combiner import Combiner
 from hitl.plan import Plan
+from hitl.shown import Shown, counted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Answers", "RecordedAnswers", "Replay", "ReplayResult", "Track", "accuracy_of", "spread_evenly"]
 
 
-@dataclass(frozen=True, eq=False)
-class Track:
+@dataclass(frozen=True, eq=False, repr=False)
+class Track(Shown):
     """What a replay went through, before each plan.
 
     Attributes:
@@ -48,6 +53,17 @@ class Track:
     accuracy: Floats
     done: npt.NDArray[np.int64]
 
+    def __str__(self) -> str:
+        end = f"{counted(int(self.labels[-1]), 'label')}, accuracy {self.accuracy[-1]:.3f}"
+        return f"{counted(len(self.labels), 'step')}; at the end {end}, {self.done[-1]:,} items done"
+
+    def frame(self) -> pd.DataFrame:
+        """One row a step: labels, cost, accuracy, done."""
+        import pandas as pd
+
+        names = ("labels", "cost", "accuracy", "done")
+        return pd.DataFrame({name: getattr(self, name) for name in names})
+
     def to_reach(self, accuracy: float) -> tuple[int, float] | None:
         """Labels and cost after which the accuracy is reached and not lost again, or None."""
         below = np.flatnonzero(self.accuracy < accuracy - 1e-12)
@@ -55,7 +71,7 @@ class Track:
         return (int(self.labels[first]), float(self.cost[first])) if first < len(self.accuracy) else None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReplayResult(Track):
     """The track of a replay, and what stood at its end.
 

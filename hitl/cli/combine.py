@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,8 +71,8 @@ def _files(given: Given, output: Path | None, annotators: Path | None, save: Pat
         }
         show.as_json(summary)
         return
-    show.line(repr(evidence.annotations))
-    show.line(f"{_fit_in_words(consensus.fit)}; mean confidence {consensus.confidence.mean():.3f}")
+    show.line(str(evidence))
+    show.line(f"{consensus.fit}; mean confidence {consensus.confidence.mean():.3f}")
     _show("", consensus, output is None, annotators is None)
     show.wrote([output, annotators, save])
 
@@ -118,14 +117,3 @@ def _show(title: str, consensus: Consensus, labels: bool, annotators: bool) -> N
 
 def _fit(fit: Fit) -> dict[str, Any]:
     return {**asdict(fit), "objective": fit.objective[-1:], "iterations": fit.iterations}
-
-
-def _fit_in_words(fit: Fit) -> str:
-    chosen = fit.settings.get("method")
-    words = f"{fit.method}{f' ({chosen})' if chosen else ''}: {fit.iterations} iterations in {fit.seconds:.2f} s"
-    if fit.converged:
-        return words
-    if fit.mixing is None:
-        return f"{words}; NOT converged (raise max_iterations)"
-    worst, rhat = max(fit.mixing.rhat.items(), key=itemgetter(1))
-    return f"{words}; chains have NOT mixed: R-hat {rhat:.2f} of {worst} (raise burn_in and draws)"

@@ -92,7 +92,7 @@ def _of_files(kind: Profiler, given: Given, consensus: Path | None, output: Path
             f"{kind.command}: --method and --consensus exclude each other; a saved consensus was judged already"
         )
     result = Consensus.load(consensus) if consensus else combiner(given.method or "default").fit(evidence)
-    return None, f"{evidence!r}, judged by {result.fit.method}", {"": (evidence, result)}
+    return None, f"{evidence}; judged by {result.fit.method}", {"": (evidence, result)}
 
 
 def _of_project(kind: Profiler, config: Path, as_json: bool) -> Judged:

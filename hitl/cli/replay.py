@@ -30,6 +30,7 @@ from hitl.cli.options import (
     grouped,
 )
 from hitl.errors import BadInput, BadSettings, BadTable, HitlError
+from hitl.shown import listed
 
 if TYPE_CHECKING:
     from hitl.active.replay.experiments import Source, Spent
@@ -307,15 +308,12 @@ def _report(
             labels, cost = _range(own.labels, own.reached, 0), _range(own.cost, own.reached, 2)
             rows.append(Row(f"{target:.1%}", name, labels, cost, "" if name == EVEN else _saving(own, even)))
     seeds = show.counted(asked.seeds, "seed")
-    pool = annotations.anonymous is not None and annotations.n_annotators == 1
-    people = "annotators without ids" if pool else f"{annotations.n_annotators:,} annotators"
-    people = "simulated annotators" if simulated else people
-    labels = "" if simulated else f"{len(annotations):,} recorded labels of "
+    items = f"{show.counted(annotations.n_items, 'item')}; classes: {listed(annotations.classes)}"
+    said = f"simulated annotators on {items}" if simulated else f"recorded: {annotations}"
     costly = any((track.cost != track.labels).any() for several in tracks.values() for track in several)
     return ReplayReport(
         title="Replay: accuracy against labels and cost" if costly else "Replay: accuracy against labels",
-        subtitle=f"{labels}{people} on {annotations.n_items:,} items, {annotations.n_classes} classes; {seeds}; "
-        f"combined by {asked.combiner}",
+        subtitle=f"{said}; {seeds}; combined by {asked.combiner}",
         by_labels=_curves(tracks, over_cost=False),
         by_cost=_curves(tracks, over_cost=True) if costly else (),
         rows=tuple(rows),

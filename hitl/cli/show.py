@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hitl.shown import counted as counted
+
 if TYPE_CHECKING:
     import pandas as pd
     from rich.text import Text
@@ -57,11 +59,6 @@ def problems(found: Sequence[str]) -> None:
         warning(problem)
     if len(found) > 10:
         warning(f"and {len(found) - 10} more like these")
-
-
-def counted(number: int, noun: str) -> str:
-    """A number and what it counts: 1 question, 1,200 questions."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def frame(title: str, data: pd.DataFrame, rows: int = 20) -> None:

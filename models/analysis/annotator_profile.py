@@ -24,6 +24,7 @@ from hitl.models.analysis.drift import Change, DriftTest
 from hitl.models.analysis.information import entropy, information
 from hitl.models.analysis.spammers import ALMOST_ALWAYS, SpammerModel, WaysToAnswer
 from hitl.models.annotators.leave_one_out import Others
+from hitl.shown import Shown
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -81,8 +82,8 @@ class CommunityProfile:
     words: str
 
 
-@dataclass(frozen=True, eq=False)
-class AnnotatorProfiles:
+@dataclass(frozen=True, eq=False, repr=False)
+class AnnotatorProfiles(Shown):
     """Everything known of K annotators.
 
     Attributes:
@@ -115,6 +116,10 @@ class AnnotatorProfiles:
     def names(self) -> Names:
         """K names."""
         return self.people.names
+
+    def __str__(self) -> str:
+        flagged = sum(bool(self.flags(k)) for k in range(len(self.names)))
+        return f"{self.people}; to look into: {flagged:,}"
 
     def flags(self, annotator: int) -> list[str]:
         """What to look into, in words; empty where there is nothing."""

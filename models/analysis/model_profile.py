@@ -25,6 +25,7 @@ from hitl.models.analysis.conditional_information import Dependence, DependenceT
 from hitl.models.analysis.confidence_ratios import confidence_ratios
 from hitl.models.analysis.deferral import can_skip, deferral_curve
 from hitl.models.analysis.proportions import wilson
+from hitl.shown import Shown, counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,8 +97,8 @@ class Account:
     dependence: pd.DataFrame
 
 
-@dataclass(frozen=True, eq=False)
-class ModelProfile:
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelProfile(Shown):
     """Everything known of human and model together.
 
     Attributes:
@@ -119,6 +120,10 @@ class ModelProfile:
     def best(self) -> Account:
         """The measured account where there is one, else the expected."""
         return self.expected if self.measured is None else self.measured
+
+    def __str__(self) -> str:
+        by = "expected" if self.measured is None else "measured"
+        return f"{', '.join(self.models)}: {self.spoken:,} of {counted(self.items, 'item')} predicted; {by}"
 
     def frame(self) -> pd.DataFrame:
         """All tables as one, a row a figure: account, table, row, figure, value, low, high (NaN where it has none)."""

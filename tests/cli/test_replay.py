@@ -83,7 +83,7 @@ def test_the_table_says_what_each_needed(run: Run, tables: Path) -> None:
     assert ratio == needed["evenly"] / needed["expected-gain"]
     code, out, _ = run(*FLAGS)
     assert code == 0
-    assert "240 recorded labels of 4 annotators on 60 items, 2 classes; 2 seeds; combined by default" in out
+    assert "recorded: 240 labels of 4 annotators on 60 items; classes: cat, dog; 2 seeds; combined by default" in out
     assert f"{target:.1%}" in out
     assert (f"{ratio:.2f} × fewer labels" if ratio >= 1 else f"{1 / ratio:.2f} × more labels") in out
 
@@ -186,13 +186,13 @@ def test_simulated_people_stand_in_for_recorded_ones(run: Run, tables: Path) -> 
         assert told[name]["end"] == [{"labels": 120, "accuracy": pytest.approx(one.accuracy[-1])}]
     code, out, _ = run(*SIMULATED, "--simulate", "good=5")
     assert code == 0
-    assert out.startswith("simulated annotators on 60 items, 3 classes; 1 seed; combined by default")
+    assert out.startswith("simulated annotators on 60 items; classes: a, b, c; 1 seed; combined by default")
 
 
 def test_people_without_ids_are_one_pool(run: Run, tables: Path) -> None:
     code, out, _ = run(*FLAGS, "--anonymous", "--labels", "90")
     assert code == 0
-    assert out.startswith("240 recorded labels of annotators without ids on 60 items")
+    assert out.startswith("recorded: 240 labels of annotators without ids on 60 items")
     code, out, _ = run(*FLAGS, "--anonymous", "--json", "--method", "majority")
     told = json.loads(out)["strategies"]
     assert list(told) == ["expected-gain", "evenly"]

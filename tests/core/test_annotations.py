@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 
 import hitl
 from hitl.annotations import ANONYMOUS, Annotations, _order, natural_order
-from hitl.errors import BadAnnotations, BadTable, ConflictingLabels
+from hitl.errors import BadAnnotations, BadTable, ConflictingLabels, SimilarClasses
+from hitl.evidence import Evidence
 from tests.tables import rows, said
 
 
@@ -421,7 +423,7 @@ def test_a_selection_keeps_items_people_and_times() -> None:
 
 
 def test_it_says_what_it_holds() -> None:
-    assert repr(codes()) == "Annotations(2 labels of 1 annotators on 2 items, 2 classes, 2 options)"
+    assert repr(codes()) == "Annotations(2 labels of 1 annotator on 2 items; classes: x, y)"
 
 
 def test_the_package_gives_the_nouns_by_name() -> None:
@@ -471,3 +473,23 @@ def test_a_file_with_a_header_alone_is_refused_unless_the_items_are_named(tmp_pa
     with pytest.raises(BadAnnotations, match=r"a\.csv: the table is empty; expected one row an annotation"):
         Annotations.read(path)
     assert len(Annotations.read(path, items=["a"], classes=["x", "y"])) == 0
+
+
+@pytest.mark.parametrize(
+    "pair", [("Cat", "cat"), ("cat", "cat "), ("big  cat", "big cat"), ("1", "1.0"), ("ﬁn", "fin")]
+)
+def test_classes_that_differ_in_case_or_spaces_only_are_told(pair: tuple[str, str]) -> None:
+    table = {"item": ["a", "b", "c"], "annotator": ["x", "x", "x"], "label": [*pair, "dog"]}
+    with pytest.warns(SimilarClasses, match=r"the labels .* and .* are taken as two classes; if they are one"):
+        found = Annotations.from_frame(table)
+    assert found.n_classes == 3
+    with pytest.warns(SimilarClasses):
+        Evidence.from_tables({**table, "label": [pair[0], "dog", "dog"]}, truth={"item": ["a"], "label": [pair[1]]})
+
+
+def test_classes_that_were_named_are_not_warned_of() -> None:
+    table = {"item": ["a", "b"], "annotator": ["x", "x"], "label": ["Cat", "cat"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Annotations.from_frame(table, classes=["Cat", "cat"])
+        Annotations.from_frame({**table, "label": ["1", "10"]})

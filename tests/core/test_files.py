@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import os
+import random
 from pathlib import Path
 
 import numpy as np
@@ -144,3 +147,59 @@ def test_a_long_table_is_written_whole(tmp_path: Path) -> None:
     long = pa.table({"n": np.arange(25_000)})
     write_table(tmp_path / "t.jsonl", long)
     assert read_table(tmp_path / "t.jsonl").equals(long)
+
+
+# -- quotes that do not close ---------------------------------------------------------------------------------
+
+HEAD = "item,annotator,label\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ('a,ann,x\nb,"ann,x\nc,ann,y\nd,ann,y\n', 3),  # to the end of the file
+        ('a,ann,x\nb,"ann,x\nc,"ann",y\nd,ann,y\n', 3),  # to the next quote
+        ('a,ann,x\nb,"ann,x\nc,"ann,y\nd,ann,y\n', 3),  # two of them
+        ('"a","ann","x"\n"b","ann"s,"x"\n', 3),  # text behind the quote
+        ('a,ann,"x', 2),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+def test_a_quote_that_does_not_close_is_an_error_with_its_line(
+    tmp_path: Path, rows: str, line: int, ending: str
+) -> None:
+    path = tmp_path / f"t.{ending}"
+    text = (HEAD + rows).encode()
+    path.write_bytes(gzip.compress(text) if ending == "csv.gz" else text)
+    for read in (read_table, lambda path: list(files.read_parts(path, 2))):
+        with pytest.raises(BadTable, match=rf"t\.{ending}: line {line}: a quote is opened here that does not end"):
+            read(path)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 22])
+def test_what_python_writes_with_quotes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    blocks = files._blocks_of_lines
+    monkeypatch.setattr(files, "_blocks_of_lines", lambda path: blocks(path, size))
+    rng = random.Random(0)
+    for _ in range(300):
+        rows = [["".join(rng.choices('ab",; \n', k=rng.randrange(6))) for _ in range(2)] for _ in range(4)]
+        with (tmp_path / "t.csv").open("w", newline="") as handle:
+            csv.writer(handle, lineterminator=rng.choice(["\n", "\r\n"])).writerows([["one", "two"], *rows])
+        found = read_table(tmp_path / "t.csv")
+        assert [[cell or "" for cell in row.values()] for row in found.to_pylist()] == rows
+
+
+def test_a_lost_quote_is_found_where_it_was_lost(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    for _ in range(300):
+        rows = [[f'"{rng.choice("abc") * rng.randint(1, 4)}"' for _ in range(2)] for _ in range(rng.randint(2, 6))]
+        row, column = rng.randrange(len(rows)), rng.randrange(2)
+        rows[row][column] = rows[row][column][:-1]
+        (tmp_path / "t.tsv").write_text("\n".join("\t".join(cells) for cells in rows) + "\n")
+        with pytest.raises(BadTable, match=f"line {row + 1}: a quote"):
+            read_table(tmp_path / "t.tsv")
+
+
+def test_a_quote_inside_a_field_is_text(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('item,label\n5" nail,x\n"two\nlines",y\n"says ""no""" ,z\n')
+    assert read_table(tmp_path / "t.csv").column("item").to_pylist()[:2] == ['5" nail', "two\nlines"]

@@ -1,0 +1,106 @@
+"""Tables in memory: whatever has named columns becomes an Arrow table.
+
+pandas DataFrame                 its columns, and its index where that has a name
+polars DataFrame, and others     through the Arrow C stream that they offer
+Hugging Face Dataset             its rows as they are selected and ordered
+dict of columns, list of dicts   as they are
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from hitl.errors import BadTable
+
+TABLES = "a DataFrame (pandas, polars), an Arrow table, a Hugging Face dataset, a dict of columns or a list of dicts"
+
+
+def table_of(given: Any, where: str = "the table") -> pa.Table:
+    """An Arrow table, its text as `string`. Raises BadTable, naming `where`, for what is no table."""
+    try:
+        table = _table(given)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        reason = "; ".join(str(part) for part in error.args)
+        raise BadTable(
+            f"{where}: not a table with one type a column: {reason}; expected numbers or text, not both"
+        ) from None
+    if table is None:
+        raise BadTable(f"{where}: {_kind(given)}; expected {TABLES}")
+    return _plain_text(table)
+
+
+def is_pandas(given: Any, kind: str) -> bool:
+    """Whether it is a pandas `DataFrame` or `Series`, without importing pandas where nobody has."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(given, getattr(pandas, kind))
+
+
+def has_columns(given: Any) -> bool:
+    """Whether it has named columns, as a table has and an array has not."""
+    return isinstance(given, Mapping | pa.Table | pa.RecordBatch) or hasattr(given, "columns") or _is_dataset(given)
+
+
+def _table(given: Any) -> pa.Table | None:
+    if isinstance(given, pa.Table):
+        return given
+    if isinstance(given, pa.RecordBatch):
+        return pa.Table.from_batches([given])
+    if isinstance(given, Mapping):
+        return None if any(_is_dataset(part) for part in given.values()) else _from_columns(given)
+    if is_pandas(given, "DataFrame"):
+        unnamed = all(name is None or name in given.columns for name in given.index.names)
+        return pa.Table.from_pandas(given if unnamed else given.reset_index(), preserve_index=False)
+    if isinstance(given, list | tuple):
+        return pa.Table.from_pylist(list(given)) if all(isinstance(row, Mapping) for row in given) else None
+    if _is_dataset(given):
+        return pa.table(given.with_format("arrow")[:])
+    return pa.table(given) if hasattr(given, "__arrow_c_stream__") and has_columns(given) else None
+
+
+def _from_columns(columns: Mapping[Any, Any]) -> pa.Table:
+    arrow = (pa.Array, pa.ChunkedArray)
+    return pa.table(
+        {str(name): c if isinstance(c, arrow) else pa.array(c, from_pandas=True) for name, c in columns.items()}
+    )
+
+
+def _is_dataset(given: Any) -> bool:
+    """Whether it is a `datasets.Dataset` of Hugging Face."""
+    return hasattr(given, "with_format") and hasattr(given, "column_names")
+
+
+def _kind(given: Any) -> str:
+    """What it is instead of a table, in words, and what to do."""
+    name = type(given).__name__
+    if isinstance(given, str | Path):
+        return f"got the name of a file, {str(given)!r}: read it first, for instance with pandas.read_csv"
+    if isinstance(given, Mapping):
+        return f"got several datasets ({', '.join(map(str, given))}): give one of them"
+    if hasattr(given, "collect"):
+        return f"got {name}: call its .collect() first"
+    return f"got {name}"
+
+
+def _plain_text(table: pa.Table) -> pa.Table:
+    """Text of every width and encoding as `string`, which is what names are compared as."""
+    for place, entry in enumerate(table.schema):
+        if _is_text(entry.type) and not pa.types.is_string(entry.type):
+            plain = [_decoded(chunk).cast(pa.string()) for chunk in table.column(place).chunks]
+            table = table.set_column(place, pa.field(entry.name, pa.string()), pa.chunked_array(plain, pa.string()))
+    return table
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _decoded(chunk: pa.Array) -> pa.Array:
+    if not pa.types.is_dictionary(chunk.type):
+        return chunk
+    return chunk.dictionary.cast(pa.string()).take(chunk.indices)  # Arrow cannot cast a dictionary of views

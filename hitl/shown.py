@@ -1,0 +1,42 @@
+"""How results look: one line where they are printed, the same line above the first rows in a notebook."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+ROWS = 10
+"""Rows that a notebook shows."""
+
+NAMES = 8
+"""Names that one line lists."""
+
+
+class Shown:
+    """Prints as one line, `Name(what __str__ says)`; a notebook shows `frame()` below it, if there is one."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        title, frame = f"<p>{html.escape(repr(self))}</p>", getattr(self, "frame", None)
+        if frame is None:
+            return title
+        rows = frame()
+        more = f"<p>{len(rows) - ROWS:,} more rows: frame()</p>" if len(rows) > ROWS else ""
+        return title + str(rows.head(ROWS).to_html(index=False, border=0)) + more
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and what it counts: 1 question, 1,200 questions."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[Any]) -> str:
+    """The first names of many: cat, dog, ... and 92 more."""
+    more = f", ... and {len(names) - NAMES:,} more" if len(names) > NAMES else ""
+    return ", ".join(map(str, names[:NAMES])) + more
