@@ -77,14 +77,29 @@ def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, shar
     The posterior under the prior of the mode has one more in every cell; with many options that uniform part would
     drown what annotators with hundreds of labels have shown (L = 50: an accuracy of 1 reported as 0.33).
     """
+    pi_kjl = np.ascontiguousarray(posterior_mode(counts_klj, pseudo_jl).transpose(0, 2, 1))
+    return report_of(annotations, (counts_klj + pseudo_jl.T).transpose(0, 2, 1), share_j, pi_kjl=pi_kjl)
+
+
+def report_of(
+    annotations: Annotations,
+    alpha_kjl: Floats,
+    share_j: Floats,
+    *,
+    pi_kjl: Floats | None = None,
+    **learned: Floats | None,
+) -> AnnotatorReport:
+    """A report of Dirichlet(alpha) rows and other fields `learned`; the matrices are their means, unless given."""
+    alpha_kjl = np.ascontiguousarray(alpha_kjl)
     return AnnotatorReport(
         names=annotations.annotators,
         classes=annotations.classes,
         options=annotations.options,
-        concentration=np.ascontiguousarray((counts_klj + pseudo_jl.T).transpose(0, 2, 1)),
-        confusion=np.ascontiguousarray(posterior_mode(counts_klj, pseudo_jl).transpose(0, 2, 1)),
+        concentration=alpha_kjl,
+        confusion=alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True) if pi_kjl is None else pi_kjl,
         labels=annotations.labels_per_annotator,
         shares=share_j,
+        **learned,
     )
 
 

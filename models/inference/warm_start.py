@@ -41,6 +41,11 @@ def judged(learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Floats:
     return judged_by(learned, evidence, np.log(confusion.confusion_from(learned, evidence.annotations, unmet_jl)))
 
 
+def applied(learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Consensus:
+    """What was learned, with these beliefs of other items."""
+    return learned.judging(evidence.annotations.items, judged(learned, evidence, unmet_jl))
+
+
 def judged_by(learned: Consensus, evidence: Evidence, log_pi_klj: Floats) -> Floats:
     """(N, J) beliefs by these annotators and the class shares that were learned."""
     return em.expectation(evidence, learned_prior(learned, evidence), log_pi_klj).q_nj

@@ -101,29 +101,20 @@ def blank_tuning(networks: Networks) -> Tuning:
 
 @compiled
 def run_chain(
-    rng: Any,
-    networks: Any,
-    patterns: Any,
-    items: Any,
-    prior: Any,
-    start_ij: Any,
-    weight_am: Any,
-    burn_in: int,
-    thin: int,
-    state: Any,
-    tuning: Any,
-    sums: Any,
+    rng: Any, layout: Any, prior: Any, start_ij: Any, weight_am: Any, burn_in: int, thin: int, chain: Any, sums: Any
 ) -> None:
-    """Start from truths drawn from `start_ij`, sweep, and after `burn_in` add to `sums`.
+    """Start `chain` (state and tuning) from truths drawn from `start_ij`; sweep, and after `burn_in` add to `sums`.
 
     Probabilities of the items are added after every sweep, everything else after every `thin`-th.
     `weight_am` (A, K) weighs the annotators into the accuracies that are monitored.
     """
+    networks, patterns, items, _, _ = layout
+    state, tuning = chain
     disperse(rng, networks, items, prior, start_ij, state)
     approach(rng, networks, patterns, prior, state, tuning)
     period = max(1, burn_in // ADAPTATIONS)
     kept = 0
-    for sweep in range(sums.log_likelihood_r.shape[0]):
+    for sweep in range(sums.trace_r.shape[0]):
         keep = sweep >= burn_in and (sweep - burn_in) % thin == thin - 1
         complete(rng, networks, patterns, state)
         learning = 0.5 if sweep < burn_in and sweep % period == 0 else 0.0
@@ -133,7 +124,7 @@ def run_chain(
         if keep:
             keep_parameters(networks, prior.hard, state, weight_am, sums, kept)
         weigh_patterns(patterns, networks.n_options, state.tables, prior.hard, state.log_suj)
-        sums.log_likelihood_r[sweep] = draw_truths(rng, items, prior.hard, state)
+        sums.trace_r[sweep] = draw_truths(rng, items, prior.hard, state)
         if sweep >= burn_in:
             add_weights(state.weight_ic, sums.weight_ic)
         if keep:
