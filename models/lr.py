@@ -23,20 +23,20 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Name, Names
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.errors import BadEvidence, MissingExtra
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.calibration.calibrator import floored_log
-from hitl.models.combiner import used
+from hitl.models.combiner import concluded, used
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between, require_whole
@@ -99,8 +99,7 @@ class LR:
         counts_klj = kernels.counts(annotations, truth_nj, known)  # how annotators did, not what weighs them
         pseudo_jl = confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED_ACCURACY)
         people = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
-        fit = Fit("lr", asdict(self), converged=converged, seconds=time.perf_counter() - began)
-        return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit, parameters=weights)
+        return concluded(self, began, evidence, q_nj, people, converged=converged, parameters=weights)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; models and options not met before say nothing."""

@@ -30,20 +30,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.errors import MissingExtra
 from hitl.evidence import Evidence
 from hitl.models import moment_triples
 from hitl.models.annotators import confusion
-from hitl.models.combiner import used
+from hitl.models.combiner import concluded, used
 from hitl.models.inference import em, warm_start
 from hitl.models.moment_triples import Codes
 from hitl.models.numerics import kernels
@@ -146,14 +146,11 @@ class MomentMatching:
         report = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
         log_pi_klj = np.log(confusion.posterior_mode(counts_klj, pseudo_jl))
         q_nj = em.expectation(evidence, Shares(share_j), log_pi_klj).q_nj
-        fit = Fit("moments", asdict(self), converged=converged, seconds=time.perf_counter() - began)
-        return Consensus(annotations.items, annotations.classes, q_nj, report, share_j, fit=fit)
+        return concluded(self, began, evidence, q_nj, report, converged=converged)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; annotators not met yet are expected to be as the prior says."""
-        annotations = evidence.annotations
-        q_nj = warm_start.judged(consensus, evidence, self._pseudo_counts(annotations))
-        return consensus.judging(annotations.items, q_nj)
+        return warm_start.applied(consensus, evidence, self._pseudo_counts(evidence.annotations))
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
         off = self.strength * (1 - self.accuracy) / (annotations.n_options - 1)

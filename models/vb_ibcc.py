@@ -16,13 +16,13 @@ learned from all annotators together (see `dirichlet`) unless `shared` is off.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion, dirichlet_confusion
 from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
@@ -84,22 +84,16 @@ class VBIBCC:
 
     def _fitted(self, evidence: Evidence, start: Consensus | None, max_iterations: int) -> Consensus:
         began = time.perf_counter()
-        annotations = evidence.annotations
-        prior, people = self._parts(evidence, start)
         estimate = em.maximise(
             evidence,
-            prior,
-            people,
+            *self._parts(evidence, start),
             self._start(evidence, start),
             tolerance=self.tolerance,
             max_iterations=max_iterations,
             least_labels=self.least_labels,
         )
-        share_j = estimate.prior.share_j
-        report = dirichlet_confusion.report(annotations, estimate.annotators, share_j)
-        seconds = time.perf_counter() - began
-        fit = Fit("vb-ibcc", asdict(self), estimate.objective, estimate.converged, seconds)
-        return Consensus(annotations.items, annotations.classes, estimate.q_nj, report, share_j, fit=fit)
+        report = dirichlet_confusion.report(evidence.annotations, estimate.annotators, estimate.prior.share_j)
+        return em.concluded(self, began, evidence, estimate, report)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""

@@ -12,11 +12,11 @@ labels is judged by the crowd. What the models are worth is found first, without
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import dirichlet_confusion
 from hitl.models.calibration.temperature import LogTemperature
@@ -76,10 +76,9 @@ class VBIBCCWithModels:
         )
         share_j = estimate.prior.reported_shares(estimate.q_nj)
         report = dirichlet_confusion.report(annotations, estimate.annotators, share_j)
-        seconds = time.perf_counter() - began
-        fit = Fit("vb-ibcc-models", asdict(self), estimate.objective, estimate.converged, seconds)
-        found = Consensus(annotations.items, annotations.classes, estimate.q_nj, report, share_j, fit=fit)
-        return replace(found, temperatures=pool.temperatures, parameters=pool.parameters)
+        return em.concluded(
+            self, began, evidence, estimate, report, temperatures=pool.temperatures, parameters=pool.parameters
+        )
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""

@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Names
 from hitl.consensus import AnnotatorReport, Consensus
+from hitl.models.numerics import kernels
+from hitl.models.numerics.votes import shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +81,12 @@ def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, shar
     """
     pi_kjl = np.ascontiguousarray(posterior_mode(counts_klj, pseudo_jl).transpose(0, 2, 1))
     return report_of(annotations, (counts_klj + pseudo_jl.T).transpose(0, 2, 1), share_j, pi_kjl=pi_kjl)
+
+
+def report_of_votes(annotations: Annotations, q_nj: Floats) -> AnnotatorReport:
+    """How often each agrees with beliefs (N, J) that come from no model of who confuses what."""
+    pseudo_jl = even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
+    return report(annotations, kernels.counts(annotations, q_nj), pseudo_jl, shares(q_nj))
 
 
 def report_of(
