@@ -131,6 +131,15 @@ class Evidence:
         known.setflags(write=False)
         return known
 
+    @cached_property
+    def predicted(self) -> npt.NDArray[np.bool_]:
+        """(N,) items that a model predicts."""
+        predicted = np.zeros(self.annotations.n_items, dtype=bool)
+        for p_nj in self.probabilities.values():
+            predicted |= ~np.isnan(p_nj[:, 0])
+        predicted.setflags(write=False)
+        return predicted
+
     def __repr__(self) -> str:
         parts = [f"probabilities of {', '.join(self.probabilities)}"] if self.probabilities else []
         parts += [f"truth of {int(self.known.sum()):,} items"] if self.known.any() else []

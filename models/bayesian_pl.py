@@ -38,7 +38,7 @@ from hitl.models.calibration.calibrator import floored_log
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import used
 from hitl.models.inference import em
-from hitl.models.pl import PL, calibrated_prior, predicts
+from hitl.models.pl import PL, calibrated_prior
 from hitl.models.priors.fixed import Fixed
 
 FACTOR, WEIGHT = "temperature factor", "temperature weight"
@@ -90,8 +90,7 @@ class BayesianPL(PL):
     def _pool(self, mode: Consensus, evidence: Evidence) -> Floats:
         """(N, J) probabilities of the pool at the mode, NaN where all models abstain."""
         prior = calibrated_prior(self, evidence, mode)
-        predicted_n = np.any([predicts(p_nj) for p_nj in evidence.probabilities.values()], axis=0)
-        return np.where(predicted_n[:, None], np.exp(prior.log_prior()), np.nan)
+        return np.where(evidence.predicted[:, None], np.exp(prior.log_prior()), np.nan)
 
 
 def posterior_of_factor(

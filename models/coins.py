@@ -32,7 +32,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators.coins import Coins
 from hitl.models.combiner import used
 from hitl.models.inference import em, warm_start
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_chances, require_counts, require_positive
 from hitl.models.priors.shares import Shares
 
 
@@ -50,11 +50,9 @@ class CoinMethod(ABC):
     max_iterations: int = 1000
 
     def __post_init__(self) -> None:
-        require_between("accuracy", self.accuracy, 0, 1)
-        for setting in ("strength", "share_smoothing", "tolerance"):
-            require_between(setting, getattr(self, setting), 0)
-        require_whole("max_iterations", self.max_iterations, 1)
-        require_whole("least_labels", self.least_labels, 1)
+        require_chances(self, "accuracy")
+        require_positive(self, "strength", "share_smoothing", "tolerance")
+        require_counts(self, "max_iterations", "least_labels")
 
     @abstractmethod
     def unlearned(self, annotations: Annotations) -> Coins:

@@ -27,7 +27,7 @@ from hitl.models.combiner import used
 from hitl.models.inference import em, warm_start
 from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.warm_start import better, cautious, goes_on, iterations, require_same_classes
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_chances, require_counts, require_positive
 from hitl.models.priors.shares import Shares
 
 
@@ -63,12 +63,10 @@ class DawidSkene:
     max_iterations: int = 1000
 
     def __post_init__(self) -> None:
-        for setting in ("smoothing", "strength", "share_smoothing", "tolerance"):
-            require_between(setting, getattr(self, setting), 0)
-        for setting in ("least_labels", "max_iterations"):
-            require_whole(setting, getattr(self, setting), 1)
+        require_positive(self, "smoothing", "strength", "share_smoothing", "tolerance")
+        require_counts(self, "least_labels", "max_iterations")
         if self.accuracy is not None:
-            require_between("accuracy", self.accuracy, 0, 1)
+            require_chances(self, "accuracy")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the votes, or from what `start` learned."""

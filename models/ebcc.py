@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hitl.annotations import Annotations
-from hitl.models.numerics.checks import require_between
+from hitl.models.numerics.checks import require_chances
 from hitl.models.sampling import gibbs
 from hitl.models.sampling.posterior import GibbsChains, all_hard
 
@@ -55,8 +55,7 @@ class EBCC(GibbsChains):
 
     def __post_init__(self) -> None:
         GibbsChains.__post_init__(self)
-        for setting in ("epsilon", "hard"):
-            require_between(setting, getattr(self, setting), 0, 1)
+        require_chances(self, "epsilon", "hard")
 
     def prior(self, annotations: Annotations) -> gibbs.Prior:
         """That of IBCC on hard items."""

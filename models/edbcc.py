@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hitl.models.numerics.checks import require_between
+from hitl.models.numerics.checks import require_chances, require_positive
 from hitl.models.sampling.network_posterior import Expected, NetworkChains
 
 
@@ -52,9 +52,8 @@ class EDBCC(NetworkChains):
 
     def __post_init__(self) -> None:
         NetworkChains.__post_init__(self)
-        for setting in ("hard", "easy_accuracy"):
-            require_between(setting, getattr(self, setting), 0, 1)
-        require_between("easy_sd", self.easy_sd, 0)
+        require_chances(self, "hard", "easy_accuracy")
+        require_positive(self, "easy_sd")
 
     def expected(self) -> Expected:
         """What is expected of annotators, on hard and on easy items."""

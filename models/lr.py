@@ -39,7 +39,7 @@ from hitl.models.calibration.calibrator import floored_log
 from hitl.models.combiner import concluded, used
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.numerics.clamping import clamp, known_truth
 from hitl.models.pl import predicts
 from hitl.models.priors.shares import Shares
@@ -78,11 +78,10 @@ class LR:
     max_iterations: int = 200
 
     def __post_init__(self) -> None:
-        for setting in ("strength", "pseudo_items", "tolerance"):
-            require_between(setting, getattr(self, setting), 0)
-        require_whole("max_iterations", self.max_iterations, 1)
+        require_positive(self, "strength", "pseudo_items", "tolerance")
+        require_counts(self, "max_iterations")
         if self.own_weights is not None:
-            require_whole("own_weights", self.own_weights, 1)
+            require_counts(self, "own_weights")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from known truth, then judge all. Raises BadEvidence without model or truth, MissingExtra."""
@@ -197,12 +196,9 @@ def _judged(evidence: Evidence, blocks: Mapping[str, Floats], weights: Mapping[s
     """(N, J) beliefs; an item on which all abstain has the class shares."""
     annotations = evidence.annotations
     logit_nj = np.tile(weights[INTERCEPT], (annotations.n_items, 1))
-    abstained_n = annotations.labels_per_item == 0
     for name, block in blocks.items():
         if name in weights:
             logit_nj += block @ weights[name].T
-    for p_nj in evidence.probabilities.values():
-        abstained_n = abstained_n & ~predicts(p_nj)
-    logit_nj[abstained_n] = np.log(share_j)
+    logit_nj[(annotations.labels_per_item == 0) & ~evidence.predicted] = np.log(share_j)
     q_nj, _ = kernels.beliefs(logit_nj, np.zeros((1, annotations.n_classes)))
     return clamp(q_nj, evidence)

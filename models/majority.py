@@ -16,7 +16,7 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.combiner import concluded, used
-from hitl.models.numerics.checks import require_between
+from hitl.models.numerics.checks import require_positive
 from hitl.models.numerics.votes import voted
 
 
@@ -37,7 +37,7 @@ class MajorityVote:
     smoothing: float = 1.0
 
     def __post_init__(self) -> None:
-        require_between("smoothing", self.smoothing, 0)
+        require_positive(self, "smoothing")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """(N, J) smoothed vote fractions; known truths as they are."""

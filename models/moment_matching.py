@@ -47,7 +47,7 @@ from hitl.models.combiner import concluded, used
 from hitl.models.inference import em, warm_start
 from hitl.models.moment_triples import Codes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_chances, require_counts, require_positive
 from hitl.models.numerics.clamping import known_truth
 from hitl.models.numerics.votes import voted
 from hitl.models.priors.shares import Shares
@@ -127,13 +127,10 @@ class MomentMatching:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for setting in ("strength", "share_smoothing", "tolerance"):
-            require_between(setting, getattr(self, setting), 0)
-        for setting in ("triples", "groupings", "rounds", "seed"):
-            require_whole(setting, getattr(self, setting), 0)
-        for setting in ("least_shared", "max_iterations"):
-            require_whole(setting, getattr(self, setting), 1)
-        require_between("accuracy", self.accuracy, 0, 1)
+        require_positive(self, "strength", "share_smoothing", "tolerance")
+        require_counts(self, "triples", "groupings", "rounds", "seed", least=0)
+        require_counts(self, "least_shared", "max_iterations")
+        require_chances(self, "accuracy")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Match the moments; a `start` has nothing to add. Raises MissingExtra without tensorly."""

@@ -25,7 +25,7 @@ from hitl.models.combiner import Combiner, concluded, require_given, used
 from hitl.models.inference import em
 from hitl.models.inference.warm_start import applied_under, require_same_classes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between
+from hitl.models.numerics.checks import require_chances, require_positive
 from hitl.models.numerics.clamping import known_truth
 from hitl.models.priors.calibrated import Calibrated
 from hitl.models.priors.shares import Shares
@@ -57,8 +57,8 @@ class PL:
     temperature: LogTemperature = LogTemperature()
 
     def __post_init__(self) -> None:
-        require_between("accuracy", self.accuracy, 0, 1)
-        require_between("off", self.off, 0)
+        require_chances(self, "accuracy")
+        require_positive(self, "off")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""

@@ -36,7 +36,7 @@ from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.unsupervised_pool import unsupervised
 from hitl.models.inference.warm_start import better, cautious, goes_on, iterations, require_same_classes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.pl import PL, calibrated_prior
 from hitl.models.priors.followed import FollowedPool
 
@@ -71,8 +71,8 @@ class PLEM(PL):
 
     def __post_init__(self) -> None:
         PL.__post_init__(self)
-        require_between("tolerance", self.tolerance, 0)
-        require_whole("max_iterations", self.max_iterations, 1)
+        require_positive(self, "tolerance")
+        require_counts(self, "max_iterations")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the prior's modes, or from what `start` learned. Raises BadEvidence without a model."""

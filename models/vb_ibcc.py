@@ -31,7 +31,7 @@ from hitl.models.inference import em, warm_start
 from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.warm_start import better, goes_on, iterations, require_same_classes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_between, require_counts, require_positive
 from hitl.models.numerics.clamping import clamp
 from hitl.models.numerics.special import digamma
 from hitl.models.numerics.votes import agreement, voted
@@ -71,10 +71,8 @@ class VBIBCC:
     max_iterations: int = 500
 
     def __post_init__(self) -> None:
-        for setting in ("diagonal", "off", "share_smoothing", "tolerance"):
-            require_between(setting, getattr(self, setting), 0)
-        for setting in ("least_labels", "max_iterations"):
-            require_whole(setting, getattr(self, setting), 1)
+        require_positive(self, "diagonal", "off", "share_smoothing", "tolerance")
+        require_counts(self, "least_labels", "max_iterations")
         require_between("anchor", self.anchor, -1e-300, 1)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:

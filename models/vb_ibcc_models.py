@@ -23,7 +23,7 @@ from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import used
 from hitl.models.inference import em
 from hitl.models.inference.unsupervised_pool import unsupervised
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.numerics.special import digamma
 from hitl.models.pl import calibrated_prior
 from hitl.models.vb_ibcc import VBIBCC
@@ -58,9 +58,8 @@ class VBIBCCWithModels:
     max_iterations: int = 500
 
     def __post_init__(self) -> None:
-        for setting in ("diagonal", "off", "tolerance"):
-            require_between(setting, getattr(self, setting), 0)
-        require_whole("max_iterations", self.max_iterations, 1)
+        require_positive(self, "diagonal", "off", "tolerance")
+        require_counts(self, "max_iterations")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Raise the bound from what models and evenly erring annotators say. Raises BadEvidence without a model."""

@@ -34,7 +34,7 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.combiner import concluded, used
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_chances, require_counts, require_positive
 from hitl.models.numerics.clamping import clamp, known_truth
 
 ROWS = 500_000
@@ -57,10 +57,9 @@ class WeightedVotes(ABC):
     rounds: int = 5
 
     def __post_init__(self) -> None:
-        require_between("beta", self.beta, 0, 1)
-        for setting in ("horizon", "shrinkage", "smoothing"):
-            require_between(setting, getattr(self, setting), 0)
-        require_whole("rounds", self.rounds, 0)
+        require_chances(self, "beta")
+        require_positive(self, "horizon", "shrinkage", "smoothing")
+        require_counts(self, "rounds", least=0)
 
     @property
     @abstractmethod

@@ -33,7 +33,7 @@ from scipy.special import digamma, gammaln, logsumexp
 from hitl.annotations import Annotations, Floats
 from hitl.models.analysis.information import entropy, information
 from hitl.models.annotators.leave_one_out import Others, some_rows
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_between, require_chances, require_counts, require_positive
 
 WORKS, SPAMS, MISLEADS = 0, 1, 2
 """Columns of the ways to answer."""
@@ -121,13 +121,10 @@ class SpammerModel:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for setting in ("accuracy", "spam", "mislead", "least_information"):
-            require_between(setting, getattr(self, setting), 0, 1)
+        require_chances(self, "accuracy", "spam", "mislead", "least_information")
         require_between("spam + mislead", self.spam + self.mislead, 0, 1)
-        for setting in ("strength", "people"):
-            require_between(setting, getattr(self, setting), 0)
-        for setting in ("most_labels", "rounds", "draws"):
-            require_whole(setting, getattr(self, setting), 1)
+        require_positive(self, "strength", "people")
+        require_counts(self, "most_labels", "rounds", "draws")
 
     def fit(self, annotations: Annotations, others: Others, share_j: Floats) -> WaysToAnswer:
         """What kind each annotator is, for class shares (J,); the pool of those without ids stays at the prior."""

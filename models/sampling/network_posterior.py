@@ -18,7 +18,7 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.inference import warm_start
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_chances, require_counts, require_positive
 from hitl.models.sampling import network_chain, network_groups, network_layout, posterior
 from hitl.models.sampling.chains import Chains
 from hitl.models.sampling.network_chain import Prior
@@ -54,11 +54,9 @@ class NetworkChains(Sampler):
 
     def __post_init__(self) -> None:
         Chains.__post_init__(self)
-        require_between("accuracy", self.accuracy, 0, 1)
-        for setting in ("answer_sd", "coupling_sd", "share_smoothing"):
-            require_between(setting, getattr(self, setting), 0)
-        for setting in ("exact_states", "group_states"):
-            require_whole(setting, getattr(self, setting), 0)
+        require_chances(self, "accuracy")
+        require_positive(self, "answer_sd", "coupling_sd", "share_smoothing")
+        require_counts(self, "exact_states", "group_states", least=0)
 
     @abstractmethod
     def expected(self) -> Expected:
