@@ -21,9 +21,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from hitl.annotations import Annotations
+from hitl.models.annotators.confusion import on_the_diagonal
 from hitl.models.numerics.checks import require_chances
 from hitl.models.sampling import gibbs
 from hitl.models.sampling.posterior import GibbsChains, all_hard
@@ -60,6 +59,6 @@ class EBCC(GibbsChains):
     def prior(self, annotations: Annotations) -> gibbs.Prior:
         """That of IBCC on hard items."""
         hard = all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
-        easy_jl = np.full_like(hard.mean_jl, self.epsilon / (annotations.n_options - 1))
-        np.fill_diagonal(easy_jl, 1 - self.epsilon)
+        wrong = self.epsilon / (annotations.n_options - 1)
+        easy_jl = on_the_diagonal(annotations.n_classes, annotations.n_options, 1 - self.epsilon, wrong)
         return hard._replace(easy_jl=easy_jl, hard=self.hard)

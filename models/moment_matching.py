@@ -263,8 +263,7 @@ def decompose(moment: Floats, n_classes: int, tolerance: float, max_iterations: 
     """
     cp_tensor, constrained_parafac = _tensorly()
     options = moment.shape[0]
-    start_jl = np.full((n_classes, options), 0.3 / (options - 1))
-    np.fill_diagonal(start_jl, 0.7)
+    start_jl = confusion.on_the_diagonal(n_classes, options, 0.7, 0.3 / (options - 1))
     start = cp_tensor((None, [start_jl.T.copy(), start_jl.T.copy(), start_jl.T / n_classes]))
     found, errors = constrained_parafac(
         moment,

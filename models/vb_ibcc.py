@@ -117,15 +117,19 @@ class VBIBCC:
         """(K, J, L) Dirichlet parameters of these annotators by what was learned; those not met by the shared prior."""
         return dirichlet_confusion.learned_concentration(consensus.annotators, self.hyper(annotations), annotations)
 
+    def expected_log(self, consensus: Consensus, annotations: Annotations) -> Floats:
+        """(K, L, J) E ln pi of these annotators by what was learned."""
+        alpha_klj = self.concentration(consensus, annotations).transpose(0, 2, 1)
+        expected: Floats = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
+        return expected
+
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
         prior_jl = self.annotators_at_start(evidence.annotations, consensus).prior_jl
         return Rule(prior_jl, self.share_smoothing, True, self.anchor, self.least_labels)
 
     def hyper(self, annotations: Annotations) -> Floats:
         """(J, L) pseudo-counts of a confusion row: the mode of their hyper-prior."""
-        hyper_jl = np.full((annotations.n_classes, annotations.n_options), self.off)
-        np.fill_diagonal(hyper_jl, self.diagonal)
-        return hyper_jl
+        return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, self.diagonal, self.off)
 
     def _parts(self, evidence: Evidence, start: Consensus | None) -> tuple[DirichletShares, DirichletConfusion]:
         annotations = evidence.annotations
@@ -160,6 +164,4 @@ class VBIBCC:
         """
         if learned.annotators.prior is None:
             return warm_start.judged(learned, evidence, self.hyper(evidence.annotations))
-        alpha_klj = self.concentration(learned, evidence.annotations).transpose(0, 2, 1)
-        log_pi_klj = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
-        return warm_start.judged_by(learned, evidence, log_pi_klj)
+        return warm_start.judged_by(learned, evidence, self.expected_log(learned, evidence.annotations))

@@ -15,7 +15,6 @@ import time
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import dirichlet_confusion
@@ -24,7 +23,6 @@ from hitl.models.combiner import used
 from hitl.models.inference import em
 from hitl.models.inference.unsupervised_pool import unsupervised
 from hitl.models.numerics.checks import require_counts, require_positive
-from hitl.models.numerics.special import digamma
 from hitl.models.pl import calibrated_prior
 from hitl.models.vb_ibcc import VBIBCC
 
@@ -69,7 +67,7 @@ class VBIBCCWithModels:
         pool, q_nj = unsupervised(evidence, calibrated_prior(self, evidence))
         annotators = self._without_models.annotators_at_start(annotations, start)
         if start is not None and start.classes == annotations.classes:
-            q_nj = em.expectation(evidence, pool, self._expected_log(start, annotations)).q_nj
+            q_nj = em.expectation(evidence, pool, self._without_models.expected_log(start, annotations)).q_nj
         estimate = em.maximise(
             evidence, pool, annotators, q_nj, tolerance=self.tolerance, max_iterations=self.max_iterations
         )
@@ -82,14 +80,8 @@ class VBIBCCWithModels:
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""
         pool = calibrated_prior(self, evidence, consensus)
-        log_pi_klj = self._expected_log(consensus, evidence.annotations)
+        log_pi_klj = self._without_models.expected_log(consensus, evidence.annotations)
         return consensus.judging(evidence.annotations.items, em.expectation(evidence, pool, log_pi_klj).q_nj)
-
-    def _expected_log(self, learned: Consensus, annotations: Annotations) -> Floats:
-        """(K, L, J) E ln pi by what was learned."""
-        alpha_klj = self._without_models.concentration(learned, annotations).transpose(0, 2, 1)
-        expected: Floats = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
-        return expected
 
     @property
     def _without_models(self) -> VBIBCC:

@@ -49,15 +49,20 @@ def even_pseudo_counts(n_classes: int, n_options: int, smoothing: float) -> Floa
     return np.full((n_classes, n_options), smoothing)
 
 
+def on_the_diagonal(n_classes: int, n_options: int, right: float, wrong: float) -> Floats:
+    """(J, L) one value for right answers, another for all others."""
+    value_jl = np.full((n_classes, n_options), float(wrong))
+    np.fill_diagonal(value_jl, right)
+    return value_jl
+
+
 def accurate_pseudo_counts(n_classes: int, n_options: int, accuracy: float, off: float = 0.1) -> Floats:
     """(J, L) pseudo-counts `off` off the diagonal and, on it, what puts the prior's mode at `accuracy`.
 
     Kerrigan 2021, section 4: the diagonal of the mode is the expected accuracy a in (0, 1); the diagonal
     pseudo-count is off * (L - 1) * a / (1 - a).
     """
-    pseudo = np.full((n_classes, n_options), off)
-    np.fill_diagonal(pseudo, off * (n_options - 1) * accuracy / (1 - accuracy))
-    return pseudo
+    return on_the_diagonal(n_classes, n_options, off * (n_options - 1) * accuracy / (1 - accuracy), off)
 
 
 def over_options(values_klj: Floats) -> Floats:

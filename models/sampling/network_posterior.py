@@ -17,6 +17,7 @@ import numpy as np
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
+from hitl.models.annotators.confusion import on_the_diagonal
 from hitl.models.inference import warm_start
 from hitl.models.numerics.checks import require_chances, require_counts, require_positive
 from hitl.models.sampling import network_chain, network_groups, network_layout, posterior
@@ -120,9 +121,8 @@ def prior_of(networks: Networks, expected: Expected, share_smoothing: float) -> 
 
 def _mean_logits(networks: Networks, accuracy: float) -> Floats:
     """(J, L) the diagonal that gives this accuracy to an annotator who depends on no annotator; 0 elsewhere."""
-    logits = np.zeros((networks.n_classes, networks.n_options))
-    np.fill_diagonal(logits, np.log(accuracy * (networks.n_options - 1) / (1 - accuracy)))
-    return logits
+    right = np.log(accuracy * (networks.n_options - 1) / (1 - accuracy))
+    return on_the_diagonal(networks.n_classes, networks.n_options, right, 0.0)
 
 
 def averaged(evidence: Evidence, layout: Layout, hard: float, runs: list[Sums]) -> Posterior:

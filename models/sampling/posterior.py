@@ -133,8 +133,7 @@ class GibbsChains(Sampler):
 
 def all_hard(annotations: Annotations, diagonal: float, off: float, smoothing: float) -> gibbs.Prior:
     """The prior of IBCC, in which every item is hard."""
-    mean_jl = np.full((annotations.n_classes, annotations.n_options), float(off))
-    np.fill_diagonal(mean_jl, diagonal)
+    mean_jl = confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, diagonal, off)
     return gibbs.Prior(np.full(annotations.n_classes, float(smoothing)), mean_jl, np.ones_like(mean_jl), 1.0)
 
 
