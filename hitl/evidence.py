@@ -148,6 +148,15 @@ class Evidence(Shown):
         known.setflags(write=False)
         return known
 
+    @cached_property
+    def predicted(self) -> npt.NDArray[np.bool_]:
+        """(N,) items that a model predicts."""
+        predicted = np.zeros(self.annotations.n_items, dtype=bool)
+        for p_nj in self.probabilities.values():
+            predicted |= ~np.isnan(p_nj[:, 0])
+        predicted.setflags(write=False)
+        return predicted
+
     def frame(self) -> pd.DataFrame:
         """One row an item: item, labels, truth where any is known, and for each model its most probable class."""
         import pandas as pd

@@ -77,9 +77,7 @@ def _consensus_rows(judgement: Judgement) -> dict[str, list[dict[str, Any]]]:
     rows: dict[str, list[dict[str, Any]]] = {}
     for name, result in judgement.results.items():
         known = judgement.evidence[name]
-        supported = (known.annotations.labels_per_item > 0) | known.known
-        for predicted in known.probabilities.values():
-            supported |= ~np.isnan(predicted[:, 0])
+        supported = (known.annotations.labels_per_item > 0) | known.known | known.predicted
         rows[name] = [
             {
                 "item": str(result.items[n]),

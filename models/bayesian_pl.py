@@ -23,14 +23,13 @@ that alone makes the method need more labels than P+L, as it found (CIFAR-10H, t
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
@@ -39,8 +38,7 @@ from hitl.models.calibration.calibrator import floored_log
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import used
 from hitl.models.inference import em
-from hitl.models.numerics.checks import require_between
-from hitl.models.pl import PL, calibrated_prior, predicts
+from hitl.models.pl import PL, calibrated_prior
 from hitl.models.priors.fixed import Fixed
 
 FACTOR, WEIGHT = "temperature factor", "temperature weight"
@@ -48,7 +46,7 @@ FACTOR, WEIGHT = "temperature factor", "temperature weight"
 
 
 @dataclass(frozen=True, slots=True)
-class BayesianPL:
+class BayesianPL(PL):
     """Bayesian P+L; settings as in `PL`.
 
     Example:
@@ -60,29 +58,17 @@ class BayesianPL:
         [0, 1, 1]
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
-    needs: ClassVar[frozenset[str]] = uses
-
-    accuracy: float = 0.85
-    off: float = 0.3
-    temperature: LogTemperature = LogTemperature()
-
-    def __post_init__(self) -> None:
-        require_between("accuracy", self.accuracy, 0, 1)
-        require_between("off", self.off, 0)
-
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
         evidence = used(self, evidence)
         began = time.perf_counter()
-        mode = self._mode.fit(evidence)
+        mode = PL.fit(self, evidence)
         assert evidence.truth is not None
         temperature_m = np.array(list(mode.temperatures.values()))
         factor = posterior_of_factor(self._pool(mode, evidence), evidence.truth, temperature_m, self.temperature)
         parameters = {FACTOR: factor.temperature_g, WEIGHT: factor.weight_g}
         found = self.apply(replace(mode, parameters={**mode.parameters, **parameters}), evidence)
-        fit = Fit("bayesian-pl", asdict(self), seconds=time.perf_counter() - began)
-        return replace(found, fit=fit)
+        return replace(found, fit=replace(mode.fit, seconds=time.perf_counter() - began))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; annotators and models not met before are as the prior expects."""
@@ -93,7 +79,7 @@ class BayesianPL:
         factor = TemperaturePosterior(consensus.parameters[FACTOR], consensus.parameters[WEIGHT])
         p_nj = np.where(np.isnan(pool_nj), consensus.class_shares, factor.apply(pool_nj))
         people = consensus.annotators
-        a_kjl = confusion.matched(people, people.concentration, self._mode.pseudo_counts(annotations), annotations)
+        a_kjl = confusion.matched(people, people.concentration, self.pseudo_counts(annotations), annotations)
         pi_kjl = a_kjl / a_kjl.sum(axis=2, keepdims=True)
         log_p_nj = floored_log(p_nj)
         if annotations.anonymous is not None:
@@ -104,12 +90,7 @@ class BayesianPL:
     def _pool(self, mode: Consensus, evidence: Evidence) -> Floats:
         """(N, J) probabilities of the pool at the mode, NaN where all models abstain."""
         prior = calibrated_prior(self, evidence, mode)
-        predicted_n = np.any([predicts(p_nj) for p_nj in evidence.probabilities.values()], axis=0)
-        return np.where(predicted_n[:, None], np.exp(prior.log_prior()), np.nan)
-
-    @property
-    def _mode(self) -> PL:
-        return PL(self.accuracy, self.off, self.temperature)
+        return np.where(evidence.predicted[:, None], np.exp(prior.log_prior()), np.nan)
 
 
 def posterior_of_factor(

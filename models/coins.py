@@ -19,24 +19,77 @@ round.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.evidence import Evidence
 from hitl.models.annotators.coins import Coins
 from hitl.models.combiner import used
 from hitl.models.inference import em, warm_start
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_chances, require_counts, require_positive
 from hitl.models.priors.shares import Shares
 
 
 @dataclass(frozen=True, slots=True)
-class OneCoin:
+class CoinMethod(ABC):
+    """What both methods share: their settings, the fit, and how other items are judged."""
+
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
+    accuracy: float = EXPECTED_ACCURACY
+    strength: float = 9.0
+    share_smoothing: float = 1.0
+    least_labels: int = 1
+    tolerance: float = 1e-7
+    max_iterations: int = 1000
+
+    def __post_init__(self) -> None:
+        require_chances(self, "accuracy")
+        require_positive(self, "strength", "share_smoothing", "tolerance")
+        require_counts(self, "max_iterations", "least_labels")
+
+    @abstractmethod
+    def unlearned(self, annotations: Annotations) -> Coins:
+        """The coins of all annotators at the prior's mode."""
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """EM from the votes, or from what `start` learned."""
+        evidence = used(self, evidence)
+        began = time.perf_counter()
+        annotations = evidence.annotations
+        found = em.maximise(
+            evidence,
+            Shares.even(annotations.n_classes, self.share_smoothing),
+            self.unlearned(annotations),
+            warm_start.first_beliefs(evidence, start, self._unmet(annotations)),
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+            least_labels=self.least_labels,
+        )
+        coins = found.annotators.learn(found.counts_klj)
+        people = coins.report(annotations, found.counts_klj, found.prior.share_j)
+        return em.concluded(self, began, evidence, found, people)
+
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Judge other items with what was learned; annotators not met yet are as the prior expects."""
+        return warm_start.applied(consensus, evidence, self._unmet(evidence.annotations))
+
+    def _unmet(self, annotations: Annotations) -> Floats:
+        """(J, L) what to expect of an annotator not met."""
+        no_label = np.zeros(len(annotations), bool)
+        newcomer = replace(annotations.select(no_label), annotators=("newcomer",), anonymous=None)
+        unmet_jl: Floats = np.exp(self.unlearned(newcomer).log_pi_klj[0]).T
+        return unmet_jl
+
+
+@dataclass(frozen=True, slots=True)
+class OneCoin(CoinMethod):
     """One accuracy an annotator.
 
     Attributes:
@@ -54,30 +107,14 @@ class OneCoin:
         [0, 1, 1]
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
-
-    accuracy: float = EXPECTED_ACCURACY
-    strength: float = 9.0
-    share_smoothing: float = 1.0
-    least_labels: int = 1
-    tolerance: float = 1e-7
-    max_iterations: int = 1000
-
-    def __post_init__(self) -> None:
-        _check(self)
-
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """EM from the votes, or from what `start` learned."""
-        evidence = used(self, evidence)
-        return _fit("one-coin", self, evidence, start)
-
-    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; annotators not met yet are as the prior expects."""
-        return _apply(self, consensus, evidence)
+    def unlearned(self, annotations: Annotations) -> Coins:
+        """One coin for all classes."""
+        right = self.strength * self.accuracy
+        return Coins.unlearned(annotations, True, right, self.strength - right)
 
 
 @dataclass(frozen=True, slots=True)
-class TwoCoin:
+class TwoCoin(CoinMethod):
     """One accuracy a class and annotator: for two classes sensitivity and specificity.
 
     Settings as in `OneCoin`; `strength` is in answers a class.
@@ -90,65 +127,7 @@ class TwoCoin:
         [0, 1, 1]
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
-
-    accuracy: float = EXPECTED_ACCURACY
-    strength: float = 9.0
-    share_smoothing: float = 1.0
-    least_labels: int = 1
-    tolerance: float = 1e-7
-    max_iterations: int = 1000
-
-    def __post_init__(self) -> None:
-        _check(self)
-
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """EM from the votes, or from what `start` learned."""
-        evidence = used(self, evidence)
-        return _fit("two-coin", self, evidence, start)
-
-    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; annotators not met yet are as the prior expects."""
-        return _apply(self, consensus, evidence)
-
-
-def _check(method: OneCoin | TwoCoin) -> None:
-    require_between("accuracy", method.accuracy, 0, 1)
-    for setting in ("strength", "share_smoothing", "tolerance"):
-        require_between(setting, getattr(method, setting), 0)
-    require_whole("max_iterations", method.max_iterations, 1)
-    require_whole("least_labels", method.least_labels, 1)
-
-
-def _fit(name: str, method: OneCoin | TwoCoin, evidence: Evidence, start: Consensus | None) -> Consensus:
-    began = time.perf_counter()
-    annotations = evidence.annotations
-    estimate = em.maximise(
-        evidence,
-        Shares.even(annotations.n_classes, method.share_smoothing),
-        _at_the_prior(method, annotations),
-        warm_start.first_beliefs(evidence, start, _unmet(method, annotations)),
-        tolerance=method.tolerance,
-        max_iterations=method.max_iterations,
-        least_labels=method.least_labels,
-    )
-    share_j = estimate.prior.share_j
-    people = estimate.annotators.learn(estimate.counts_klj).report(annotations, estimate.counts_klj, share_j)
-    fit = Fit(name, asdict(method), estimate.objective, estimate.converged, time.perf_counter() - began)
-    return Consensus(annotations.items, annotations.classes, estimate.q_nj, people, share_j, fit=fit)
-
-
-def _apply(method: OneCoin | TwoCoin, consensus: Consensus, evidence: Evidence) -> Consensus:
-    q_nj = warm_start.judged(consensus, evidence, _unmet(method, evidence.annotations))
-    return consensus.judging(evidence.annotations.items, q_nj)
-
-
-def _at_the_prior(method: OneCoin | TwoCoin, annotations: Annotations) -> Coins:
-    right = method.strength * method.accuracy
-    return Coins.unlearned(annotations, isinstance(method, OneCoin), right, method.strength - right)
-
-
-def _unmet(method: OneCoin | TwoCoin, annotations: Annotations) -> Floats:
-    newcomer = replace(annotations.select(np.zeros(len(annotations), bool)), annotators=("newcomer",), anonymous=None)
-    unmet_jl: Floats = np.exp(_at_the_prior(method, newcomer).log_pi_klj[0]).T
-    return unmet_jl
+    def unlearned(self, annotations: Annotations) -> Coins:
+        """A coin for each class."""
+        right = self.strength * self.accuracy
+        return Coins.unlearned(annotations, False, right, self.strength - right)

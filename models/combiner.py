@@ -14,13 +14,15 @@ so that who gives it more is warned, once and by name, and that it sees nothing 
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-from hitl.consensus import Consensus
+from hitl.annotations import Floats
+from hitl.consensus import AnnotatorReport, Consensus, Fit, Mixing
 from hitl.errors import BadEvidence, BadSettings, IgnoredEvidence
 from hitl.evidence import Evidence
 from hitl.models.registry import COMBINERS
@@ -132,6 +134,27 @@ def used(combiner: Combiner, evidence: Evidence) -> Evidence:
         others = _instead({kind}, "does not", "do not", "so does every other method")
         warnings.warn(f"{name_of(combiner)} ignores the {kind}{of}; {others}", IgnoredEvidence, stacklevel=3)
     return without(evidence, ignored)
+
+
+def concluded(
+    method: Any,
+    began: float,
+    evidence: Evidence,
+    q_nj: Floats,
+    people: AnnotatorReport,
+    *,
+    objective: tuple[float, ...] = (),
+    converged: bool = True,
+    mixing: Mixing | None = None,
+    **learned: Any,
+) -> Consensus:
+    """The consensus that a fit ends with: beliefs (N, J), annotators, how the fit went, other fields `learned`.
+
+    The class shares are those of the annotators. `began`: what `time.perf_counter()` was when the fit began.
+    """
+    fit = Fit(name_of(method), asdict(method), objective, converged, time.perf_counter() - began, mixing)
+    annotations = evidence.annotations
+    return Consensus(annotations.items, annotations.classes, q_nj, people, people.shares, fit=fit, **learned)
 
 
 def require_given(combiner: Combiner, evidence: Evidence, kinds: frozenset[str]) -> None:

@@ -13,13 +13,13 @@ Label options may outnumber the classes; items with known truth are clamped.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_LABELS
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
@@ -27,7 +27,7 @@ from hitl.models.combiner import used
 from hitl.models.inference import em, warm_start
 from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.warm_start import better, cautious, goes_on, iterations, require_same_classes
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_chances, require_counts, require_positive
 from hitl.models.priors.shares import Shares
 
 
@@ -63,12 +63,10 @@ class DawidSkene:
     max_iterations: int = 1000
 
     def __post_init__(self) -> None:
-        for setting in ("smoothing", "strength", "share_smoothing", "tolerance"):
-            require_between(setting, getattr(self, setting), 0)
-        for setting in ("least_labels", "max_iterations"):
-            require_whole(setting, getattr(self, setting), 1)
+        require_positive(self, "smoothing", "strength", "share_smoothing", "tolerance")
+        require_counts(self, "least_labels", "max_iterations")
         if self.accuracy is not None:
-            require_between("accuracy", self.accuracy, 0, 1)
+            require_chances(self, "accuracy")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the votes, or from what `start` learned."""
@@ -79,28 +77,21 @@ class DawidSkene:
         began = time.perf_counter()
         annotations = evidence.annotations
         pseudo_jl = self._pseudo_counts(annotations)
-        q_nj = warm_start.first_beliefs(evidence, start, pseudo_jl)
-        prior = Shares.even(annotations.n_classes, self.share_smoothing)
         estimate = em.maximise(
             evidence,
-            prior,
+            Shares.even(annotations.n_classes, self.share_smoothing),
             confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators),
-            q_nj,
+            warm_start.first_beliefs(evidence, start, pseudo_jl),
             tolerance=self.tolerance,
             max_iterations=max_iterations,
             least_labels=self.least_labels,
         )
-        share_j = estimate.prior.share_j
-        people = confusion.report(annotations, estimate.counts_klj, pseudo_jl, share_j)
-        seconds = time.perf_counter() - began
-        fit = Fit("dawid-skene", asdict(self), estimate.objective, estimate.converged, seconds)
-        return Consensus(annotations.items, annotations.classes, estimate.q_nj, people, share_j, fit=fit)
+        people = confusion.report(annotations, estimate.counts_klj, pseudo_jl, estimate.prior.share_j)
+        return em.concluded(self, began, evidence, estimate, people)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""
-        annotations = evidence.annotations
-        q_nj = warm_start.judged(consensus, evidence, self._unmet(consensus, annotations))
-        return consensus.judging(annotations.items, q_nj)
+        return warm_start.applied(consensus, evidence, self._unmet(consensus, evidence.annotations))
 
     def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """What `consensus` becomes with the labels as they are now, in a few iterations; see `Updatable`."""

@@ -19,14 +19,9 @@ sd of 3 makes this worse: with W so free the network explains what the classes s
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass
-from typing import ClassVar
+from dataclasses import dataclass
 
-from hitl.consensus import Consensus
-from hitl.evidence import Evidence
-from hitl.models.combiner import used
-from hitl.models.sampling.network_posterior import Expected, NetworkChains, sampled
+from hitl.models.sampling.network_posterior import Expected, NetworkChains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +40,6 @@ class DBCC(NetworkChains):
         [0, 1, 1]
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
-
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Sample from the votes, or from what `start` learned. `fit.converged` tells whether the chains have mixed."""
-        evidence = used(self, evidence)
-        began = time.perf_counter()
-        found = sampled(evidence, Expected(self.accuracy, self.answer_sd, self.coupling_sd), start, self)
-        return found.consensus(evidence.annotations, "dbcc", asdict(self), time.perf_counter() - began)
+    def expected(self) -> Expected:
+        """What is expected of annotators, where every item is hard."""
+        return Expected(self.accuracy, self.answer_sd, self.coupling_sd)

@@ -30,11 +30,10 @@ from hitl.models.dependence.design_effect import (
     beside_models,
     independent,
     of_annotators,
-    predicted,
     residual_temperature,
 )
 from hitl.models.inference.warm_start import require_same_classes
-from hitl.models.numerics.checks import require_between
+from hitl.models.numerics.checks import require_chances
 from hitl.models.numerics.clamping import clamp
 from hitl.models.pl_em import PLEM
 from hitl.models.vb_ibcc import VBIBCC
@@ -63,7 +62,7 @@ class DefaultCombiner:
     accuracy: float = EXPECTED_ACCURACY
 
     def __post_init__(self) -> None:
-        require_between("accuracy", self.accuracy, 0, 1)
+        require_chances(self, "accuracy")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Fit the combiner that suits the evidence."""
@@ -102,7 +101,7 @@ class DefaultCombiner:
         """The posterior under independence as if no truth were known."""
         applied = self._with_models.apply(learned, replace(evidence, truth=None)).probabilities
         log_q0_nj = np.log(np.maximum(applied, SMALLEST))
-        return Independent(evidence.annotations, log_q0_nj, learned.annotators.confusion, predicted(evidence))
+        return Independent(evidence.annotations, log_q0_nj, None, evidence.predicted)
 
     @property
     def _with_models(self) -> PLEM:

@@ -19,22 +19,17 @@ paper's DNA .056 at 0.5 and .054 at 0.8, IBCC .054; mean accuracy on 11 crowds .
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
 
-import numpy as np
-
-from hitl.consensus import Consensus
-from hitl.evidence import Evidence
-from hitl.models.combiner import used
-from hitl.models.numerics.checks import require_between
-from hitl.models.sampling import posterior
-from hitl.models.sampling.chains import Chains
+from hitl.annotations import Annotations
+from hitl.models.annotators.confusion import on_the_diagonal
+from hitl.models.numerics.checks import require_chances
+from hitl.models.sampling import gibbs
+from hitl.models.sampling.posterior import GibbsChains, all_hard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EBCC(Chains):
+class EBCC(GibbsChains):
     """Bayesian classifier combination with easy and hard items, by several Gibbs chains.
 
     The result's `difficulty` is the probability that an item is hard. Its confusion matrices are what annotators do on
@@ -43,10 +38,8 @@ class EBCC(Chains):
     Attributes:
         epsilon: chance of a wrong answer on an easy item, in (0, 1).
         hard: prior probability that an item is hard, in (0, 1).
-        diagonal, off: prior mean of the Dirichlet parameter of a right and of each other answer on hard items, > 0.
-        share_smoothing: pseudo-items of each class, > 0.
 
-    Those of the chains as in `Chains`.
+    The others as in `GibbsChains`; `diagonal` and `off` are of answers on hard items.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -56,29 +49,16 @@ class EBCC(Chains):
         [0, 1, 1]
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
-
     epsilon: float = 0.01
     hard: float = 0.8
-    diagonal: float = 8.0
-    off: float = 1.0
-    share_smoothing: float = 1.0
 
     def __post_init__(self) -> None:
-        Chains.__post_init__(self)
-        for setting in ("diagonal", "off", "share_smoothing"):
-            require_between(setting, getattr(self, setting), 0, posterior.LARGEST)
-        for setting in ("epsilon", "hard"):
-            require_between(setting, getattr(self, setting), 0, 1)
+        GibbsChains.__post_init__(self)
+        require_chances(self, "epsilon", "hard")
 
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Sample from the votes, or from what `start` learned. `fit.converged` tells whether the chains have mixed."""
-        evidence = used(self, evidence)
-        began = time.perf_counter()
-        annotations = evidence.annotations
-        all_hard = posterior.all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
-        easy_jl = np.full_like(all_hard.mean_jl, self.epsilon / (annotations.n_options - 1))
-        np.fill_diagonal(easy_jl, 1 - self.epsilon)
-        found = posterior.sampled(evidence, all_hard._replace(easy_jl=easy_jl, hard=self.hard), start, self)
-        consensus = found.consensus(annotations, "ebcc", asdict(self), time.perf_counter() - began)
-        return replace(consensus, difficulty=found.hard_n)
+    def prior(self, annotations: Annotations) -> gibbs.Prior:
+        """That of IBCC on hard items."""
+        hard = all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
+        wrong = self.epsilon / (annotations.n_options - 1)
+        easy_jl = on_the_diagonal(annotations.n_classes, annotations.n_options, 1 - self.epsilon, wrong)
+        return hard._replace(easy_jl=easy_jl, hard=self.hard)

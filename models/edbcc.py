@@ -16,15 +16,10 @@ Where it does not work out (few items, copies of very poor answers) the chains a
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
 
-from hitl.consensus import Consensus
-from hitl.evidence import Evidence
-from hitl.models.combiner import used
-from hitl.models.numerics.checks import require_between
-from hitl.models.sampling.network_posterior import Expected, NetworkChains, sampled
+from hitl.models.numerics.checks import require_chances, require_positive
+from hitl.models.sampling.network_posterior import Expected, NetworkChains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +45,6 @@ class EDBCC(NetworkChains):
         [0, 1, 1]
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
-
     hard: float = 0.5
     easy_accuracy: float = 0.99
     easy_sd: float = 0.1
@@ -59,17 +52,9 @@ class EDBCC(NetworkChains):
 
     def __post_init__(self) -> None:
         NetworkChains.__post_init__(self)
-        for setting in ("hard", "easy_accuracy"):
-            require_between(setting, getattr(self, setting), 0, 1)
-        require_between("easy_sd", self.easy_sd, 0)
+        require_chances(self, "hard", "easy_accuracy")
+        require_positive(self, "easy_sd")
 
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Sample from the votes, or from what `start` learned. `fit.converged` tells whether the chains have mixed."""
-        evidence = used(self, evidence)
-        began = time.perf_counter()
-        expected = Expected(
-            self.accuracy, self.answer_sd, self.coupling_sd, self.hard, self.easy_accuracy, self.easy_sd
-        )
-        found = sampled(evidence, expected, start, self)
-        consensus = found.consensus(evidence.annotations, "edbcc", asdict(self), time.perf_counter() - began)
-        return replace(consensus, difficulty=found.hard_n)
+    def expected(self) -> Expected:
+        """What is expected of annotators, on hard and on easy items."""
+        return Expected(self.accuracy, self.answer_sd, self.coupling_sd, self.hard, self.easy_accuracy, self.easy_sd)

@@ -11,28 +11,19 @@ The draws are made in `sampling` and averaged in `posterior`.
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass
-from typing import ClassVar
+from dataclasses import dataclass
 
+from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.combiner import used
 from hitl.models.inference import warm_start
-from hitl.models.numerics.checks import require_between
-from hitl.models.sampling import posterior
-from hitl.models.sampling.chains import Chains
+from hitl.models.sampling import gibbs
+from hitl.models.sampling.posterior import GibbsChains, all_hard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GibbsIBCC(Chains):
-    """Bayesian classifier combination by several Gibbs chains.
-
-    Attributes:
-        diagonal, off: prior mean of the Dirichlet parameter of a right and of each other answer, > 0.
-        share_smoothing: pseudo-items of each class, > 0.
-
-    Those of the chains as in `Chains`.
+class GibbsIBCC(GibbsChains):
+    """Bayesian classifier combination by several Gibbs chains; settings as in `GibbsChains`.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -42,29 +33,10 @@ class GibbsIBCC(Chains):
         [0, 1, 1]
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
-
-    diagonal: float = 8.0
-    off: float = 1.0
-    share_smoothing: float = 1.0
-
-    def __post_init__(self) -> None:
-        Chains.__post_init__(self)
-        for setting in ("diagonal", "off", "share_smoothing"):
-            require_between(setting, getattr(self, setting), 0, posterior.LARGEST)
-
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Sample from the votes, or from what `start` learned. `fit.converged` tells whether the chains have mixed."""
-        evidence = used(self, evidence)
-        began = time.perf_counter()
-        annotations = evidence.annotations
-        prior = posterior.all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
-        found = posterior.sampled(evidence, prior, start, self)
-        return found.consensus(annotations, "gibbs-ibcc", asdict(self), time.perf_counter() - began)
+    def prior(self, annotations: Annotations) -> gibbs.Prior:
+        """Every item is hard."""
+        return all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with the posterior means of what was learned."""
-        annotations = evidence.annotations
-        prior = posterior.all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
-        q_nj = warm_start.judged(consensus, evidence, prior.mean_jl)
-        return consensus.judging(annotations.items, q_nj)
+        return warm_start.applied(consensus, evidence, self.prior(evidence.annotations).mean_jl)

@@ -11,22 +11,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
-from hitl.models.combiner import used
+from hitl.models.combiner import concluded, used
 from hitl.models.inference import em
-from hitl.models.inference.warm_start import require_same_classes
+from hitl.models.inference.warm_start import applied_under, require_same_classes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between
+from hitl.models.numerics.checks import require_chances, require_positive
 from hitl.models.numerics.clamping import known_truth
 from hitl.models.pl import predicts
 from hitl.models.priors.fixed import Fixed
@@ -62,9 +62,8 @@ class LL:
     share_smoothing: float = 1.0
 
     def __post_init__(self) -> None:
-        require_between("accuracy", self.accuracy, 0, 1)
-        require_between("off", self.off, 0)
-        require_between("share_smoothing", self.share_smoothing, 0)
+        require_chances(self, "accuracy")
+        require_positive(self, "off", "share_smoothing")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
@@ -84,17 +83,13 @@ class LL:
         log_pi_klj = np.log(confusion.posterior_mode(counts_klj, pseudo_jl))
         q_nj = em.expectation(evidence, prior, log_pi_klj).q_nj
         people = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
-        fit = Fit("ll", asdict(self), seconds=time.perf_counter() - began)
-        return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit, parameters=models)
+        return concluded(self, began, evidence, q_nj, people, parameters=models)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; annotators and models not met before get the prior's mode."""
         require_same_classes(consensus, evidence)
-        annotations = evidence.annotations
-        pi_klj = confusion.confusion_from(consensus, annotations, self._pseudo_counts(annotations))
         prior = self._prior(evidence, consensus.class_shares, consensus.parameters)
-        q_nj = em.expectation(evidence, prior, np.log(pi_klj)).q_nj
-        return consensus.judging(annotations.items, q_nj)
+        return applied_under(prior, consensus, evidence, self._pseudo_counts(evidence.annotations))
 
     def _prior(self, evidence: Evidence, share_j: Floats, models: Mapping[str, Floats]) -> Fixed:
         """Class shares and what the models' labels say."""

@@ -23,23 +23,23 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Name, Names
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.errors import BadEvidence, MissingExtra
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.calibration.calibrator import floored_log
-from hitl.models.combiner import used
+from hitl.models.combiner import concluded, used
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.numerics.clamping import clamp, known_truth
 from hitl.models.pl import predicts
 from hitl.models.priors.shares import Shares
@@ -78,11 +78,10 @@ class LR:
     max_iterations: int = 200
 
     def __post_init__(self) -> None:
-        for setting in ("strength", "pseudo_items", "tolerance"):
-            require_between(setting, getattr(self, setting), 0)
-        require_whole("max_iterations", self.max_iterations, 1)
+        require_positive(self, "strength", "pseudo_items", "tolerance")
+        require_counts(self, "max_iterations")
         if self.own_weights is not None:
-            require_whole("own_weights", self.own_weights, 1)
+            require_counts(self, "own_weights")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from known truth, then judge all. Raises BadEvidence without model or truth, MissingExtra."""
@@ -99,8 +98,7 @@ class LR:
         counts_klj = kernels.counts(annotations, truth_nj, known)  # how annotators did, not what weighs them
         pseudo_jl = confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED_ACCURACY)
         people = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
-        fit = Fit("lr", asdict(self), converged=converged, seconds=time.perf_counter() - began)
-        return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit, parameters=weights)
+        return concluded(self, began, evidence, q_nj, people, converged=converged, parameters=weights)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; models and options not met before say nothing."""
@@ -198,12 +196,9 @@ def _judged(evidence: Evidence, blocks: Mapping[str, Floats], weights: Mapping[s
     """(N, J) beliefs; an item on which all abstain has the class shares."""
     annotations = evidence.annotations
     logit_nj = np.tile(weights[INTERCEPT], (annotations.n_items, 1))
-    abstained_n = annotations.labels_per_item == 0
     for name, block in blocks.items():
         if name in weights:
             logit_nj += block @ weights[name].T
-    for p_nj in evidence.probabilities.values():
-        abstained_n = abstained_n & ~predicts(p_nj)
-    logit_nj[abstained_n] = np.log(share_j)
+    logit_nj[(annotations.labels_per_item == 0) & ~evidence.predicted] = np.log(share_j)
     q_nj, _ = kernels.beliefs(logit_nj, np.zeros((1, annotations.n_classes)))
     return clamp(q_nj, evidence)

@@ -9,16 +9,15 @@ The smoothing is a Dirichlet prior of one vote in all: an item no annotator labe
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar
 
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
-from hitl.models.combiner import used
-from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between
-from hitl.models.numerics.votes import shares, voted
+from hitl.models.combiner import concluded, used
+from hitl.models.numerics.checks import require_positive
+from hitl.models.numerics.votes import voted
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +37,11 @@ class MajorityVote:
     smoothing: float = 1.0
 
     def __post_init__(self) -> None:
-        require_between("smoothing", self.smoothing, 0)
+        require_positive(self, "smoothing")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """(N, J) smoothed vote fractions; known truths as they are."""
         evidence = used(self, evidence)
         began = time.perf_counter()
-        annotations = evidence.annotations
         q_nj = voted(evidence, self.smoothing)
-        share_j = shares(q_nj)
-        # How often each agrees with the vote, not a model that weighs them.
-        pseudo = confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
-        people = confusion.report(annotations, kernels.counts(annotations, q_nj), pseudo, share_j)
-        fit = Fit("majority", asdict(self), seconds=time.perf_counter() - began)
-        return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit)
+        return concluded(self, began, evidence, q_nj, confusion.report_of_votes(evidence.annotations, q_nj))

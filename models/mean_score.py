@@ -31,7 +31,6 @@ from hitl.models.annotators import confusion
 from hitl.models.combiner import used
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp
-from hitl.models.numerics.votes import shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +75,10 @@ class MeanScore:
         precision_n = labels_n / np.maximum(labels_n * between + within, 1e-300)
         q_nj, _ = kernels.beliefs(-precision_n[:, None] * distance_nj / 2, np.zeros(annotations.n_classes))
         q_nj = clamp(q_nj, evidence)
-        share_j = shares(q_nj)
-        # How often each agrees with the result, as for the votes.
-        pseudo = confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
-        people = confusion.report(annotations, kernels.counts(annotations, q_nj), pseudo, share_j)
+        people = confusion.report_of_votes(annotations, q_nj)
         settings = {"scores": None if self.scores is None else {str(k): v for k, v in self.scores.items()}}
         fit = Fit("mean-score", settings, seconds=time.perf_counter() - began)
-        return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit)
+        return Consensus(annotations.items, annotations.classes, q_nj, people, people.shares, fit=fit)
 
 
 def option_scores(annotations: Annotations, scores: Mapping[Name, float] | None) -> Floats:

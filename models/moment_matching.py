@@ -30,24 +30,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.errors import MissingExtra
 from hitl.evidence import Evidence
 from hitl.models import moment_triples
 from hitl.models.annotators import confusion
-from hitl.models.combiner import used
+from hitl.models.combiner import concluded, used
 from hitl.models.inference import em, warm_start
 from hitl.models.moment_triples import Codes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_chances, require_counts, require_positive
 from hitl.models.numerics.clamping import known_truth
 from hitl.models.numerics.votes import voted
 from hitl.models.priors.shares import Shares
@@ -127,13 +127,10 @@ class MomentMatching:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for setting in ("strength", "share_smoothing", "tolerance"):
-            require_between(setting, getattr(self, setting), 0)
-        for setting in ("triples", "groupings", "rounds", "seed"):
-            require_whole(setting, getattr(self, setting), 0)
-        for setting in ("least_shared", "max_iterations"):
-            require_whole(setting, getattr(self, setting), 1)
-        require_between("accuracy", self.accuracy, 0, 1)
+        require_positive(self, "strength", "share_smoothing", "tolerance")
+        require_counts(self, "triples", "groupings", "rounds", "seed", least=0)
+        require_counts(self, "least_shared", "max_iterations")
+        require_chances(self, "accuracy")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Match the moments; a `start` has nothing to add. Raises MissingExtra without tensorly."""
@@ -146,14 +143,11 @@ class MomentMatching:
         report = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
         log_pi_klj = np.log(confusion.posterior_mode(counts_klj, pseudo_jl))
         q_nj = em.expectation(evidence, Shares(share_j), log_pi_klj).q_nj
-        fit = Fit("moments", asdict(self), converged=converged, seconds=time.perf_counter() - began)
-        return Consensus(annotations.items, annotations.classes, q_nj, report, share_j, fit=fit)
+        return concluded(self, began, evidence, q_nj, report, converged=converged)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; annotators not met yet are expected to be as the prior says."""
-        annotations = evidence.annotations
-        q_nj = warm_start.judged(consensus, evidence, self._pseudo_counts(annotations))
-        return consensus.judging(annotations.items, q_nj)
+        return warm_start.applied(consensus, evidence, self._pseudo_counts(evidence.annotations))
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
         off = self.strength * (1 - self.accuracy) / (annotations.n_options - 1)
@@ -269,8 +263,7 @@ def decompose(moment: Floats, n_classes: int, tolerance: float, max_iterations: 
     """
     cp_tensor, constrained_parafac = _tensorly()
     options = moment.shape[0]
-    start_jl = np.full((n_classes, options), 0.3 / (options - 1))
-    np.fill_diagonal(start_jl, 0.7)
+    start_jl = confusion.on_the_diagonal(n_classes, options, 0.7, 0.3 / (options - 1))
     start = cp_tensor((None, [start_jl.T.copy(), start_jl.T.copy(), start_jl.T / n_classes]))
     found, errors = constrained_parafac(
         moment,

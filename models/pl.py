@@ -10,22 +10,22 @@ a model or all annotators abstain. `PLEM` is the same without truth.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.combiner import Combiner, require_given, used
+from hitl.models.combiner import Combiner, concluded, require_given, used
 from hitl.models.inference import em
-from hitl.models.inference.warm_start import require_same_classes
+from hitl.models.inference.warm_start import applied_under, require_same_classes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between
+from hitl.models.numerics.checks import require_chances, require_positive
 from hitl.models.numerics.clamping import known_truth
 from hitl.models.priors.calibrated import Calibrated
 from hitl.models.priors.shares import Shares
@@ -57,30 +57,26 @@ class PL:
     temperature: LogTemperature = LogTemperature()
 
     def __post_init__(self) -> None:
-        require_between("accuracy", self.accuracy, 0, 1)
-        require_between("off", self.off, 0)
+        require_chances(self, "accuracy")
+        require_positive(self, "off")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
         evidence = used(self, evidence)
         began = time.perf_counter()
-        prior = calibrated_prior(self, evidence)
-        known = evidence.known
-        pseudo_jl = self.pseudo_counts(evidence.annotations)
-        truth_nj = known_truth(evidence)
-        people = confusion.Confusion.unlearned(pseudo_jl, evidence.annotations.n_annotators)
-        counts_klj = kernels.counts(evidence.annotations, truth_nj, known)
-        people, prior = people.learn(counts_klj), prior.supervised(truth_nj, known)
-        q_nj = em.expectation(evidence, prior, people.log_pi_klj).q_nj
-        fit = Fit("pl", asdict(self), seconds=time.perf_counter() - began)
-        return judged(evidence, prior, counts_klj, pseudo_jl, q_nj, fit)
+        annotations, known, truth_nj = evidence.annotations, evidence.known, known_truth(evidence)
+        pool = calibrated_prior(self, evidence).supervised(truth_nj, known)
+        pseudo_jl, counts_klj = self.pseudo_counts(annotations), kernels.counts(annotations, truth_nj, known)
+        q_nj = em.expectation(evidence, pool, np.log(confusion.posterior_mode(counts_klj, pseudo_jl))).q_nj
+        people = confusion.report(annotations, counts_klj, pseudo_jl, pool.reported_shares(q_nj))
+        return concluded(
+            self, began, evidence, q_nj, people, temperatures=pool.temperatures, parameters=pool.parameters
+        )
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; annotators and models not met before get the prior's mode."""
         prior = calibrated_prior(self, evidence, consensus)
-        pi_klj = confusion.confusion_from(consensus, evidence.annotations, self.pseudo_counts(evidence.annotations))
-        q_nj = em.expectation(evidence, prior, np.log(pi_klj)).q_nj
-        return consensus.judging(evidence.annotations.items, q_nj)
+        return applied_under(prior, consensus, evidence, self.pseudo_counts(evidence.annotations))
 
     def pseudo_counts(self, annotations: Annotations) -> Floats:
         """(J, L) pseudo-counts of a confusion matrix."""
@@ -104,25 +100,6 @@ def calibrated_prior(method: Calibrating, evidence: Evidence, learned: Consensus
     require_same_classes(learned, evidence)
     prior = Calibrated.from_evidence(evidence, method.temperature, learned)
     return prior.with_shares(Shares(learned.class_shares, prior.shares.smoothing))
-
-
-def judged(
-    evidence: Evidence, prior: Calibrated, counts_klj: Floats, pseudo_jl: Floats, q_nj: Floats, fit: Fit
-) -> Consensus:
-    """The consensus of a fitted pool."""
-    share_j = prior.reported_shares(q_nj)
-    people = confusion.report(evidence.annotations, counts_klj, pseudo_jl, share_j)
-    annotations = evidence.annotations
-    return Consensus(
-        annotations.items,
-        annotations.classes,
-        q_nj,
-        people,
-        share_j,
-        prior.temperatures,
-        fit,
-        parameters=prior.parameters,
-    )
 
 
 def predicts(probability_nj: Floats) -> npt.NDArray[np.bool_]:

@@ -33,13 +33,13 @@ temperatures too. The confidence is not corrected for annotators who err togethe
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 import numpy as np
 
 from hitl.annotations import Floats
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature
@@ -49,8 +49,8 @@ from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.unsupervised_pool import unsupervised
 from hitl.models.inference.warm_start import better, cautious, goes_on, iterations, require_same_classes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between, require_whole
-from hitl.models.pl import PL, calibrated_prior, judged
+from hitl.models.numerics.checks import require_counts, require_positive
+from hitl.models.pl import PL, calibrated_prior
 from hitl.models.priors.followed import FollowedPool
 
 ENOUGH_LABELS = 3
@@ -58,7 +58,7 @@ ENOUGH_LABELS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class PLEM:
+class PLEM(PL):
     """Models and annotators combined by EM, with or without known truth; needs at least one model.
 
     Use it to compare with the paper, or where annotators err independently. `DefaultCombiner` does the same, and
@@ -73,6 +73,8 @@ class PLEM:
         tolerance: EM stops when an iteration raises the log posterior by less than this, in nats an item, > 0.
         max_iterations: the most iterations, >= 1; `Consensus.fit.converged` says whether they were enough.
 
+    The others as in `PL`.
+
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import PLEM
@@ -83,20 +85,16 @@ class PLEM:
         ([0, 1, 1], [0.14, 0.86])
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
     needs: ClassVar[frozenset[str]] = frozenset({"probabilities"})
 
-    accuracy: float = 0.85
-    off: float = 0.3
     temperature: LogTemperature = LogTemperature(0.45)
     tolerance: float = 1e-6
     max_iterations: int = 200
 
     def __post_init__(self) -> None:
-        require_between("accuracy", self.accuracy, 0, 1)
-        require_between("off", self.off, 0)
-        require_between("tolerance", self.tolerance, 0)
-        require_whole("max_iterations", self.max_iterations, 1)
+        PL.__post_init__(self)
+        require_positive(self, "tolerance")
+        require_counts(self, "max_iterations")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the prior's modes, or from what `start` learned. Raises BadEvidence without a model."""
@@ -106,16 +104,14 @@ class PLEM:
     def _fitted(self, evidence: Evidence, start: Consensus | None, max_iterations: int) -> Consensus:
         began = time.perf_counter()
         annotations = evidence.annotations
-        pseudo_jl = self._supervised.pseudo_counts(annotations)
-        usable = start if start is not None and start.classes == annotations.classes else None
-        prior = calibrated_prior(self, evidence)
-        pool, q_nj = unsupervised(evidence, prior)
+        pseudo_jl = self.pseudo_counts(annotations)
+        pool, q_nj = unsupervised(evidence, calibrated_prior(self, evidence))
         few = ~evidence.known & (annotations.labels_per_item < ENOUGH_LABELS)
         people = EnteredOnce.unlearned(pseudo_jl, annotations.n_annotators).once(kernels.counts(annotations, q_nj, few))
-        if usable is not None:
-            log_pi_klj = np.log(confusion.confusion_from(usable, annotations, pseudo_jl))
+        if start is not None and start.classes == annotations.classes:
+            log_pi_klj = np.log(confusion.confusion_from(start, annotations, pseudo_jl))
             q_nj = em.expectation(evidence, pool, log_pi_klj).q_nj
-        estimate = em.maximise(
+        found = em.maximise(
             evidence,
             pool,
             people,
@@ -124,14 +120,11 @@ class PLEM:
             max_iterations=max_iterations,
             least_labels=ENOUGH_LABELS,
         )
-        counts_klj = estimate.counts_klj + people.once_klj
-        seconds = time.perf_counter() - began
-        fit = Fit("pl-em", asdict(self), estimate.objective, estimate.converged, seconds)
-        return judged(evidence, estimate.prior, counts_klj, pseudo_jl, estimate.q_nj, fit)
-
-    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned."""
-        return self._supervised.apply(consensus, evidence)
+        counts_klj, pool = found.counts_klj + people.once_klj, found.prior
+        report = confusion.report(annotations, counts_klj, pseudo_jl, pool.reported_shares(found.q_nj))
+        return em.concluded(
+            self, began, evidence, found, report, temperatures=pool.temperatures, parameters=pool.parameters
+        )
 
     def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """What `consensus` becomes with what is known now, in a few iterations; see `Updatable`."""
@@ -150,12 +143,8 @@ class PLEM:
 
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
         pool = calibrated_prior(self, evidence, consensus)
-        pseudo_jl = self._supervised.pseudo_counts(evidence.annotations)
+        pseudo_jl = self.pseudo_counts(evidence.annotations)
         return Rule(pseudo_jl, pool.shares.smoothing, prior=lambda known: FollowedPool(pool, dict(known.probabilities)))
-
-    @property
-    def _supervised(self) -> PL:
-        return PL(self.accuracy, self.off, self.temperature)
 
 
 @dataclass(frozen=True, eq=False)

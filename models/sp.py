@@ -11,24 +11,24 @@ fewer items than P+L, and less: that cats are taken for dogs it cannot say. An a
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.evidence import Evidence
-from hitl.models.annotators import confusion
 from hitl.models.annotators.coins import Coins
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.combiner import used
+from hitl.models.combiner import concluded, used
 from hitl.models.inference import em
+from hitl.models.inference.warm_start import applied_under
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between
+from hitl.models.numerics.checks import require_chances, require_positive
 from hitl.models.numerics.clamping import known_truth
-from hitl.models.pl import calibrated_prior, judged
+from hitl.models.pl import calibrated_prior
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +57,27 @@ class SP:
     temperature: LogTemperature = LogTemperature()
 
     def __post_init__(self) -> None:
-        require_between("accuracy", self.accuracy, 0, 1)
-        require_between("strength", self.strength, 0)
+        require_chances(self, "accuracy")
+        require_positive(self, "strength")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
         evidence = used(self, evidence)
         began = time.perf_counter()
-        annotations, known = evidence.annotations, evidence.known
-        truth_nj = known_truth(evidence)
-        prior = calibrated_prior(self, evidence)
+        annotations, known, truth_nj = evidence.annotations, evidence.known, known_truth(evidence)
+        pool = calibrated_prior(self, evidence).supervised(truth_nj, known)
         counts_klj = kernels.counts(annotations, truth_nj, known)
-        people, prior = self._unlearned(annotations).learn(counts_klj), prior.supervised(truth_nj, known)
-        q_nj = em.expectation(evidence, prior, people.log_pi_klj).q_nj
-        fit = Fit("sp", asdict(self), seconds=time.perf_counter() - began)
-        found = judged(evidence, prior, counts_klj, self._unmet(annotations), q_nj, fit)
-        return replace(found, annotators=people.report(annotations, counts_klj, found.class_shares))
+        people = self._unlearned(annotations).learn(counts_klj)
+        q_nj = em.expectation(evidence, pool, people.log_pi_klj).q_nj
+        report = people.report(annotations, counts_klj, pool.reported_shares(q_nj))
+        return concluded(
+            self, began, evidence, q_nj, report, temperatures=pool.temperatures, parameters=pool.parameters
+        )
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; annotators and models not met before get the prior's mode."""
-        annotations = evidence.annotations
         prior = calibrated_prior(self, evidence, consensus)
-        pi_klj = confusion.confusion_from(consensus, annotations, self._unmet(annotations))
-        q_nj = em.expectation(evidence, prior, np.log(pi_klj)).q_nj
-        return consensus.judging(annotations.items, q_nj)
+        return applied_under(prior, consensus, evidence, self._unmet(evidence.annotations))
 
     def _unlearned(self, annotations: Annotations) -> Coins:
         right = self.strength * self.accuracy

@@ -16,13 +16,13 @@ learned from all annotators together (see `dirichlet`) unless `shared` is off.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion, dirichlet_confusion
 from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
@@ -31,7 +31,7 @@ from hitl.models.inference import em, warm_start
 from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.warm_start import better, goes_on, iterations, require_same_classes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_between, require_counts, require_positive
 from hitl.models.numerics.clamping import clamp
 from hitl.models.numerics.special import digamma
 from hitl.models.numerics.votes import agreement, voted
@@ -71,10 +71,8 @@ class VBIBCC:
     max_iterations: int = 500
 
     def __post_init__(self) -> None:
-        for setting in ("diagonal", "off", "share_smoothing", "tolerance"):
-            require_between(setting, getattr(self, setting), 0)
-        for setting in ("least_labels", "max_iterations"):
-            require_whole(setting, getattr(self, setting), 1)
+        require_positive(self, "diagonal", "off", "share_smoothing", "tolerance")
+        require_counts(self, "least_labels", "max_iterations")
         require_between("anchor", self.anchor, -1e-300, 1)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
@@ -84,22 +82,16 @@ class VBIBCC:
 
     def _fitted(self, evidence: Evidence, start: Consensus | None, max_iterations: int) -> Consensus:
         began = time.perf_counter()
-        annotations = evidence.annotations
-        prior, people = self._parts(evidence, start)
         estimate = em.maximise(
             evidence,
-            prior,
-            people,
+            *self._parts(evidence, start),
             self._start(evidence, start),
             tolerance=self.tolerance,
             max_iterations=max_iterations,
             least_labels=self.least_labels,
         )
-        share_j = estimate.prior.share_j
-        report = dirichlet_confusion.report(annotations, estimate.annotators, share_j)
-        seconds = time.perf_counter() - began
-        fit = Fit("vb-ibcc", asdict(self), estimate.objective, estimate.converged, seconds)
-        return Consensus(annotations.items, annotations.classes, estimate.q_nj, report, share_j, fit=fit)
+        report = dirichlet_confusion.report(evidence.annotations, estimate.annotators, estimate.prior.share_j)
+        return em.concluded(self, began, evidence, estimate, report)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""
@@ -125,15 +117,19 @@ class VBIBCC:
         """(K, J, L) Dirichlet parameters of these annotators by what was learned; those not met by the shared prior."""
         return dirichlet_confusion.learned_concentration(consensus.annotators, self.hyper(annotations), annotations)
 
+    def expected_log(self, consensus: Consensus, annotations: Annotations) -> Floats:
+        """(K, L, J) E ln pi of these annotators by what was learned."""
+        alpha_klj = self.concentration(consensus, annotations).transpose(0, 2, 1)
+        expected: Floats = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
+        return expected
+
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
         prior_jl = self.annotators_at_start(evidence.annotations, consensus).prior_jl
         return Rule(prior_jl, self.share_smoothing, True, self.anchor, self.least_labels)
 
     def hyper(self, annotations: Annotations) -> Floats:
         """(J, L) pseudo-counts of a confusion row: the mode of their hyper-prior."""
-        hyper_jl = np.full((annotations.n_classes, annotations.n_options), self.off)
-        np.fill_diagonal(hyper_jl, self.diagonal)
-        return hyper_jl
+        return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, self.diagonal, self.off)
 
     def _parts(self, evidence: Evidence, start: Consensus | None) -> tuple[DirichletShares, DirichletConfusion]:
         annotations = evidence.annotations
@@ -168,6 +164,4 @@ class VBIBCC:
         """
         if learned.annotators.prior is None:
             return warm_start.judged(learned, evidence, self.hyper(evidence.annotations))
-        alpha_klj = self.concentration(learned, evidence.annotations).transpose(0, 2, 1)
-        log_pi_klj = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
-        return warm_start.judged_by(learned, evidence, log_pi_klj)
+        return warm_start.judged_by(learned, evidence, self.expected_log(learned, evidence.annotations))

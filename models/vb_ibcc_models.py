@@ -12,19 +12,17 @@ labels is judged by the crowd. What the models are worth is found first, without
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from hitl.annotations import Annotations, Floats
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import dirichlet_confusion
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import used
 from hitl.models.inference import em
 from hitl.models.inference.unsupervised_pool import unsupervised
-from hitl.models.numerics.checks import require_between, require_whole
-from hitl.models.numerics.special import digamma
+from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.pl import calibrated_prior
 from hitl.models.vb_ibcc import VBIBCC
 
@@ -58,9 +56,8 @@ class VBIBCCWithModels:
     max_iterations: int = 500
 
     def __post_init__(self) -> None:
-        for setting in ("diagonal", "off", "tolerance"):
-            require_between(setting, getattr(self, setting), 0)
-        require_whole("max_iterations", self.max_iterations, 1)
+        require_positive(self, "diagonal", "off", "tolerance")
+        require_counts(self, "max_iterations")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Raise the bound from what models and evenly erring annotators say. Raises BadEvidence without a model."""
@@ -70,28 +67,21 @@ class VBIBCCWithModels:
         pool, q_nj = unsupervised(evidence, calibrated_prior(self, evidence))
         annotators = self._without_models.annotators_at_start(annotations, start)
         if start is not None and start.classes == annotations.classes:
-            q_nj = em.expectation(evidence, pool, self._expected_log(start, annotations)).q_nj
+            q_nj = em.expectation(evidence, pool, self._without_models.expected_log(start, annotations)).q_nj
         estimate = em.maximise(
             evidence, pool, annotators, q_nj, tolerance=self.tolerance, max_iterations=self.max_iterations
         )
         share_j = estimate.prior.reported_shares(estimate.q_nj)
         report = dirichlet_confusion.report(annotations, estimate.annotators, share_j)
-        seconds = time.perf_counter() - began
-        fit = Fit("vb-ibcc-models", asdict(self), estimate.objective, estimate.converged, seconds)
-        found = Consensus(annotations.items, annotations.classes, estimate.q_nj, report, share_j, fit=fit)
-        return replace(found, temperatures=pool.temperatures, parameters=pool.parameters)
+        return em.concluded(
+            self, began, evidence, estimate, report, temperatures=pool.temperatures, parameters=pool.parameters
+        )
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""
         pool = calibrated_prior(self, evidence, consensus)
-        log_pi_klj = self._expected_log(consensus, evidence.annotations)
+        log_pi_klj = self._without_models.expected_log(consensus, evidence.annotations)
         return consensus.judging(evidence.annotations.items, em.expectation(evidence, pool, log_pi_klj).q_nj)
-
-    def _expected_log(self, learned: Consensus, annotations: Annotations) -> Floats:
-        """(K, L, J) E ln pi by what was learned."""
-        alpha_klj = self._without_models.concentration(learned, annotations).transpose(0, 2, 1)
-        expected: Floats = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
-        return expected
 
     @property
     def _without_models(self) -> VBIBCC:

@@ -21,22 +21,21 @@ Warmuth's randomised algorithm decides for the class.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import Consensus, Fit
+from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
-from hitl.models.combiner import used
-from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.combiner import concluded, used
+from hitl.models.numerics.checks import require_chances, require_counts, require_positive
 from hitl.models.numerics.clamping import clamp, known_truth
-from hitl.models.numerics.votes import shares
 
 ROWS = 500_000
 """Labels compared with those of others at a time, which bounds the memory."""
@@ -46,7 +45,43 @@ Loss = Callable[[Floats, npt.NDArray[np.intp]], Floats]
 
 
 @dataclass(frozen=True, slots=True)
-class WeightedMajority:
+class WeightedVotes(ABC):
+    """Votes weighted by losses; each method says what a loss is."""
+
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
+    beta: float = 0.5
+    horizon: float = 5.0
+    shrinkage: float = 5.0
+    smoothing: float = 1.0
+    rounds: int = 5
+
+    def __post_init__(self) -> None:
+        require_chances(self, "beta")
+        require_positive(self, "horizon", "shrinkage", "smoothing")
+        require_counts(self, "rounds", least=0)
+
+    @property
+    @abstractmethod
+    def loss(self) -> Loss:
+        """What each answer loses."""
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """Vote `rounds` times for the weights, from equal ones (a `start` changes nothing), and then for the result."""
+        evidence = used(self, evidence)
+        began = time.perf_counter()
+        annotations = evidence.annotations
+        weight_k: Floats = np.ones(annotations.n_annotators)
+        for _ in range(self.rounds):
+            rate_k = loss_rates(evidence, weight_k, self.loss, self.shrinkage)
+            weight_k = scaled(self.beta ** (self.horizon * rate_k), annotations)
+        raised = weighted_votes(annotations, weight_k) + self.smoothing / annotations.n_classes
+        q_nj = clamp(raised / raised.sum(axis=1, keepdims=True), evidence)
+        return concluded(self, began, evidence, q_nj, confusion.report_of_votes(annotations, q_nj))
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedMajority(WeightedVotes):
     """Votes weighted by how seldom annotators were outvoted.
 
     Attributes:
@@ -64,21 +99,10 @@ class WeightedMajority:
         [0, 1, 1]
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
-
-    beta: float = 0.5
-    horizon: float = 5.0
-    shrinkage: float = 5.0
-    smoothing: float = 1.0
-    rounds: int = 5
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Vote `rounds` times for the weights, from equal ones (a `start` changes nothing), and then for the result."""
-        evidence = used(self, evidence)
-        return weighted_vote("weighted-majority", self, evidence, outvoted)
+    @property
+    def loss(self) -> Loss:
+        """1 for a mistake."""
+        return outvoted
 
 
 def outvoted(others_rj: Floats, label_r: npt.NDArray[np.intp]) -> Floats:
@@ -86,32 +110,6 @@ def outvoted(others_rj: Floats, label_r: npt.NDArray[np.intp]) -> Floats:
     top_rj = others_rj >= others_rj.max(axis=1, keepdims=True) * (1 - 1e-9)
     lost: Floats = 1 - top_rj[np.arange(label_r.size), label_r] / top_rj.sum(axis=1)
     return lost
-
-
-def check(method: Any) -> None:
-    """Raise BadSettings unless the settings of a weighted vote are in their ranges."""
-    require_between("beta", method.beta, 0, 1)
-    for setting in ("horizon", "shrinkage", "smoothing"):
-        require_between(setting, getattr(method, setting), 0)
-    require_whole("rounds", method.rounds, 0)
-
-
-def weighted_vote(name: str, method: Any, evidence: Evidence, loss: Loss) -> Consensus:
-    """The consensus of votes weighted by losses; `method` has the settings of `WeightedMajority`."""
-    began = time.perf_counter()
-    annotations = evidence.annotations
-    weight_k: Floats = np.ones(annotations.n_annotators)
-    for _ in range(method.rounds):
-        rate_k = loss_rates(evidence, weight_k, loss, method.shrinkage)
-        weight_k = scaled(method.beta ** (method.horizon * rate_k), annotations)
-    raised = weighted_votes(annotations, weight_k) + method.smoothing / annotations.n_classes
-    q_nj = clamp(raised / raised.sum(axis=1, keepdims=True), evidence)
-    share_j = shares(q_nj)
-    # How often each agrees with the vote; the weights are no model of who confuses what.
-    pseudo = confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
-    people = confusion.report(annotations, kernels.counts(annotations, q_nj), pseudo, share_j)
-    fit = Fit(name, asdict(method), seconds=time.perf_counter() - began)
-    return Consensus(annotations.items, annotations.classes, q_nj, people, share_j, fit=fit)
 
 
 def weighted_votes(annotations: Annotations, weight_k: Floats) -> Floats:

@@ -11,20 +11,16 @@ beta^loss. Who is outvoted narrowly loses little, so weights depend smoothly on 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Floats
-from hitl.consensus import Consensus
-from hitl.evidence import Evidence
-from hitl.models.combiner import used
-from hitl.models.weighted_majority import check, weighted_vote
+from hitl.models.weighted_majority import Loss, WeightedVotes
 
 
 @dataclass(frozen=True, slots=True)
-class WeightedSum:
+class WeightedSum(WeightedVotes):
     """Votes weighted by how little others contradict; settings as in `WeightedMajority`.
 
     Example:
@@ -35,21 +31,10 @@ class WeightedSum:
         [0, 1, 1]
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
-
-    beta: float = 0.5
-    horizon: float = 5.0
-    shrinkage: float = 5.0
-    smoothing: float = 1.0
-    rounds: int = 5
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Vote `rounds` times for the weights, from equal ones (a `start` changes nothing), and then for the result."""
-        evidence = used(self, evidence)
-        return weighted_vote("weighted-sum", self, evidence, contradicted)
+    @property
+    def loss(self) -> Loss:
+        """The share of the others' weight against an answer."""
+        return contradicted
 
 
 def contradicted(others_rj: Floats, label_r: npt.NDArray[np.intp]) -> Floats:

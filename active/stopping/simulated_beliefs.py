@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.dependence.design_effect import Independent, predicted, separation_of_classes
+from hitl.models.dependence.design_effect import Independent, separation_of_classes
 
 Rows = npt.NDArray[np.intp]
 TINY = 1e-300
@@ -32,7 +32,7 @@ class Belief:
     ) -> None:
         """What the consensus believes of the items `rows`, ready for answers by the matrices `pi_kjl` (K, J, L)."""
         log_q_nj = np.log(np.maximum(consensus.probabilities, TINY))
-        known = Independent(evidence.annotations, log_q_nj, consensus.annotators.confusion, predicted(evidence))
+        known = Independent(evidence.annotations, log_q_nj, consensus.annotators.confusion, evidence.predicted)
         labels_n = evidence.annotations.labels_per_item[rows].astype(np.intp)
         self.effect, self.predicted_n = consensus.design_effect, known.predicted_n[rows]
         rho_n = known.rho_sum(self.effect)[rows]

@@ -24,12 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Ints
-
-Z95 = 1.959963984540054
+from hitl.models.analysis.proportions import Z95
 
 LEAST_ITEMS = 5
 """Items below which draws of items tell nothing of how far off alpha is."""
-"""Half-width of a central 95 % interval, in standard deviations."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from scipy.special import gammaln
 
 from hitl.annotations import Floats, Ints
 from hitl.consensus import AnnotatorReport
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_between, require_counts, require_positive
 from hitl.models.numerics.compiled import compiled
 
 SHARE = 0.2
@@ -148,10 +148,8 @@ class CommunityModel:
 
     def __post_init__(self) -> None:
         require_between("least_labels", self.least_labels, -1e-9)
-        for setting in ("least_members", "resolution", "sharpness", "shape", "rate", "tolerance"):
-            require_between(setting, getattr(self, setting), 0)
-        for setting in ("most_people", "most", "starts", "max_iterations"):
-            require_whole(setting, getattr(self, setting), 1)
+        require_positive(self, "least_members", "resolution", "sharpness", "shape", "rate", "tolerance")
+        require_counts(self, "most_people", "most", "starts", "max_iterations")
 
     def fit(self, people: AnnotatorReport, leave_out: npt.NDArray[np.bool_] | None = None) -> Communities:
         """The communities among the annotators of a fit; those of `leave_out` (K,) are not placed."""

@@ -90,10 +90,7 @@ class Judges:
         people_nj = self.people.fit(_annotators_alone(evidence)).probabilities.copy()
         both_nj = consensus.probabilities.copy()
         labels_nj = _log_likelihood(consensus, evidence)
-        speaks = np.zeros(len(both_nj), dtype=bool)
-        for rows in evidence.probabilities.values():
-            speaks |= ~np.isnan(rows[:, 0])
-        compared = speaks & (evidence.annotations.labels_per_item > 0)
+        compared = evidence.predicted & (evidence.annotations.labels_per_item > 0)
         if evidence.known.sum() < LEAST_KNOWN:
             return Judgements(model_nj, people_nj, both_nj, labels_nj, compared & ~evidence.known)
         for part in self._parts(evidence):

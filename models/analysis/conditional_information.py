@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
-from hitl.models.numerics.checks import require_whole
+from hitl.models.numerics.checks import require_counts
 
 Codes = npt.NDArray[np.int64]
 Judge = Callable[[np.random.Generator], Codes]
@@ -57,8 +57,7 @@ class DependenceTest:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_whole("shuffles", self.shuffles, 1)
-        require_whole("most_items", self.most_items, 1)
+        require_counts(self, "shuffles", "most_items")
 
     def some(self, items: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """These items, or a sample of `most_items` of them."""

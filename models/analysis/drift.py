@@ -28,11 +28,9 @@ import numpy.typing as npt
 from scipy.special import kolmogorov
 
 from hitl.annotations import Annotations, Floats, Ints
+from hitl.models.analysis.proportions import Z95
 from hitl.models.annotators.leave_one_out import Others, some_rows
-from hitl.models.numerics.checks import require_between
-
-Z95 = 1.959963984540054
-"""Half-width of a central 95 % interval, in standard deviations."""
+from hitl.models.numerics.checks import require_between, require_chances, require_positive
 
 BETWEEN = 0.5826
 """How much further a bridge goes between its steps than at them, times the root of their number (Siegmund 1985)."""
@@ -105,10 +103,8 @@ class DriftTest:
 
     def __post_init__(self) -> None:
         require_between("least_labels", self.least_labels, 1)
-        for setting in ("most_labels", "window", "most_windows"):
-            require_between(setting, getattr(self, setting), 0)
-        for setting in ("false_share", "least_effect"):
-            require_between(setting, getattr(self, setting), 0, 1)
+        require_positive(self, "most_labels", "window", "most_windows")
+        require_chances(self, "false_share", "least_effect")
 
     def fit(self, annotations: Annotations, others: Others, confusion_kjl: Floats) -> list[Change | None]:
         """K changes; None without the times or labels to tell. `confusion_kjl` is over each annotator's whole time."""

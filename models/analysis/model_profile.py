@@ -172,7 +172,7 @@ class ModelProfiler:
             dict(consensus.temperatures),
             len(consensus.items),
             int((evidence.annotations.labels_per_item > 0).sum()),
-            int(pool.spoken.sum()),
+            int(evidence.predicted.sum()),
             pool.account(consensus.probabilities, believed),
             pool.account(truth_nj, measured) if measured.size >= LEAST_KNOWN else None,
         )
@@ -199,9 +199,6 @@ class _Pool:
 
     def __init__(self, evidence: Evidence, judged: Judgements, settings: ModelProfiler) -> None:
         self.evidence, self.judged, self.settings = evidence, judged, settings
-        self.spoken = np.zeros(evidence.annotations.n_items, dtype=bool)
-        for rows in evidence.probabilities.values():
-            self.spoken |= ~np.isnan(rows[:, 0])
 
     def account(self, truth_nj: Floats, items: npt.NDArray[np.intp]) -> Account:
         compared = Comparison.of(self.judged, truth_nj, items)
@@ -251,7 +248,7 @@ class _Pool:
         """Two rows a target: as many as skip by the model's own confidence, and by this account."""
         import pandas as pd
 
-        everywhere = self.judged.model[self.spoken].max(axis=1)
+        everywhere = self.judged.model[self.evidence.predicted].max(axis=1)
         right, found = compared.right("model"), []
         for target in self.settings.targets:
             claimed = can_skip(everywhere, everywhere, target)

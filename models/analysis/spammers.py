@@ -32,8 +32,9 @@ from scipy.special import digamma, gammaln, logsumexp
 
 from hitl.annotations import Annotations, Floats
 from hitl.models.analysis.information import entropy, information
+from hitl.models.annotators.confusion import on_the_diagonal
 from hitl.models.annotators.leave_one_out import Others, some_rows
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_between, require_chances, require_counts, require_positive
 
 WORKS, SPAMS, MISLEADS = 0, 1, 2
 """Columns of the ways to answer."""
@@ -121,13 +122,10 @@ class SpammerModel:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for setting in ("accuracy", "spam", "mislead", "least_information"):
-            require_between(setting, getattr(self, setting), 0, 1)
+        require_chances(self, "accuracy", "spam", "mislead", "least_information")
         require_between("spam + mislead", self.spam + self.mislead, 0, 1)
-        for setting in ("strength", "people"):
-            require_between(setting, getattr(self, setting), 0)
-        for setting in ("most_labels", "rounds", "draws"):
-            require_whole(setting, getattr(self, setting), 1)
+        require_positive(self, "strength", "people")
+        require_counts(self, "most_labels", "rounds", "draws")
 
     def fit(self, annotations: Annotations, others: Others, share_j: Floats) -> WaysToAnswer:
         """What kind each annotator is, for class shares (J,); the pool of those without ids stays at the prior."""
@@ -173,11 +171,9 @@ class SpammerModel:
     def _priors(self, annotations: Annotations) -> tuple[Floats, Floats]:
         """(J, L) Dirichlet parameters of an annotator who works, before the crowd is seen, and of one who misleads."""
         j, options = annotations.n_classes, annotations.n_options
-        working = np.full((j, options), self.strength * (1 - self.accuracy) / (options - 1))
-        np.fill_diagonal(working, self.strength * self.accuracy)
-        misleading = np.full((j, options), 2.0 / (options - 1))
-        np.fill_diagonal(misleading, 0.2 / (options - 1))
-        return working, misleading
+        wrong = self.strength * (1 - self.accuracy) / (options - 1)
+        working_jl = on_the_diagonal(j, options, self.strength * self.accuracy, wrong)
+        return working_jl, on_the_diagonal(j, options, 0.2 / (options - 1), 2.0 / (options - 1))
 
 
 class _Crowd:

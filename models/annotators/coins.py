@@ -16,6 +16,7 @@ import numpy as np
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport
+from hitl.models.annotators.confusion import report_of
 
 PASS = 0.1
 """Pseudo-count of each answer that is no class, and of giving one that is."""
@@ -86,15 +87,8 @@ class Coins:
             seen_kj = (seen_kj.sum(axis=1, keepdims=True) + self.right + self.wrong) * share_j
         else:
             seen_kj = seen_kj + self.right + self.wrong
-        return AnnotatorReport(
-            names=annotations.annotators,
-            classes=annotations.classes,
-            options=annotations.options,
-            concentration=np.ascontiguousarray(seen_kj[:, :, None] * pi_kjl),
-            confusion=np.ascontiguousarray(pi_kjl / pi_kjl.sum(axis=2, keepdims=True)),
-            labels=annotations.labels_per_annotator,
-            shares=share_j,
-        )
+        mean_kjl = np.ascontiguousarray(pi_kjl / pi_kjl.sum(axis=2, keepdims=True))
+        return report_of(annotations, seen_kj[:, :, None] * pi_kjl, share_j, pi_kjl=mean_kjl)
 
 
 def tosses(counts_klj: Floats) -> tuple[Floats, Floats]:

@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Names
 from hitl.consensus import AnnotatorReport, Consensus
+from hitl.models.numerics import kernels
+from hitl.models.numerics.votes import shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,15 +49,20 @@ def even_pseudo_counts(n_classes: int, n_options: int, smoothing: float) -> Floa
     return np.full((n_classes, n_options), smoothing)
 
 
+def on_the_diagonal(n_classes: int, n_options: int, right: float, wrong: float) -> Floats:
+    """(J, L) one value for right answers, another for all others."""
+    value_jl = np.full((n_classes, n_options), float(wrong))
+    np.fill_diagonal(value_jl, right)
+    return value_jl
+
+
 def accurate_pseudo_counts(n_classes: int, n_options: int, accuracy: float, off: float = 0.1) -> Floats:
     """(J, L) pseudo-counts `off` off the diagonal and, on it, what puts the prior's mode at `accuracy`.
 
     Kerrigan 2021, section 4: the diagonal of the mode is the expected accuracy a in (0, 1); the diagonal
     pseudo-count is off * (L - 1) * a / (1 - a).
     """
-    pseudo = np.full((n_classes, n_options), off)
-    np.fill_diagonal(pseudo, off * (n_options - 1) * accuracy / (1 - accuracy))
-    return pseudo
+    return on_the_diagonal(n_classes, n_options, off * (n_options - 1) * accuracy / (1 - accuracy), off)
 
 
 def over_options(values_klj: Floats) -> Floats:
@@ -77,14 +84,35 @@ def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, shar
     The posterior under the prior of the mode has one more in every cell; with many options that uniform part would
     drown what annotators with hundreds of labels have shown (L = 50: an accuracy of 1 reported as 0.33).
     """
+    pi_kjl = np.ascontiguousarray(posterior_mode(counts_klj, pseudo_jl).transpose(0, 2, 1))
+    return report_of(annotations, (counts_klj + pseudo_jl.T).transpose(0, 2, 1), share_j, pi_kjl=pi_kjl)
+
+
+def report_of_votes(annotations: Annotations, q_nj: Floats) -> AnnotatorReport:
+    """How often each agrees with beliefs (N, J) that come from no model of who confuses what."""
+    pseudo_jl = even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
+    return report(annotations, kernels.counts(annotations, q_nj), pseudo_jl, shares(q_nj))
+
+
+def report_of(
+    annotations: Annotations,
+    alpha_kjl: Floats,
+    share_j: Floats,
+    *,
+    pi_kjl: Floats | None = None,
+    **learned: Floats | None,
+) -> AnnotatorReport:
+    """A report of Dirichlet(alpha) rows and other fields `learned`; the matrices are their means, unless given."""
+    alpha_kjl = np.ascontiguousarray(alpha_kjl)
     return AnnotatorReport(
         names=annotations.annotators,
         classes=annotations.classes,
         options=annotations.options,
-        concentration=np.ascontiguousarray((counts_klj + pseudo_jl.T).transpose(0, 2, 1)),
-        confusion=np.ascontiguousarray(posterior_mode(counts_klj, pseudo_jl).transpose(0, 2, 1)),
+        concentration=alpha_kjl,
+        confusion=alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True) if pi_kjl is None else pi_kjl,
         labels=annotations.labels_per_annotator,
         shares=share_j,
+        **learned,
     )
 
 

@@ -108,17 +108,8 @@ class DirichletConfusion:
 
 def report(annotations: Annotations, annotators: DirichletConfusion, share_j: Floats) -> AnnotatorReport:
     """What the fit says of the annotators: their posteriors, and the shared prior for annotators not met yet."""
-    alpha_kjl = np.ascontiguousarray(annotators.alpha_klj.transpose(0, 2, 1))
-    return AnnotatorReport(
-        names=annotations.annotators,
-        classes=annotations.classes,
-        options=annotations.options,
-        concentration=alpha_kjl,
-        confusion=alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True),
-        labels=annotations.labels_per_annotator,
-        shares=share_j,
-        prior=annotators.prior_jl,
-    )
+    alpha_kjl = annotators.alpha_klj.transpose(0, 2, 1)
+    return confusion.report_of(annotations, alpha_kjl, share_j, prior=annotators.prior_jl)
 
 
 def learned_concentration(learned: AnnotatorReport, hyper_jl: Floats, annotations: Annotations) -> Floats:

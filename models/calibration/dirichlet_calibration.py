@@ -20,7 +20,7 @@ import numpy as np
 
 from hitl.annotations import Floats
 from hitl.models.calibration.affine import AffineCalibrator, log_likelihood
-from hitl.models.numerics.checks import require_between
+from hitl.models.numerics.checks import require_positive
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,7 @@ class DirichletCalibration(AffineCalibrator):
     intercept: float = 10.0
 
     def __post_init__(self) -> None:
-        require_between("off", self.off, 0)
-        require_between("intercept", self.intercept, 0)
+        require_positive(self, "off", "intercept")
 
     def start(self, n_classes: int) -> Floats:
         """The identity: probabilities as they are."""

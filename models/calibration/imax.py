@@ -28,7 +28,7 @@ from scipy.special import expit
 
 from hitl.annotations import Floats
 from hitl.models.calibration.calibrator import checked, floored_log, known_rows
-from hitl.models.numerics.checks import require_between, require_whole
+from hitl.models.numerics.checks import require_counts, require_positive
 
 ITERATIONS = 200
 CELLS = 1000
@@ -82,8 +82,8 @@ class IMax:
     doubt: float = 10.0
 
     def __post_init__(self) -> None:
-        require_whole("bins", self.bins, 1)
-        require_between("doubt", self.doubt, 0)
+        require_counts(self, "bins")
+        require_positive(self, "doubt")
 
     def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> Bins:
         """See `Calibrator.fit`."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.models.calibration.calibrator import checked, known_rows
-from hitl.models.numerics.checks import require_between
+from hitl.models.numerics.checks import require_positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class IsotonicCalibration:
     doubt: float = 10.0
 
     def __post_init__(self) -> None:
-        require_between("doubt", self.doubt, 0)
+        require_positive(self, "doubt")
 
     def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> Isotonic:
         """See `Calibrator.fit`."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from hitl.annotations import Floats
 from hitl.models.calibration.vector_scaling import VectorScaling
-from hitl.models.numerics.checks import require_between
+from hitl.models.numerics.checks import require_positive
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class MatrixScaling(VectorScaling):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_between("off", self.off, 0)
+        require_positive(self, "off")
 
     def start(self, n_classes: int) -> Floats:
         """Zeros: what `VectorScaling` has, and the standardised W; its diagonal is there and does nothing."""

@@ -19,7 +19,7 @@ import numpy as np
 from hitl.annotations import Floats
 from hitl.models.calibration.affine import AffineCalibrator, log_likelihood
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.numerics.checks import require_between
+from hitl.models.numerics.checks import require_positive
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,7 @@ class VectorScaling(AffineCalibrator):
     shift: float = 0.3
 
     def __post_init__(self) -> None:
-        require_between("spread", self.spread, 0)
-        require_between("shift", self.shift, 0)
+        require_positive(self, "spread", "shift")
 
     def start(self, n_classes: int) -> Floats:
         """The prior's mode: the standardised (u, d, b) are 0."""

@@ -66,20 +66,20 @@ class Independent:
     Attributes:
         annotations: the labels of N items.
         log_q0_nj: (N, J) log posterior under independence, up to a constant a row.
-        pi_kjl: (K, J, L) confusion matrices.
+        pi_kjl: (K, J, L) confusion matrices; None where rho is the same for all annotators and asks for none.
         predicted_n: (N,) items that a model predicts.
     """
 
     annotations: Annotations
     log_q0_nj: Floats
-    pi_kjl: Floats
+    pi_kjl: Floats | None
     predicted_n: npt.NDArray[np.bool_]
 
     @classmethod
     def of(cls, evidence: Evidence, pi_kjl: Floats, log_prior_nj: Floats) -> Independent:
         """From confusion matrices and the log prior, (N, J) or (1, J); known truth does not count."""
         log_q0_nj = messages(evidence.annotations, _by_label(pi_kjl)) + log_prior_nj
-        return cls(evidence.annotations, log_q0_nj, pi_kjl, predicted(evidence))
+        return cls(evidence.annotations, log_q0_nj, pi_kjl, evidence.predicted)
 
     def rho_sum(self, effect: DesignEffect) -> Floats:
         """(N,) sum of rho over the labels of each item."""
@@ -100,15 +100,8 @@ class Independent:
     @cached_property
     def delta_m(self) -> Floats:
         """(M,) separation of each label."""
+        assert self.pi_kjl is not None
         return separations(self.annotations, self.log_q0_nj, self.pi_kjl)
-
-
-def predicted(evidence: Evidence) -> npt.NDArray[np.bool_]:
-    """(N,) items that a model predicts."""
-    found = np.zeros(evidence.annotations.n_items, dtype=bool)
-    for p_nj in evidence.probabilities.values():
-        found |= ~np.isnan(p_nj[:, 0])
-    return found
 
 
 # -- annotators alone ----------------------------------------------------------------------------------------
@@ -134,6 +127,7 @@ def unsupervised_strength(evidence: Evidence, alpha_kjl: Floats, share_j: Floats
     """The strength s, between LOWEST and HIGHEST, that the labels alone suggest."""
     annotations = evidence.annotations
     known = independent(annotations, alpha_kjl, share_j)
+    assert known.pi_kjl is not None
     q_nj = clamp(softmax(known.log_q0_nj, axis=1), evidence)  # what the matrices were learned from, but for an anchor
     bearable = bearable_strength(
         annotations, known.log_q0_nj, q_nj, known.delta_m, alpha_kjl, _by_label(known.pi_kjl), share_j
@@ -267,7 +261,7 @@ def beside_models(evidence: Evidence, log_q0_nj: Floats, residual: float) -> Des
         return DesignEffect(EXPECTED, residual=residual)
     assert evidence.truth is not None
     logits, truth = log_q0_nj[known], evidence.truth[known]
-    labels_n, predicted_n = evidence.annotations.labels_per_item[known], predicted(evidence)[known]
+    labels_n, predicted_n = evidence.annotations.labels_per_item[known], evidence.predicted[known]
 
     def cost(log_rho: float) -> float:
         effect = DesignEffect(float(np.exp(log_rho)), residual=residual)
@@ -295,7 +289,7 @@ def beliefs_for_gain(evidence: Evidence, consensus: Consensus) -> Floats:
     effect, residual = consensus.design_effect, residual_temperature(consensus)
     if not evidence.probabilities or (effect.independent and residual == 1):
         return consensus.probabilities
-    annotations, predicted_n = evidence.annotations, predicted(evidence)
+    annotations, predicted_n = evidence.annotations, evidence.predicted
     pi_klj = confusion_from(consensus, annotations, np.ones((annotations.n_classes, annotations.n_options)))
     known = Independent(annotations, consensus.probabilities, pi_klj.transpose(0, 2, 1), predicted_n)
     labels_n = annotations.labels_per_item

@@ -21,13 +21,15 @@ expectations, the densities negative divergences from the priors, and what it cl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Floats
+from hitl.consensus import AnnotatorReport, Consensus
 from hitl.evidence import Evidence
+from hitl.models import combiner
 from hitl.models.annotators import AnnotatorModel
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp, observe
@@ -90,6 +92,16 @@ def maximise(
         annotators, last_klj = step, counts_klj
         counts_klj = kernels.counts(annotations, q_nj, informative_n)
     return Estimate(q_nj, prior, annotators, counts_klj, tuple(trace), converged)
+
+
+def concluded(
+    method: Any, began: float, evidence: Evidence, found: Estimate[P, A], people: AnnotatorReport, **learned: Any
+) -> Consensus:
+    """The consensus of a method that iterates; arguments as those of `combiner.concluded`."""
+    trace, converged = found.objective, found.converged
+    return combiner.concluded(
+        method, began, evidence, found.q_nj, people, objective=trace, converged=converged, **learned
+    )
 
 
 def _ahead(counts_klj: Floats, last_klj: Floats, momentum: float) -> Floats:

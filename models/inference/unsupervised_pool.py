@@ -35,6 +35,7 @@ from scipy.special import softmax
 
 from hitl.annotations import Annotations, Floats
 from hitl.evidence import Evidence
+from hitl.models.annotators.confusion import right_answers
 from hitl.models.calibration.temperature import LogTemperature, map_temperatures, pool_weights
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp
@@ -110,7 +111,7 @@ def learned(evidence: Evidence, feature_mnj: Floats, prior: LogTemperature) -> t
     q_nj = _beliefs(evidence, np.zeros(n_models), feature_mnj, accuracy_k)
     for _ in range(ROUNDS):
         before_m, before_k = weight_m, accuracy_k
-        accuracy_k = _accuracies(_right_and_wrong(annotations, q_nj))
+        accuracy_k = _accuracies(right_answers(annotations, q_nj)[:, :2])
         for _ in range(2):
             weight_m = newton_step(weight_m, feature_mnj, q_nj, mean, PRECISION / n_models**2)
         q_nj = _beliefs(evidence, weight_m, feature_mnj, accuracy_k)
@@ -199,14 +200,6 @@ def _beliefs(evidence: Evidence, weight_m: Floats, feature_mnj: Floats, accuracy
     logits_nj = kernels.messages(evidence.annotations, even_errors(evidence.annotations, accuracy_k))
     logits_nj += np.einsum("m,mnj->nj", weight_m, feature_mnj)
     return clamp(softmax(logits_nj, axis=1), evidence)
-
-
-def _right_and_wrong(annotations: Annotations, q_nj: Floats) -> Floats:
-    """(K, 2) expected numbers of right and of wrong answers."""
-    is_class = annotations.label < annotations.n_classes
-    item, annotator, label = annotations.item[is_class], annotations.annotator[is_class], annotations.label[is_class]
-    right_k = np.bincount(annotator, q_nj[item, label], annotations.n_annotators)
-    return np.stack((right_k, np.bincount(annotator, minlength=annotations.n_annotators) - right_k), axis=1)
 
 
 def _accuracies(right_and_wrong_k2: Floats) -> Floats:

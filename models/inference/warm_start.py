@@ -21,6 +21,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.inference import em
 from hitl.models.numerics.votes import voted
+from hitl.models.priors import FactoredPrior
 from hitl.models.priors.learned import learned_prior
 
 
@@ -39,6 +40,18 @@ def judged(learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Floats:
     """(N, J) beliefs by what was learned; `unmet_jl` (any scale) of annotators not met. BadEvidence: other classes."""
     require_same_classes(learned, evidence)
     return judged_by(learned, evidence, np.log(confusion.confusion_from(learned, evidence.annotations, unmet_jl)))
+
+
+def applied(learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Consensus:
+    """What was learned, with the beliefs of other items that `judged` gives."""
+    require_same_classes(learned, evidence)
+    return applied_under(learned_prior(learned, evidence), learned, evidence, unmet_jl)
+
+
+def applied_under(prior: FactoredPrior, learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Consensus:
+    """The same under another prior than the one that was learned."""
+    log_pi_klj = np.log(confusion.confusion_from(learned, evidence.annotations, unmet_jl))
+    return learned.judging(evidence.annotations.items, em.expectation(evidence, prior, log_pi_klj).q_nj)
 
 
 def judged_by(learned: Consensus, evidence: Evidence, log_pi_klj: Floats) -> Floats:

@@ -20,3 +20,21 @@ def require_whole(setting: str, value: Any, least: int) -> None:
     """Raise BadSettings unless the value is a whole number of at least `least`, naming the setting."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise BadSettings(f"combine.options.{setting} is {value!r}; expected a whole number of at least {least}")
+
+
+def require_positive(settings: Any, *names: str) -> None:
+    """Raise BadSettings unless each of these settings is above 0."""
+    for name in names:
+        require_between(name, getattr(settings, name), 0)
+
+
+def require_chances(settings: Any, *names: str) -> None:
+    """Raise BadSettings unless each of these settings is above 0 and below 1."""
+    for name in names:
+        require_between(name, getattr(settings, name), 0, 1)
+
+
+def require_counts(settings: Any, *names: str, least: int = 1) -> None:
+    """Raise BadSettings unless each of these settings is a whole number of at least `least`."""
+    for name in names:
+        require_whole(name, getattr(settings, name), least)

@@ -85,10 +85,10 @@ class Sums(NamedTuple):
     hard_n: Floats
     mean_kjl: Floats
     square_kjl: Floats
-    accuracy_as: Floats
-    share_js: Floats
-    mean_hard_s: Floats
-    log_joint_r: Floats
+    accuracy_ad: Floats
+    share_jd: Floats
+    hard_d: Floats
+    trace_r: Floats
 
 
 def blank_state(n_items: int, n_annotators: int, n_classes: int, n_options: int) -> State:
@@ -132,11 +132,11 @@ def run_chain(
     Each row of `weight_ak` weighs the annotators into one monitored accuracy.
     """
     disperse(rng, table, prior, start_nj, state)
-    for round_ in range(sums.log_joint_r.shape[0]):
+    for round_ in range(sums.trace_r.shape[0]):
         draw_alphas(rng, prior, state)
         for _ in range(thin):
             draw_truths(rng, table, prior, state)
-        sums.log_joint_r[round_] = log_joint(table, prior, state)
+        sums.trace_r[round_] = log_joint(table, prior, state)
         if round_ >= burn_in:
             keep_items(table, state, sums, round_ - burn_in)
             keep_people(prior, state, weight_ak, sums, round_ - burn_in)
@@ -375,7 +375,7 @@ def keep_items(table: Any, state: Any, sums: Any, kept: int) -> None:
         sums.hard_n[n] += state.hard_n[n]
         for j in range(sums.q_nj.shape[1]):
             sums.q_nj[n, j] += state.q_nj[n, j]
-    sums.mean_hard_s[kept] = hard / max(1, table.informative.shape[0])
+    sums.hard_d[kept] = hard / max(1, table.informative.shape[0])
 
 
 @compiled
@@ -385,11 +385,11 @@ def keep_people(prior: Any, state: Any, weight_ak: Any, sums: Any, kept: int) ->
     `easy` is the share of easy items in the class, with one item of the prior. Keep shares and monitored accuracies.
     """
     n_annotators, n_options, n_classes = state.alpha_klj.shape
-    sums.accuracy_as[:, kept] = 0.0
+    sums.accuracy_ad[:, kept] = 0.0
     for j in range(n_classes):
         share = (prior.smoothing_j[j] + state.items_j[j]) / (prior.smoothing_j.sum() + state.items_j.sum())
         easy = (state.easy_j[j] + 1.0 - prior.hard) / (state.items_j[j] + 1.0)
-        sums.share_js[j, kept] = share
+        sums.share_jd[j, kept] = share
         for k in range(n_annotators):
             total = state.alpha_kj[k, j] + state.counts_kj[k, j]
             for option in range(n_options):
@@ -400,4 +400,4 @@ def keep_people(prior: Any, state: Any, weight_ak: Any, sums: Any, kept: int) ->
                 sums.square_kjl[k, j, option] += variance + mixed**2
                 if option == j:
                     for a in range(weight_ak.shape[0]):
-                        sums.accuracy_as[a, kept] += share * weight_ak[a, k] * mixed
+                        sums.accuracy_ad[a, kept] += share * weight_ak[a, k] * mixed

@@ -45,24 +45,13 @@ class Metric(NamedTuple):
 
 
 @compiled
-def draw(
-    rng: Any,
-    metric: Any,
-    size: float,
-    graph: Any,
-    answers_x: Any,
-    total_j: Any,
-    mean_x: Any,
-    precision_x: Any,
-    theta_x: Any,
-    table_jt: Any,
-) -> float:
+def draw(rng: Any, metric: Any, size: float, target: Any, theta_x: Any, table_jt: Any) -> float:
     """One draw of (V, W) given complete answers, in place; the probability with which the proposal was accepted."""
     there_x, momentum_x, there_jt = theta_x.copy(), np.empty_like(theta_x), np.empty_like(table_jt)
     for x in range(momentum_x.shape[0]):
         momentum_x[x] = rng.standard_normal()
     size *= 0.8 + 0.4 * rng.random()  # moves of one size could go round in circles
-    gain = leapfrog(metric, size, LEAPS, graph, answers_x, total_j, mean_x, precision_x, there_x, there_jt, momentum_x)
+    gain = leapfrog(metric, size, LEAPS, target, there_x, there_jt, momentum_x)
     accepted = np.exp(min(gain, 0.0)) if np.isfinite(gain) else 0.0
     if rng.random() < accepted:
         for x in range(theta_x.shape[0]):
@@ -74,28 +63,15 @@ def draw(
 
 
 @compiled
-def leapfrog(
-    metric: Any,
-    size: float,
-    leaps: int,
-    graph: Any,
-    answers_x: Any,
-    total_j: Any,
-    mean_x: Any,
-    precision_x: Any,
-    theta_x: Any,
-    table_jt: Any,
-    momentum_x: Any,
-) -> float:
+def leapfrog(metric: Any, size: float, leaps: int, target: Any, theta_x: Any, table_jt: Any, momentum_x: Any) -> float:
     """Move (V, W) and the momentum; the change of log density - |r|^2 / 2, which small moves leave at 0."""
     slope_x = np.empty_like(theta_x)
-    gain = half_square(momentum_x)
-    gain -= log_density(graph, answers_x, total_j, mean_x, precision_x, theta_x, table_jt, slope_x)
+    gain = half_square(momentum_x) - log_density(target, theta_x, table_jt, slope_x)
     after = 0.0
     push(metric, 0.5 * size, slope_x, momentum_x)
     for leap in range(leaps):
         move(metric, size, momentum_x, theta_x)
-        after = log_density(graph, answers_x, total_j, mean_x, precision_x, theta_x, table_jt, slope_x)
+        after = log_density(target, theta_x, table_jt, slope_x)
         push(metric, size if leap < leaps - 1 else 0.5 * size, slope_x, momentum_x)
     return float(gain + after - half_square(momentum_x))
 

@@ -44,6 +44,18 @@ class Graph(NamedTuple):
     second_p: Any
 
 
+class Target(NamedTuple):
+    """What the parameters of a network are drawn from, (X,) in their order: complete answers; means and precisions of
+    the priors. (J,) how many items each class has.
+    """
+
+    graph: Graph
+    answers_x: Any
+    total_j: Any
+    mean_x: Any
+    precision_x: Any
+
+
 @compiled
 def fill(graph: Any, v_d: Any, w_p: Any, table: Any) -> float:
     """Write p(c | j) of all answers into `table` (L^S); the log of the partition function."""
@@ -124,10 +136,9 @@ def statistics(graph: Any, table: Any, rest: Any, said_d: Any, agreed_p: Any) ->
 
 
 @compiled
-def log_density(
-    graph: Any, answers_x: Any, total_j: Any, mean_x: Any, precision_x: Any, theta_x: Any, table_jt: Any, slope_x: Any
-) -> float:
+def log_density(target: Any, theta_x: Any, table_jt: Any, slope_x: Any) -> float:
     """log p(V, W | answers) up to a constant; writes its slopes, and the tables (J, L^S) of p(c | j)."""
+    graph, answers_x, total_j, mean_x, precision_x = target
     n_classes, n_pairs = table_jt.shape[0], graph.first_p.shape[0]
     width = (theta_x.shape[0] - n_pairs) // n_classes
     w_p = theta_x[n_classes * width :]

@@ -32,6 +32,7 @@ from hitl.models.numerics.compiled import compiled
 from hitl.models.sampling import hamiltonian, markov_network
 from hitl.models.sampling.gibbs import draw_index
 from hitl.models.sampling.hamiltonian import Metric
+from hitl.models.sampling.markov_network import Target
 from hitl.models.sampling.network_draws import add_weights, keep_parameters, keep_truths
 from hitl.models.sampling.network_layout import Layout, Networks, graph_of, parameters_of, table_of
 
@@ -101,29 +102,20 @@ def blank_tuning(networks: Networks) -> Tuning:
 
 @compiled
 def run_chain(
-    rng: Any,
-    networks: Any,
-    patterns: Any,
-    items: Any,
-    prior: Any,
-    start_ij: Any,
-    weight_am: Any,
-    burn_in: int,
-    thin: int,
-    state: Any,
-    tuning: Any,
-    sums: Any,
+    rng: Any, layout: Any, prior: Any, start_ij: Any, weight_am: Any, burn_in: int, thin: int, chain: Any, sums: Any
 ) -> None:
-    """Start from truths drawn from `start_ij`, sweep, and after `burn_in` add to `sums`.
+    """Start `chain` (state and tuning) from truths drawn from `start_ij`; sweep, and after `burn_in` add to `sums`.
 
     Probabilities of the items are added after every sweep, everything else after every `thin`-th.
     `weight_am` (A, K) weighs the annotators into the accuracies that are monitored.
     """
+    networks, patterns, items, _, _ = layout
+    state, tuning = chain
     disperse(rng, networks, items, prior, start_ij, state)
     approach(rng, networks, patterns, prior, state, tuning)
     period = max(1, burn_in // ADAPTATIONS)
     kept = 0
-    for sweep in range(sums.log_likelihood_r.shape[0]):
+    for sweep in range(sums.trace_r.shape[0]):
         keep = sweep >= burn_in and (sweep - burn_in) % thin == thin - 1
         complete(rng, networks, patterns, state)
         learning = 0.5 if sweep < burn_in and sweep % period == 0 else 0.0
@@ -133,7 +125,7 @@ def run_chain(
         if keep:
             keep_parameters(networks, prior.hard, state, weight_am, sums, kept)
         weigh_patterns(patterns, networks.n_options, state.tables, prior.hard, state.log_suj)
-        sums.log_likelihood_r[sweep] = draw_truths(rng, items, prior.hard, state)
+        sums.trace_r[sweep] = draw_truths(rng, items, prior.hard, state)
         if sweep >= burn_in:
             add_weights(state.weight_ic, sums.weight_ic)
         if keep:
@@ -169,11 +161,8 @@ def approach(rng: Any, networks: Any, patterns: Any, prior: Any, state: Any, tun
 def fill_tables(networks: Any, theta_x: Any, tables: Any) -> None:
     """Write the tables that belong to the parameters."""
     for g in range(networks.member_start.shape[0] - 1):
-        graph, theta, table_jt = (
-            graph_of(networks, g),
-            parameters_of(networks, g, theta_x),
-            table_of(networks, g, tables),
-        )
+        graph, theta = graph_of(networks, g), parameters_of(networks, g, theta_x)
+        table_jt = table_of(networks, g, tables)
         width = (theta.shape[0] - graph.first_p.shape[0]) // networks.n_classes
         for j in range(networks.n_classes):
             w_p = theta[networks.n_classes * width :]
@@ -296,15 +285,12 @@ def draw_networks(rng: Any, networks: Any, prior: Any, state: Any, tuning: Any, 
         graph = graph_of(networks, g)
         theta, table_jt = parameters_of(networks, g, state.theta_x), table_of(networks, g, state.tables)
         mean_x, precision_x = parameters_of(networks, g, prior.mean_x), parameters_of(networks, g, prior.precision_x)
-        answers_x = np.zeros(theta.shape[0])
-        add_answers(graph, table_of(networks, g, state.counts), answers_x, total_j)
-        metric = metric_of(networks, g, tuning.root)
+        target = Target(graph, np.zeros(theta.shape[0]), total_j, mean_x, precision_x)
+        add_answers(graph, table_of(networks, g, state.counts), target.answers_x, total_j)
         if learning > 0.0:
-            average = metric_of(networks, g, tuning.curvature)
-            learn_metric(graph, total_j, precision_x, table_jt, learning, average, metric)
-        accepted = hamiltonian.draw(
-            rng, metric, np.exp(tuning.log_size_g[g]), graph, answers_x, total_j, mean_x, precision_x, theta, table_jt
-        )
+            learn_metric(networks, g, target, table_jt, learning, tuning)
+        metric = metric_of(networks, g, tuning.root)
+        accepted = hamiltonian.draw(rng, metric, np.exp(tuning.log_size_g[g]), target, theta, table_jt)
         tuning.log_size_g[g] += gain * (accepted - hamiltonian.ACCEPTED)
 
 
@@ -340,20 +326,11 @@ def metric_of(networks: Any, g: int, flat: Any) -> Any:
 
 
 @compiled
-def learn_metric(
-    graph: Any, total_j: Any, precision_x: Any, table_jt: Any, learning: float, average: Any, metric: Any
-) -> None:
-    """Move the average curvature by `learning` of the way to the present one, and take its root."""
-    here = Metric(average.block_jdd.copy(), average.cross_jdp.copy(), average.square_pp.copy())
-    markov_network.curvature(graph, total_j, precision_x, table_jt, here.block_jdd, here.cross_jdp, here.square_pp)
-    n_classes, width, n_pairs = here.cross_jdp.shape
-    for j in range(n_classes):
-        for a in range(width):
-            for b in range(width):
-                average.block_jdd[j, a, b] += learning * (here.block_jdd[j, a, b] - average.block_jdd[j, a, b])
-            for p in range(n_pairs):
-                average.cross_jdp[j, a, p] += learning * (here.cross_jdp[j, a, p] - average.cross_jdp[j, a, p])
-    for p in range(n_pairs):
-        for q in range(n_pairs):
-            average.square_pp[p, q] += learning * (here.square_pp[p, q] - average.square_pp[p, q])
-    hamiltonian.take_root(average, metric)
+def learn_metric(networks: Any, g: int, target: Any, table_jt: Any, learning: float, tuning: Any) -> None:
+    """Move the average curvature of network g by `learning` of the way to the present one, and take its root."""
+    here = np.empty_like(tuning.curvature)
+    blocks, cross, square = metric_of(networks, g, here)
+    markov_network.curvature(target.graph, target.total_j, target.precision_x, table_jt, blocks, cross, square)
+    for place in range(networks.metric_start[g], networks.metric_start[g + 1]):
+        tuning.curvature[place] += learning * (here[place] - tuning.curvature[place])
+    hamiltonian.take_root(metric_of(networks, g, tuning.curvature), metric_of(networks, g, tuning.root))

@@ -40,7 +40,7 @@ class Sums(NamedTuple):
     share_jd: Floats
     hard_d: Floats
     coupling_pd: Floats
-    log_likelihood_r: Floats
+    trace_r: Floats
 
 
 def blank_sums(layout: Layout, accuracies: int, draws: int, sweeps: int) -> Sums:

@@ -8,30 +8,31 @@ variances.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
+from hitl.models.annotators.confusion import on_the_diagonal
 from hitl.models.inference import warm_start
-from hitl.models.numerics.checks import require_between, require_whole
-from hitl.models.numerics.clamping import clamp
-from hitl.models.sampling import chains, network_chain, network_groups, network_layout, posterior
+from hitl.models.numerics.checks import require_chances, require_counts, require_positive
+from hitl.models.sampling import network_chain, network_groups, network_layout, posterior
 from hitl.models.sampling.chains import Chains
 from hitl.models.sampling.network_chain import Prior
 from hitl.models.sampling.network_draws import Sums, blank_sums
 from hitl.models.sampling.network_layout import Codes, Layout, Networks
-from hitl.models.sampling.posterior import Posterior, matched, total
+from hitl.models.sampling.posterior import Posterior, Sampler, matched, total
 
 MONITORED = 20
 """Couplings that are monitored one by one: those of the largest size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkChains(Chains):
+class NetworkChains(Sampler):
     """Settings that DBCC and EDBCC share; those of the chains as in `Chains`.
 
     Attributes:
@@ -54,11 +55,34 @@ class NetworkChains(Chains):
 
     def __post_init__(self) -> None:
         Chains.__post_init__(self)
-        require_between("accuracy", self.accuracy, 0, 1)
-        for setting in ("answer_sd", "coupling_sd", "share_smoothing"):
-            require_between(setting, getattr(self, setting), 0)
-        for setting in ("exact_states", "group_states"):
-            require_whole(setting, getattr(self, setting), 0)
+        require_chances(self, "accuracy")
+        require_positive(self, "answer_sd", "coupling_sd", "share_smoothing")
+        require_counts(self, "exact_states", "group_states", least=0)
+
+    @abstractmethod
+    def expected(self) -> Expected:
+        """What is expected of annotators."""
+
+    def sampled(self, evidence: Evidence, start: Consensus | None) -> Posterior:
+        """Run the chains and average over their kept draws."""
+        annotations, expected = evidence.annotations, self.expected()
+        burn_in, draws, thin = self.thrown_away(start, annotations), self.draws, self.thin
+        groups, shared_kk = network_groups.groups(evidence, self.exact_states, self.group_states)
+        layout = network_layout.layout(evidence, groups, shared_kk, easy=expected.hard < 1)
+        prior = prior_of(layout.networks, expected, self.share_smoothing)
+        weight_am = np.ascontiguousarray(posterior.accuracy_weights(annotations)[:, layout.member])
+        unmet_jl = np.exp(_mean_logits(layout.networks, expected.accuracy))
+        there = np.flatnonzero(layout.distinct_n >= 0)
+        first = there[np.unique(layout.distinct_n[there], return_index=True)[1]]
+        start_ij = warm_start.first_beliefs(evidence, start, unmet_jl)[first]
+
+        def run(rng: np.random.Generator) -> Sums:
+            sums = blank_sums(layout, len(weight_am), draws, burn_in + draws * thin)
+            chain = network_chain.blank_state(layout, prior), network_chain.blank_tuning(layout.networks)
+            network_chain.run_chain(rng, layout, prior, start_ij, weight_am, burn_in, thin, chain, sums)
+            return sums
+
+        return averaged(evidence, layout, prior.hard, self.run(run))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,46 +104,6 @@ class Expected:
     easy_sd: float = 1.0
 
 
-def sampled(
-    evidence: Evidence,
-    expected: Expected,
-    start: Consensus | None,
-    settings: NetworkChains,
-) -> Posterior:
-    """Run the chains and average over their kept draws."""
-    annotations = evidence.annotations
-    burn_in, draws, thin = settings.thrown_away(start, annotations), settings.draws, settings.thin
-    groups, shared_kk = network_groups.groups(evidence, settings.exact_states, settings.group_states)
-    layout = network_layout.layout(evidence, groups, shared_kk, easy=expected.hard < 1)
-    prior = prior_of(layout.networks, expected, settings.share_smoothing)
-    weight_am = np.ascontiguousarray(posterior.accuracy_weights(annotations)[:, layout.member])
-    unmet_jl = np.exp(_mean_logits(layout.networks, expected.accuracy))
-    there = np.flatnonzero(layout.distinct_n >= 0)
-    first = there[np.unique(layout.distinct_n[there], return_index=True)[1]]
-    start_ij = warm_start.first_beliefs(evidence, start, unmet_jl)[first]
-
-    def run(rng: np.random.Generator) -> Sums:
-        sums = blank_sums(layout, len(weight_am), draws, burn_in + draws * thin)
-        state, tuning = network_chain.blank_state(layout, prior), network_chain.blank_tuning(layout.networks)
-        network_chain.run_chain(
-            rng,
-            layout.networks,
-            layout.patterns,
-            layout.items,
-            prior,
-            start_ij,
-            weight_am,
-            burn_in,
-            thin,
-            state,
-            tuning,
-            sums,
-        )
-        return sums
-
-    return averaged(evidence, layout, prior, settings.run(run))
-
-
 def prior_of(networks: Networks, expected: Expected, share_smoothing: float) -> Prior:
     """Means and precisions of all parameters, in the order of the networks."""
     means, precisions = [], []
@@ -137,45 +121,33 @@ def prior_of(networks: Networks, expected: Expected, share_smoothing: float) -> 
 
 def _mean_logits(networks: Networks, accuracy: float) -> Floats:
     """(J, L) the diagonal that gives this accuracy to an annotator who depends on no annotator; 0 elsewhere."""
-    logits = np.zeros((networks.n_classes, networks.n_options))
-    np.fill_diagonal(logits, np.log(accuracy * (networks.n_options - 1) / (1 - accuracy)))
-    return logits
+    right = np.log(accuracy * (networks.n_options - 1) / (1 - accuracy))
+    return on_the_diagonal(networks.n_classes, networks.n_options, right, 0.0)
 
 
-def averaged(evidence: Evidence, layout: Layout, prior: Prior, runs: list[Sums]) -> Posterior:
+def averaged(evidence: Evidence, layout: Layout, hard: float, runs: list[Sums]) -> Posterior:
     """The averages over the kept draws of all chains, by item and annotator as the evidence has them."""
     annotations = evidence.annotations
     j = annotations.n_classes
-    count = sum(sums.hard_d.size for sums in runs)
-    share_j = np.mean([sums.share_jd.mean(axis=1) for sums in runs], axis=0)
-    share_j /= share_j.sum()
     weight_ic = total([sums.weight_ic for sums in runs])
     weight_ic /= weight_ic.sum(axis=1, keepdims=True)
-    # An item of which nothing is known has the class shares, and the prior's chance to be hard.
-    q_nj = np.tile(share_j, (annotations.n_items, 1))
-    hard_n = np.full(annotations.n_items, prior.hard)
-    there = layout.distinct_n >= 0
-    q_nj[there] = (weight_ic[:, :j] + weight_ic[:, j:])[layout.distinct_n[there]]
-    hard_n[there] = weight_ic[:, :j].sum(axis=1)[layout.distinct_n[there]]
+    there = np.flatnonzero(layout.distinct_n >= 0)
+    distinct = layout.distinct_n[there]
+    judged = (there, (weight_ic[:, :j] + weight_ic[:, j:])[distinct], weight_ic[:, :j].sum(axis=1)[distinct])
     place_k = np.argsort(layout.member)
-    mean_kjl, square_kjl = total([sums.moment_rmjl for sums in runs])[:, place_k] / count
-    return Posterior(
-        clamp(q_nj / q_nj.sum(axis=1, keepdims=True), evidence),
-        np.clip(hard_n, 0.0, 1.0),
-        matched(mean_kjl, square_kjl),
-        share_j,
-        chains.mixing(_monitored(annotations, layout, prior, runs)),
-        np.mean([sums.log_likelihood_r for sums in runs], axis=0),
-        dependence(layout, runs)[np.ix_(place_k, place_k)],
-    )
+    moments_rkjl = total([sums.moment_rmjl for sums in runs])[:, place_k] / sum(sums.hard_d.size for sums in runs)
+    monitored = posterior.monitored_draws(annotations, runs, "log likelihood", hard)
+    monitored |= _couplings(annotations, layout, runs)
+    dependence_kk = dependence(layout, runs)[np.ix_(place_k, place_k)]
+    return posterior.averaged(evidence, runs, hard, judged, matched(*moments_rkjl), monitored, dependence_kk)
 
 
 def dependence(layout: Layout, runs: list[Sums]) -> Floats:
     """(K, K) correlation of right answers given the class, annotators in the order of the layout."""
     covariance_mm = total([np.einsum("djm,djn->mn", sums.spread_djm, sums.spread_djm) for sums in runs])
-    start = layout.networks.member_start
-    first = [start[g] + a for g in range(layout.networks.n_groups) for b in range(_size(start, g)) for a in range(b)]
-    second = [start[g] + b for g in range(layout.networks.n_groups) for b in range(_size(start, g)) for a in range(b)]
+    start = layout.networks.member_start[: layout.networks.n_groups + 1].tolist()
+    pairs = [(a, b) for m0, end in pairwise(start) for b in range(m0, end) for a in range(m0, b)]
+    first, second = np.array(pairs, np.int64).reshape(-1, 2).T
     within_y = total([sums.covariance_y for sums in runs])
     covariance_mm[first, second] = within_y
     covariance_mm[second, first] = within_y
@@ -185,27 +157,13 @@ def dependence(layout: Layout, runs: list[Sums]) -> Floats:
     return correlation_mm
 
 
-def _size(start: Codes, g: int) -> int:
-    return int(start[g + 1] - start[g])
-
-
-def _monitored(
-    annotations: Annotations, layout: Layout, prior: Prior, runs: list[Sums]
-) -> dict[str, npt.NDArray[np.float64]]:
+def _couplings(annotations: Annotations, layout: Layout, runs: list[Sums]) -> dict[str, Floats]:
+    """Name -> (C, S) draws of the couplings of the largest size."""
     names = annotations.annotators
-    draws = runs[0].hard_d.size
-    found = {"log likelihood": np.stack([sums.log_likelihood_r[-draws:] for sums in runs])}
-    if prior.hard < 1:
-        found["hard items"] = np.stack([sums.hard_d for sums in runs])
-    for j, name in enumerate(annotations.classes):
-        found[f"share of {name}"] = np.stack([sums.share_jd[j] for sums in runs])
-    for a, whose in enumerate(["", *(f" of {names[k]}" for k in posterior.busiest(annotations))]):
-        found[f"accuracy{whose}"] = np.stack([sums.accuracy_ad[a] for sums in runs])
     coupling_cpd = np.stack([sums.coupling_pd for sums in runs])
     first, second = _coupled(layout)
-    for p in np.argsort(-np.abs(coupling_cpd.mean(axis=(0, 2))), kind="stable")[:MONITORED]:
-        found[f"coupling of {names[first[p]]} and {names[second[p]]}"] = coupling_cpd[:, p]
-    return found
+    largest = np.argsort(-np.abs(coupling_cpd.mean(axis=(0, 2))), kind="stable")[:MONITORED]
+    return {f"coupling of {names[first[p]]} and {names[second[p]]}": coupling_cpd[:, p] for p in largest}
 
 
 def _coupled(layout: Layout) -> tuple[Codes, Codes]:

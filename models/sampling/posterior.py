@@ -7,18 +7,30 @@ counts. A row of an annotator's matrix is reported as the Dirichlet with the sam
 
 from __future__ import annotations
 
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import AnnotatorReport, Consensus, Fit, Mixing
+from hitl.consensus import AnnotatorReport, Consensus, Mixing
 from hitl.evidence import Evidence
+from hitl.models.annotators import confusion
+from hitl.models.combiner import concluded, used
 from hitl.models.inference import warm_start
+from hitl.models.numerics.checks import require_between
 from hitl.models.numerics.clamping import clamp
 from hitl.models.sampling import chains, gibbs
 from hitl.models.sampling.chains import Chains
+
+if TYPE_CHECKING:
+    from hitl.models.sampling import network_draws
+
+    Sums = gibbs.Sums | network_draws.Sums
 
 MONITORED = 20
 """Annotators whose accuracies are monitored one by one."""
@@ -33,64 +45,96 @@ class Posterior:
 
     Attributes:
         q_nj: (N, J) probabilities of the classes; known truths one-hot.
-        hard_n: (N,) probability that the item is hard.
-        concentration_kjl: Dirichlet parameters matched to the posterior moments of each row.
-        share_j: (J,) mean class shares.
+        hard_n: (N,) probability that the item is hard; None where every item is.
+        report: of the annotators: each row as the Dirichlet matched to its posterior moments.
         mixing: how well the chains agree.
-        trace_r: mean over chains of a log density after each sweep, burn-in included; it tells whether that was enough.
-        dependence_kk: (K, K) correlation of two annotators' right answers given the class; None: they are independent.
+        trace: mean over chains of a log density after each sweep, burn-in included; it tells whether that was enough.
     """
 
     q_nj: Floats
-    hard_n: Floats
-    concentration_kjl: Floats
-    share_j: Floats
+    hard_n: Floats | None
+    report: AnnotatorReport
     mixing: Mixing
-    trace_r: Floats
-    dependence_kk: Floats | None = None
+    trace: tuple[float, ...]
 
-    def consensus(
-        self, annotations: Annotations, method: str, settings: dict[str, object], seconds: float
-    ) -> Consensus:
-        """As the result of a combiner, without the difficulty."""
-        people = AnnotatorReport(
-            names=annotations.annotators,
-            classes=annotations.classes,
-            options=annotations.options,
-            concentration=self.concentration_kjl,
-            confusion=self.concentration_kjl / self.concentration_kjl.sum(axis=2, keepdims=True),
-            labels=annotations.labels_per_annotator,
-            shares=self.share_j,
-            dependence=self.dependence_kk,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampler(Chains, ABC):
+    """A method that samples by several chains; settings as in `Chains`."""
+
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """Sample from the votes, or from what `start` learned. `fit.converged` tells whether the chains have mixed."""
+        evidence = used(self, evidence)
+        began = time.perf_counter()
+        found = self.sampled(evidence, start)
+        return concluded(
+            self,
+            began,
+            evidence,
+            found.q_nj,
+            found.report,
+            objective=found.trace,
+            converged=chains.has_mixed(found.mixing),
+            mixing=found.mixing,
+            difficulty=found.hard_n,
         )
-        trace = tuple(self.trace_r.tolist())
-        fit = Fit(method, settings, trace, chains.has_mixed(self.mixing), seconds, self.mixing)
-        return Consensus(annotations.items, annotations.classes, self.q_nj, people, self.share_j, fit=fit)
+
+    @abstractmethod
+    def sampled(self, evidence: Evidence, start: Consensus | None) -> Posterior:
+        """Run the chains and average over their kept draws."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GibbsChains(Sampler):
+    """Settings that GibbsIBCC and EBCC share; those of the chains as in `Chains`.
+
+    Attributes:
+        diagonal, off: prior mean of the Dirichlet parameter of a right and of each other answer, > 0.
+        share_smoothing: pseudo-items of each class, > 0.
+    """
+
+    diagonal: float = 8.0
+    off: float = 1.0
+    share_smoothing: float = 1.0
+
+    def __post_init__(self) -> None:
+        Chains.__post_init__(self)
+        for setting in ("diagonal", "off", "share_smoothing"):
+            require_between(setting, getattr(self, setting), 0, LARGEST)
+
+    @abstractmethod
+    def prior(self, annotations: Annotations) -> gibbs.Prior:
+        """The prior of the parameters."""
+
+    def sampled(self, evidence: Evidence, start: Consensus | None) -> Posterior:
+        """Run the chains and average over their kept draws."""
+        annotations, prior = evidence.annotations, self.prior(evidence.annotations)
+        burn_in, draws = self.thrown_away(start, annotations), self.draws
+        shape = (annotations.n_items, annotations.n_annotators, annotations.n_classes, annotations.n_options)
+        table = known_table(evidence)
+        weight_ak = accuracy_weights(annotations)
+        start_nj = warm_start.first_beliefs(evidence, start, prior.mean_jl)
+
+        def run(rng: np.random.Generator) -> gibbs.Sums:
+            sums = gibbs.blank_sums(*shape, len(weight_ak), draws, burn_in + draws)
+            state = gibbs.blank_state(*shape)
+            gibbs.run_chain(rng, table, prior, start_nj, weight_ak, burn_in, self.thin, state, sums)
+            return sums
+
+        runs = self.run(run)
+        rows, count = table.informative, draws * len(runs)
+        q_rj, hard_r = (total([getattr(sums, name) for sums in runs])[rows] / count for name in ("q_nj", "hard_n"))
+        moments = [total([getattr(sums, name) for sums in runs]) / count for name in ("mean_kjl", "square_kjl")]
+        monitored = monitored_draws(annotations, runs, "log joint", prior.hard)
+        return averaged(evidence, runs, prior.hard, (rows, q_rj, hard_r), matched(*moments), monitored)
 
 
 def all_hard(annotations: Annotations, diagonal: float, off: float, smoothing: float) -> gibbs.Prior:
     """The prior of IBCC, in which every item is hard."""
-    mean_jl = np.full((annotations.n_classes, annotations.n_options), float(off))
-    np.fill_diagonal(mean_jl, diagonal)
+    mean_jl = confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, diagonal, off)
     return gibbs.Prior(np.full(annotations.n_classes, float(smoothing)), mean_jl, np.ones_like(mean_jl), 1.0)
-
-
-def sampled(evidence: Evidence, prior: gibbs.Prior, start: Consensus | None, settings: Chains) -> Posterior:
-    """Run the chains and average over their kept draws."""
-    annotations = evidence.annotations
-    burn_in, draws = settings.thrown_away(start, annotations), settings.draws
-    shape = (annotations.n_items, annotations.n_annotators, annotations.n_classes, annotations.n_options)
-    table = known_table(evidence)
-    weight_ak = accuracy_weights(annotations)
-    start_nj = warm_start.first_beliefs(evidence, start, prior.mean_jl)
-
-    def run(rng: np.random.Generator) -> gibbs.Sums:
-        sums = gibbs.blank_sums(*shape, len(weight_ak), draws, burn_in + draws)
-        state = gibbs.blank_state(*shape)
-        gibbs.run_chain(rng, table, prior, start_nj, weight_ak, burn_in, settings.thin, state, sums)
-        return sums
-
-    return _averaged(evidence, table, prior, settings.run(run))
 
 
 def known_table(evidence: Evidence) -> gibbs.Table:
@@ -117,34 +161,46 @@ def busiest(annotations: Annotations) -> npt.NDArray[np.intp]:
     return np.argsort(-annotations.labels_per_annotator, kind="stable")[:MONITORED]
 
 
-def _averaged(evidence: Evidence, table: gibbs.Table, prior: gibbs.Prior, runs: list[gibbs.Sums]) -> Posterior:
-    count = sum(sums.mean_hard_s.size for sums in runs)
-    share_j = np.mean([sums.share_js.mean(axis=1) for sums in runs], axis=0)
+def averaged(
+    evidence: Evidence,
+    runs: Sequence[Sums],
+    hard: float,
+    judged: tuple[npt.NDArray[np.intp], Floats, Floats],
+    concentration_kjl: Floats,
+    monitored: Mapping[str, Floats],
+    dependence_kk: Floats | None = None,
+) -> Posterior:
+    """The averages over the kept draws of all chains.
+
+    `judged`: the items of which something is known (R), their probabilities (R, J) and their chance to be hard (R,).
+    Any other has the class shares, and the prior's chance `hard`.
+    """
+    annotations = evidence.annotations
+    share_j = np.mean([sums.share_jd.mean(axis=1) for sums in runs], axis=0)
     share_j /= share_j.sum()
-    # An item of which nothing is known has the class shares, and the prior's chance to be hard.
-    q_nj = np.tile(share_j, (evidence.annotations.n_items, 1))
-    hard_n = np.full(len(q_nj), prior.hard)
-    q_nj[table.informative] = total([sums.q_nj for sums in runs])[table.informative] / count
-    hard_n[table.informative] = total([sums.hard_n for sums in runs])[table.informative] / count
+    q_nj, hard_n = np.tile(share_j, (annotations.n_items, 1)), np.full(annotations.n_items, hard)
+    rows, q_nj[rows], hard_n[rows] = judged[0], judged[1], judged[2]
     return Posterior(
         clamp(q_nj / q_nj.sum(axis=1, keepdims=True), evidence),
-        hard_n,
-        matched(total([sums.mean_kjl for sums in runs]) / count, total([sums.square_kjl for sums in runs]) / count),
-        share_j,
-        chains.mixing(_monitored(evidence.annotations, prior, runs)),
-        np.mean([sums.log_joint_r for sums in runs], axis=0),
+        np.clip(hard_n, 0.0, 1.0) if hard < 1 else None,
+        confusion.report_of(annotations, concentration_kjl, share_j, dependence=dependence_kk),
+        chains.mixing(monitored),
+        tuple(np.mean([sums.trace_r for sums in runs], axis=0).tolist()),
     )
 
 
-def _monitored(annotations: Annotations, prior: gibbs.Prior, runs: list[gibbs.Sums]) -> dict[str, Floats]:
-    draws = runs[0].mean_hard_s.size
-    found = {"log joint": np.stack([sums.log_joint_r[-draws:] for sums in runs])}
-    if prior.hard < 1:
-        found["hard items"] = np.stack([sums.mean_hard_s for sums in runs])
+def monitored_draws(
+    annotations: Annotations, runs: Sequence[Sums], density: str, hard: float
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Name -> (C, S) draws of the log density (that is its name), of the shares and of the monitored accuracies."""
+    draws = runs[0].hard_d.size
+    found = {density: np.stack([sums.trace_r[-draws:] for sums in runs])}
+    if hard < 1:
+        found["hard items"] = np.stack([sums.hard_d for sums in runs])
     for j, name in enumerate(annotations.classes):
-        found[f"share of {name}"] = np.stack([sums.share_js[j] for sums in runs])
-    for a, name in enumerate(["", *(f" of {annotations.annotators[k]}" for k in busiest(annotations))]):
-        found[f"accuracy{name}"] = np.stack([sums.accuracy_as[a] for sums in runs])
+        found[f"share of {name}"] = np.stack([sums.share_jd[j] for sums in runs])
+    for a, whose in enumerate(["", *(f" of {annotations.annotators[k]}" for k in busiest(annotations))]):
+        found[f"accuracy{whose}"] = np.stack([sums.accuracy_ad[a] for sums in runs])
     return found
 
 

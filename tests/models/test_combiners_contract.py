@@ -57,7 +57,7 @@ EXEMPT: dict[tuple[str, str], str] = {
 
 
 def discover() -> dict[str, type]:
-    """Every class of hitl.models that is a dataclass with its own `fit(evidence, start)`."""
+    """Every class of hitl.models that is a dataclass with a `fit(evidence, start)`; bases of methods are abstract."""
     found = {}
     for entry in pkgutil.walk_packages(hitl.models.__path__, "hitl.models."):
         module = importlib.import_module(entry.name)
@@ -69,12 +69,9 @@ def discover() -> dict[str, type]:
 
 
 def _combines(made: type) -> bool:
-    """Whether its own `fit` takes evidence and a start: what tells a combiner from other models."""
-    return "fit" in vars(made) and list(inspect.signature(vars(made)["fit"]).parameters) == [
-        "self",
-        "evidence",
-        "start",
-    ]
+    """Whether its `fit` takes evidence and a start: what tells a combiner from other models."""
+    fit = None if inspect.isabstract(made) else getattr(made, "fit", None)
+    return fit is not None and list(inspect.signature(fit).parameters) == ["self", "evidence", "start"]
 
 
 COMBINERS = discover()

@@ -387,3 +387,9 @@ def test_a_worthless_model_does_not_spoil_a_good_one_that_speaks_on_half_the_ite
     rows = (np.arange(1200) < 600) & (told < 0)
     error = [np.mean(fit.labels[rows] != truth[rows]) for fit in (both, alone)]
     assert error[0] <= error[1] + 0.01
+
+
+def test_a_setting_that_is_a_whole_number_means_the_same() -> None:
+    """An array of whole numbers would cut the diagonal down to one: 11 instead of 11.3."""
+    whole, real = (PL(off=off).pseudo_counts(Annotations.from_matrix([[0, 1, 2]])) for off in (1, 1.0))
+    np.testing.assert_array_equal(whole, real)

@@ -21,7 +21,6 @@ from hitl.models.dependence.design_effect import (
     Independent,
     beliefs_for_gain,
     beside_models,
-    predicted,
     residual_temperature,
     separation_of_classes,
     separations,
@@ -43,7 +42,7 @@ def parts(evidence: Evidence, log_q0_nj: Floats, pi_kjl: Floats | None = None) -
     """A posterior under independence that somebody else has worked out."""
     annotations = evidence.annotations
     pi_kjl = np.full((annotations.n_annotators, 3, 3), 1 / 3) if pi_kjl is None else pi_kjl
-    return Independent(annotations, log_q0_nj, pi_kjl, predicted(evidence))
+    return Independent(annotations, log_q0_nj, pi_kjl, evidence.predicted)
 
 
 def judged_by(evidence: Evidence, q_nj: Floats, pi_kjl: Floats, effect: DesignEffect) -> Consensus:

@@ -60,11 +60,13 @@ class Case:
             agreed += of_class
         return np.concatenate((said.ravel(), agreed))
 
+    @property
+    def target(self) -> markov_network.Target:
+        return markov_network.Target(self.graph, self.answers, self.total, self.mean, self.precision)
+
     def density(self, theta: Floats) -> tuple[float, Floats]:
         slope = np.empty_like(theta)
-        value = markov_network.log_density(
-            self.graph, self.answers, self.total, self.mean, self.precision, theta, self.table, slope
-        )
+        value = markov_network.log_density(self.target, theta, self.table, slope)
         return value, slope
 
     def plain(self, theta: Floats) -> float:
@@ -179,19 +181,7 @@ def moved(
     case: Case, root: Metric, size: float, leaps: int, theta: Floats, momentum: Floats
 ) -> tuple[float, Floats, Floats]:
     theta, momentum, table = theta.copy(), momentum.copy(), np.empty_like(case.table)
-    gain = hamiltonian.leapfrog(
-        root,
-        size,
-        leaps,
-        case.graph,
-        case.answers,
-        case.total,
-        case.mean,
-        case.precision,
-        theta,
-        table,
-        momentum,
-    )
+    gain = hamiltonian.leapfrog(root, size, leaps, case.target, theta, table, momentum)
     return gain, theta, momentum
 
 
@@ -249,9 +239,7 @@ def test_draws_have_the_moments_of_the_posterior_by_quadrature() -> None:
     mean = p @ w
     rng, drawn = np.random.default_rng(8), []
     for _ in range(6000):
-        hamiltonian.draw(
-            rng, root, 0.9, case.graph, case.answers, case.total, case.mean, case.precision, case.theta, case.table
-        )
+        hamiltonian.draw(rng, root, 0.9, case.target, case.theta, case.table)
         drawn.append(case.theta[-1])
     deviation = np.sqrt(p @ (w - mean) ** 2)
     assert np.mean(drawn) == pytest.approx(mean, abs=0.05 * deviation)
@@ -263,8 +251,7 @@ def test_a_draw_leaves_the_tables_that_belong_to_its_parameters() -> None:
     root, _ = case.metric()
     rng, accepted = np.random.default_rng(10), []
     for _, size in product(range(20), (0.5, 3.0)):  # moves of 3 are often refused
-        arguments = (case.graph, case.answers, case.total, case.mean, case.precision, case.theta, case.table)
-        accepted.append(hamiltonian.draw(rng, root, size, *arguments))
+        accepted.append(hamiltonian.draw(rng, root, size, case.target, case.theta, case.table))
         v, w = case.parts(case.theta)
         expected = [np.exp(network_oracles.log_table(v[j], w, case.pairs)[0]) for j in range(2)]
         np.testing.assert_allclose(case.table, expected, atol=1e-12)
