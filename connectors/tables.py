@@ -5,7 +5,7 @@ Read from the folder (CSV, JSON Lines or Parquet; .gz allowed), or a single anno
     annotations.*              item, annotator, label [, time, duration]; an empty label is a skip
     items.*                    item and any other columns: what annotators see; items without labels
     truth.*                    item, label: known truth
-    probabilities_<model>.*    item, p_<class>, or any other form that hitl.probabilities reads (.npz, Hugging Face);
+    probabilities_<model>.*    item, p_<class>, or any other form that `hitl combine` reads (.npz, Hugging Face);
                                an array without names of its rows has those of items.*, in order
 
 Written to `output` (default <folder>/hitl-output/): consensus.csv, order.csv, assignments/<annotator>.csv,
@@ -28,8 +28,6 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from hitl.annotations import natural_order, seconds_of
-from hitl.batches import files_of
 from hitl.errors import BadInput, BadTable, Refused
 from hitl.evidence import ROW_TOLERANCE
 from hitl.exchange import (
@@ -44,9 +42,11 @@ from hitl.exchange import (
     Question,
     Receipt,
 )
-from hitl.files import FORMATS, atomic, read_table, require_columns, write_table
-from hitl.probabilities import read_probabilities
 from hitl.settings import SourceSettings
+from hitl.tables.batches import files_of
+from hitl.tables.encoding import natural_order, seconds_of
+from hitl.tables.files import FORMATS, atomic, read_table, require_columns, write_table
+from hitl.tables.probabilities import read_probabilities
 
 PAGE = 5_000
 QUESTION = "label"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hitl.design_effect import DesignEffect as DesignEffect
     from hitl.errors import HitlError as HitlError
     from hitl.evidence import Evidence as Evidence
+    from hitl.models.combine import combine as combine
     from hitl.plan import Plan as Plan
 
 __version__ = "0.1.0"

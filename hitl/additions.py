@@ -20,7 +20,7 @@ import pyarrow as pa
 from hitl.cycle import pull, push, silent
 from hitl.errors import BadSettings, BadTable
 from hitl.exchange import Connector, Operation, Progress, Question, Receipt
-from hitl.files import require_columns
+from hitl.tables.files import require_columns
 
 if TYPE_CHECKING:
     from hitl.store import Store

@@ -7,11 +7,8 @@ classes, options                    J true classes, L >= J label options; option
 
 from __future__ import annotations
 
-import math
-import unicodedata
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,23 +17,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from hitl.arrow import table_of
-from hitl.errors import BadAnnotations, ConflictingLabels, SimilarClasses
-from hitl.files import are_whole, as_text, empty_as_null, read_table, repeated, require_columns, write_table
+from hitl.errors import BadAnnotations, ConflictingLabels
 from hitl.shown import Shown, counted, listed
+from hitl.tables.arrow import table_of
+from hitl.tables.encoding import ANONYMOUS as ANONYMOUS
+from hitl.tables.encoding import Floats as Floats
+from hitl.tables.encoding import Ints as Ints
+from hitl.tables.encoding import Name as Name
+from hitl.tables.encoding import Names as Names
+from hitl.tables.encoding import (
+    annotator_codes,
+    check_names,
+    codes_of,
+    decoded,
+    numbers_of,
+    options_of,
+    plain_names,
+    seconds_of,
+    warn_of_similar,
+)
+from hitl.tables.files import read_table, require_columns, write_table
+from hitl.tables.wide import melted
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Name = str | int
-Names = tuple[Name, ...]
-Ints = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
-
-ANONYMOUS = "(anonymous)"
-"""Name of the pool of annotators without ids."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,8 +77,8 @@ class Annotations(Shown):
 
     def __post_init__(self) -> None:
         for name in ("items", "annotators", "classes", "options"):
-            object.__setattr__(self, name, _plain_names(getattr(self, name)))
-            _check_names(name, getattr(self, name))
+            object.__setattr__(self, name, plain_names(getattr(self, name)))
+            check_names(name, getattr(self, name))
         if self.options[: len(self.classes)] != self.classes:
             raise BadAnnotations(f"options must start with the classes {self.classes}, got {self.options}")
         if not self.items:
@@ -136,14 +141,14 @@ class Annotations(Shown):
         wanted = [name for name in (item, annotator, label, time, duration) if name is not None]
         hint = "Name the columns; annotator=None (combine --anonymous) where annotators have no ids"
         require_columns(table, wanted, "annotations", hint)
-        item_names, item_code = _encode("item", table.column(item), items)
-        label_names, label_code = _encode("label", table.column(label), _options(classes, options))
+        item_names, item_code = codes_of("item", table.column(item), items)
+        label_names, label_code = codes_of("label", table.column(label), options_of(classes, options))
         class_names = tuple(classes) if classes is not None else label_names
         if options is None and classes is None:
             warn_of_similar(class_names)
-        annotators, annotator_code, anonymous = _encode_annotators(table, annotator)
+        annotators, annotator_code, anonymous = annotator_codes(table, annotator)
         seconds = None if time is None else seconds_of(table.column(time), time)
-        length = None if duration is None else _numbers(table.column(duration), duration)
+        length = None if duration is None else numbers_of(table.column(duration), duration)
         keep = _latest_answers(item_code, annotator_code, label_code, anonymous, seconds, strict)
         return cls(
             item=item_code[keep],
@@ -157,6 +162,27 @@ class Annotations(Shown):
             time=None if seconds is None else seconds[keep],
             duration=None if length is None else length[keep],
         )
+
+    @classmethod
+    def from_wide(
+        cls,
+        frame: Any,
+        item: str = "item",
+        annotators: Sequence[str] | None = None,
+        *,
+        classes: Sequence[Name] | None = None,
+        options: Sequence[Name] | None = None,
+    ) -> Annotations:
+        """From a table with one row an item and one column an annotator, empty where they gave no label.
+
+        `annotators` names their columns; default: all but the item's. Raises BadAnnotations where a row repeats an
+        item, or a column has no label in common with the others.
+
+        >>> Annotations.from_wide({"item": ["a", "b"], "ann": ["cat", "dog"], "bob": ["cat", None]})
+        Annotations(3 labels of 2 annotators on 2 items; classes: cat, dog)
+        """
+        long, items = melted(table_of(frame, "labels"), item, annotators)
+        return cls.from_frame(long, items=items, classes=classes, options=options)
 
     @classmethod
     def from_matrix(cls, matrix: npt.ArrayLike, classes: Sequence[Name] | None = None) -> Annotations:
@@ -196,9 +222,9 @@ class Annotations(Shown):
         if self.anonymous is not None:
             names[self.anonymous] = None
         columns = {
-            "item": _decode(self.items, self.item),
-            "annotator": _decode(names, self.annotator),
-            "label": _decode(self.options, self.label),
+            "item": decoded(self.items, self.item),
+            "annotator": decoded(names, self.annotator),
+            "label": decoded(self.options, self.label),
         }
         for name, seconds in (("time", self.time), ("duration", self.duration)):
             if seconds is not None:
@@ -303,115 +329,6 @@ class Annotations(Shown):
         object.__setattr__(self, name, values)
 
 
-def natural_order(names: Sequence[Name]) -> Names:
-    """Names in natural order: numbers by value when all are numbers, else as text."""
-
-    def by_value(name: Name) -> tuple[float, str]:
-        value = float(name)
-        if not math.isfinite(value):
-            raise ValueError(name)  # "nan" and "inf" are words here
-        return value, str(name)
-
-    try:
-        return tuple(sorted(names, key=by_value))
-    except ValueError:
-        return tuple(sorted(names, key=str))
-
-
-def warn_of_similar(classes: Names) -> None:
-    """Warn where two classes that were found differ in case, in spaces, or as 1 and 1.0 do."""
-    first: dict[str, Name] = {}
-    for name in classes:
-        plain = " ".join(unicodedata.normalize("NFKC", str(name)).casefold().split())
-        with suppress(ValueError):
-            plain = str(float(plain))
-        if first.setdefault(plain, name) is not name:
-            message = (
-                f"the labels {first[plain]!r} and {name!r} are taken as two classes; if they are one, write them alike"
-            )
-            warnings.warn(message, SimilarClasses, stacklevel=3)
-
-
-def _plain_names(names: Sequence[Name]) -> Names:
-    """As a tuple of Python's own str and int, which JSON and Arrow know."""
-    if set(map(type, names)) <= {str, int}:
-        return tuple(names)
-    return tuple(name.item() if isinstance(name, np.generic) else name for name in names)
-
-
-def _check_names(kind: str, names: Names) -> None:
-    twice = repeated(names)
-    if twice is not None:
-        raise BadAnnotations(f"{kind}: the name {twice!r} appears twice; names must differ")
-    if set(map(type, names)) <= {str}:
-        return
-    text = next((name for name in names if isinstance(name, str) and name != ANONYMOUS), None)
-    other = next((name for name in names if not isinstance(name, str)), None)
-    if other is not None and (text is not None or not isinstance(other, int)):
-        found = f"{other!r} and {text!r}" if text is not None else repr(other)
-        raise BadAnnotations(f"{kind}: found the names {found}; expected all text or all whole numbers")
-
-
-def names_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column of names: whole numbers stay numbers, everything else becomes text."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_integer(column.type) or pa.types.is_string(column.type):
-        return column
-    if pa.types.is_floating(column.type) and are_whole(column):
-        return column.cast(pa.int64())
-    return as_text(column)
-
-
-def _encode(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) -> tuple[Names, Ints]:
-    """Names in order and (M,) codes. Without `names`: items by first appearance, labels in natural order."""
-    column = empty_as_null(column)
-    if column.null_count:
-        row = pc.index(pc.is_null(column), True)
-        raise BadAnnotations(f"row {row}: the {kind} is empty; expected a name in every row")
-    coded = names_of(column).dictionary_encode().chunks  # one dictionary, in order of first appearance
-    found: Names = tuple(coded[0].dictionary.to_pylist()) if coded else ()
-    codes = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in coded)])
-    if names is None:
-        ordered = found if kind == "item" else natural_order(found)
-    else:
-        ordered = _plain_names(names)
-        _check_names(f"{kind}s", ordered)
-    if found == ordered:
-        return ordered, codes
-    place = {name: code for code, name in enumerate(ordered)}
-    unknown = [name for name in found if name not in place]
-    if unknown:
-        row = int(np.flatnonzero(codes == found.index(unknown[0]))[0])
-        shown = ", ".join(repr(name) for name in ordered[:8]) + (", ..." if len(ordered) > 8 else "")
-        raise BadAnnotations(f"row {row}: {kind} {unknown[0]!r} is not one of the {len(ordered)} expected ({shown})")
-    recode = np.fromiter((place[name] for name in found), dtype=np.int32, count=len(found))
-    return ordered, recode[codes] if len(found) else codes
-
-
-def _encode_annotators(table: pa.Table, name: str | None) -> tuple[Names, Ints, int | None]:
-    """Names, codes, and the code of the anonymous pool if a row has no annotator."""
-    if name is None:
-        return (ANONYMOUS,), np.zeros(table.num_rows, np.int32), 0
-    column = empty_as_null(table.column(name))
-    if not column.null_count:
-        return (*_encode("annotator", column, None), None)
-    names, known = _encode("annotator", column.drop_null(), None)
-    codes = np.full(table.num_rows, len(names), np.int32)
-    codes[np.asarray(column.is_valid())] = known
-    return (*names, ANONYMOUS), codes, len(names)
-
-
-def _options(classes: Sequence[Name] | None, options: Sequence[Name] | None) -> Sequence[Name] | None:
-    """The options in order: the classes first, then what else may be answered."""
-    if options is None or classes is None:
-        return options if options is not None else classes
-    outside = [name for name in classes if name not in set(options)]
-    if outside:
-        raise BadAnnotations(f"class {outside[0]!r} is not among the options {tuple(options)}")
-    return [*classes, *(name for name in options if name not in set(classes))]
-
-
 def _latest_answers(
     item: Ints, annotator: Ints, label: Ints, anonymous: int | None, seconds: Floats | None, strict: bool
 ) -> npt.NDArray[np.intp]:
@@ -462,38 +379,5 @@ def _repeats(codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return np.asarray(codes[1:] == codes[:-1])
 
 
-def seconds_of(column: pa.ChunkedArray, name: str) -> Floats:
-    """Times as seconds since the epoch: numbers as they are, timestamps and ISO 8601 text converted."""
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        try:
-            return _numbers(column, name)
-        except BadAnnotations:
-            pass
-        try:
-            column = pc.cast(column, pa.timestamp("us", tz="UTC"))
-        except pa.ArrowInvalid:
-            try:
-                column = pc.cast(column, pa.timestamp("us"))
-            except pa.ArrowInvalid as error:
-                raise BadAnnotations(f"column {name!r} is no time: {error}; expected ISO 8601 or seconds") from None
-    if pa.types.is_date(column.type):
-        column = pc.cast(column, pa.timestamp("us"))
-    if pa.types.is_timestamp(column.type):
-        micros = pc.cast(pc.cast(column, pa.timestamp("us", tz=column.type.tz), safe=False), pa.int64())
-        return np.asarray(pc.divide(pc.cast(micros, pa.float64()), 1e6).to_numpy(), dtype=np.float64)
-    return _numbers(column, name)
-
-
-def _numbers(column: pa.ChunkedArray, name: str) -> Floats:
-    try:
-        return np.asarray(pc.cast(column, pa.float64()).to_numpy(), dtype=np.float64)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise BadAnnotations(f"column {name!r} is not numeric: {error}") from None
-
-
 def _starts(codes: Ints, size: int) -> npt.NDArray[np.int64]:
     return np.append(0, np.cumsum(np.bincount(codes, minlength=size))).astype(np.int64)
-
-
-def _decode(names: Sequence[Name | None], codes: Ints) -> pa.Array:
-    return pa.array(names).take(pa.array(codes))

@@ -34,8 +34,8 @@ from hitl.annotations import Floats, Ints, Names
 from hitl.crew import EXPECTED_LABELS
 from hitl.design_effect import DesignEffect
 from hitl.errors import BadInput, BadTable
-from hitl.files import atomic, write_table
 from hitl.shown import Shown, counted, listed
+from hitl.tables.files import atomic, write_table
 
 BROKEN = (zipfile.BadZipFile, zlib.error)
 """What a damaged archive raises."""

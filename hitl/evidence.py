@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hitl.annotations import Annotations, Floats, Ints, Name, Names, names_of, natural_order, warn_of_similar
-from hitl.arrow import has_columns, is_pandas, table_of
+from hitl.annotations import Annotations, Floats, Ints, Name, Names
 from hitl.errors import BadEvidence
-from hitl.files import empty_as_null, require_columns, with_text
-from hitl.probabilities import ROW_TOLERANCE as ROW_TOLERANCE
 from hitl.shown import Shown
+from hitl.tables.arrow import has_columns, is_pandas, table_of
+from hitl.tables.encoding import names_of, natural_order, warn_of_similar
+from hitl.tables.files import empty_as_null, require_columns, with_text
+from hitl.tables.probabilities import ROW_TOLERANCE as ROW_TOLERANCE
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from hitl.annotations import Name
 from hitl.errors import BadTable
-from hitl.files import atomic, write_table
 from hitl.shown import Shown, counted
+from hitl.tables.files import atomic, write_table
 
 if TYPE_CHECKING:
     import pandas as pd

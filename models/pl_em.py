@@ -73,8 +73,6 @@ class PLEM(PL):
         tolerance: EM stops when an iteration raises the log posterior by less than this, in nats an item, > 0.
         max_iterations: the most iterations, >= 1; `Consensus.fit.converged` says whether they were enough.
 
-    The others as in `PL`.
-
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import PLEM

@@ -10,7 +10,7 @@ import pytest
 
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
-from hitl.files import read_table
+from hitl.tables.files import read_table
 
 FOLDER = Path(os.environ.get("HITL_DATA", Path(__file__).parents[2] / "shared" / "data"))
 

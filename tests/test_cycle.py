@@ -23,13 +23,13 @@ from hitl.active.stopping import rules
 from hitl.connectors.tables import Tables, TablesSettings
 from hitl.demo.recorded import QUESTION, RecordedPeople, rte
 from hitl.errors import BadSettings, Busy, LeaseLost, StoreError, Unreachable
-from hitl.files import read_table
 from hitl.metrics import outlook
 from hitl.operations import Judgement, operations_of
 from hitl.service.scheduling.worker import Worker
 from hitl.settings import CrewSettings, Settings
 from hitl.status import status_of
 from hitl.store import Store
+from hitl.tables.files import read_table
 from tests.projects import HOUR, NOON, answers, folder_with_tables, settings, state
 
 KILLED = """

@@ -60,7 +60,7 @@ def demo(
     ] = True,
 ) -> None:
     """Replay 164 real annotators through the loop: what is asked next, and what it saves."""
-    from hitl.files import require_folder
+    from hitl.tables.files import require_folder
 
     require_folder(output)
     if label_studio:

@@ -45,8 +45,8 @@ def combine(
 
 def _files(given: Given, output: Path | None, annotators: Path | None, save: Path | None, as_json: bool) -> None:
     """Combine, write what was asked for over none of the files read, and show a summary."""
-    from hitl.files import require_distinct, require_folder, require_writable
     from hitl.models.registry import combiner
+    from hitl.tables.files import require_distinct, require_folder, require_writable
 
     evidence = given.evidence()
     require_writable(output, annotators)
@@ -96,7 +96,7 @@ def write(results: Mapping[str, Consensus], output: Path | None, annotators: Pat
     """The consensus of each question, and who its annotators are, as tables."""
     import pyarrow as pa
 
-    from hitl.files import require_writable, write_table
+    from hitl.tables.files import require_writable, write_table
 
     require_writable(output, annotators)
     for name, result in results.items():

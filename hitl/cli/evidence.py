@@ -69,7 +69,7 @@ class Given:
     def evidence(self) -> Evidence:
         """The evidence of the files; warns of labels that contradict one another. Raises HitlError."""
         from hitl.evidence import Evidence
-        from hitl.files import read_table
+        from hitl.tables.files import read_table
 
         classes, options = names(self.classes), names(self.options)
         if options is not None and classes is None:
@@ -96,8 +96,8 @@ class Given:
 
     def _models(self, classes: tuple[str, ...] | None) -> dict[str, object]:
         """Model -> its probabilities; `items` names the rows of arrays that do not name their own."""
-        from hitl.files import read_table, require_columns
-        from hitl.probabilities import read_probabilities
+        from hitl.tables.files import read_table, require_columns
+        from hitl.tables.probabilities import read_probabilities
 
         order: Sequence[str] | None = None
         if self.items is not None:

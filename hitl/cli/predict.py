@@ -119,9 +119,9 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Run a model over items and write its probabilities. Interrupted, the same command goes on where it stopped."""
-    from hitl.batches import column_names
-    from hitl.files import require_distinct, require_writable
     from hitl.models.predictors import running
+    from hitl.tables.batches import column_names
+    from hitl.tables.files import require_distinct, require_writable
 
     _check(seen, folds, model)
     if folds.truth is not None and not (seen.features or seen.text) and LABEL in column_names(seen.items):

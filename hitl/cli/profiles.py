@@ -47,7 +47,7 @@ def profile(
     """Make the profile of the files given, or of each question of the project, and show it."""
     import pyarrow as pa
 
-    from hitl.files import require_writable, write_table
+    from hitl.tables.files import require_writable, write_table
 
     require_writable(output)
     if given.annotations is None:
@@ -80,8 +80,8 @@ Judged = tuple[str | None, str, dict[str, tuple["Evidence", "Consensus"]]]
 def _of_files(kind: Profiler, given: Given, consensus: Path | None, output: Path | None) -> Judged:
     """By the saved consensus, or one made here by the method. Raises BadSettings for both."""
     from hitl.consensus import Consensus
-    from hitl.files import require_distinct
     from hitl.models.registry import combiner
+    from hitl.tables.files import require_distinct
 
     evidence = given.evidence()
     if kind.needs_models and not evidence.probabilities:

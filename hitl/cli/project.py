@@ -196,9 +196,9 @@ def report(
     config: Config = HERE,
 ) -> None:
     """Write a page with pictures: progress, confidence, annotators, contested items, what is asked next."""
-    from hitl.files import require_folder
     from hitl.report import write as write_page
     from hitl.report.stored import stored_report
+    from hitl.tables.files import require_folder
 
     require_folder(output)
     with opened(config) as (settings, store, connector):
@@ -214,7 +214,7 @@ def add(
 ) -> None:
     """Add new items to the platform, each once."""
     from hitl.additions import new_items
-    from hitl.files import read_table
+    from hitl.tables.files import read_table
 
     _send(config, new_items(read_table(items, [item]), item, str(items)), str(items), dry_run)
 
@@ -227,7 +227,7 @@ def gold(
 ) -> None:
     """Tell the platform the known truth of items, to check and calibrate annotators."""
     from hitl.additions import known_truth
-    from hitl.files import read_table
+    from hitl.tables.files import read_table
 
     table = read_table(truth, ["item", "label"])
     with opened(config) as (_, _, connector):

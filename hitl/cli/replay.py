@@ -224,7 +224,7 @@ def _evidence(recorded: Recorded, simulated: bool) -> Evidence:
 
 
 def _check(outputs: Sequence[Path], read: Sequence[Path]) -> None:
-    from hitl.files import require_distinct, require_folder
+    from hitl.tables.files import require_distinct, require_folder
 
     for path in outputs:
         if path.suffix.lower() not in PICTURES:
@@ -236,7 +236,7 @@ def _check(outputs: Sequence[Path], read: Sequence[Path]) -> None:
 
 
 def _need_format(path: Path) -> None:
-    from hitl.files import FORMATS, format_of
+    from hitl.tables.files import FORMATS, format_of
 
     try:
         format_of(path)
@@ -250,7 +250,7 @@ def _need_format(path: Path) -> None:
 def _crew(asked: Asked, people: Names) -> Crew:
     """Limits and costs of the annotators: the capacity for all, and a table of annotator, cost, capacity."""
     from hitl.crew import UNLIMITED, Crew
-    from hitl.files import read_table, require_columns
+    from hitl.tables.files import read_table, require_columns
 
     general = UNLIMITED if asked.capacity is None else asked.capacity
     if asked.people is None:
@@ -397,7 +397,7 @@ def _write_table(tracks: Mapping[str, tuple[Track, ...]], path: Path) -> None:
     import pandas as pd
     import pyarrow as pa
 
-    from hitl.files import write_table
+    from hitl.tables.files import write_table
 
     steps = [
         pd.DataFrame({"strategy": name, "seed": rank, **{key: getattr(track, key) for key in STEP}})

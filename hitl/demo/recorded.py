@@ -23,7 +23,7 @@ from hitl.exchange import (
     Question,
     Receipt,
 )
-from hitl.files import read_table
+from hitl.tables.files import read_table
 
 FOLDER = Path(__file__).parent / "data" / "rte"
 QUESTION = "entails"

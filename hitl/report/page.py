@@ -17,11 +17,11 @@ import numpy as np
 
 import hitl
 from hitl.annotations import Name
-from hitl.files import atomic
 from hitl.models.analysis.complementarity import reliability
 from hitl.plan import Plan
 from hitl.report import annotators, measures, models, models_plots, plots, tables
 from hitl.report.contents import QuestionPage, Report
+from hitl.tables.files import atomic
 
 ROWS = 25
 """Rows of the tables of contested items, of questions to ask, of items done, and of annotators to look into."""

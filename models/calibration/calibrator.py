@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.errors import BadEvidence
-from hitl.probabilities import ROW_TOLERANCE
+from hitl.tables.probabilities import ROW_TOLERANCE
 
 FLOOR = 1e-12
 """What a probability of 0 is read as: no model may forbid a class for ever."""

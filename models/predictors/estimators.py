@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hitl.errors import BadInput, BadSettings
 from hitl.models.predictors.inputs import Batch
 from hitl.models.predictors.predictor import answers
-from hitl.probabilities import Array
+from hitl.tables.probabilities import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hitl.annotations import natural_order
 from hitl.errors import BadInput, BadSettings
 from hitl.models.predictors.estimators import as_seen, class_name, require_probabilities
 from hitl.models.predictors.inputs import Batch, Inputs
 from hitl.models.predictors.predictor import answers, required
-from hitl.probabilities import Array
+from hitl.tables.encoding import natural_order
+from hitl.tables.probabilities import Array
 
 INSTALL = "hitl-toolkit[sklearn]"
 ALL = 0

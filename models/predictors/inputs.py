@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hitl.batches import batches, column_names, files_of, is_arrow, vectors
 from hitl.errors import BadSettings, BadTable
-from hitl.files import as_text, empty_as_null, read_table, repeated, require_columns
-from hitl.probabilities import Array
+from hitl.tables.batches import batches, column_names, files_of, is_arrow, vectors
+from hitl.tables.files import as_text, empty_as_null, read_table, repeated, require_columns
+from hitl.tables.probabilities import Array
 
 Kind = Literal["features", "text", "image"]
 NAMES = 65_536
@@ -62,7 +62,7 @@ class Inputs:
     """Where the items are and which columns a model sees: features, or a text, or the path of an image.
 
     Attributes:
-        path: any table of `hitl.batches`.
+        path: any table of `hitl.tables.batches`.
         item: column of the item, unique and never empty.
         features: columns of numbers or of lists of numbers, in the order the model expects; none named: all columns but
             the item and the group.

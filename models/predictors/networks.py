@@ -22,7 +22,7 @@ import numpy.typing as npt
 from hitl.errors import BadInput, BadSettings
 from hitl.models.predictors.inputs import Batch
 from hitl.models.predictors.predictor import answers, required
-from hitl.probabilities import Array
+from hitl.tables.probabilities import Array
 
 INSTALL = "hitl-toolkit[vision]"
 READERS = min(8, os.cpu_count() or 1)

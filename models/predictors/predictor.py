@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hitl.errors import BadInput, MissingExtra
 from hitl.models.predictors.inputs import Batch
-from hitl.probabilities import Array, distributions
+from hitl.tables.probabilities import Array, distributions
 
 
 class Predictor(Protocol):

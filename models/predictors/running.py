@@ -19,10 +19,10 @@ from pyarrow import parquet
 
 from hitl.errors import BadSettings
 from hitl.exchange import Progress
-from hitl.files import atomic, require_writable, write_parts
 from hitl.models.predictors.inputs import Inputs
 from hitl.models.predictors.predictor import Predictor
-from hitl.probabilities import as_table
+from hitl.tables.files import atomic, require_writable, write_parts
+from hitl.tables.probabilities import as_table
 
 ROWS = 10_000
 SECONDS = 30.0

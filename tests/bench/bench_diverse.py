@@ -39,10 +39,10 @@ from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
-from hitl.files import read_table
 from hitl.models import DefaultCombiner
 from hitl.models.predictors.folds import Examples, OutOfFold, train
 from hitl.models.predictors.inputs import Batch
+from hitl.tables.files import read_table
 from tests.bench import results
 from tests.reference_data import crowd, folder
 

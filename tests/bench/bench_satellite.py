@@ -22,8 +22,8 @@ import numpy as np
 from hitl import score
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
-from hitl.files import read_table
 from hitl.models.registry import COMBINERS, combiner
+from hitl.tables.files import read_table
 from tests.bench import results
 from tests.reference_data import folder
 

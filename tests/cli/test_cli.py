@@ -11,7 +11,7 @@ import pytest
 
 from hitl.cli.app import app
 from hitl.consensus import Consensus
-from hitl.files import read_table
+from hitl.tables.files import read_table
 from tests.command_line import Run
 
 ANNOTATIONS = "item,annotator,label\n" + "".join(

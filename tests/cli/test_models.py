@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from hitl.evidence import Evidence
-from hitl.files import read_table
 from hitl.models import PLEM, DefaultCombiner
 from hitl.models.analysis.model_profile import ModelProfiler
+from hitl.tables.files import read_table
 from tests.command_line import Run
 
 KINDS = ("cat", "cow", "dog")

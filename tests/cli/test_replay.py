@@ -22,11 +22,11 @@ from hitl.cli.replay import groups_of
 from hitl.crew import Budget, Crew
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
-from hitl.files import read_table
 from hitl.models import DefaultCombiner
 from hitl.report.contents import Curve
 from hitl.report.replay import ends_of, figure
 from hitl.report.svg import ticks
+from hitl.tables.files import read_table
 from tests.command_line import Run
 
 FLAGS = ("replay", "annotations.csv", "--truth", "truth.csv", "--seeds", "2", "--workers", "1", "--batch", "30")

@@ -11,7 +11,7 @@ from hitl.connectors import tables
 from hitl.connectors.tables import Tables
 from hitl.errors import BadTable
 from hitl.exchange import Operation, Page
-from hitl.files import read_table
+from hitl.tables.files import read_table
 
 
 def write(folder: Path, **files: str) -> Path:

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 import hitl
-from hitl.annotations import ANONYMOUS, Annotations, _order, natural_order
+from hitl.annotations import ANONYMOUS, Annotations, _order
 from hitl.errors import BadAnnotations, BadTable, ConflictingLabels, SimilarClasses
 from hitl.evidence import Evidence
+from hitl.tables.encoding import natural_order
 from tests.tables import rows, said
 
 

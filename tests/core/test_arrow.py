@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from hitl.annotations import Annotations
-from hitl.arrow import table_of
 from hitl.errors import BadTable
 from hitl.evidence import Evidence
+from hitl.tables.arrow import table_of
 
 COLUMNS = {"item": ["a", "b", "c"], "annotator": ["x", "y", "x"], "label": ["p", "q", "p"], "score": [1.0, None, 3.0]}
 ROWS = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]

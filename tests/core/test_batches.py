@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from hitl import batches
 from hitl.errors import BadTable
-from hitl.files import write_table
+from hitl.tables import batches
+from hitl.tables.files import write_table
 from tests.datasets import dataset, feather
 
 TABLE = pa.table({"item": [f"i{n}" for n in range(25)], "n": range(25), "x": np.arange(25) / 4})

@@ -17,9 +17,9 @@ from hitl.annotations import Annotations
 from hitl.consensus import AnnotatorReport, Consensus, Fit
 from hitl.errors import BadInput, BadTable
 from hitl.evidence import Evidence
-from hitl.files import read_table
 from hitl.models.annotators import confusion
 from hitl.models.default import DefaultCombiner
+from hitl.tables.files import read_table
 
 
 def consensus_of(**changes: Any) -> Consensus:

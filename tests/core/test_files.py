@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hitl import files
 from hitl.errors import BadTable
-from hitl.files import as_text, atomic, format_of, read_table, write_table
+from hitl.tables import files
+from hitl.tables.files import as_text, atomic, format_of, read_table, write_table
 
 TABLE = pa.table({"item": ["a", "", None], "n": pa.array([1, None, 3], pa.int64()), "p": [0.1 + 0.2, None, 1e-300]})
 

@@ -12,8 +12,8 @@ import pytest
 from hitl.crew import UNLIMITED, Budget, Crew
 from hitl.errors import BadSettings, BadTable
 from hitl.exchange import Operation
-from hitl.files import read_table
 from hitl.plan import Activity, Ask, Done, Expired, Plan
+from hitl.tables.files import read_table
 
 PLAN = Plan(
     asks=(

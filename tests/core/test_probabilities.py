@@ -13,8 +13,8 @@ import pytest
 from hitl.connectors.tables import Tables
 from hitl.errors import BadTable
 from hitl.evidence import Evidence
-from hitl.files import write_table
-from hitl.probabilities import read_probabilities, softmax
+from hitl.tables.files import write_table
+from hitl.tables.probabilities import read_probabilities, softmax
 from tests.command_line import Run
 from tests.datasets import dataset, feather
 from tests.tables import rows

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hitl.files import read_table
+from hitl.tables.files import read_table
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import labeled_project
 

@@ -12,7 +12,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from hitl.files import read_table
+from hitl.tables.files import read_table
 from tests.command_line import Run
 
 MODELS = """

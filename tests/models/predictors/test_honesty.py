@@ -10,7 +10,7 @@ from hitl.evidence import Evidence
 from hitl.models import PL
 from hitl.models.predictors.folds import Examples, train
 from hitl.models.predictors.inputs import Batch
-from hitl.probabilities import Array
+from hitl.tables.probabilities import Array
 from tests.tables import rows
 
 N, KNOWN, CLASSES = 1500, 300, ("a", "b", "c")

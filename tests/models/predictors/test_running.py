@@ -18,10 +18,10 @@ import pytest
 from pyarrow import parquet
 
 from hitl.errors import BadInput, BadSettings, BadTable
-from hitl.files import read_table
 from hitl.models.predictors.inputs import Batch, Inputs
 from hitl.models.predictors.running import predict
-from hitl.probabilities import Array, read_probabilities
+from hitl.tables.files import read_table
+from hitl.tables.probabilities import Array, read_probabilities
 from tests.datasets import dataset
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from hitl.annotations import natural_order
 from hitl.errors import BadTable, Refused
 from hitl.exchange import (
     AnnotationRow,
@@ -27,6 +26,7 @@ from hitl.exchange import (
     Receipt,
 )
 from hitl.settings import SourceSettings
+from hitl.tables.encoding import natural_order
 
 KINDS = get_args(OperationKind)
 EPOCH = "1970-01-01T00:00:00Z"

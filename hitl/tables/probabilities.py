@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hitl.batches import is_vector, read_any, vectors
 from hitl.errors import BadTable
-from hitl.files import as_text, repeated
+from hitl.tables.batches import is_vector, read_any, vectors
+from hitl.tables.files import as_text, repeated
 
 Array = npt.NDArray[np.float64]
 

@@ -1,9 +1,9 @@
 """A table read a batch at a time, so that memory is bounded by the batch and not by the file (in Parquet: by a row
 group; Arrow reads CSV some 32 MB ahead).
 
-CSV, TSV, JSON Lines (.gz of these) and Parquet as `hitl.files` reads them, and the two forms in which Hugging Face
-`datasets` keeps data, without need of that library: Arrow IPC (.arrow, .feather; stream or file) and the folder that
-`Dataset.save_to_disk` writes, whose state.json lists its Arrow files.
+CSV, TSV, JSON Lines (.gz of these) and Parquet as `hitl.tables.files` reads them, and the two forms in which Hugging
+Face `datasets` keeps data, without need of that library: Arrow IPC (.arrow, .feather; stream or file) and the folder
+that `Dataset.save_to_disk` writes, whose state.json lists its Arrow files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.errors import BadTable
-from hitl.files import read_parts, read_table, require_columns, with_text
+from hitl.tables.files import read_parts, read_table, require_columns, with_text
 
 ARROW = (".arrow", ".feather")
 STATE = "state.json"

@@ -1,0 +1,170 @@
+"""Columns of names as codes: labels in natural order, items and annotators by first appearance; columns of times."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hitl.errors import BadAnnotations, SimilarClasses
+from hitl.tables.files import are_whole, as_text, empty_as_null, repeated
+
+Name = str | int
+Names = tuple[Name, ...]
+Ints = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+
+ANONYMOUS = "(anonymous)"
+"""Name of the pool of annotators without ids."""
+
+
+def natural_order(names: Sequence[Name]) -> Names:
+    """Names in natural order: numbers by value when all are numbers, else as text."""
+
+    def by_value(name: Name) -> tuple[float, str]:
+        value = float(name)
+        if not math.isfinite(value):
+            raise ValueError(name)  # "nan" and "inf" are words here
+        return value, str(name)
+
+    try:
+        return tuple(sorted(names, key=by_value))
+    except ValueError:
+        return tuple(sorted(names, key=str))
+
+
+def warn_of_similar(classes: Names) -> None:
+    """Warn where two classes that were found differ in case, in spaces, or as 1 and 1.0 do."""
+    first: dict[str, Name] = {}
+    for name in classes:
+        plain = " ".join(unicodedata.normalize("NFKC", str(name)).casefold().split())
+        with suppress(ValueError):
+            plain = str(float(plain))
+        if first.setdefault(plain, name) is not name:
+            message = (
+                f"the labels {first[plain]!r} and {name!r} are taken as two classes; if they are one, write them alike"
+            )
+            warnings.warn(message, SimilarClasses, stacklevel=3)
+
+
+def plain_names(names: Sequence[Name]) -> Names:
+    """As a tuple of Python's own str and int, which JSON and Arrow know."""
+    if set(map(type, names)) <= {str, int}:
+        return tuple(names)
+    return tuple(name.item() if isinstance(name, np.generic) else name for name in names)
+
+
+def check_names(kind: str, names: Names) -> None:
+    """Raise BadAnnotations unless names differ and are all text or all whole numbers."""
+    twice = repeated(names)
+    if twice is not None:
+        raise BadAnnotations(f"{kind}: the name {twice!r} appears twice; names must differ")
+    if set(map(type, names)) <= {str}:
+        return
+    text = next((name for name in names if isinstance(name, str) and name != ANONYMOUS), None)
+    other = next((name for name in names if not isinstance(name, str)), None)
+    if other is not None and (text is not None or not isinstance(other, int)):
+        found = f"{other!r} and {text!r}" if text is not None else repr(other)
+        raise BadAnnotations(f"{kind}: found the names {found}; expected all text or all whole numbers")
+
+
+def names_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of names: whole numbers stay numbers, everything else becomes text."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_integer(column.type) or pa.types.is_string(column.type):
+        return column
+    if pa.types.is_floating(column.type) and are_whole(column):
+        return column.cast(pa.int64())
+    return as_text(column)
+
+
+def codes_of(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) -> tuple[Names, Ints]:
+    """Names in order and (M,) codes. Without `names`: items by first appearance, labels in natural order."""
+    column = empty_as_null(column)
+    if column.null_count:
+        row = pc.index(pc.is_null(column), True)
+        raise BadAnnotations(f"row {row}: the {kind} is empty; expected a name in every row")
+    coded = names_of(column).dictionary_encode().chunks  # one dictionary, in order of first appearance
+    found: Names = tuple(coded[0].dictionary.to_pylist()) if coded else ()
+    codes = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in coded)])
+    if names is None:
+        ordered = found if kind == "item" else natural_order(found)
+    else:
+        ordered = plain_names(names)
+        check_names(f"{kind}s", ordered)
+    if found == ordered:
+        return ordered, codes
+    place = {name: code for code, name in enumerate(ordered)}
+    unknown = [name for name in found if name not in place]
+    if unknown:
+        row = int(np.flatnonzero(codes == found.index(unknown[0]))[0])
+        shown = ", ".join(repr(name) for name in ordered[:8]) + (", ..." if len(ordered) > 8 else "")
+        raise BadAnnotations(f"row {row}: {kind} {unknown[0]!r} is not one of the {len(ordered)} expected ({shown})")
+    recode = np.fromiter((place[name] for name in found), dtype=np.int32, count=len(found))
+    return ordered, recode[codes] if len(found) else codes
+
+
+def annotator_codes(table: pa.Table, name: str | None) -> tuple[Names, Ints, int | None]:
+    """Names, codes, and the code of the anonymous pool if a row has no annotator."""
+    if name is None:
+        return (ANONYMOUS,), np.zeros(table.num_rows, np.int32), 0
+    column = empty_as_null(table.column(name))
+    if not column.null_count:
+        return (*codes_of("annotator", column, None), None)
+    names, known = codes_of("annotator", column.drop_null(), None)
+    codes = np.full(table.num_rows, len(names), np.int32)
+    codes[np.asarray(column.is_valid())] = known
+    return (*names, ANONYMOUS), codes, len(names)
+
+
+def options_of(classes: Sequence[Name] | None, options: Sequence[Name] | None) -> Sequence[Name] | None:
+    """The options in order: the classes first, then what else may be answered."""
+    if options is None or classes is None:
+        return options if options is not None else classes
+    outside = [name for name in classes if name not in set(options)]
+    if outside:
+        raise BadAnnotations(f"class {outside[0]!r} is not among the options {tuple(options)}")
+    return [*classes, *(name for name in options if name not in set(classes))]
+
+
+def seconds_of(column: pa.ChunkedArray, name: str) -> Floats:
+    """Times as seconds since the epoch: numbers as they are, timestamps and ISO 8601 text converted."""
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        try:
+            return numbers_of(column, name)
+        except BadAnnotations:
+            pass
+        try:
+            column = pc.cast(column, pa.timestamp("us", tz="UTC"))
+        except pa.ArrowInvalid:
+            try:
+                column = pc.cast(column, pa.timestamp("us"))
+            except pa.ArrowInvalid as error:
+                raise BadAnnotations(f"column {name!r} is no time: {error}; expected ISO 8601 or seconds") from None
+    if pa.types.is_date(column.type):
+        column = pc.cast(column, pa.timestamp("us"))
+    if pa.types.is_timestamp(column.type):
+        micros = pc.cast(pc.cast(column, pa.timestamp("us", tz=column.type.tz), safe=False), pa.int64())
+        return np.asarray(pc.divide(pc.cast(micros, pa.float64()), 1e6).to_numpy(), dtype=np.float64)
+    return numbers_of(column, name)
+
+
+def numbers_of(column: pa.ChunkedArray, name: str) -> Floats:
+    """A column of numbers, NaN where it is null. Raises BadAnnotations for another type."""
+    try:
+        return np.asarray(pc.cast(column, pa.float64()).to_numpy(), dtype=np.float64)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadAnnotations(f"column {name!r} is not numeric: {error}") from None
+
+
+def decoded(names: Sequence[Name | None], codes: Ints) -> pa.Array:
+    """The names behind codes."""
+    return pa.array(names).take(pa.array(codes))

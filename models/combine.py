@@ -1,0 +1,90 @@
+"""From tables to a consensus in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hitl.annotations import Name
+from hitl.consensus import Consensus
+from hitl.errors import BadInput
+from hitl.evidence import Evidence
+from hitl.models.registry import combiner
+from hitl.tables.arrow import has_columns, table_of
+from hitl.tables.files import with_text
+from hitl.tables.wide import melted
+
+
+def combine(
+    labels: Any,
+    probabilities: Any = None,
+    truth: Any = None,
+    *,
+    method: str = "default",
+    item: str = "item",
+    annotator: str | None = "annotator",
+    label: str = "label",
+    classes: Sequence[Name] | None = None,
+    options: Sequence[Name] | None = None,
+    time: str | None = None,
+    **settings: Any,
+) -> Consensus:
+    """The best label of every item, how sure it is, and how good each annotator is.
+
+    Tables are DataFrames (pandas, polars), Arrow tables, Hugging Face datasets, dicts of columns or lists of dicts.
+
+    Attributes:
+        labels: a row a label, with the columns item, annotator and label; or a row an item, with a column an annotator.
+        probabilities: of a model: a table with the columns item and p_<class>; of several: a dict name -> table.
+        truth: the items of known truth: a table with the columns item and label.
+        method: a name that `hitl combine --method` knows; `settings` are those of its class.
+        item, annotator, label, time: names of the columns; annotator=None: annotators have no ids.
+        classes, options: the classes, and the legal answers where there are more; default: the labels there are.
+
+    Raises BadInput, with what was expected, for tables that do not fit; BadSettings for an unknown method or setting.
+
+    Example:
+        >>> import hitl
+        >>> labels = {"item": ["a", "a", "a", "b", "b"], "annotator": ["ann", "bob", "cy", "ann", "bob"],
+        ...           "label": ["cat", "cat", "dog", "dog", "dog"]}
+        >>> hitl.combine(labels).frame()["label"].tolist()
+        ['cat', 'dog']
+        >>> wide = {"item": ["a", "b"], "ann": ["cat", "dog"], "bob": ["cat", "dog"], "cy": ["dog", None]}
+        >>> hitl.combine(wide, method="majority").confidence.round(3).tolist()
+        [0.625, 0.833]
+    """
+    table = table_of(labels, "labels")
+    models = {} if probabilities is None else _models(probabilities)
+    known = None if truth is None else table_of(truth, "truth")
+    columns: dict[str, Any] = {"annotator": annotator, "time": time}
+    items: Sequence[Name] | None = None
+    if annotator not in table.column_names and label not in table.column_names:
+        table, items = melted(table, item)
+        table, columns = table.rename_columns([item, "annotator", label]), {"annotator": "annotator"}
+        items = _all(items, [*models.values(), *([] if known is None else [known])], item)
+    evidence = Evidence.from_tables(
+        table, models, known, item=item, label=label, classes=classes, options=options, items=items, **columns
+    )
+    return combiner(method, **settings).fit(evidence)
+
+
+def _models(given: Any) -> dict[str, Any]:
+    """Name -> table. A single table is the one called "model"."""
+    several = isinstance(given, Mapping) and all(has_columns(table) for table in given.values())
+    if not several and not has_columns(given):
+        raise BadInput(
+            f"probabilities: got {type(given).__name__}; expected a table with the columns item and p_<class>, or a "
+            "dict of one such table a model. For an array, make hitl.Evidence(annotations, {'model': array})"
+        )
+    named = given if several else {"model": given}
+    return {str(name): table_of(table, f"probabilities {name!r}") for name, table in named.items()}
+
+
+def _all(items: Sequence[Name], others: Sequence[Any], item: str) -> list[Name]:
+    """These items, and those that only the other tables have."""
+    found = dict.fromkeys(items)
+    for table in others:
+        if item in table.column_names:
+            names = with_text(table, [item]) if isinstance(items[0], str) else table
+            found.update(dict.fromkeys(names.column(item).to_pylist()))
+    return list(found)

@@ -1,0 +1,104 @@
+"""One call from tables to labels: the same as the steps, whatever the tables are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import hitl
+from hitl.annotations import Annotations
+from hitl.errors import BadAnnotations, BadInput, BadSettings, BadTable
+from hitl.evidence import Evidence
+from hitl.models import DefaultCombiner, OneCoin
+from hitl.testing import crowd
+
+EVIDENCE, _ = crowd(np.random.default_rng(5), n_items=60, n_annotators=7, n_classes=3, models=2, known=0.3)
+LABELS = EVIDENCE.annotations.table().to_pandas()
+TRUTH = pd.DataFrame(
+    [
+        (EVIDENCE.annotations.items[n], EVIDENCE.annotations.classes[EVIDENCE.truth[n]])
+        for n in np.flatnonzero(EVIDENCE.known)
+    ],
+    columns=["item", "label"],
+)
+WIDE = LABELS.pivot(index="item", columns="annotator", values="label")
+
+
+def model(name: str) -> pd.DataFrame:
+    columns = [f"p_{each}" for each in EVIDENCE.annotations.classes]
+    frame = pd.DataFrame(EVIDENCE.probabilities[name], columns=columns)
+    return frame.assign(item=EVIDENCE.annotations.items).sample(frac=1, random_state=0)
+
+
+def test_it_is_what_the_steps_give() -> None:
+    found = hitl.combine(LABELS, {"m0": model("m0"), "m1": model("m1")}, TRUTH)
+    expected = DefaultCombiner().fit(Evidence.from_tables(LABELS, {"m0": model("m0"), "m1": model("m1")}, TRUTH))
+    assert found.items == expected.items
+    np.testing.assert_array_equal(found.probabilities, expected.probabilities)
+    assert set(hitl.combine(LABELS, model("m0")).temperatures) == {"model"}
+
+
+def test_a_method_and_its_settings_and_columns_are_named() -> None:
+    other = LABELS.rename(columns={"item": "task", "annotator": "who", "label": "said"})
+    found = hitl.combine(other, method="one-coin", item="task", annotator="who", label="said", max_iterations=3)
+    expected = OneCoin(max_iterations=3).fit(Evidence(Annotations.from_frame(LABELS)))
+    np.testing.assert_array_equal(found.probabilities, expected.probabilities)
+    with pytest.raises(BadSettings, match="no-such"):
+        hitl.combine(LABELS, method="no-such")
+
+
+@pytest.mark.parametrize(
+    "wide",
+    [WIDE, WIDE.reset_index(), pl.from_pandas(WIDE.reset_index())],
+    ids=["index", "column", "polars"],
+)
+def test_a_wide_table_is_the_long_one(wide: Any) -> None:
+    expected = hitl.combine(LABELS).frame().set_index("item")
+    found = hitl.combine(wide).frame().set_index("item")
+    pd.testing.assert_frame_equal(found.sort_index(), expected.sort_index())
+
+
+def test_rows_without_labels_stay_items() -> None:
+    wide = {"item": ["a", "b", "c"], "ann": ["x", None, "y"], "bob": ["x", None, None], "cy": [None, None, None]}
+    assert hitl.combine(wide).items == ("a", "b", "c")
+    found = Annotations.from_wide(wide)
+    assert (found.items, found.annotators) == (("a", "b", "c"), ("ann", "bob"))
+    both = hitl.combine(
+        wide, {"item": ["d", "a"], "p_x": [0.9, 0.5], "p_y": [0.1, 0.5]}, {"item": ["b"], "label": ["y"]}
+    )
+    assert both.items == ("a", "b", "c", "d")
+    assert both.frame()["label"].tolist() == ["x", "y", "y", "x"]
+
+
+def test_numbers_and_text_in_a_wide_table() -> None:
+    frame = pd.DataFrame({"item": [7, 8], "ann": [1, np.nan], "bob": [0, 1]})  # pandas makes floats of 1 and NaN
+    assert Annotations.from_wide(frame).classes == (0, 1)
+    assert Annotations.from_wide(frame.assign(bob=["0", "1"])).classes == ("0", "1")
+    assert Annotations.from_wide(frame, annotators=["bob"]).annotators == ("bob",)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"item": [1, 2], "worker": ["x", "y"], "answer": ["p", "q"]}, "column 'worker' has no label in common"),
+        ({"item": [1, 1], "worker": ["x", "y"], "answer": ["p", "q"]}, "item 1 has two rows; expected one row an item"),
+        ({"item": [1, None], "ann": ["x", "y"]}, "row 1: 'item' is empty"),
+        ({"item": [1, 2]}, "no column beside 'item'; expected a column an annotator"),
+    ],
+)
+def test_a_long_table_with_other_names_is_not_taken_for_a_wide_one(table: Any, words: str) -> None:
+    with pytest.raises(BadAnnotations, match=words):
+        hitl.combine(table)
+
+
+def test_wrong_types_get_a_sentence() -> None:
+    with pytest.raises(BadInput, match=r"probabilities: got list; expected a table .*hitl.Evidence\(annotations"):
+        hitl.combine(LABELS, [[0.1, 0.9]])
+    with pytest.raises(BadTable, match=r"truth: got list; expected a DataFrame"):
+        hitl.combine(LABELS, truth=[0, 1])
+    with pytest.raises(BadTable, match=r"no column 'item'; found task"):
+        hitl.combine({"task": [1], "annotator": ["x"], "label": ["y"]})
