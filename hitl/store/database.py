@@ -84,12 +84,19 @@ class Database:
             with connection.begin():
                 yield connection
 
-    def rows(self, connection: sa.Connection, query: sa.Select[Any]) -> list[dict[str, Any]]:
-        """The rows of a query as dicts."""
-        return [dict(row) for row in connection.execute(query).mappings()]
+    def rows(self, query: sa.Select[Any]) -> Sequence[Any]:
+        """The rows of a query, read in a transaction of its own."""
+        with self.read() as connection:
+            return connection.execute(query).all()
 
-    def table(self, query: sa.Select[Any], columns: pa.Schema) -> pa.Table:
-        """The rows of a query as an Arrow table with exactly these columns."""
+    def scalar(self, query: sa.Select[Any]) -> Any:
+        """The first value of a query's first row, None without rows."""
+        with self.read() as connection:
+            return connection.execute(query).scalar()
+
+    def table(self, query: sa.Select[Any]) -> pa.Table:
+        """The rows of a query as an Arrow table whose columns have the names and types of the query's."""
+        columns = arrow.columns_of(query)
         if self.postgres:
             try:
                 return self._reader.table(query, columns)
