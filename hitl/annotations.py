@@ -1,11 +1,8 @@
 """`Annotations`: who said what on which item.
 
-    item[m], annotator[m], label[m]     codes of annotation m        M annotations
-    items, annotators                   the names behind the codes   N items, K annotators
-    classes, options                    J true classes, L >= J label options; options[:J] == classes
-
-from hitl.errors import BadAnnotations, BadTable, ConflictingLabels
-from hitl.files import are_whole, as_text, empty_as_null, read_table, repeated, require_columns, write_table
+item[m], annotator[m], label[m]     codes of annotation m        M annotations
+items, annotators                   the names behind the codes   N items, K annotators
+classes, options                    J true classes, L >= J label options; options[:J] == classes
 """
 
 from __future__ import annotations

@@ -59,13 +59,12 @@ class Leased:
                 connection.execute(_mine(lease).values(owner="", lease_until=0.0))
 
     def renew(self, lease: Lease) -> None:
-        """Start the lease's time anew, during long work. Raises LeaseLost when it was overtaken."""
+        """Start the lease's time anew, during long work and just before a push.
+
+        Raises LeaseLost when it was overtaken.
+        """
         with self._fenced(lease):
             pass
-
-    def check(self, lease: Lease) -> None:
-        """To be called just before a push: raises LeaseLost when the lease was overtaken, and renews it."""
-        self.renew(lease)
 
     def holder(self, project: str) -> str | None:
         """Who writes to the project now and until when at most, in words; None: no process that is alive."""

@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from hitl.exchange import Page
+from hitl.exchange import Page, PullSummary
 from hitl.store.database import Database
 from hitl.store.lease import Lease
 from hitl.store.schema import annotation, annotator, item, prediction, project
@@ -40,18 +39,7 @@ Row = dict[str, Any]
 Key = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PageSummary:
-    """What a page brought: rows on it, rows that differed from the stored ones, rows gone, problems."""
-
-    items: int = 0
-    annotations: int = 0
-    changed: int = 0
-    deleted: int = 0
-    problems: int = 0
-
-
-def save(database: Database, connection: sa.Connection, lease: Lease, page: Page) -> PageSummary:
+def save(database: Database, connection: sa.Connection, lease: Lease, page: Page) -> PullSummary:
     """Save a page; the caller has passed the fence in the same transaction."""
     saver = _Saver(database, connection, lease.project)
     fresh = saver.items(page)
@@ -59,9 +47,8 @@ def save(database: Database, connection: sa.Connection, lease: Lease, page: Page
     saver.predictions(page, fresh)
     saver.annotators(page)
     saver.live(page)
-    _save_problems(connection, lease, page)
     _save_cursor(connection, lease, page)
-    return PageSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, len(page.problems))
+    return PullSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, tuple(page.problems))
 
 
 class _Saver:
@@ -176,19 +163,14 @@ class _Saver:
         return 0 if last is None else int(last) + 1
 
 
-def _save_problems(connection: sa.Connection, lease: Lease, page: Page) -> None:
-    """Add the problems to those of the same pull, that is of the same lease."""
+def _save_cursor(connection: sa.Connection, lease: Lease, page: Page) -> None:
+    """Where the pull stands; its problems are added to those of the same pull, that is of the same lease."""
     query = sa.select(project.c.problems, project.c.problems_epoch).where(project.c.project == lease.project)
     row = connection.execute(query).one()
     before = json.loads(row.problems) if row.problems_epoch == lease.epoch else []
     problems = [*before, *(text[:_MAX_PROBLEM_LENGTH] for text in page.problems)][:MAX_PROBLEMS]
-    values = {"problems": json.dumps(problems), "problems_epoch": lease.epoch}
+    values = {"problems": json.dumps(problems), "problems_epoch": lease.epoch, "cursor": json.dumps(dict(page.cursor))}
     connection.execute(sa.update(project).where(project.c.project == lease.project).values(values))
-
-
-def _save_cursor(connection: sa.Connection, lease: Lease, page: Page) -> None:
-    cursor = json.dumps(dict(page.cursor))
-    connection.execute(sa.update(project).where(project.c.project == lease.project).values(cursor=cursor))
 
 
 # -- rows --------------------------------------------------------------------------------------------------

@@ -33,12 +33,12 @@ def _table(name: str, *columns: sa.schema.SchemaItem, with_rowid: bool = False) 
 
 
 def key(name: str) -> sa.Column[Any]:
-    """A part of a primary key."""
+    """A part of a primary key. As released migrations say it: it stays as it is."""
     return sa.Column(name, KEY, primary_key=True)
 
 
 def column(name: str, kind: sa.types.TypeEngine[Any], *, null: bool = False) -> sa.Column[Any]:
-    """Any other column."""
+    """Any other column. As released migrations say it: it stays as it is."""
     return sa.Column(name, kind, nullable=null)
 
 

@@ -10,16 +10,14 @@ import json
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any
 
 import sqlalchemy as sa
 
-from hitl.exchange import Cursor, Page
+from hitl.exchange import Cursor, Page, PullSummary
 from hitl.store import pages
 from hitl.store.cycles import Concluded
 from hitl.store.lease import Lease
-from hitl.store.pages import PageSummary
 from hitl.store.schema import project as projects
 from hitl.store.tables import Pulled
 
@@ -54,9 +52,7 @@ class Store(Pulled, Concluded):
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -72,7 +68,7 @@ class Store(Pulled, Concluded):
         """Let the next pull start from the beginning."""
         self._note(lease, cursor=None)
 
-    def save_page(self, lease: Lease, page: Page) -> PageSummary:
+    def save_page(self, lease: Lease, page: Page) -> PullSummary:
         """Save rows and cursor together, or nothing. `hitl.store.pages` says which of two rows stays."""
         with self._fenced(lease) as connection:
             return pages.save(self.database, connection, lease, page)
