@@ -173,7 +173,7 @@ class Tables:
         writers = {
             "consensus": self._push_consensus,
             "order": self._push_order,
-            "assign": self._push_assignment,
+            "assign": self._push_order,
             "labels_wanted": self._push_labels_wanted,
             "add_items": self._push_items,
             "gold": self._push_gold,
@@ -200,12 +200,10 @@ class Tables:
         return self._output / "consensus.csv", _table(rows, ["item", "label", "confidence"])
 
     def _push_order(self, operation: Operation) -> tuple[Path, pa.Table]:
+        """The order of all, or of what one annotator is asked."""
+        name = "order.csv" if operation.kind == "order" else f"assignments/{_file_name(operation.key)}.csv"
         rows = [{"priority": rank, "item": key} for rank, key in enumerate(operation.payload["items"], start=1)]
-        return self._output / "order.csv", _table(rows, ["priority", "item"])
-
-    def _push_assignment(self, operation: Operation) -> tuple[Path, pa.Table]:
-        rows = [{"priority": rank, "item": key} for rank, key in enumerate(operation.payload["items"], start=1)]
-        return self._output / "assignments" / f"{_file_name(operation.key)}.csv", _table(rows, ["priority", "item"])
+        return self._output / name, _table(rows, ["priority", "item"])
 
     def _push_labels_wanted(self, operation: Operation) -> tuple[Path, pa.Table]:
         rows = [{"item": key, "labels": wanted} for key, wanted in sorted(operation.payload["items"].items())]

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from hitl.cycle import pull, push, silent
+from hitl.cycle import pull, push
 from hitl.errors import BadSettings, BadTable
-from hitl.exchange import Connector, Operation, Progress, Question, Receipt
+from hitl.exchange import Connector, Operation, Progress, Question, Receipt, silent
 from hitl.tables.files import require_columns
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from hitl.active.registry import policy
 from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Crew
 from hitl.errors import Busy, HitlError, Refused, StoreError
-from hitl.exchange import Connector, Progress, Question, Receipt
+from hitl.exchange import Connector, Progress, PullSummary, Question, Receipt, silent
 from hitl.metrics import metrics_of
 from hitl.operations import Judgement, operations_of
 from hitl.project import budget_of, combined, crew_of, stored_evidence
@@ -35,17 +35,6 @@ if TYPE_CHECKING:
 
 _one_fit = Lock()
 """Compiled kernels may end the process when two threads run them at once (numba without OpenMP or TBB)."""
-
-
-@dataclass(frozen=True)
-class PullSummary:
-    """What a pull brought."""
-
-    items: int = 0
-    annotations: int = 0
-    changed: int = 0
-    deleted: int = 0
-    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,10 +54,6 @@ class CycleReport:
     def changed(self) -> int:
         """How much had to be changed on the platform (0: it was as planned)."""
         return sum(receipt.changed for receipt in self.receipts)
-
-
-def silent(what: str, done: int, total: int | None) -> None:
-    """A Progress that shows nothing."""
 
 
 def run(
@@ -130,17 +115,11 @@ def _recorded(store: Store, project: str, due: str) -> Judgement | None:
 
 def pull(lease: Lease, store: Store, connector: Connector, progress: Progress = silent) -> PullSummary:
     """Pull everything new, page by page, each saved with the cursor behind it."""
-    items = annotations = changed = deleted = 0
-    problems: list[str] = []
+    brought = PullSummary()
     for page in connector.pull(store.cursor(lease.project)):
-        summary = store.save_page(lease, page)
-        items += len(page.items)
-        annotations += len(page.annotations)
-        changed += summary.changed
-        deleted += summary.deleted
-        problems += page.problems
-        progress("pull", items, page.total)
-    return PullSummary(items, annotations, changed, deleted, tuple(problems))
+        brought += store.save_page(lease, page)
+        progress("pull", brought.items, page.total)
+    return brought
 
 
 def judge(
@@ -197,7 +176,7 @@ def push(
     if verify:
         pending = [operation for operation, _ in store.operations(lease.project)]
     for position, operation in enumerate(pending, start=1):
-        store.check(lease)
+        store.renew(lease)
         try:
             for receipt in connector.push([operation]):
                 progress("pushed", position, len(pending))

@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import cached_property
+from operator import add
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -114,6 +115,20 @@ class Page:
     total: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PullSummary:
+    """What a pull, or a page of it, brought: rows, rows that differed from the stored ones, rows gone, problems."""
+
+    items: int = 0
+    annotations: int = 0
+    changed: int = 0
+    deleted: int = 0
+    problems: tuple[str, ...] = ()
+
+    def __add__(self, other: PullSummary) -> PullSummary:
+        return PullSummary(*map(add, astuple(self), astuple(other)))
+
+
 OperationKind = Literal["consensus", "order", "assign", "labels_wanted", "add_items", "gold"]
 
 
@@ -155,6 +170,10 @@ class Receipt:
 
 Progress = Callable[[str, int, int | None], None]
 """Called with (what, done, total or None) during long work."""
+
+
+def silent(what: str, done: int, total: int | None) -> None:
+    """A Progress that shows nothing."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def kill_after(last: int) -> list[str]:
 
         setattr(owner, name, call)
 
-    for name in ("queue", "check", "confirm", "save_page", "record_cycle"):
+    for name in ("queue", "renew", "confirm", "save_page", "record_cycle"):
         noted(Store, name)
     noted(os, "replace")
     try:

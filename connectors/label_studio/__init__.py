@@ -104,8 +104,7 @@ class LabelStudio:
     @cached_property
     def settings(self) -> Mapping[str, Any]:
         """The project as the server describes it (read once)."""
-        answer: Mapping[str, Any] = self.client.get(f"/api/projects/{self.project}/")
-        return answer
+        return self.client.project(self.project)
 
     @cached_property
     def control(self) -> Control:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from hitl.connectors.label_studio.client import Client
+from hitl.connectors.label_studio.client import Client, where
 from hitl.connectors.label_studio.predictions import Versions, existing, said, task_ids
 from hitl.errors import Refused
 from hitl.exchange import Operation, Receipt
@@ -67,12 +67,9 @@ def assign(client: Client, project: int, operation: Operation) -> Receipt:
 
 
 def _person(client: Client, key: str) -> Mapping[str, Any]:
-    listed = client.get("/api/users/")
-    users = listed["results"] if isinstance(listed, dict) else listed
-    for user in users:
+    for user in client.users():
         if str(user["id"]) == key:
-            found: Mapping[str, Any] = user
-            return found
+            return user
     raise Refused(f"{client.url} has no user {key}: invite the annotator again, or leave them out of the crew")
 
 
@@ -106,14 +103,7 @@ def _have_tab(client: Client, project: int, title: str, prefix: str) -> tuple[in
         "ordering": _ORDERING,
         "filters": {
             "conjunction": "and",
-            "items": [
-                {
-                    "filter": "filter:tasks:predictions_model_versions",
-                    "operator": "contains",
-                    "type": "List",
-                    "value": [prefix],
-                }
-            ],
+            "items": [where("predictions_model_versions", "contains", "List", [prefix])],
         },
         "hiddenColumns": {"explore": _HIDDEN, "labeling": _HIDDEN},
     }
@@ -130,7 +120,7 @@ def _have_tab(client: Client, project: int, title: str, prefix: str) -> tuple[in
 
 def _assignees(client: Client, project: int, user: int, wanted: Sequence[int]) -> int:
     """Enterprise: assign what is missing, take back what is no longer planned and not begun."""
-    theirs = {"filter": "filter:tasks:annotators", "operator": "contains", "type": "List", "value": user}
+    theirs = where("annotators", "contains", "List", user)
     listed = client.tasks(project, ("id", "annotations", "completed_by"), filters=[theirs])
     begun = {int(task["id"]): _has_answered(task, user) for task in listed}
     assigned = [task for task, answered in begun.items() if not answered]

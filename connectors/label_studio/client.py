@@ -91,7 +91,7 @@ class Client:
 
     def call(self, what: Callable[[Any], Any]) -> Any:
         """What a method of the SDK returns, with our errors: `client.call(lambda sdk: sdk.users.list())`."""
-        httpx, _ = _libraries()
+        httpx, _ = libraries()
         from label_studio_sdk.core.api_error import ApiError
 
         try:
@@ -104,7 +104,7 @@ class Client:
     @cached_property
     def sdk(self) -> Any:
         """label_studio_sdk.LabelStudio over the same connections. Raises MissingExtra, Refused for a bad token."""
-        httpx, _ = _libraries()
+        httpx, _ = libraries()
         import label_studio_sdk
         from label_studio_sdk.core.api_error import ApiError
 
@@ -134,6 +134,17 @@ class Client:
         """The server's clock (whole seconds)."""
         return server_time(self._repeat("GET", "/api/version/", {}))
 
+    def users(self) -> list[dict[str, Any]]:
+        """All who may annotate."""
+        listed = self.get("/api/users/")
+        found: list[dict[str, Any]] = listed["results"] if isinstance(listed, dict) else listed
+        return found
+
+    def project(self, number: int) -> Mapping[str, Any]:
+        """A project as the server describes it."""
+        answer: Mapping[str, Any] = self.get(f"/api/projects/{number}/")
+        return answer
+
     def tasks_page(
         self,
         project: int,
@@ -144,7 +155,7 @@ class Client:
         page_size: int = 500,
     ) -> TaskPage:
         """The next tasks with an id above `after` that pass the filters (keyset paging: nothing lost or doubled)."""
-        above = {"filter": "filter:tasks:id", "operator": "greater", "type": "Number", "value": after}
+        above = where("id", "greater", "Number", after)
         query = {"filters": {"conjunction": "and", "items": [above, *filters]}, "ordering": ["tasks:id"]}
         body = self.get(
             "/api/tasks",
@@ -180,8 +191,8 @@ class Client:
         found: dict[int, dict[str, Any]] = {}
         for start in range(0, len(wanted), IDS_A_REQUEST):
             some = wanted[start : start + IDS_A_REQUEST]
-            listed = {"filter": "filter:tasks:id", "operator": "in_list", "type": "Number", "value": some}
-            found.update({int(task["id"]): task for task in self.tasks(project, include, filters=[listed])})
+            listed = self.tasks(project, include, filters=[where("id", "in_list", "Number", some)])
+            found.update({int(task["id"]): task for task in listed})
         return found
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any], threads: int = 4) -> list[Any]:
@@ -193,14 +204,14 @@ class Client:
 
     def _repeat(self, method: str, path: str, parameters: Mapping[str, object], body: object = None) -> httpx.Response:
         """A request that may be repeated without harm."""
-        _, stamina = _libraries()
+        _, stamina = libraries()
         for attempt in stamina.retry_context(on=_retry_hint, attempts=ATTEMPTS, timeout=60.0, wait_initial=0.2):
             with attempt:
                 return self._request(method, path, parameters, body)
         raise AssertionError("stamina neither returned nor raised")
 
     def _request(self, method: str, path: str, parameters: Mapping[str, object], body: object = None) -> httpx.Response:
-        httpx, _ = _libraries()
+        httpx, _ = libraries()
         from label_studio_sdk.core.api_error import ApiError
 
         with self._connecting:
@@ -248,13 +259,19 @@ class Client:
             ) from None
 
 
+def where(column: str, operator: str, kind: str, value: object) -> dict[str, object]:
+    """A filter of the Data Manager: the tasks whose column is so."""
+    return {"filter": f"filter:tasks:{column}", "operator": operator, "type": kind, "value": value}
+
+
 def server_time(response: httpx.Response) -> datetime:
     """The server's clock when it answered (whole seconds)."""
     date = response.headers.get("date")
     return parsedate_to_datetime(date).astimezone(UTC) if date else datetime.now(UTC)
 
 
-def _libraries() -> tuple[Any, Any]:
+def libraries() -> tuple[Any, Any]:
+    """httpx and stamina, which load with the first request. Raises MissingExtra."""
     try:
         import httpx
         import label_studio_sdk  # noqa: F401 - says here, in our words, that it is missing

@@ -37,20 +37,10 @@ Answers = Mapping[str, str | None]
 NO, YES = "no", "yes"
 SEPARATOR = " / "
 SUPPORTED = "Choices (single or multiple), Rating, Taxonomy (leaves) and Pairwise"
-_TYPES: dict[Kind, str] = {
-    "choices": "choices",
-    "multiple": "choices",
-    "rating": "rating",
-    "taxonomy": "taxonomy",
-    "pairwise": "pairwise",
-}
-_VALUE_KEYS: dict[Kind, str] = {
-    "choices": "choices",
-    "multiple": "choices",
-    "rating": "rating",
-    "taxonomy": "taxonomy",
-    "pairwise": "selected",
-}
+_TYPES = {"multiple": "choices"}
+"""The type of a kind's results where it is not called as the kind."""
+_VALUE_KEYS = {"multiple": "choices", "pairwise": "selected"}
+"""The same of the key that holds what was chosen."""
 
 
 class NotUnderstood(Exception):
@@ -120,8 +110,8 @@ class Control:
         item: dict[str, Any] = {
             "from_name": self.name,
             "to_name": self.target,
-            "type": _TYPES[self.kind],
-            "value": {_VALUE_KEYS[self.kind]: value},
+            "type": _TYPES.get(self.kind, self.kind),
+            "value": {_VALUE_KEYS.get(self.kind, self.kind): value},
         }
         if distribution:
             item["meta"] = {"hitl": {"distribution": distribution}}
@@ -158,13 +148,13 @@ class Control:
             return None
         if len(own) > 1:
             raise NotUnderstood(f"{len(own)} answers to the control {self.name!r}")
-        if own[0].get("type") != _TYPES[self.kind]:
+        if own[0].get("type") != _TYPES.get(self.kind, self.kind):
             raise NotUnderstood(f"{own[0].get('type')!r} is no answer to the control {self.name!r}")
         return own[0]
 
     def _chosen(self, item: Mapping[str, Any]) -> list[str]:
         value = item.get("value")
-        raw = value.get(_VALUE_KEYS[self.kind]) if isinstance(value, dict) else None
+        raw = value.get(_VALUE_KEYS.get(self.kind, self.kind)) if isinstance(value, dict) else None
         chosen = _as_labels(self.kind, raw)
         if chosen is None:
             raise NotUnderstood(f"value {str(value)[:80]!r} is no answer to the control {self.name!r}")

@@ -23,7 +23,7 @@ def check(client: Client, project: int, control: str | None, abstain: Sequence[s
         checks.append(Check("label studio", True, f"{client.url}: {edition} {release}"))
         whoami = client.get("/api/current-user/whoami")
         checks.append(Check("token", True, f"belongs to {whoami.get('email')}"))
-        settings = client.get(f"/api/projects/{project}/")
+        settings = client.project(project)
         checks.append(Check("project", True, f"{project}: {settings['title']}, {settings['task_number']} tasks"))
     except HitlError as error:
         name = ("label studio", "token", "project")[len(checks)]

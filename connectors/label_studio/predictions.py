@@ -52,7 +52,7 @@ def order(client: Client, project: int, operation: Operation) -> Receipt:
     return Receipt(operation, changed, said(len(planned), "in order", missing))
 
 
-def consensus(client: Client, project: int, control: Control, operation: Operation) -> Receipt:
+def consensus(control: Control, client: Client, project: int, operation: Operation) -> Receipt:
     """Show the consensus beside the tasks, as predictions that are not given to annotators."""
     name = CONSENSUS + operation.digest
     versions = Versions(client, project)
@@ -60,7 +60,7 @@ def consensus(client: Client, project: int, control: Control, operation: Operati
     if not rows:
         return Receipt(operation, versions.delete(CONSENSUS), said(0, "with a consensus", missing))
     changed = versions.make(name, rows)
-    if str(_project(client, project).get("model_version") or "").startswith(CONSENSUS):
+    if str(client.project(project).get("model_version") or "").startswith(CONSENSUS):
         client.patch(f"/api/projects/{project}/", {"model_version": ""})
         changed += 1
     changed += versions.delete(CONSENSUS, keep=name)
@@ -145,7 +145,7 @@ def existing(client: Client, project: int, rows: Sequence[Row]) -> tuple[list[Ro
 
 def _prepare(client: Client, project: int) -> int:
     """Settings under which the order is honoured; returns the number of settings changed."""
-    now = _project(client, project)
+    now = client.project(project)
     wanted: dict[str, object] = {}
     if now.get("sampling") != SAMPLING:
         wanted["sampling"] = SAMPLING
@@ -159,21 +159,16 @@ def _prepare(client: Client, project: int) -> int:
 
 def _activate(client: Client, project: int, name: str) -> int:
     """Make the version the project's active one and verify it; 1 when it was not."""
-    if _project(client, project).get("model_version") == name:
+    if client.project(project).get("model_version") == name:
         return 0
     client.patch(f"/api/projects/{project}/", {"model_version": name})
-    active = _project(client, project).get("model_version")
+    active = client.project(project).get("model_version")
     if active != name:
         raise Refused(
             f"project {project} keeps model_version {active!r} instead of {name!r}: tasks would be served at random. "
             "Is a model backend connected? Its title takes that place; disconnect it or let hitl be the backend"
         )
     return 1
-
-
-def _project(client: Client, project: int) -> Mapping[str, Any]:
-    answer: Mapping[str, Any] = client.get(f"/api/projects/{project}/")
-    return answer
 
 
 def task_ids(items: Sequence[object]) -> list[int]:

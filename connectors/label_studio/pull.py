@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hitl.connectors.label_studio.client import Client, TaskPage
+from hitl.connectors.label_studio.client import Client, TaskPage, where
 from hitl.connectors.label_studio.config import Control, NotUnderstood
 from hitl.errors import BadSettings
 from hitl.exchange import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Kind, Page, PredictionRow
@@ -107,9 +107,9 @@ class _Reader:
 
     def people(self, state: State) -> Page:
         """All who may annotate."""
-        listed = self.client.get("/api/users/")
-        users = listed["results"] if isinstance(listed, dict) else listed
-        rows = tuple(AnnotatorRow(str(user["id"]), user.get("email") or f"user {user['id']}") for user in users)
+        rows = tuple(
+            AnnotatorRow(str(user["id"]), user.get("email") or f"user {user['id']}") for user in self.client.users()
+        )
         self.known = {row.key for row in rows}
         return Page(cursor=state.save(), annotators=rows)
 
@@ -133,12 +133,7 @@ class _Reader:
     def changes(self, state: State) -> Iterator[Page]:
         """What changed since the last pass; ends with the live tasks when some may be gone."""
         since = datetime.fromisoformat(state.since) - OVERLAP
-        changed = {
-            "filter": "filter:tasks:updated_at",
-            "operator": "greater",
-            "type": "Datetime",
-            "value": _stamp(since),
-        }
+        changed = where("updated_at", "greater", "Datetime", _stamp(since))
         models = self._models()
         for read in self._scan(state.after, [changed], with_predictions=bool(models)):
             for task in read.tasks:
@@ -164,12 +159,7 @@ class _Reader:
         grown = [name for name, now in models.items() if state.models.get(name) != now]
         if not grown:
             return
-        versions = {
-            "filter": "filter:tasks:predictions_model_versions",
-            "operator": "contains",
-            "type": "List",
-            "value": grown,
-        }
+        versions = where("predictions_model_versions", "contains", "List", grown)
         for read in self._scan(0, [versions], with_predictions=True):
             once = {int(task["id"]): task for task in read.tasks}  # a task comes once for each prediction that matches
             yield _page(state, self._rows(TaskPage(list(once.values()), read.total)))
@@ -273,7 +263,7 @@ class _Reader:
 
 @dataclass
 class _Rows:
-    """The rows of one page while they are gathered."""
+    """The rows of one page while they are gathered, by the fields of `Page`."""
 
     items: list[ItemRow] = field(default_factory=list)
     annotations: list[AnnotationRow] = field(default_factory=list)
@@ -283,16 +273,8 @@ class _Rows:
 
 
 def _page(state: State, rows: _Rows, live: frozenset[str] | None = None, total: int | None = None) -> Page:
-    return Page(
-        cursor=state.save(),
-        items=tuple(rows.items),
-        annotations=tuple(rows.annotations),
-        predictions=tuple(rows.predictions),
-        annotators=tuple(rows.annotators),
-        live=live,
-        problems=tuple(rows.problems),
-        total=total,
-    )
+    gathered: dict[str, Any] = {name: tuple(found) for name, found in vars(rows).items()}
+    return Page(state.save(), live=live, total=total, **gathered)
 
 
 def _item(task: Mapping[str, Any]) -> ItemRow:

@@ -12,7 +12,8 @@ who count by a ground-truth annotation alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from hitl.connectors.label_studio.assign import assign
@@ -30,22 +31,18 @@ _RAISED = "hitl_gold"
 
 def receipts(client: Client, project: int, control: Control, operations: Iterable[Operation]) -> Iterator[Receipt]:
     """Carry out the operations in the order given; a receipt says that the platform is as it should be."""
+    kinds: dict[str, Callable[[Client, int, Operation], Receipt]] = {
+        "order": order,
+        "consensus": partial(consensus, control),
+        "assign": assign,
+        "labels_wanted": _labels_wanted,
+        "add_items": _add_items,
+        "gold": partial(_gold, control),
+    }
     for operation in operations:
-        match operation.kind:
-            case "order":
-                yield order(client, project, operation)
-            case "consensus":
-                yield consensus(client, project, control, operation)
-            case "assign":
-                yield assign(client, project, operation)
-            case "labels_wanted":
-                yield _labels_wanted(client, project, operation)
-            case "add_items":
-                yield _add_items(client, project, operation)
-            case "gold":
-                yield _gold(client, project, control, operation)
-            case _:
-                raise Refused(f"Label Studio: an operation {operation.kind!r} is not known")
+        if operation.kind not in kinds:
+            raise Refused(f"Label Studio: an operation {operation.kind!r} is not known")
+        yield kinds[operation.kind](client, project, operation)
 
 
 def _labels_wanted(client: Client, project: int, operation: Operation) -> Receipt:
@@ -98,7 +95,7 @@ def _add_items(client: Client, project: int, operation: Operation) -> Receipt:
     return Receipt(operation, len(rows), f"{len(wanted)} items are tasks of the project")
 
 
-def _gold(client: Client, project: int, control: Control, operation: Operation) -> Receipt:
+def _gold(control: Control, client: Client, project: int, operation: Operation) -> Receipt:
     """Have a ground-truth annotation with these labels on each task, and one more label asked for."""
     wanted: dict[int, dict[str, str]] = {}
     for question, labels in operation.payload["questions"].items():

@@ -23,11 +23,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
+from hitl.connectors.label_studio.client import libraries
 from hitl.errors import BadSettings, MissingExtra, Unreachable
-from hitl.exchange import Progress
+from hitl.exchange import Progress, silent
 
 VERSION = "1.23.2"
 START_SECONDS = 120.0
@@ -54,7 +53,7 @@ def home() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hitl"
 
 
-def install(progress: Progress | None = None) -> Path:
+def install(progress: Progress = silent) -> Path:
     """The path of the label-studio command, installed first if it is not there (some minutes, about 1 GB).
 
     The stamp is written last, so an interrupted installation is made again. Raises MissingExtra when pip fails.
@@ -71,7 +70,7 @@ def install(progress: Progress | None = None) -> Path:
     return command
 
 
-def template(command: Path, progress: Progress | None = None) -> Path:
+def template(command: Path, progress: Progress = silent) -> Path:
     """A migrated data folder with an administrator and legacy tokens, made once (about 30 s)."""
     ready = _base() / "template"
     if (ready / _ACCOUNT).exists():
@@ -79,7 +78,7 @@ def template(command: Path, progress: Progress | None = None) -> Path:
     with _locked(_base()):
         if (ready / _ACCOUNT).exists():
             return ready
-        _tell(progress, "prepare Label Studio", 0, 1)
+        progress("prepare Label Studio", 0, 1)
         with tempfile.TemporaryDirectory(prefix="template-", dir=_base()) as folder:
             data = Path(folder) / "data"
             data.mkdir()
@@ -93,7 +92,7 @@ def template(command: Path, progress: Progress | None = None) -> Path:
             _write_account(data, account)
             shutil.rmtree(ready, ignore_errors=True)
             data.rename(ready)
-        _tell(progress, "prepare Label Studio", 1, 1)
+        progress("prepare Label Studio", 1, 1)
     return ready
 
 
@@ -105,7 +104,7 @@ class LocalServer:
         admin_email, admin_password: for its web pages.
     """
 
-    def __init__(self, data: Path | None = None, progress: Progress | None = None) -> None:
+    def __init__(self, data: Path | None = None, progress: Progress = silent) -> None:
         """`data` is a folder to be kept (filled from the template when empty); None: a temporary one."""
         self._given = data
         self._progress = progress
@@ -119,9 +118,7 @@ class LocalServer:
     def __enter__(self) -> LocalServer:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def start(self) -> LocalServer:
@@ -131,9 +128,10 @@ class LocalServer:
         """
         command = install(self._progress)
         source = template(command, self._progress)
-        if self._given is None:
+        data = self._given
+        if data is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="hitl-label-studio-")
-        data = self._given if self._given is not None else Path(str(self._temporary and self._temporary.name))
+            data = Path(self._temporary.name)
         _fill(source, data)
         account = json.loads((data / _ACCOUNT).read_text())
         try:
@@ -156,7 +154,7 @@ class LocalServer:
 
     def sign_up(self, email: str, password: str) -> Person:
         """Add an annotator through the invitation page, as an annotator would. Raises Unreachable when it fails."""
-        httpx = _httpx()
+        httpx, _ = libraries()
         headers = {"Authorization": f"Token {self.token}"}
         invite = httpx.get(f"{self.url}/api/invite", headers=headers).json()["invite_url"]
         with httpx.Client(base_url=self.url, follow_redirects=True, timeout=60) as browser:
@@ -175,19 +173,6 @@ def _base() -> Path:
     return home() / f"label-studio-{VERSION}"
 
 
-def _httpx() -> Any:
-    try:
-        import httpx
-    except ImportError:
-        raise MissingExtra('Label Studio needs httpx: pip install "hitl-toolkit[label-studio]"') from None
-    return httpx
-
-
-def _tell(progress: Progress | None, what: str, done: int, total: int) -> None:
-    if progress is not None:
-        progress(what, done, total)
-
-
 def _works(command: Path) -> bool:
     if not command.exists():
         return False
@@ -197,8 +182,8 @@ def _works(command: Path) -> bool:
     return done.returncode == 0 and done.stdout.strip().endswith(VERSION)
 
 
-def _install(venv: Path, progress: Progress | None) -> None:
-    _tell(progress, f"install Label Studio {VERSION}", 0, 1)
+def _install(venv: Path, progress: Progress) -> None:
+    progress(f"install Label Studio {VERSION}", 0, 1)
     shutil.rmtree(venv, ignore_errors=True)
     steps = (
         [sys.executable, "-m", "venv", str(venv)],
@@ -208,7 +193,7 @@ def _install(venv: Path, progress: Progress | None) -> None:
         done = subprocess.run(step, capture_output=True, text=True, check=False, env=_clean())
         if done.returncode != 0:
             raise MissingExtra(f"{' '.join(step)} failed:\n{done.stderr.strip()[-2000:]}")
-    _tell(progress, f"install Label Studio {VERSION}", 1, 1)
+    progress(f"install Label Studio {VERSION}", 1, 1)
 
 
 def _clean() -> dict[str, str]:
@@ -302,7 +287,7 @@ def _spawn(command: Path, data: Path, account: dict[str, str], port: int) -> sub
 
 def _wait(process: subprocess.Popen[bytes], url: str, token: str) -> bool:
     """Whether our server answers at the url, within START_SECONDS (False too when it ended)."""
-    httpx = _httpx()
+    httpx, _ = libraries()
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         with suppress(httpx.HTTPError):

@@ -28,7 +28,7 @@ from hitl.demo.comparison import HEADER, Comparison
 from hitl.demo.recorded import QUESTION, rte, texts
 from hitl.errors import Refused
 from hitl.evidence import Evidence
-from hitl.exchange import Operation, Progress
+from hitl.exchange import Operation, Progress, silent
 from hitl.operations import Judgement
 from hitl.report import write
 from hitl.settings import Settings
@@ -86,7 +86,7 @@ class Desk:
         return task
 
 
-def run(output: Path, items: int, keep: bool, progress: Progress = cycle.silent) -> None:
+def run(output: Path, items: int, keep: bool, progress: Progress = silent) -> None:
     """Run the demo in a new folder hitl-demo*, print the comparison, write the report, and stay until Ctrl-C."""
     began = time.perf_counter()
     for ending in (signal.SIGTERM, signal.SIGINT):  # either ends the server as well

@@ -10,7 +10,7 @@ import numpy as np
 
 from hitl.annotations import Floats, Names
 from hitl.models.analysis.annotator_profile import AnnotatorProfiles
-from hitl.report.plots import COLOURS, LEGEND, PERCENT, Figure, axis, band, end_names, numbers, shown, whiskers
+from hitl.report.plots import COLOURS, LEGEND, PERCENT, Figure, axis, band, end_names, figure, numbers, shown, whiskers
 
 FOREST = 40
 """Annotators in the forest plot: those with most labels."""
@@ -60,12 +60,9 @@ def forest_figure(found: AnnotatorProfiles) -> Figure:
             }
         )
     names = {"tickvals": list(range(len(order))), "ticktext": [shown(report.names[k], 22) for k in order]}
-    layout = {
-        "height": 110 + 17 * len(order),
-        "xaxis": axis("accuracy (%), with its 95 % interval", range=[0, 1.005], **PERCENT),
-        "yaxis": axis("annotator", range=[-0.8, len(order) - 0.2], showgrid=False, **names),
-    }
-    return {"data": data, "layout": layout | LEGEND | {"showlegend": several}}
+    x = axis("accuracy (%), with its 95 % interval", range=[0, 1.005], **PERCENT)
+    y = axis("annotator", range=[-0.8, len(order) - 0.2], showgrid=False, **names)
+    return figure(data, 110 + 17 * len(order), x, y, **LEGEND | {"showlegend": several})
 
 
 def prototype_figure(prototype_jl: Floats, classes: Names, options: Names) -> Figure:
@@ -80,12 +77,9 @@ def prototype_figure(prototype_jl: Floats, classes: Names, options: Names) -> Fi
         "customdata": [[[shown(true), shown(said)] for said in options] for true in classes],
         "hovertemplate": "true %{customdata[0]}: %{z:.1%} said %{customdata[1]}<extra></extra>",
     }
-    layout = {
-        "height": min(420, 110 + max(18, min(44, 240 // j)) * j),
-        "xaxis": axis("answer", showgrid=False, **_ticks(options)),
-        "yaxis": axis("true class", showgrid=False, autorange="reversed", **_ticks(classes)),
-    }
-    return {"data": [heat], "layout": layout}
+    x = axis("answer", showgrid=False, **_ticks(options))
+    y = axis("true class", showgrid=False, autorange="reversed", **_ticks(classes))
+    return figure([heat], min(420, 110 + max(18, min(44, 240 // j)) * j), x, y)
 
 
 def similarity_figure(found: AnnotatorProfiles) -> Figure:
@@ -123,8 +117,7 @@ def similarity_figure(found: AnnotatorProfiles) -> Figure:
         "ticktext": [f"group {main[start] + 1}" for start in starts],
     }
     by_group = axis("annotators, by group", showgrid=False, **groups)
-    layout = {"height": 420, "shapes": frames, "xaxis": by_group, "yaxis": by_group | {"autorange": "reversed"}}
-    return {"data": [heat], "layout": layout}
+    return figure([heat], 420, by_group, by_group | {"autorange": "reversed"}, shapes=frames)
 
 
 def drift_figure(found: AnnotatorProfiles, changed: Sequence[int]) -> Figure:
@@ -156,13 +149,8 @@ def drift_figure(found: AnnotatorProfiles, changed: Sequence[int]) -> Figure:
             }
         )
         ends.append((shown(name, 24), x[-1], float(windows.accuracy[-1])))
-    layout = {
-        "height": 340,
-        "xaxis": axis("time of the labels"),
-        "yaxis": axis("accuracy (%)", range=[0, 1.02], **PERCENT),
-        "annotations": end_names(ends, span=1.0),
-    }
-    return {"data": data, "layout": layout}
+    accuracy = axis("accuracy (%)", range=[0, 1.02], **PERCENT)
+    return figure(data, 340, axis("time of the labels"), accuracy, annotations=end_names(ends, span=1.0))
 
 
 def moment(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str | float:

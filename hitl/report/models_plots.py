@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hitl.report.plots import LEGEND, PERCENT, Figure, axis, band, numbers, reliability_figure, shown, whiskers
+from hitl.report.plots import LEGEND, PERCENT, Figure, axis, band, figure, numbers, reliability_figure, shown, whiskers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,12 +42,9 @@ def class_figure(classes: pd.DataFrame) -> Figure:
         }
         data.append(points)
     ticks = {"tickvals": list(range(len(classes))), "ticktext": [shown(name, 22) for name in classes["class"]]}
-    layout = {
-        "height": 110 + 34 * len(classes),
-        "xaxis": axis("right (%), with 95 % intervals", **PERCENT),
-        "yaxis": axis("true class", range=[-0.7, len(classes) - 0.3], showgrid=False, **ticks),
-    }
-    return {"data": data, "layout": layout | LEGEND}
+    x = axis("right (%), with 95 % intervals", **PERCENT)
+    y = axis("true class", range=[-0.7, len(classes) - 0.3], showgrid=False, **ticks)
+    return figure(data, 110 + 34 * len(classes), x, y, **LEGEND)
 
 
 def confidence_figure(confidence: pd.DataFrame) -> Figure:
@@ -70,12 +67,8 @@ def confidence_figure(confidence: pd.DataFrame) -> Figure:
         for who in WHO
     ]
     ticks = {"tickvals": places, "ticktext": [sure(to) for to in confidence["to"]]}
-    layout = {
-        "height": 340,
-        "xaxis": axis("model up to this sure (%)", range=[-0.4, len(confidence) - 0.6], showgrid=False, **ticks),
-        "yaxis": axis("right (%)", **PERCENT),
-    }
-    return {"data": data, "layout": layout | LEGEND}
+    x = axis("model up to this sure (%)", range=[-0.4, len(confidence) - 0.6], showgrid=False, **ticks)
+    return figure(data, 340, x, axis("right (%)", **PERCENT), **LEGEND)
 
 
 def deferral_figure(curve: pd.DataFrame) -> Figure:
@@ -88,13 +81,8 @@ def deferral_figure(curve: pd.DataFrame) -> Figure:
         line | {"name": "all items", "y": numbers(curve["accuracy"]), "line": colours[0]},
         line | {"name": "those that skip annotators", "y": numbers(curve["skipped"]), "line": colours[1]},
     ]
-    layout = {
-        "height": 340,
-        "hovermode": "x unified",
-        "xaxis": axis("items that skip annotators (%)", range=[0, 1.005], **PERCENT),
-        "yaxis": axis("right (%)", **PERCENT),
-    }
-    return {"data": data, "layout": layout | LEGEND}
+    skipping = axis("items that skip annotators (%)", range=[0, 1.005], **PERCENT)
+    return figure(data, 340, skipping, axis("right (%)", **PERCENT), hovermode="x unified", **LEGEND)
 
 
 def sure(share: float) -> str:

@@ -58,6 +58,11 @@ def axis(title: str, **more: Any) -> Figure:
     return {"title": {"text": title}, **more}
 
 
+def figure(data: list[Figure], height: float, x: Figure, y: Figure, **more: Any) -> Figure:
+    """Traces over two axes; `more`: other keys of the layout."""
+    return {"data": data, "layout": {"height": height, "xaxis": x, "yaxis": y, **more}}
+
+
 def whiskers(value: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, colour: str) -> Figure:
     """The intervals of points, as plotly's error_x or error_y."""
     value = np.asarray(value)
@@ -126,14 +131,10 @@ def curves_figure(curves: Sequence[Curve], value: str, spent: str = "labels spen
         data += _line(curve, f"--c{rank % COLOURS}")
     names = line_ends(curves)
     most = max((float(np.nanmax(curve.labels)) for curve in curves if len(curve.labels)), default=1.0)
-    layout = {
-        "height": 380,
-        "xaxis": axis(spent, tickformat=",d", range=[0.0, most * 1.005]),
-        "yaxis": axis(escape(value), **PERCENT),
-        "annotations": end_names(names, _height(curves)) if any(names) else [],
-        "hovermode": "x unified",
-    }
-    return {"data": data, "layout": layout}
+    x = axis(spent, tickformat=",d", range=[0.0, most * 1.005])
+    y = axis(escape(value), **PERCENT)
+    ends = end_names(names, _height(curves)) if any(names) else []
+    return figure(data, 380, x, y, annotations=ends, hovermode="x unified")
 
 
 def history_figure(history: Sequence[Cycle]) -> Figure:
@@ -146,14 +147,14 @@ def history_figure(history: Sequence[Cycle]) -> Figure:
         value = np.array([cycle.metrics.get(key, np.nan) for cycle in history])
         if np.isfinite(value).any():
             lines.append(Curve(name, x, value))
-    figure = curves_figure(lines, "share (%)", "labels so far" if by_labels else "cycle")
-    for trace in figure["data"]:
+    drawn = curves_figure(lines, "share (%)", "labels so far" if by_labels else "cycle")
+    for trace in drawn["data"]:
         trace |= {
             "mode": "lines+markers",
             "customdata": [f"cycle {cycle.number}, {cycle.when:%Y-%m-%d %H:%M}" for cycle in history],
             "hovertemplate": "%{y:.1%} (%{customdata})",
         }
-    return figure
+    return drawn
 
 
 def confidence_figure(confidence: Floats, n_classes: int, bins: int = 20) -> Figure:
@@ -170,12 +171,8 @@ def confidence_figure(confidence: Floats, n_classes: int, bins: int = 20) -> Fig
         "customdata": [numbers(pair) for pair in pairwise(edges)],
         "hovertemplate": "%{y:,d} items with confidence %{customdata[0]:.1%} to %{customdata[1]:.1%}<extra></extra>",
     }
-    layout = {
-        "height": 340,
-        "xaxis": axis("confidence in the label (%)", range=[float(edges[0]) - 0.005, 1.005], **PERCENT),
-        "yaxis": axis("items", tickformat=",d", rangemode="tozero"),
-    }
-    return {"data": [bar], "layout": layout}
+    x = axis("confidence in the label (%)", range=[float(edges[0]) - 0.005, 1.005], **PERCENT)
+    return figure([bar], 340, x, axis("items", tickformat=",d", rangemode="tozero"))
 
 
 def reliability_figure(lines: Sequence[tuple[str, pd.DataFrame]], confidence: str, right: str) -> Figure:
@@ -205,12 +202,9 @@ def reliability_figure(lines: Sequence[tuple[str, pd.DataFrame]], confidence: st
                 "hovertemplate": "%{x:.1%} sure: %{y:.1%} right of %{customdata:,d}<extra>%{fullData.name}</extra>",
             }
         )
-    layout = {
-        "height": 340,
-        "xaxis": axis(confidence, range=[floor - 0.01, 1.01], **PERCENT),
-        "yaxis": axis(right, range=[floor - 0.02, 1.02], **PERCENT),
-    }
-    return {"data": data, "layout": layout | (LEGEND if len(lines) > 1 else {})}
+    x = axis(confidence, range=[floor - 0.01, 1.01], **PERCENT)
+    y = axis(right, range=[floor - 0.02, 1.02], **PERCENT)
+    return figure(data, 340, x, y, **(LEGEND if len(lines) > 1 else {}))
 
 
 def confusion_values(confusion: Floats) -> list[int | None]:

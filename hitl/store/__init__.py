@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hitl.store.cycles import CycleRecord, CycleSummary
 from hitl.store.lease import Lease
-from hitl.store.pages import PageSummary
 from hitl.store.store import Store
 
-__all__ = ["CycleRecord", "CycleSummary", "Lease", "PageSummary", "Store"]
+__all__ = ["CycleRecord", "CycleSummary", "Lease", "Store"]

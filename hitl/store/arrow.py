@@ -20,12 +20,17 @@ from hitl.errors import MissingExtra
 
 _BATCH = 1024  # rows fetched at once; larger batches leave the processor's cache and take twice as long
 
-
+_TYPES = {sa.Text: pa.string(), sa.Double: pa.float64(), sa.Integer: pa.int64(), sa.Boolean: pa.bool_()}
 _DIALECT = postgresql.dialect(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
 
 
 class DriverError(Exception):
     """What the ADBC driver said."""
+
+
+def columns_of(query: sa.Select[Any]) -> pa.Schema:
+    """The columns that a query gives."""
+    return pa.schema([(column.name, _TYPES[type(column.type)]) for column in query.selected_columns])
 
 
 def from_sqlite(connection: sa.Connection, query: sa.Select[Any], columns: pa.Schema) -> pa.Table:

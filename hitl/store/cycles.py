@@ -15,7 +15,7 @@ drops it, and it is gone once it is confirmed: it is to be done once, and not to
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +26,7 @@ from hitl.consensus import Consensus
 from hitl.exchange import Operation, Receipt
 from hitl.plan import Plan
 from hitl.store.database import Database
+from hitl.store.lease import Lease, Leased
 from hitl.store.schema import consensus, cycle, operation
 
 KEPT = 3
@@ -60,47 +61,121 @@ class CycleSummary:
     metrics: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """A record as it is stored, made before the transaction, which should be short."""
+class Concluded(Leased):
+    """What was concluded, and the outbox."""
 
-    results: tuple[tuple[str, bytes], ...]
-    plan: str
-    operations: tuple[tuple[Operation, str], ...]
-    metrics: str
-    due: str | None
+    def record_cycle(self, lease: Lease, record: CycleRecord) -> int:
+        """Write what a cycle concluded and what is to be pushed, together; gives its number, 1 for the first."""
+        # All that takes time is done before the transaction, which should be short.
+        row = {"project": lease.project, "plan": record.plan.to_json(), "due": record.due}
+        row["metrics"] = json.dumps(dict(record.metrics or {}))
+        blobs = [
+            {"project": lease.project, "position": position, "question": question, "packed": result.to_bytes()}
+            for position, (question, result) in enumerate(record.results.items())
+        ]
+        rows = _rows(lease.project, _last_of_each(record.operations))
+        with self._fenced(lease) as connection:
+            last = sa.select(sa.func.max(cycle.c.number)).where(cycle.c.project == lease.project)
+            number = 1 + (connection.execute(last).scalar() or 0)
+            new = {"number": number, "recorded_at": self.database.now()}
+            connection.execute(sa.insert(cycle).values(row | new))
+            if blobs:
+                connection.execute(sa.insert(consensus), [blob | {"number": number} for blob in blobs])
+            _forget_older(connection, lease.project, number - KEPT)
+            _write_operations(self.database, connection, number, rows)
+            older = operation.c.number.between(BY_HAND + 1, number - 1)
+            connection.execute(sa.delete(operation).where(_pending(lease.project), older))
+        return number
+
+    def cycles(self, project: str) -> list[CycleSummary]:
+        """All cycles, oldest first."""
+        return self._last_cycles(project, None)[::-1]
+
+    def last_cycle(self, project: str) -> CycleSummary | None:
+        """The last cycle's line of the history, or None before the first."""
+        return next(iter(self._last_cycles(project, 1)), None)
+
+    def recorded(self, project: str, due: str) -> bool:
+        """Whether a cycle was recorded for the scheduled run of this name."""
+        query = sa.select(cycle.c.number).where(cycle.c.project == project, cycle.c.due == due).limit(1)
+        return self.database.scalar(query) is not None
+
+    def latest(self, project: str) -> tuple[dict[str, Consensus], Plan] | None:
+        """The consensus of each question and the plan of the last cycle, or None before the first."""
+        blobs = sa.select(consensus.c.question, consensus.c.packed).where(consensus.c.project == project)
+        with self.database.read() as connection:
+            row = connection.execute(_last(project, cycle.c.number, cycle.c.plan)).first()
+            if row is None:
+                return None
+            packed = connection.execute(
+                blobs.where(consensus.c.number == row.number).order_by(consensus.c.position)
+            ).all()
+        results = {name: Consensus.from_bytes(bytes(blob), f"consensus of {name!r}") for name, blob in packed}
+        return results, Plan.from_json(row.plan)
+
+    def plan(self, project: str) -> Plan | None:
+        """The plan of the last cycle alone, or None before the first."""
+        text = self.database.scalar(_last(project, cycle.c.plan))
+        return None if text is None else Plan.from_json(text)
+
+    def queue(self, lease: Lease, operations: Iterable[Operation]) -> None:
+        """Have these sent although no cycle came to them: new items, known truth. Each is sent until it is confirmed.
+
+        They follow those queued before; one with the kind and key of another that still waits replaces it.
+        """
+        mine = sa.and_(operation.c.project == lease.project, operation.c.number == BY_HAND)
+        with self._fenced(lease) as connection:
+            last = connection.execute(sa.select(sa.func.max(operation.c.position)).where(mine)).scalar()
+            _write_operations(self.database, connection, BY_HAND, _rows(lease.project, operations, 1 + (last or 0)))
+
+    def queued(self, project: str) -> list[Operation]:
+        """What was queued by hand and must still be pushed, in order; a part of `pending`."""
+        return [each for each, _ in self._outbox(_pending(project) & (operation.c.number == BY_HAND))]
+
+    def withdraw(self, lease: Lease, operation: Operation) -> bool:
+        """Do not send again what was queued by hand; whether it was. What a cycle says stays."""
+        with self._fenced(lease) as connection:
+            return _drop_queued(connection, lease.project, operation)
+
+    def pending(self, project: str) -> list[Operation]:
+        """What must still be pushed, in order."""
+        return [each for each, _ in self._outbox(_pending(project))]
+
+    def count_pending(self, project: str) -> int:
+        """How many operations must still be pushed; what they say is not read."""
+        return int(self.database.scalar(sa.select(sa.func.count()).where(_pending(project))))
+
+    def operations(self, project: str) -> list[tuple[Operation, str]]:
+        """The latest operation of each (kind, key) with its state, "pending" or "confirmed"."""
+        return self._outbox(operation.c.project == project)
+
+    def confirm(self, lease: Lease, receipt: Receipt) -> None:
+        """The platform is as the operation says: it will not be pushed again.
+
+        Nothing happens when the outbox says something else by now.
+        """
+        values = {"state": CONFIRMED, "changed": receipt.changed, "detail": receipt.detail}
+        with self._fenced(lease) as connection:
+            _drop_queued(connection, lease.project, receipt.operation)
+            connection.execute(sa.update(operation).where(_is(lease.project, receipt.operation)).values(values))
+
+    def _outbox(self, wanted: sa.ColumnElement[bool]) -> list[tuple[Operation, str]]:
+        """The wanted operations with the state of each, oldest cycle first, each cycle in its order."""
+        query = sa.select(operation.c.kind, operation.c.key, operation.c.payload, operation.c.state)
+        rows = self.database.rows(query.where(wanted).order_by(operation.c.number, operation.c.position))
+        return [(Operation(kind, key, json.loads(payload)), state) for kind, key, payload, state in rows]
+
+    def _last_cycles(self, project: str, count: int | None) -> list[CycleSummary]:
+        """So many of the last cycles (None: all), newest first."""
+        rows = self.database.rows(_last(project, cycle.c.number, cycle.c.recorded_at, cycle.c.metrics, count=count))
+        return [
+            CycleSummary(number, datetime.fromtimestamp(recorded_at, UTC), json.loads(metrics))
+            for number, recorded_at, metrics in rows
+        ]
 
 
-def pack(record: CycleRecord) -> Packed:
-    """Everything that takes time."""
-    last: dict[tuple[str, str], Operation] = {}
-    for each in record.operations:
-        last.pop((each.kind, each.key), None)  # the later of two with one name replaces it, in its own place
-        last[each.kind, each.key] = each
-    return Packed(
-        tuple((question, result.to_bytes()) for question, result in record.results.items()),
-        record.plan.to_json(),
-        tuple((each, json.dumps(each.payload)) for each in last.values()),
-        json.dumps(dict(record.metrics or {})),
-        record.due,
-    )
-
-
-def record(database: Database, connection: sa.Connection, project: str, packed: Packed) -> int:
-    """Write a cycle and its outbox; gives its number, 1 for the first."""
-    last = connection.execute(sa.select(sa.func.max(cycle.c.number)).where(cycle.c.project == project)).scalar()
-    number = 1 + (last or 0)
-    row = {"project": project, "number": number, "metrics": packed.metrics, "plan": packed.plan, "due": packed.due}
-    connection.execute(sa.insert(cycle).values(row | {"recorded_at": database.now()}))
-    blobs = [
-        {"project": project, "number": number, "position": position, "question": question, "packed": blob}
-        for position, (question, blob) in enumerate(packed.results)
-    ]
-    if blobs:
-        connection.execute(sa.insert(consensus), blobs)
-    _forget_older(connection, project, number - KEPT)
-    _write_outbox(database, connection, project, number, packed.operations)
-    return number
+def _last(project: str, *columns: sa.Column[Any], count: int | None = 1) -> sa.Select[Any]:
+    return sa.select(*columns).where(cycle.c.project == project).order_by(cycle.c.number.desc()).limit(count)
 
 
 def _forget_older(connection: sa.Connection, project: str, number: int) -> None:
@@ -113,57 +188,37 @@ def _forget_older(connection: sa.Connection, project: str, number: int) -> None:
     )
 
 
-def _write_outbox(
-    database: Database,
-    connection: sa.Connection,
-    project: str,
-    number: int,
-    operations: Iterable[tuple[Operation, str]],
-) -> None:
-    _write_operations(database, connection, project, number, operations)
-    connection.execute(
-        sa.delete(operation).where(
-            operation.c.project == project,
-            operation.c.state == PENDING,
-            operation.c.number.between(BY_HAND + 1, number - 1),
-        )
-    )
+def _last_of_each(operations: Iterable[Operation]) -> Iterable[Operation]:
+    """The later of two with one name replaces it, in its own place."""
+    last: dict[tuple[str, str], Operation] = {}
+    for each in operations:
+        last.pop((each.kind, each.key), None)
+        last[each.kind, each.key] = each
+    return last.values()
 
 
-def queue(database: Database, connection: sa.Connection, project: str, operations: Iterable[Operation]) -> None:
-    """Have these sent, after those queued before; one with the kind and key of a pending one replaces it."""
-    packed = [(each, json.dumps(each.payload)) for each in operations]
-    last = sa.select(sa.func.max(operation.c.position)).where(
-        operation.c.project == project, operation.c.number == BY_HAND
-    )
-    _write_operations(database, connection, project, BY_HAND, packed, 1 + (connection.execute(last).scalar() or 0))
-
-
-def _write_operations(
-    database: Database,
-    connection: sa.Connection,
-    project: str,
-    number: int,
-    operations: Iterable[tuple[Operation, str]],
-    first: int = 0,
-) -> None:
-    rows = [
+def _rows(project: str, operations: Iterable[Operation], first: int = 0) -> list[dict[str, Any]]:
+    return [
         {
             "project": project,
             "kind": each.kind,
             "key": each.key,
-            "number": number,
             "position": position,
             "digest": each.digest,
-            "payload": payload,
+            "payload": json.dumps(each.payload),
             "state": PENDING,
             "changed": None,
             "detail": None,
         }
-        for position, (each, payload) in enumerate(operations, start=first)
+        for position, each in enumerate(operations, start=first)
     ]
+
+
+def _write_operations(
+    database: Database, connection: sa.Connection, number: int, rows: Sequence[Mapping[str, Any]]
+) -> None:
     if rows:
-        connection.execute(_upsert_operation(database), rows)
+        connection.execute(_upsert_operation(database), [{**row, "number": number} for row in rows])
 
 
 def _upsert_operation(database: Database) -> Any:
@@ -175,20 +230,14 @@ def _upsert_operation(database: Database) -> Any:
     return insert.on_conflict_do_update(index_elements=["project", "kind", "key"], set_=values)
 
 
-def confirm(connection: sa.Connection, project: str, receipt: Receipt) -> None:
-    """Mark the operation confirmed; nothing happens when the outbox says something else by now."""
-    this = _is(project, receipt.operation)
-    connection.execute(sa.delete(operation).where(this, operation.c.number == BY_HAND))
-    values = {"state": CONFIRMED, "changed": receipt.changed, "detail": receipt.detail}
-    connection.execute(sa.update(operation).where(this).values(values))
-
-
-def withdraw(connection: sa.Connection, project: str, refused: Operation) -> bool:
+def _drop_queued(connection: sa.Connection, project: str, this: Operation) -> bool:
     """Take an operation that was queued by hand out of the outbox; whether it was one."""
-    return (
-        connection.execute(sa.delete(operation).where(_is(project, refused), operation.c.number == BY_HAND)).rowcount
-        > 0
-    )
+    drop = sa.delete(operation).where(_is(project, this), operation.c.number == BY_HAND)
+    return connection.execute(drop).rowcount > 0
+
+
+def _pending(project: str) -> sa.ColumnElement[bool]:
+    return sa.and_(operation.c.project == project, operation.c.state == PENDING)
 
 
 def _is(project: str, this: Operation) -> sa.ColumnElement[bool]:
@@ -198,77 +247,3 @@ def _is(project: str, this: Operation) -> sa.ColumnElement[bool]:
         operation.c.key == this.key,
         operation.c.digest == this.digest,
     )
-
-
-def operations(
-    connection: sa.Connection, project: str, state: str | None = None, number: int | None = None
-) -> list[tuple[Operation, str]]:
-    """The outbox with the state of each, oldest cycle first, each cycle in its order.
-
-    `state`, `number`: those in this state, or of this cycle, alone.
-    """
-    query = (
-        sa.select(operation.c.kind, operation.c.key, operation.c.payload, operation.c.state)
-        .where(operation.c.project == project)
-        .order_by(operation.c.number, operation.c.position)
-    )
-    if state is not None:
-        query = query.where(operation.c.state == state)
-    if number is not None:
-        query = query.where(operation.c.number == number)
-    return [
-        (Operation(kind, key, json.loads(payload)), state) for kind, key, payload, state in connection.execute(query)
-    ]
-
-
-def count(connection: sa.Connection, project: str, state: str) -> int:
-    """How many operations of the outbox are in this state; their payloads are not read."""
-    rows = sa.select(sa.func.count()).where(operation.c.project == project, operation.c.state == state)
-    return int(connection.execute(rows).scalar_one())
-
-
-def history(connection: sa.Connection, project: str, last: int | None = None) -> list[CycleSummary]:
-    """All cycles, oldest first; or so many of the last ones."""
-    query = (
-        sa.select(cycle.c.number, cycle.c.recorded_at, cycle.c.metrics)
-        .where(cycle.c.project == project)
-        .order_by(cycle.c.number.desc())
-        .limit(last)
-    )
-    newest_first = [
-        CycleSummary(number, datetime.fromtimestamp(recorded_at, UTC), json.loads(metrics))
-        for number, recorded_at, metrics in connection.execute(query)
-    ]
-    return newest_first[::-1]
-
-
-def recorded(connection: sa.Connection, project: str, due: str) -> bool:
-    """Whether a cycle was recorded for the run of this name."""
-    query = sa.select(cycle.c.number).where(cycle.c.project == project, cycle.c.due == due).limit(1)
-    return connection.execute(query).first() is not None
-
-
-def latest_plan(connection: sa.Connection, project: str) -> str | None:
-    """The plan of the last cycle as JSON, or None before the first."""
-    query = sa.select(cycle.c.plan).where(cycle.c.project == project).order_by(cycle.c.number.desc()).limit(1)
-    plan: str | None = connection.execute(query).scalar()
-    return plan
-
-
-def latest(connection: sa.Connection, project: str) -> tuple[dict[str, bytes], str] | None:
-    """The packed results and plan of the last cycle, or None before the first."""
-    query = (
-        sa.select(cycle.c.number, cycle.c.plan)
-        .where(cycle.c.project == project)
-        .order_by(cycle.c.number.desc())
-        .limit(1)
-    )
-    row = connection.execute(query).first()
-    if row is None:
-        return None
-    blobs = (
-        sa.select(consensus.c.question, consensus.c.packed)
-        .where(consensus.c.project == project, consensus.c.number == row.number)
-        .order_by(consensus.c.position)
-    )
-    return {question: bytes(packed) for question, packed in connection.execute(blobs)}, row.plan

@@ -43,13 +43,17 @@ _EXPECTED = "expected sqlite:///folder/hitl.db or postgresql://user:password@hos
 
 
 class Database:
-    """A connection pool to one database whose schema is the newest."""
+    """A connection pool to one database whose schema is the newest.
+
+    Attributes:
+        engine: the connections, for libraries that keep tables of their own beside ours (the scheduler's jobs).
+    """
 
     def __init__(self, url: str) -> None:
         self._url = _parse(url)
         self.postgres = self._url.get_backend_name() == "postgresql"
         self.name = _shown(self._url)
-        self._engine = _engine(self._url)
+        self.engine = _engine(self._url)
         address = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
         self._reader = arrow.PostgresReader(address)  # not used on SQLite
         try:
@@ -61,35 +65,37 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self._reader.close()
-        self._engine.dispose()
-
-    @property
-    def engine(self) -> sa.Engine:
-        """The connections, for libraries that keep tables of their own beside ours (the scheduler's jobs)."""
-        return self._engine
+        self.engine.dispose()
 
     # -- transactions --------------------------------------------------------------------------------------
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """A transaction that reads."""
-        with self._in_words(), self._engine.connect() as connection:
+        with self._in_words(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """A transaction that writes: committed at the end, undone by an exception."""
-        with self._in_words(), self._engine.connect() as connection:
+        with self._in_words(), self.engine.connect() as connection:
             connection.execution_options(hitl_write=True)
             with connection.begin():
                 yield connection
 
-    def rows(self, connection: sa.Connection, query: sa.Select[Any]) -> list[dict[str, Any]]:
-        """The rows of a query as dicts."""
-        return [dict(row) for row in connection.execute(query).mappings()]
+    def rows(self, query: sa.Select[Any]) -> Sequence[Any]:
+        """The rows of a query, read in a transaction of its own."""
+        with self.read() as connection:
+            return connection.execute(query).all()
 
-    def table(self, query: sa.Select[Any], columns: pa.Schema) -> pa.Table:
-        """The rows of a query as an Arrow table with exactly these columns."""
+    def scalar(self, query: sa.Select[Any]) -> Any:
+        """The first value of a query's first row, None without rows."""
+        with self.read() as connection:
+            return connection.execute(query).scalar()
+
+    def table(self, query: sa.Select[Any]) -> pa.Table:
+        """The rows of a query as an Arrow table whose columns have the names and types of the query's."""
+        columns = arrow.columns_of(query)
         if self.postgres:
             try:
                 return self._reader.table(query, columns)

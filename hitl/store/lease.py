@@ -15,15 +15,17 @@ from __future__ import annotations
 import os
 import socket
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from hitl.errors import Busy, LeaseLost
+from hitl.errors import Busy, LeaseLost, StoreError
 from hitl.store.database import Database
-from hitl.store.schema import project
+from hitl.store.schema import project as projects
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,62 @@ class Lease:
     seconds: float
 
 
+class Leased:
+    """A database that only the holder of a project's lease writes to."""
+
+    def __init__(self, url: str) -> None:
+        self.database = Database(url)
+
+    @contextmanager
+    def lease(self, project: str, *, seconds: float = 300, owner: str | None = None) -> Iterator[Lease]:
+        """The right to write to a project. It ends `seconds` after the last write, or with the block.
+
+        Raises Busy when another holds it; a lease whose time is over is taken over.
+        """
+        lease = acquire(self.database, project, seconds, owner)
+        try:
+            yield lease
+        finally:
+            # What the block raised matters more, and the lease ends by itself; nothing happens when it was lost.
+            with suppress(StoreError), self.database.write() as connection:
+                connection.execute(_mine(lease).values(owner="", lease_until=0.0))
+
+    def renew(self, lease: Lease) -> None:
+        """Start the lease's time anew, during long work and just before a push.
+
+        Raises LeaseLost when it was overtaken.
+        """
+        with self._fenced(lease):
+            pass
+
+    def holder(self, project: str) -> str | None:
+        """Who writes to the project now and until when at most, in words; None: no process that is alive."""
+        now = self.database.now()
+        held = sa.select(projects.c.owner).where(projects.c.project == project, projects.c.lease_until > now)
+        with self.database.read() as connection:
+            owner = connection.execute(held).scalar()
+            return None if not owner or _has_died(owner) else _holder(connection, project)
+
+    @contextmanager
+    def _fenced(self, lease: Lease) -> Iterator[sa.Connection]:
+        """A transaction that only the newest lease gets; it renews the lease, and others wait for its end."""
+        with self.database.write() as connection:
+            renew = _mine(lease).values(lease_until=self.database.now() + lease.seconds)
+            if connection.execute(renew).rowcount != 1:
+                raise LeaseLost(
+                    f"project {lease.project!r}: this cycle took too long and was overtaken; "
+                    f"the lease is held by {_holder(connection, lease.project)}. Nothing was written to the store since"
+                )
+            yield connection
+
+
+def _mine(lease: Lease) -> sa.Update:
+    """An UPDATE of the project's row, if the lease is still the newest."""
+    return sa.update(projects).where(
+        projects.c.project == lease.project, projects.c.epoch == lease.epoch, projects.c.owner == lease.owner
+    )
+
+
 def acquire(database: Database, name: str, seconds: float, owner: str | None) -> Lease:
     """Take the lease of a project, or raise Busy."""
     owner = owner or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
@@ -45,36 +103,36 @@ def acquire(database: Database, name: str, seconds: float, owner: str | None) ->
             taken = _take_from_the_dead(database, connection, name, seconds, owner)
         if not taken:
             raise Busy(f"project {name!r} is held by {_holder(connection, name)}. Try again later")
-        epoch = connection.execute(sa.select(project.c.epoch).where(project.c.project == name)).scalar_one()
+        epoch = connection.execute(sa.select(projects.c.epoch).where(projects.c.project == name)).scalar_one()
     return Lease(name, owner, int(epoch), seconds)
 
 
 def _take(database: Database, name: str, seconds: float, owner: str) -> Any:
     """A new row, or the next epoch of one whose time is over; otherwise nothing."""
     now = database.now()
-    first = database.insert(project).values(
+    first = database.insert(projects).values(
         project=name, epoch=1, owner=owner, lease_until=now + seconds, problems="[]", problems_epoch=0
     )
     taken = {
-        "epoch": project.c.epoch + 1,
+        "epoch": projects.c.epoch + 1,
         "owner": first.excluded.owner,
         "lease_until": first.excluded.lease_until,
     }
     take = first.on_conflict_do_update(
-        index_elements=[project.c.project], set_=taken, where=project.c.lease_until <= now
+        index_elements=[projects.c.project], set_=taken, where=projects.c.lease_until <= now
     )
     return take.execution_options(preserve_rowcount=True)
 
 
 def _take_from_the_dead(database: Database, connection: sa.Connection, name: str, seconds: float, owner: str) -> bool:
     """Take over at once from a process of this machine that is no more (killed: it could not release)."""
-    holder = connection.execute(sa.select(project.c.owner).where(project.c.project == name)).scalar_one_or_none()
+    holder = connection.execute(sa.select(projects.c.owner).where(projects.c.project == name)).scalar_one_or_none()
     if holder is None or not _has_died(holder):
         return False
     take = (
-        sa.update(project)
-        .where(project.c.project == name, project.c.owner == holder)
-        .values(epoch=project.c.epoch + 1, owner=owner, lease_until=database.now() + seconds)
+        sa.update(projects)
+        .where(projects.c.project == name, projects.c.owner == holder)
+        .values(epoch=projects.c.epoch + 1, owner=owner, lease_until=database.now() + seconds)
     )
     return connection.execute(take).rowcount == 1
 
@@ -94,41 +152,9 @@ def _has_died(owner: str) -> bool:
     return False
 
 
-def fence(database: Database, connection: sa.Connection, lease: Lease) -> None:
-    """Raise LeaseLost unless the lease is still ours; renew it and keep others from taking it over."""
-    renew = (
-        sa.update(project)
-        .where(project.c.project == lease.project, project.c.epoch == lease.epoch, project.c.owner == lease.owner)
-        .values(lease_until=database.now() + lease.seconds)
-    )
-    if connection.execute(renew).rowcount != 1:
-        raise LeaseLost(
-            f"project {lease.project!r}: this cycle took too long and was overtaken; "
-            f"the lease is held by {_holder(connection, lease.project)}. Nothing was written to the store since"
-        )
-
-
-def release(database: Database, lease: Lease) -> None:
-    """Give the lease back; nothing happens when it was lost."""
-    free = (
-        sa.update(project)
-        .where(project.c.project == lease.project, project.c.epoch == lease.epoch, project.c.owner == lease.owner)
-        .values(owner="", lease_until=0.0)
-    )
-    with database.write() as connection:
-        connection.execute(free)
-
-
-def holder(database: Database, connection: sa.Connection, name: str) -> str | None:
-    """Who writes to the project now and until when at most, in words; None: no process, or one that is no more."""
-    held = sa.select(project.c.owner).where(project.c.project == name, project.c.lease_until > database.now())
-    owner = connection.execute(held).scalar()
-    return None if not owner or _has_died(owner) else _holder(connection, name)
-
-
 def _holder(connection: sa.Connection, name: str) -> str:
     """Who holds the lease and until when, in words."""
-    query = sa.select(project.c.owner, project.c.lease_until).where(project.c.project == name)
+    query = sa.select(projects.c.owner, projects.c.lease_until).where(projects.c.project == name)
     row = connection.execute(query).first()
     if row is None or not row.owner:
         return "nobody"

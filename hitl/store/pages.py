@@ -19,14 +19,13 @@ The page is compared with what is stored before anything is written: a page that
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from hitl.exchange import Page
+from hitl.exchange import Page, PullSummary
 from hitl.store.database import Database
 from hitl.store.lease import Lease
 from hitl.store.schema import annotation, annotator, item, prediction, project
@@ -40,18 +39,7 @@ Row = dict[str, Any]
 Key = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PageSummary:
-    """What a page brought: rows on it, rows that differed from the stored ones, rows gone, problems."""
-
-    items: int = 0
-    annotations: int = 0
-    changed: int = 0
-    deleted: int = 0
-    problems: int = 0
-
-
-def save(database: Database, connection: sa.Connection, lease: Lease, page: Page) -> PageSummary:
+def save(database: Database, connection: sa.Connection, lease: Lease, page: Page) -> PullSummary:
     """Save a page; the caller has passed the fence in the same transaction."""
     saver = _Saver(database, connection, lease.project)
     fresh = saver.items(page)
@@ -59,9 +47,8 @@ def save(database: Database, connection: sa.Connection, lease: Lease, page: Page
     saver.predictions(page, fresh)
     saver.annotators(page)
     saver.live(page)
-    _save_problems(connection, lease, page)
     _save_cursor(connection, lease, page)
-    return PageSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, len(page.problems))
+    return PullSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, tuple(page.problems))
 
 
 class _Saver:
@@ -77,6 +64,7 @@ class _Saver:
     def items(self, page: Page) -> frozenset[str]:
         """Save the items; gives the keys of those whose picture is not older than the stored one."""
         rows = _newest(
+            item,
             (
                 {
                     "item": row.key,
@@ -89,9 +77,8 @@ class _Saver:
                 for row in page.items
                 if page.live is None or row.key in page.live
             ),
-            _item_key,
         )
-        stored = self._stored(item, item.c.item, [key for (key,) in rows], _item_key)
+        stored = self._stored(item, item.c.item, [key for (key,) in rows])
         fresh = {key: row for key, row in rows.items() if not _older(row, stored.get(key))}
         position = self._next_position()
         for key, row in fresh.items():
@@ -103,71 +90,54 @@ class _Saver:
     def annotations(self, page: Page, fresh: frozenset[str]) -> None:
         """Save the annotations of fresh pictures and mark those that the pictures lack as deleted."""
         stale = {row.key for row in page.items} - fresh
-        rows = _newest((_annotation(row) for row in page.annotations if row.item not in stale), _annotation_key)
-        stored = self._stored(annotation, annotation.c.item, fresh, _annotation_key)
+        rows = _newest(annotation, (_annotation(row) for row in page.annotations if row.item not in stale))
+        stored = self._stored(annotation, annotation.c.item, fresh)
         self._upsert(annotation, rows, stored)
         gone = [key for key, row in stored.items() if key not in rows and not row["deleted"]]
-        mark = (
-            sa.update(annotation)
-            .where(
-                annotation.c.project == self._project,
-                annotation.c.question == sa.bindparam("_0"),
-                annotation.c.annotation == sa.bindparam("_1"),
-            )
-            .values(deleted=True)
-        )
-        self.deleted += self._each(mark, gone)
+        self.deleted += self._each(annotation, sa.update(annotation).values(deleted=True), gone)
 
     def predictions(self, page: Page, fresh: frozenset[str]) -> None:
         """Replace the predictions of fresh pictures."""
-        rows: dict[Key, Row] = {}
-        for row in page.predictions:
-            if row.item in fresh:
-                packed = json.dumps({name: float(p) for name, p in row.probabilities.items()})
-                found = {"item": row.item, "question": row.question, "model": row.model, "probabilities": packed}
-                rows[_prediction_key(found)] = found
-        stored = self._stored(prediction, prediction.c.item, fresh, _prediction_key)
-        self._upsert(prediction, rows, stored)
-        remove = sa.delete(prediction).where(
-            prediction.c.project == self._project,
-            prediction.c.item == sa.bindparam("_0"),
-            prediction.c.question == sa.bindparam("_1"),
-            prediction.c.model == sa.bindparam("_2"),
+        rows = _newest(
+            prediction,
+            (
+                {
+                    "item": row.item,
+                    "question": row.question,
+                    "model": row.model,
+                    "probabilities": json.dumps({name: float(p) for name, p in row.probabilities.items()}),
+                }
+                for row in page.predictions
+                if row.item in fresh
+            ),
         )
-        self.deleted += self._each(remove, [key for key in stored if key not in rows])
+        stored = self._stored(prediction, prediction.c.item, fresh)
+        self._upsert(prediction, rows, stored)
+        self.deleted += self._each(prediction, sa.delete(prediction), [key for key in stored if key not in rows])
 
     def annotators(self, page: Page) -> None:
         """Save the annotators; the last name wins."""
-        rows: dict[Key, Row] = {(row.key,): {"annotator": row.key, "name": row.name} for row in page.annotators}
-        stored = self._stored(annotator, annotator.c.annotator, [key for (key,) in rows], _annotator_key)
-        self._upsert(annotator, rows, stored)
+        rows = _newest(annotator, ({"annotator": row.key, "name": row.name} for row in page.annotators))
+        self._upsert(annotator, rows, self._stored(annotator, annotator.c.annotator, [key for (key,) in rows]))
 
     def live(self, page: Page) -> None:
         """Mark items outside `live` deleted, and those inside alive."""
         if page.live is None:
             return
         query = sa.select(item.c.item, item.c.deleted).where(item.c.project == self._project)
-        marks = {key: bool(deleted) for key, deleted in self._connection.execute(query)}
-        for deleted in (True, False):
-            wrong = [(key,) for key, mark in marks.items() if mark != deleted and (key not in page.live) == deleted]
-            mark = (
-                sa.update(item)
-                .where(item.c.project == self._project, item.c.item == sa.bindparam("_0"))
-                .values(deleted=deleted)
-            )
-            count = self._each(mark, wrong)
-            self.deleted += count if deleted else 0
-            self.changed += 0 if deleted else count
+        marks = self._connection.execute(query).all()
+        gone = [(key,) for key, deleted in marks if not deleted and key not in page.live]
+        back = [(key,) for key, deleted in marks if deleted and key in page.live]
+        self.deleted += self._each(item, sa.update(item).values(deleted=True), gone)
+        self.changed += self._each(item, sa.update(item).values(deleted=False), back)
 
     # -- statements ----------------------------------------------------------------------------------------
 
-    def _stored(
-        self, table: sa.Table, column: sa.Column[Any], keys: Iterable[str], key: Callable[[Row], Key]
-    ) -> dict[Key, Row]:
+    def _stored(self, table: sa.Table, column: sa.Column[Any], keys: Iterable[str]) -> dict[Key, Row]:
         """The stored rows whose column is one of the keys."""
         wanted = self._database.among(column, list(keys))
-        query = sa.select(table).where(table.c.project == self._project, wanted)
-        return {key(row): row for row in self._database.rows(self._connection, query)}
+        found = self._connection.execute(sa.select(table).where(table.c.project == self._project, wanted))
+        return _newest(table, map(dict, found.mappings()))
 
     def _upsert(self, table: sa.Table, rows: Mapping[Key, Row], stored: Mapping[Key, Row]) -> None:
         """Write the rows that differ from the stored ones, unless a newer version is stored."""
@@ -179,11 +149,12 @@ class _Saver:
         # The database compares again: a row may be stored under another item, and so not be in `stored`.
         self.changed += self._database.upsert(self._connection, table, news)
 
-    def _each(self, statement: sa.Update | sa.Delete, keys: Sequence[Key]) -> int:
-        """Run the statement once for each key (bound as _0, _1, ...) of a stored row; gives how many."""
+    def _each(self, table: sa.Table, statement: sa.Update | sa.Delete, keys: Sequence[Key]) -> int:
+        """Run the statement for the stored row of each key; gives how many."""
         if keys:
-            named = [{f"_{place}": part for place, part in enumerate(key)} for key in keys]
-            self._connection.execute(statement, named)
+            mine = [table.c[name] == sa.bindparam(f"key_{name}") for name in _key_of(table)]
+            values = [{f"key_{name}": part for name, part in zip(_key_of(table), key, strict=True)} for key in keys]
+            self._connection.execute(statement.where(table.c.project == self._project, *mine), values)
         return len(keys)
 
     def _next_position(self) -> int:
@@ -192,38 +163,22 @@ class _Saver:
         return 0 if last is None else int(last) + 1
 
 
-def _save_problems(connection: sa.Connection, lease: Lease, page: Page) -> None:
-    """Add the problems to those of the same pull, that is of the same lease."""
+def _save_cursor(connection: sa.Connection, lease: Lease, page: Page) -> None:
+    """Where the pull stands; its problems are added to those of the same pull, that is of the same lease."""
     query = sa.select(project.c.problems, project.c.problems_epoch).where(project.c.project == lease.project)
     row = connection.execute(query).one()
     before = json.loads(row.problems) if row.problems_epoch == lease.epoch else []
     problems = [*before, *(text[:_MAX_PROBLEM_LENGTH] for text in page.problems)][:MAX_PROBLEMS]
-    values = {"problems": json.dumps(problems), "problems_epoch": lease.epoch}
+    values = {"problems": json.dumps(problems), "problems_epoch": lease.epoch, "cursor": json.dumps(dict(page.cursor))}
     connection.execute(sa.update(project).where(project.c.project == lease.project).values(values))
-
-
-def _save_cursor(connection: sa.Connection, lease: Lease, page: Page) -> None:
-    cursor = json.dumps(dict(page.cursor))
-    connection.execute(sa.update(project).where(project.c.project == lease.project).values(cursor=cursor))
 
 
 # -- rows --------------------------------------------------------------------------------------------------
 
 
-def _item_key(row: Row) -> Key:
-    return (row["item"],)
-
-
-def _annotation_key(row: Row) -> Key:
-    return (row["question"], row["annotation"])
-
-
-def _prediction_key(row: Row) -> Key:
-    return (row["item"], row["question"], row["model"])
-
-
-def _annotator_key(row: Row) -> Key:
-    return (row["annotator"],)
+def _key_of(table: sa.Table) -> list[str]:
+    """The columns that name a row of a project."""
+    return [column.name for column in table.primary_key if column.name != "project"]
 
 
 def _annotation(row: Any) -> Row:
@@ -243,18 +198,19 @@ def _annotation(row: Any) -> Row:
     }
 
 
-def _newest(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, Row]:
+def _newest(table: sa.Table, rows: Iterable[Row]) -> dict[Key, Row]:
     """By key; of two rows with the same key the newer, of equally old ones the last."""
+    names = _key_of(table)
     found: dict[Key, Row] = {}
     for row in rows:
-        name = key(row)
-        if not _older(row, found.get(name)):
-            found[name] = row
+        key = tuple(row[name] for name in names)
+        if not _older(row, found.get(key)):
+            found[key] = row
     return found
 
 
 def _older(row: Row, other: Row | None) -> bool:
-    return other is not None and bool(row["version"] < other["version"])
+    return other is not None and "version" in row and bool(row["version"] < other["version"])
 
 
 def _differs(row: Row, stored: Row) -> bool:

@@ -8,100 +8,85 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from hitl.store.database import Database
+from hitl.store.lease import Leased
 from hitl.store.schema import annotation, annotator, item, prediction
 
-ITEMS = pa.schema([("item", pa.string()), ("data", pa.string()), ("labels_wanted", pa.int64()), ("closed", pa.bool_())])
-ANNOTATORS = pa.schema([("key", pa.string()), ("name", pa.string())])
-ANNOTATIONS = pa.schema(
-    [
-        ("item", pa.string()),
-        ("annotator", pa.string()),
-        ("label", pa.string()),
-        ("time", pa.float64()),
-        ("duration", pa.float64()),
-    ]
-)
-GOLD = pa.schema([("item", pa.string()), ("label", pa.string())])
-SKIPS = pa.schema([("item", pa.string()), ("annotator", pa.string())])
-_PREDICTIONS = pa.schema([("model", pa.string()), ("item", pa.string()), ("probabilities", pa.string())])
 
+class Pulled(Leased):
+    """What was pulled, as tables."""
 
-def items(database: Database, project: str) -> pa.Table:
-    """Live items."""
-    query = (
-        sa.select(item.c.item, item.c.data, item.c.labels_wanted, item.c.closed)
-        .where(item.c.project == project, item.c.deleted.is_(sa.false()))
-        .order_by(item.c.position)
-    )
-    return database.table(query, ITEMS)
+    def items(self, project: str) -> pa.Table:
+        """Live items in the order first seen: item, data (JSON text), labels_wanted, closed."""
+        query = (
+            sa.select(item.c.item, item.c.data, item.c.labels_wanted, item.c.closed)
+            .where(item.c.project == project, item.c.deleted.is_(sa.false()))
+            .order_by(item.c.position)
+        )
+        return self.database.table(query)
 
+    def annotators(self, project: str) -> pa.Table:
+        """Everyone the platform has named, by key: key, name."""
+        query = (
+            sa.select(annotator.c.annotator.label("key"), annotator.c.name)
+            .where(annotator.c.project == project)
+            .order_by(annotator.c.annotator)
+        )
+        return self.database.table(query)
 
-def annotators(database: Database, project: str) -> pa.Table:
-    """Everyone the platform has named."""
-    query = (
-        sa.select(annotator.c.annotator, annotator.c.name)
-        .where(annotator.c.project == project)
-        .order_by(annotator.c.annotator)
-    )
-    return database.table(query, ANNOTATORS)
+    def annotations(self, project: str, question: str) -> pa.Table:
+        """Live answers: item, annotator (or null), label, time (of the version, seconds since the epoch), duration.
 
+        Items in the order of `items`, the answers to one from the oldest to the newest.
+        """
+        columns = [annotation.c[name] for name in ("item", "annotator", "label", "time", "duration")]
+        query = _live(project, "answer", *columns).where(annotation.c.question == question)
+        order = (item.c.position, annotation.c.version, annotation.c.annotation)
+        return self.database.table(query.order_by(*order))
 
-def answers(database: Database, project: str, question: str) -> pa.Table:
-    """Live answers to one question, those of one item from the oldest to the newest."""
-    columns = [annotation.c[name] for name in ANNOTATIONS.names]
-    query = _live(project, "answer", *columns).where(annotation.c.question == question)
-    order = (item.c.position, annotation.c.version, annotation.c.annotation)
-    return database.table(query.order_by(*order), ANNOTATIONS)
+    def gold(self, project: str, question: str) -> pa.Table:
+        """The latest known truth of each live item: item, label."""
+        newest = (annotation.c.version.desc(), annotation.c.annotation.desc())
+        rank = sa.func.row_number().over(partition_by=annotation.c.item, order_by=newest).label("rank")
+        known = (
+            _live(project, "gold", annotation.c.item, annotation.c.label, item.c.position, rank)
+            .where(annotation.c.question == question, annotation.c.label.is_not(None))
+            .subquery()
+        )
+        query = sa.select(known.c.item, known.c.label).where(known.c.rank == 1).order_by(known.c.position)
+        return self.database.table(query)
 
+    def skips(self, project: str) -> pa.Table:
+        """Who passed over which live item, each pair once: item, annotator."""
+        query = _live(project, "skip", annotation.c.item, annotation.c.annotator)
+        query = query.group_by(item.c.position, annotation.c.item, annotation.c.annotator)
+        return self.database.table(query.order_by(item.c.position, annotation.c.annotator))
 
-def gold(database: Database, project: str, question: str) -> pa.Table:
-    """The latest known truth of each item."""
-    newest = (annotation.c.version.desc(), annotation.c.annotation.desc())
-    rank = sa.func.row_number().over(partition_by=annotation.c.item, order_by=newest).label("rank")
-    known = (
-        _live(project, "gold", annotation.c.item, annotation.c.label, item.c.position, rank)
-        .where(annotation.c.question == question, annotation.c.label.is_not(None))
-        .subquery()
-    )
-    query = sa.select(known.c.item, known.c.label).where(known.c.rank == 1).order_by(known.c.position)
-    return database.table(query, GOLD)
+    def predictions(self, project: str, question: str) -> dict[str, pa.Table]:
+        """For each model a table of live items: item, p_<class>, ...; p is 0 where a prediction does not name it."""
+        query = (
+            sa.select(prediction.c.model, prediction.c.item, prediction.c.probabilities)
+            .join(item, sa.and_(item.c.project == prediction.c.project, item.c.item == prediction.c.item))
+            .where(prediction.c.project == project, prediction.c.question == question, item.c.deleted.is_(sa.false()))
+            .order_by(prediction.c.model, item.c.position)
+        )
+        found = self.database.table(query)
+        by_model: dict[str, list[tuple[str, dict[str, float]]]] = {}
+        for model, key, packed in zip(*(column.to_pylist() for column in found.columns), strict=True):
+            by_model.setdefault(model, []).append((key, json.loads(packed)))
+        return {model: _probabilities(rows) for model, rows in by_model.items()}
 
-
-def skips(database: Database, project: str) -> pa.Table:
-    """Who passed over which item, each pair once."""
-    query = _live(project, "skip", annotation.c.item, annotation.c.annotator)
-    query = query.group_by(item.c.position, annotation.c.item, annotation.c.annotator)
-    return database.table(query.order_by(item.c.position, annotation.c.annotator), SKIPS)
-
-
-def predictions(database: Database, project: str, question: str) -> dict[str, pa.Table]:
-    """For each model: item, p_<class>, ...; a class that a prediction does not name has probability 0."""
-    query = (
-        sa.select(prediction.c.model, prediction.c.item, prediction.c.probabilities)
-        .join(item, sa.and_(item.c.project == prediction.c.project, item.c.item == prediction.c.item))
-        .where(prediction.c.project == project, prediction.c.question == question, item.c.deleted.is_(sa.false()))
-        .order_by(prediction.c.model, item.c.position)
-    )
-    found = database.table(query, _PREDICTIONS)
-    by_model: dict[str, list[tuple[str, dict[str, float]]]] = {}
-    for model, key, packed in zip(*(column.to_pylist() for column in found.columns), strict=True):
-        by_model.setdefault(model, []).append((key, json.loads(packed)))
-    return {model: _probabilities(rows) for model, rows in by_model.items()}
-
-
-def counts(connection: sa.Connection, project: str) -> dict[str, int]:
-    """Live items; annotators; answers and skips (an annotation counts once, whatever it answers); items with gold."""
-    live = sa.select(sa.func.count()).where(item.c.project == project, item.c.deleted.is_(sa.false()))
-    people = sa.select(sa.func.count()).where(annotator.c.project == project)
-    queries = {
-        "items": live,
-        "annotations": _live(project, "answer", sa.func.count(annotation.c.annotation.distinct())),
-        "annotators": people,
-        "skips": _live(project, "skip", sa.func.count(annotation.c.annotation.distinct())),
-        "gold": _live(project, "gold", sa.func.count(annotation.c.item.distinct())),
-    }
-    return {name: int(connection.execute(query).scalar_one()) for name, query in queries.items()}
+    def counts(self, project: str) -> dict[str, int]:
+        """Live items; annotators; answers and skips (an annotation counts once, whatever it says); items with gold."""
+        count = sa.func.count
+        queries = {
+            "items": sa.select(count()).where(item.c.project == project, item.c.deleted.is_(sa.false())),
+            "annotations": _live(project, "answer", count(annotation.c.annotation.distinct())),
+            "annotators": sa.select(count()).where(annotator.c.project == project),
+            "skips": _live(project, "skip", count(annotation.c.annotation.distinct())),
+            "gold": _live(project, "gold", count(annotation.c.item.distinct())),
+        }
+        with self.database.read() as connection:
+            return {name: int(connection.execute(query).scalar_one()) for name, query in queries.items()}
 
 
 def _live(project: str, kind: str, *columns: Any) -> sa.Select[Any]:

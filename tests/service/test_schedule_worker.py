@@ -13,7 +13,7 @@ import pytest
 
 from hitl import cycle
 from hitl.errors import BadInput, Busy, Refused, StoreError, Unreachable
-from hitl.exchange import Progress
+from hitl.exchange import Progress, silent
 from hitl.service.scheduling import worker as workers
 from hitl.service.scheduling.jobs import Jobs
 from hitl.service.scheduling.ledger import Ledger, name_of
@@ -34,7 +34,7 @@ def noon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def worker_of(
-    config: Path, told: Told, after: int | None = None, progress: Progress = cycle.silent
+    config: Path, told: Told, after: int | None = None, progress: Progress = silent
 ) -> tuple[Worker, Ledger, threading.Event]:
     (found,) = projects_of([config])
     database = Database(found.store)

@@ -118,13 +118,13 @@ def test_after_a_crash_what_is_pending_is_sent_again(store: Store, url: str) -> 
 def test_cycle_and_outbox_are_written_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     run(store, order("1"))
 
-    write = cycles.record
+    write = cycles._write_operations
 
     def fail(*arguments: Any) -> None:
         write(*arguments)
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(cycles, "record", fail)
+    monkeypatch.setattr(cycles, "_write_operations", fail)
     with pytest.raises(RuntimeError):
         run(store, order("2"))
     assert len(store.cycles("p")) == 1

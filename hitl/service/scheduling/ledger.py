@@ -74,9 +74,8 @@ class Ledger:
     def pending(self, project: str) -> str | None:
         """The name of the run to do, or None."""
         query = sa.select(schedule.c.due).where(schedule.c.project == project, schedule.c.done < schedule.c.due)
-        with self._database.read() as connection:
-            due = connection.execute(query).scalar()
-        return None if due is None else str(due)
+        due: str | None = self._database.scalar(query)
+        return due
 
     def done(self, project: str, until: str) -> None:
         """What was due until then (the name of a run, or of when one began) is done."""

@@ -26,9 +26,8 @@ from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.date import DateTrigger
 
 from hitl.connectors.catalog import connector_of
-from hitl.cycle import silent
 from hitl.errors import BadSettings, HitlError
-from hitl.exchange import Progress
+from hitl.exchange import Progress, silent
 from hitl.project import load, store_url
 from hitl.service.scheduling.hints import Debounce
 from hitl.service.scheduling.jobs import KINDS, LOOKS, Jobs, Kind, job_id, parts_of

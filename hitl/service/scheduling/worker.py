@@ -20,9 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hitl.cycle import CycleReport, pull, run, silent
+from hitl.cycle import CycleReport, pull, run
 from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable
-from hitl.exchange import Connector, Progress
+from hitl.exchange import Connector, Progress, silent
 from hitl.project import opened
 from hitl.service.scheduling.ledger import Ledger, name_of
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
+
+from hitl.store.schema import KEY
 
 revision = "0002"
 down_revision = "0001"
 branch_labels = None
 depends_on = None
-
-KEY = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
@@ -25,7 +24,7 @@ def upgrade() -> None:
 
 def _name_those_recorded() -> None:
     """Until now the name stood among the figures alone."""
-    cycle, connection = sa.table("hitl_cycle", *map(_column, ("project", "number", "metrics", "due"))), op.get_bind()
+    cycle, connection = sa.table("hitl_cycle", *map(sa.column, ("project", "number", "metrics", "due"))), op.get_bind()
     rows = connection.execute(sa.select(cycle.c.project, cycle.c.number, cycle.c.metrics)).all()
     names = [
         {"of_project": project, "of_number": number, "name": name}
@@ -35,10 +34,6 @@ def _name_those_recorded() -> None:
     if names:
         mine = (cycle.c.project == sa.bindparam("of_project")) & (cycle.c.number == sa.bindparam("of_number"))
         connection.execute(sa.update(cycle).where(mine).values(due=sa.bindparam("name")), names)
-
-
-def _column(name: str) -> sa.ColumnClause[Any]:
-    return sa.column(name)
 
 
 def downgrade() -> None:
