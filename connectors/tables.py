@@ -114,6 +114,15 @@ class Tables:
         root = self._path if self._path.is_dir() else self._path.parent
         self._output = Path(output) if output else root / "hitl-output"
 
+    @property
+    def place(self) -> str:
+        """The full path."""
+        return str(self._path.resolve())
+
+    def is_at(self, place: str) -> bool:
+        """Whether it is the same path, or one that is no longer there: the folder was moved."""
+        return place == self.place or not Path(place).exists()
+
     # -- source --------------------------------------------------------------------------------------------
 
     def questions(self) -> tuple[Question, ...]:

@@ -24,10 +24,10 @@ from hitl.active.registry import policy
 from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Crew
 from hitl.errors import Busy, HitlError, Refused, StoreError
-from hitl.exchange import Connector, Progress, PullSummary, Question, Receipt, silent
+from hitl.exchange import Connector, Located, Progress, PullSummary, Question, Receipt, silent
 from hitl.metrics import metrics_of
 from hitl.operations import Judgement, operations_of
-from hitl.project import budget_of, combined, crew_of, stored_evidence
+from hitl.project import budget_of, combined, crew_of, reachable, require_place, stored_evidence
 from hitl.settings import Settings
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ def run(
         pulled = PullSummary()
         if judgement is None:
             pulled = pull(lease, store, connector, progress)
+            crew, unknown = reachable(crew or crew_of(settings, store), connector)
+            pulled += PullSummary(problems=unknown)
             with _one_fit:
                 judgement = judge(settings, store, connector.questions(), progress, crew, now)
             if due is not None:
@@ -114,9 +116,16 @@ def _recorded(store: Store, project: str, due: str) -> Judgement | None:
 
 
 def pull(lease: Lease, store: Store, connector: Connector, progress: Progress = silent) -> PullSummary:
-    """Pull everything new, page by page, each saved with the cursor behind it."""
-    brought = PullSummary()
-    for page in connector.pull(store.cursor(lease.project)):
+    """Pull everything new, page by page, each saved with the cursor behind it.
+
+    A pull from the beginning keeps where it pulls from. Raises BadSettings where a later one is of another place.
+    """
+    brought, cursor = PullSummary(), store.cursor(lease.project)
+    if cursor is not None:
+        require_place(store, lease.project, connector)
+    if isinstance(connector, Located) and store.source(lease.project) != connector.place:
+        store.bind(lease, connector.place)
+    for page in connector.pull(cursor):
         brought += store.save_page(lease, page)
         progress("pull", brought.items, page.total)
     return brought
@@ -170,8 +179,9 @@ def push(
 
     `verify` looks at the confirmed ones again too, and mends what was changed on the platform since. `by_hand` sends
     what was queued (`hitl.additions`) and leaves what a cycle came to. Raises Refused and Unreachable; what was queued
-    and the platform refuses is not sent again.
+    and the platform refuses is not sent again. What is refused for one annotator is raised when all else is done.
     """
+    refused: list[Refused] = []
     pending = store.queued(lease.project) if by_hand else store.pending(lease.project)
     if verify:
         pending = [operation for operation, _ in store.operations(lease.project)]
@@ -187,4 +197,8 @@ def push(
             if store.withdraw(lease, operation):
                 what = f"{operation.kind} {operation.key}".strip()
                 raise Refused(f"{error}; {what} is not sent again: mend it, then give the command again") from error
-            raise
+            if operation.kind != "assign":  # what comes behind it would be served at random, or too early
+                raise
+            refused.append(error)
+    if refused:
+        raise Refused("; ".join(map(str, refused)))

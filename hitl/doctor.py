@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from hitl.active.assignment.missing_skills import in_words, lacking
 from hitl.active.registry import policy
+from hitl.errors import HitlError
 from hitl.exchange import Check
 from hitl.models.registry import combiner
-from hitl.project import annotator_names, crew_of, opened
+from hitl.project import crew_of, opened, reachable
 
 if TYPE_CHECKING:
+    from hitl.exchange import Connector
     from hitl.settings import Settings
     from hitl.store import Store
 
@@ -28,17 +30,35 @@ def checks(config: Path) -> Iterator[Check]:
         policy(settings.policy.name, **settings.policy.options)
         yield Check("policy", True, settings.policy.name)
         yield from connector.check()
-        yield from _crew(settings, store)
+        yield from _crew(settings, store, connector)
+        yield _outbox(settings, store)
         yield from _skills(settings, store)
 
 
-def _crew(settings: Settings, store: Store) -> Iterator[Check]:
+def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
     """Whether the platform knows everyone who is to be asked; a folder of tables knows only those who answered."""
-    known = annotator_names(store, settings.name).values()
-    missing = sorted(set(settings.crew.annotators) - set(known))
-    if missing and settings.source.kind != "tables":
-        mend = "they sign up on the platform, then `hitl pull`; or mend crew.annotators"
-        yield Check("crew", False, f"not seen yet: {', '.join(missing)}", mend)
+    if not settings.crew.annotators:
+        return
+    try:
+        crew, unknown = reachable(crew_of(settings, store), connector)
+    except HitlError as error:
+        yield Check("crew", False, str(error), "mend crew.annotators, or let them sign up on the platform")
+        return
+    if unknown:
+        yield Check("crew", False, "; ".join(unknown), "mend crew.annotators, or let them sign up on the platform")
+    else:
+        yield Check("crew", True, f"{len(crew.names):,} named")
+
+
+def _outbox(settings: Settings, store: Store) -> Check:
+    """Whether something waits to be sent, and why the last cycle failed."""
+    pending, failure = store.pending(settings.name), store.failure(settings.name)
+    waiting = ", ".join(dict.fromkeys(f"{each.kind} {each.key}".strip() for each in pending))
+    if not pending:
+        return Check("outbox", True, "nothing waits to be sent")
+    why = f"; the last cycle failed: {failure.message}" if failure else ""
+    mend = "`hitl run` plans again, drops what is no longer wanted, and sends the rest"
+    return Check("outbox", not failure, f"{len(pending)} to be sent: {waiting}{why}", mend if failure else "")
 
 
 def _skills(settings: Settings, store: Store) -> Iterator[Check]:

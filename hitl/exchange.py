@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from operator import add
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from hitl.annotations import Names
@@ -203,6 +203,29 @@ class Sink(Protocol):
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
         """Make the platform as each operation says, verify it, and give a receipt; in the order given."""
+        ...
+
+
+@runtime_checkable
+class Directory(Protocol):
+    """A connector that knows everyone who can be asked, those too who have not answered yet."""
+
+    def annotators(self) -> tuple[AnnotatorRow, ...]:
+        """All of them, as the platform has them now."""
+        ...
+
+
+@runtime_checkable
+class Located(Protocol):
+    """A connector that knows which place it is connected to, so that no other project is taken for its own."""
+
+    @property
+    def place(self) -> str:
+        """The place in words: address and project, or a path."""
+        ...
+
+    def is_at(self, place: str) -> bool:
+        """Whether a place that was kept is this one."""
         ...
 
 

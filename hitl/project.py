@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hitl.errors import BadInput, BadSettings
+from hitl.exchange import Directory, Located
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,14 +52,20 @@ def stored(config: Path) -> Iterator[tuple[Settings, Store]]:
 
 
 @contextmanager
-def opened(config: Path) -> Iterator[tuple[Settings, Store, Connector]]:
-    """The project's settings, store and connector."""
+def opened(config: Path, *, anew: bool = False) -> Iterator[tuple[Settings, Store, Connector]]:
+    """The project's settings, store and connector.
+
+    Raises BadSettings where the store has a project of this name from another place, but for a pull of everything
+    `anew`.
+    """
     from hitl.connectors.catalog import connector_of
     from hitl.store import Store
 
     loaded = load(config)
     connector = connector_of(loaded.source, config.parent)
     with Store(store_url(loaded.store, config.parent)) as store:
+        if not anew:
+            require_place(store, loaded.name, connector)
         yield loaded, store, connector
 
 
@@ -72,6 +81,18 @@ def store_url(url: str, folder: Path) -> str:
     if not Path(url[len(prefix) :]).is_absolute():
         file.parent.mkdir(parents=True, exist_ok=True)
     return f"{prefix}{file.resolve()}"
+
+
+def require_place(store: Store, project: str, connector: Connector) -> None:
+    """Raise BadSettings where what is stored under this name was pulled from another place."""
+    place = store.source(project)
+    if place is None or not isinstance(connector, Located) or connector.is_at(place):
+        return
+    raise BadSettings(
+        f"name: the store has a project {project!r} that was pulled from {place}, and this hitl.toml is for "
+        f"{connector.place}; give one of the two another name. If it is the same project at a new address: "
+        "`hitl pull --full`"
+    )
 
 
 # -- evidence and results ----------------------------------------------------------------------------------
@@ -181,6 +202,28 @@ def crew_of(settings: Settings, store: Store) -> Crew:
         skills={name: frozenset(skills) for name, skills in crew.skills.items()},
         needs={} if crew.needs is None else needs_of(store.items(settings.name), crew.needs),
     )
+
+
+def reachable(crew: Crew, connector: Connector) -> tuple[Crew, tuple[str, ...]]:
+    """The crew without those whom the platform does not know, and a line about each of them.
+
+    Raises BadSettings where it knows none: a crew without names would be anyone.
+    """
+    if not (crew.names and isinstance(connector, Directory)):
+        return crew, ()
+    there = {row.name for row in connector.annotators()}
+    there |= {f"{row.name} ({row.key})" for row in connector.annotators()}
+    known = tuple(name for name in crew.names if name in there)
+    told = tuple(_unknown(str(name), there) for name in crew.names if name not in there)
+    if not known:
+        raise BadSettings("; ".join(told))
+    return replace(crew, names=known), told
+
+
+def _unknown(name: str, there: Iterable[str]) -> str:
+    near = get_close_matches(name, list(there), 1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return f"crew.annotators: the platform has no user {name!r}, who is not asked{meant}"
 
 
 def needs_of(items: pa.Table, field: str) -> dict[Name, frozenset[str]]:

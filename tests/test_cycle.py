@@ -375,3 +375,38 @@ def test_an_unknown_policy_or_option_names_its_key(tmp_path: Path) -> None:
             BadSettings, match=r"'expected-gain' has no setting 'x'; it has information, .*even_shares$"
         ):
             cycle.run(settings(policy={"options": {"x": 1}}), store, Tables(folder))
+
+
+# -- one name, two places ---------------------------------------------------------------------------------------
+
+
+def test_two_projects_of_one_name_in_one_store_are_told_apart(tmp_path: Path) -> None:
+    folders = [folder_with_tables(tmp_path / name) for name in ("one", "two")]
+    for folder in folders:
+        (folder / "hitl.toml").write_text(
+            f'name = "pets"\nstore = "sqlite:///{tmp_path}/shared.db"\n[source]\nkind = "tables"\npath = "."\n'
+        )
+    first, second = (folder / "hitl.toml" for folder in folders)
+    with project.opened(first) as (chosen, store, connector):
+        cycle.run(chosen, store, connector)
+    words = rf"a project 'pets' that was pulled from {folders[0]}, and this hitl.toml is for {folders[1]}; give one"
+    with pytest.raises(BadSettings, match=words), project.opened(second):
+        pass
+    with Store(f"sqlite:///{tmp_path}/shared.db") as store, pytest.raises(BadSettings, match=words):
+        cycle.run(chosen, store, Tables(folders[1]))
+    assert not (folders[1] / "hitl-output").exists()
+    with project.opened(second, anew=True) as (chosen, store, connector), store.lease("pets") as lease:
+        store.reset_cursor(lease)
+        cycle.pull(lease, store, connector)
+    with pytest.raises(BadSettings, match=f"pulled from {folders[1]}"), project.opened(first):
+        pass
+
+
+def test_a_folder_that_was_moved_is_still_the_same_project(tmp_path: Path) -> None:
+    folder = folder_with_tables(tmp_path / "here")
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        cycle.run(settings(), store, Tables(folder))
+    moved = folder.rename(tmp_path / "there")
+    with Store(f"sqlite:///{moved}/hitl.db") as store:
+        cycle.run(settings(), store, Tables(moved))
+        assert store.source(settings().name) == str(moved)

@@ -23,7 +23,7 @@ from hitl.connectors.label_studio import doctor, pull, push
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.config import Control, parse
 from hitl.errors import BadSettings
-from hitl.exchange import Check, Cursor, Operation, Page, Question, Receipt
+from hitl.exchange import AnnotatorRow, Check, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import SourceSettings
 
 if TYPE_CHECKING:
@@ -114,6 +114,19 @@ class LabelStudio:
     def questions(self) -> tuple[Question, ...]:
         """What the project asks of every task."""
         return self.control.questions
+
+    @property
+    def place(self) -> str:
+        """Server and project."""
+        return f"{self.client.url}, project {self.project}"
+
+    def is_at(self, place: str) -> bool:
+        """Whether it is the same server and project."""
+        return place == self.place
+
+    def annotators(self) -> tuple[AnnotatorRow, ...]:
+        """The users of the server, all of whom may annotate in Community."""
+        return pull.annotators(self.client)
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """Everything (cursor None) or what changed since the cursor; each page may be the last one read."""

@@ -53,6 +53,13 @@ def assign(client: Client, project: int, operation: Operation) -> Receipt:
     """Ask the annotator (operation.key, a user id) about exactly these tasks."""
     wanted = task_ids(operation.payload["items"])
     person = _person(client, operation.key)
+    if person is None and not wanted:  # there is nobody whose questions could be taken back
+        return Receipt(operation, 0, f"there is no user {operation.key}")
+    if person is None:
+        raise Refused(
+            f"{client.url} has no user {operation.key}: mend crew.annotators, or invite the annotator; their questions "
+            "go to others then"
+        )
     rows, missing = existing(client, project, [{"task": task} for task in wanted])
     planned = [row["task"] for row in rows]
     detail = said(len(rows), f"for {person['email']}", missing)
@@ -66,11 +73,8 @@ def assign(client: Client, project: int, operation: Operation) -> Receipt:
     return Receipt(operation, changed, detail)
 
 
-def _person(client: Client, key: str) -> Mapping[str, Any]:
-    for user in client.users():
-        if str(user["id"]) == key:
-            return user
-    raise Refused(f"{client.url} has no user {key}: invite the annotator again, or leave them out of the crew")
+def _person(client: Client, key: str) -> Mapping[str, Any] | None:
+    return next((user for user in client.users() if str(user["id"]) == key), None)
 
 
 def _tab(

@@ -27,7 +27,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hitl.connectors.label_studio.client import Client, TaskPage, where
-from hitl.connectors.label_studio.config import Control, NotUnderstood
+from hitl.connectors.label_studio.config import Answers, Control, NotUnderstood
 from hitl.errors import BadSettings
 from hitl.exchange import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Kind, Page, PredictionRow
 
@@ -83,6 +83,11 @@ def pages(client: Client, project: int, control: Control, cursor: Cursor | None,
     yield from reader.everything(state) if state.phase == "bulk" else reader.changes(state)
 
 
+def annotators(client: Client) -> tuple[AnnotatorRow, ...]:
+    """All users of the server."""
+    return tuple(AnnotatorRow(str(user["id"]), user.get("email") or f"user {user['id']}") for user in client.users())
+
+
 class _Reader:
     """One pull of one project."""
 
@@ -107,9 +112,7 @@ class _Reader:
 
     def people(self, state: State) -> Page:
         """All who may annotate."""
-        rows = tuple(
-            AnnotatorRow(str(user["id"]), user.get("email") or f"user {user['id']}") for user in self.client.users()
-        )
+        rows = annotators(self.client)
         self.known = {row.key for row in rows}
         return Page(cursor=state.save(), annotators=rows)
 
@@ -183,7 +186,7 @@ class _Reader:
     def _rows(self, read: TaskPage) -> _Rows:
         rows = _Rows()
         for task in read.tasks:
-            rows.items.append(_item(task))
+            rows.items.append(_item(self.control, task))
             for annotation in task.get("annotations") or ():
                 self._add_annotation(rows, task, annotation)
             for prediction in task.get("predictions") or ():
@@ -191,13 +194,11 @@ class _Reader:
         return rows
 
     def _add_annotation(self, rows: _Rows, task: Mapping[str, Any], annotation: Mapping[str, Any]) -> None:
-        skipped = bool(annotation.get("was_cancelled"))
-        try:
-            answers = {} if skipped else self.control.read(annotation["result"])
-        except NotUnderstood as error:
-            rows.problems.append(f"task {task['id']}, annotation {annotation['id']}: {error}")
-            return
-        person = self._person(rows, annotation.get("completed_by"))
+        person = self._person(rows, _user(annotation))
+        answers, error = read_answers(self.control, annotation)
+        if error is not None:
+            again = "counts as a skip, and its annotator is not asked again"
+            rows.problems.append(f"task {task['id']}, annotation {annotation['id']}: {error}; it {again}")
         stated: Kind = "gold" if annotation.get("ground_truth") else "answer"
         for question in self.control.questions:
             label = answers.get(question.name)
@@ -216,8 +217,6 @@ class _Reader:
             )
 
     def _person(self, rows: _Rows, completed_by: object) -> str | None:
-        if isinstance(completed_by, dict):
-            completed_by = completed_by.get("id")
         if completed_by is None:
             return None
         key = str(completed_by)
@@ -277,24 +276,40 @@ def _page(state: State, rows: _Rows, live: frozenset[str] | None = None, total: 
     return Page(state.save(), live=live, total=total, **gathered)
 
 
-def _item(task: Mapping[str, Any]) -> ItemRow:
+def _item(control: Control, task: Mapping[str, Any]) -> ItemRow:
     return ItemRow(
         key=str(task["id"]),
         data=task["data"],
         version=task["updated_at"],
-        labels_wanted=max(int(task["overlap"]) - gold_only(task), 1),
+        labels_wanted=max(answers(control, task) + int(task["overlap"]) - submitted(task), 1),
         closed=bool(task["is_labeled"]),
     )
 
 
-def gold_only(task: Mapping[str, Any]) -> int:
-    """How many annotators count towards the task's overlap by a ground-truth annotation alone."""
-    golden: set[object] = set()
-    answered: set[object] = set()
-    for annotation in task.get("annotations") or ():
-        if not annotation.get("was_cancelled"):
-            (golden if annotation.get("ground_truth") else answered).add(annotation.get("completed_by"))
-    return len(golden - answered)
+def read_answers(control: Control, annotation: Mapping[str, Any]) -> tuple[Answers, NotUnderstood | None]:
+    """Question -> label of an annotation; nothing where it is a skip, or cannot be read, and then why."""
+    if annotation.get("was_cancelled"):
+        return {}, None
+    try:
+        return control.read(annotation["result"]), None
+    except NotUnderstood as error:
+        return {}, error
+
+
+def submitted(task: Mapping[str, Any]) -> int:
+    """What Label Studio compares with the overlap: annotations that are no skips, several of one annotator too."""
+    return sum(not annotation.get("was_cancelled") for annotation in task.get("annotations") or ())
+
+
+def answers(control: Control, task: Mapping[str, Any]) -> int:
+    """The answers that count here: of how many annotators one can be read (ground truth is none)."""
+    given = [a for a in task.get("annotations") or () if not a.get("ground_truth")]
+    return len({_user(a) for a in given if any(label is not None for label in read_answers(control, a)[0].values())})
+
+
+def _user(annotation: Mapping[str, Any]) -> object:
+    by = annotation.get("completed_by")
+    return by.get("id") if isinstance(by, dict) else by
 
 
 def _stamp(time: datetime) -> str:

@@ -6,8 +6,8 @@
     add_items             new tasks, known by their meta {"hitl": key}
     gold                  a ground-truth annotation by the token's user
 
-A ground-truth annotation counts towards a task's overlap on the platform, so overlap = labels wanted + the annotators
-who count by a ground-truth annotation alone.
+Label Studio serves a task while it has fewer annotations than its overlap. It counts all of them: a second one of the
+same annotator, one that cannot be read, ground truth. So overlap = its own count + the answers still wanted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hitl.connectors.label_studio.assign import assign
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.config import Control, NotUnderstood
 from hitl.connectors.label_studio.predictions import consensus, order, said, task_ids
-from hitl.connectors.label_studio.pull import gold_only
+from hitl.connectors.label_studio.pull import answers, submitted
 from hitl.errors import Refused
 from hitl.exchange import Operation, Receipt
 
@@ -35,7 +35,7 @@ def receipts(client: Client, project: int, control: Control, operations: Iterabl
         "order": order,
         "consensus": partial(consensus, control),
         "assign": assign,
-        "labels_wanted": _labels_wanted,
+        "labels_wanted": partial(_labels_wanted, control),
         "add_items": _add_items,
         "gold": partial(_gold, control),
     }
@@ -45,16 +45,14 @@ def receipts(client: Client, project: int, control: Control, operations: Iterabl
         yield kinds[operation.kind](client, project, operation)
 
 
-def _labels_wanted(client: Client, project: int, operation: Operation) -> Receipt:
+def _labels_wanted(control: Control, client: Client, project: int, operation: Operation) -> Receipt:
     """Ask for n labels of each task; a task that has them is closed, any other is open."""
     wanted = {task_ids([item])[0]: int(n) for item, n in operation.payload["items"].items()}
-    found = client.tasks_by_id(project, wanted, ("id", "overlap", "is_labeled", *_WHO))
+    found = client.tasks_by_id(project, wanted, ("id", "overlap", "is_labeled", "result", *_WHO))
     patches = []
     for number, task in found.items():
-        goal = {
-            "overlap": max(wanted[number] + gold_only(task), 1),
-            "is_labeled": wanted[number] <= _answers(task),
-        }
+        missing = max(wanted[number] - answers(control, task), 0)
+        goal = {"overlap": max(submitted(task) + missing, 1), "is_labeled": not missing}
         if goal != {name: task[name] for name in goal}:
             patches.append((number, goal))
     client.map(lambda patch: _patch_task(client, *patch), patches)
@@ -66,16 +64,6 @@ def _patch_task(client: Client, number: int, goal: Mapping[str, object]) -> None
     wrong = {name: answer.get(name) for name in goal if name in answer and answer[name] != goal[name]}
     if wrong:
         raise Refused(f"task {number} keeps {wrong} instead of {dict(goal)}: is the token's user a manager?")
-
-
-def _answers(task: Mapping[str, Any]) -> int:
-    """How many annotators have answered (skips and ground truth are no answers)."""
-    people = {
-        annotation.get("completed_by")
-        for annotation in task.get("annotations") or ()
-        if not annotation.get("was_cancelled") and not annotation.get("ground_truth")
-    }
-    return len(people)
 
 
 def _add_items(client: Client, project: int, operation: Operation) -> Receipt:

@@ -59,7 +59,7 @@ def pull(
     """Bring new, edited and deleted annotations into the store."""
     from hitl import cycle
 
-    with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
+    with opened(config, anew=full) as (settings, store, connector), show.progress(as_json) as progress:
         with store.lease(settings.name) as lease:
             if full:
                 store.reset_cursor(lease)

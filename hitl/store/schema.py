@@ -16,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -52,6 +52,7 @@ project = _table(
     column("problems", sa.Text()),
     column("problems_epoch", sa.BigInteger()),
     column("failure", sa.Text(), null=True),
+    column("source", sa.Text(), null=True),
 )
 
 item = _table(

@@ -68,6 +68,15 @@ class Store(Pulled, Concluded):
         """Let the next pull start from the beginning."""
         self._note(lease, cursor=None)
 
+    def source(self, project: str) -> str | None:
+        """Where the project was pulled from; None before the first pull."""
+        found = self._noted("source", project)
+        return None if found is None else str(found)
+
+    def bind(self, lease: Lease, source: str) -> None:
+        """Keep where the project is pulled from."""
+        self._note(lease, source=json.dumps(source))
+
     def save_page(self, lease: Lease, page: Page) -> PullSummary:
         """Save rows and cursor together, or nothing. `hitl.store.pages` says which of two rows stays."""
         with self._fenced(lease) as connection:

@@ -1,0 +1,181 @@
+"""What teams ran into in their first week with a real Label Studio."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hitl import cycle
+from hitl.consensus import Consensus
+from hitl.doctor import checks
+from hitl.errors import BadSettings, Refused
+from hitl.exchange import Operation, Receipt
+from hitl.plan import Plan
+from hitl.store import Store
+from hitl.store.cycles import CycleRecord
+from tests.connectors.label_studio.conftest import Project, choice
+from tests.connectors.label_studio.projects import connect, settings_for
+
+pytestmark = pytest.mark.server
+
+
+def tab(project: Project, k: int) -> int | None:
+    views = project.admin.get("/api/dm/views/", project=project.number)
+    titles = {view["data"].get("title"): int(view["id"]) for view in views}
+    return titles.get(f"hitl: {project.people[k].email}")
+
+
+def open_store(folder: Path) -> Store:
+    return Store(f"sqlite:///{folder}/hitl.db")
+
+
+# -- a mistyped address ---------------------------------------------------------------------------------------
+
+
+def test_a_mistyped_address_is_told_and_the_others_work(make_project: Callable[..., Project], tmp_path: Path) -> None:
+    project = make_project()
+    project.add(6)
+    right, wrong = project.people[1].email, project.people[2].email.replace("@", "q@")
+    with open_store(tmp_path) as store:
+        report = cycle.run(settings_for(project.number, [right, wrong]), store, connect(project))
+        (told,) = report.pulled.problems
+        assert f"no user {wrong!r}" in told
+        assert f"did you mean {project.people[2].email!r}?" in told
+        assert report.judgement.plan.annotators == (right,)
+        assert project.next(1, tab(project, 1)) is not None
+        mended = cycle.run(settings_for(project.number, [right, project.people[2].email]), store, connect(project))
+        assert mended.pulled.problems == ()
+        assert set(mended.judgement.plan.annotators) == {right, project.people[2].email}
+        assert store.pending("p") == []
+        with pytest.raises(BadSettings, match=r"no user 'nobody@example\.org'"):
+            cycle.run(settings_for(project.number, ["nobody@example.org"]), store, connect(project))
+
+
+def test_an_operation_for_somebody_unknown_neither_stops_the_others_nor_stays(
+    make_project: Callable[..., Project], tmp_path: Path
+) -> None:
+    project = make_project()
+    tasks = [str(task) for task in project.add(4)]
+    mine = project.people[1]
+    older = (
+        Operation("assign", "ann@exmaple.org", {"items": tasks[:2]}),
+        Operation("assign", str(mine.id), {"items": tasks[2:]}),
+        Operation("labels_wanted", "", {"items": {tasks[0]: 2}}),
+    )
+    no_results: dict[str, Consensus] = {}
+    with open_store(tmp_path) as store:
+        with store.lease("p") as lease:
+            store.record_cycle(lease, CycleRecord(no_results, Plan(), older))
+            receipts: list[Receipt] = []
+            pushed = cycle.push(lease, store, connect(project))
+            with pytest.raises(Refused, match=r"no user ann@exmaple\.org: mend crew\.annotators"):
+                receipts.extend(pushed)  # what comes before the error stays
+        assert [receipt.operation.kind for receipt in receipts] == ["assign", "labels_wanted"]
+        assert project.next(1, tab(project, 1)) == int(tasks[2])
+        assert [operation.key for operation in store.pending("p")] == ["ann@exmaple.org"]
+        cycle.run(settings_for(project.number, [mine.email]), store, connect(project))
+        assert store.pending("p") == []
+
+
+def test_doctor_asks_the_server_who_there_is_and_looks_at_what_waits(
+    make_project: Callable[..., Project], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project()
+    project.add(3)
+    monkeypatch.setenv("HITL_LABEL_STUDIO_TOKEN", project.server.token)
+    config = tmp_path / "hitl.toml"
+
+    def looked_at(crew: list[str]) -> dict[str, tuple[bool, str]]:
+        source = f'[source]\nkind = "label-studio"\nurl = "{project.server.url}"\nproject = {project.number}\n'
+        config.write_text(f'name = "p"\nstore = "sqlite:///hitl.db"\n{source}[crew]\nannotators = {crew}\n')
+        return {check.name: (check.ok, check.detail) for check in checks(config)}
+
+    people = [project.people[k].email for k in (1, 2)]
+    found = looked_at(people)  # before anything was pulled
+    assert found["crew"] == (True, "2 named")
+    assert found["outbox"] == (True, "nothing waits to be sent")
+    ok, detail = looked_at([people[0], "ann@exmaple.org"])["crew"]
+    assert not ok
+    assert "no user 'ann@exmaple.org'" in detail
+    with open_store(tmp_path) as store, store.lease("p") as lease:
+        store.record_cycle(lease, CycleRecord({}, Plan(), (Operation("assign", "999", {"items": ["1"]}),)))
+        store.note_failure(lease, Refused("there is no user 999"))
+    ok, detail = looked_at(people)["outbox"]
+    assert not ok
+    assert detail == "1 to be sent: assign 999; the last cycle failed: there is no user 999"
+
+
+# -- what the server counts otherwise ---------------------------------------------------------------------------
+
+
+def finish(project: Project, store: Store, people: tuple[int, ...], **budget: object) -> Plan:
+    """Cycles in which these annotators answer what they are served, until the project is done."""
+    for _ in range(8):
+        report = cycle.run(settings_for(project.number, **budget), store, connect(project))
+        if report.judgement.plan.stop:
+            return report.judgement.plan
+        for k in people:
+            while (task := project.next(k)) is not None:
+                project.answer(k, task, "good")
+    pytest.fail("the project does not end")
+
+
+def test_a_task_submitted_twice_by_one_annotator_is_served_to_the_next(
+    make_project: Callable[..., Project], tmp_path: Path
+) -> None:
+    project = make_project()
+    tasks = project.add(3)
+    project.answer(1, tasks[0], "bad")
+    project.answer(1, tasks[0], "good")
+    with open_store(tmp_path) as store:
+        limits = {"min_labels": 3, "max_labels": 3}
+        cycle.run(settings_for(project.number, **limits), store, connect(project))
+        served = []
+        while (task := project.next(2)) is not None:
+            served.append(task)
+            project.answer(2, task, "good")
+        assert tasks[0] in served
+        plan = finish(project, store, (1, 2, 3), **limits)
+    assert {str(done.item) for done in plan.done} == {str(task) for task in tasks}
+    people = {task: {row["completed_by"]["id"] for row in project.task(task)["annotations"]} for task in tasks}
+    assert {len(each) for each in people.values()} == {3}
+
+
+def test_an_answer_that_cannot_be_read_is_told_and_another_annotator_is_asked(
+    make_project: Callable[..., Project], tmp_path: Path
+) -> None:
+    project = make_project()
+    tasks = project.add(2)
+    project.answer(1, tasks[0], "no such choice")
+    crew = [project.people[k].email for k in (1, 2)]
+    with open_store(tmp_path) as store:
+        report = cycle.run(settings_for(project.number, crew), store, connect(project))
+        (told,) = report.pulled.problems
+        assert told.startswith(f"task {tasks[0]}, annotation ")
+        assert told.endswith("; it counts as a skip, and its annotator is not asked again")
+        asked = {(str(ask.item), ask.annotator) for ask in report.judgement.plan.asks}
+        assert (str(tasks[0]), crew[0]) not in asked
+        assert (str(tasks[0]), crew[1]) in asked
+        served = []
+        while (task := project.next(2, tab(project, 2))) is not None:
+            served.append(task)
+            project.answer(2, task, "good")
+        assert tasks[0] in served
+        plan = finish(project, store, (2, 3), max_labels=1)
+    assert plan.stop
+
+
+def test_an_answer_mended_later_counts(make_project: Callable[..., Project], tmp_path: Path) -> None:
+    project = make_project()
+    tasks = project.add(2)
+    wrong = project.answer(1, tasks[0], "no such choice")
+    with open_store(tmp_path) as store:
+        cycle.run(settings_for(project.number), store, connect(project))
+        assert store.counts("p")["annotations"] == 0 or store.skips("p").num_rows == 1
+        project.admin.patch(f"/api/annotations/{wrong['id']}/", {"result": choice("bad")})
+        report = cycle.run(settings_for(project.number), store, connect(project))
+        assert report.pulled.problems == ()
+        assert store.skips("p").num_rows == 0
+        assert len(store.annotations("p", "sentiment")) == 1
