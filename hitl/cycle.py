@@ -27,7 +27,7 @@ from hitl.errors import Busy, HitlError, Refused, StoreError
 from hitl.exchange import Connector, Located, Progress, PullSummary, Question, Receipt, silent
 from hitl.metrics import metrics_of
 from hitl.operations import Judgement, operations_of
-from hitl.project import budget_of, combined, crew_of, reachable, require_place, stored_evidence
+from hitl.project import budget_of, combined, crew_of, reachable, require_one_name, require_place, stored_evidence
 from hitl.settings import Settings
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def pull(lease: Lease, store: Store, connector: Connector, progress: Progress = 
     A pull from the beginning keeps where it pulls from. Raises BadSettings where a later one is of another place.
     """
     brought, cursor = PullSummary(), store.cursor(lease.project)
+    require_one_name(store, lease.project, connector)
     if cursor is not None:
         require_place(store, lease.project, connector)
     if isinstance(connector, Located) and store.source(lease.project) != connector.place:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
@@ -16,7 +17,7 @@ from hitl.plan import Plan
 from hitl.project import annotator_names
 
 if TYPE_CHECKING:
-    from hitl.annotations import Name
+    from hitl.annotations import Name, Names
     from hitl.settings import PushSettings
     from hitl.store import Store
 
@@ -111,9 +112,31 @@ def _closing(judgement: Judgement) -> dict[str, int]:
     """
     if judgement.plan.stop is None:
         return {}
-    known = next(iter(judgement.evidence.values()))
-    labels = known.annotations.labels_per_item
-    return {str(item): int(labels[n]) for n, item in enumerate(known.annotations.items) if not known.known[n]}
+    items, known, labels = _standing(judgement.evidence)
+    return {str(item): int(labels[n]) for n, item in enumerate(items) if not known[n]}
+
+
+def _standing(
+    evidence: Mapping[str, Evidence],
+) -> tuple[Names, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """The N items, (N,) where the truth of every question is known, and (N,) the answers each has."""
+    every = np.logical_and.reduce([known.known for known in evidence.values()])
+    return next(iter(evidence.values())).annotations.items, every, answers_per_item(evidence)
+
+
+def answers_per_item(evidence: Mapping[str, Evidence]) -> npt.NDArray[np.int64]:
+    """(N,) how many annotators answered each item, whichever of its questions they answered."""
+    first, *others = evidence.values()
+    if not others:
+        return first.annotations.labels_per_item
+    code: dict[Name, int] = {}
+    pairs = []
+    for known in evidence.values():
+        said = known.annotations
+        own = np.array([code.setdefault(name, len(code)) for name in said.annotators], dtype=np.int64)
+        pairs.append(np.stack([said.item.astype(np.int64), own[said.annotator]]))
+    item = np.unique(np.concatenate(pairs, axis=1), axis=1)[0]
+    return np.bincount(item, minlength=first.annotations.n_items)
 
 
 def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> dict[str, int]:
@@ -122,10 +145,9 @@ def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> dict[str, in
     An annotator who let a question about it expire, or is away, may still have the item open. A platform that keeps it
     for them (Label Studio locks it for a day) would serve it to no other: there has to be room for their answer too.
     """
-    known = next(iter(evidence.values()))
-    labels = known.annotations.labels_per_item
-    row = {name: n for n, name in enumerate(known.annotations.items)}
-    wanted = {str(done.item): int(labels[row[done.item]]) for done in plan.done if not known.known[row[done.item]]}
+    items, known, labels = _standing(evidence)
+    row = {name: n for n, name in enumerate(items)}
+    wanted = {str(done.item): int(labels[row[done.item]]) for done in plan.done if not known[row[done.item]]}
     away = {person.annotator for person in plan.people if person.away}
     gone: dict[Name, set[Name]] = {}
     for expired in plan.expired:

@@ -64,6 +64,7 @@ def opened(config: Path, *, anew: bool = False) -> Iterator[tuple[Settings, Stor
     loaded = load(config)
     connector = connector_of(loaded.source, config.parent)
     with Store(store_url(loaded.store, config.parent)) as store:
+        require_one_name(store, loaded.name, connector)
         if not anew:
             require_place(store, loaded.name, connector)
         yield loaded, store, connector
@@ -93,6 +94,18 @@ def require_place(store: Store, project: str, connector: Connector) -> None:
         f"{connector.place}; give one of the two another name. If it is the same project at a new address: "
         "`hitl pull --full`"
     )
+
+
+def require_one_name(store: Store, project: str, connector: Connector) -> None:
+    """Raise BadSettings where the store has this place under another name."""
+    if not isinstance(connector, Located):
+        return
+    for other, held in store.sources().items():
+        if other != project and held == connector.place:
+            raise BadSettings(
+                f"name: the store has {held} under the name {other!r} already, and two projects there would overwrite "
+                "each other's order; use that name. One hitl.toml plans all controls of a project together"
+            )
 
 
 # -- evidence and results ----------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from hitl.connectors.label_studio import doctor, pull, push
 from hitl.connectors.label_studio.client import Client
-from hitl.connectors.label_studio.config import Control, parse
+from hitl.connectors.label_studio.form import Form, parse
 from hitl.errors import BadSettings
 from hitl.exchange import AnnotatorRow, Check, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import SourceSettings
@@ -36,7 +36,7 @@ TOKEN = "HITL_LABEL_STUDIO_TOKEN"
 
 
 class LabelStudioSettings(SourceSettings):
-    """The keys of `[source]` for Label Studio: which server, project and control."""
+    """The keys of `[source]` for Label Studio: which server and project, and one control where not all are meant."""
 
     kind: Literal["label-studio"] = "label-studio"
     url: str = "http://localhost:8080"
@@ -78,10 +78,10 @@ class LabelStudio:
         page_size: int = 500,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """The project and the control to work with.
+        """The project and the controls to work with.
 
-        `control` picks one where the labeling configuration has several; `abstain` names choices that are
-        answers but not classes ("Unsure"); `transport` carries requests in place of the network (tests).
+        `control` names one where the others of the labeling configuration are not meant; `abstain` names choices that
+        are answers but not classes ("Unsure"); `transport` carries requests in place of the network (tests).
         """
         if not url.startswith(("http://", "https://")):
             raise BadSettings(f"url {url!r}: expected the address of a Label Studio, http://... or https://...")
@@ -107,13 +107,13 @@ class LabelStudio:
         return self.client.project(self.project)
 
     @cached_property
-    def control(self) -> Control:
-        """The control whose answers are pulled (read once)."""
+    def form(self) -> Form:
+        """The controls whose answers are pulled (read once)."""
         return parse(self.settings["label_config"], self._control, self._abstain)
 
     def questions(self) -> tuple[Question, ...]:
         """What the project asks of every task."""
-        return self.control.questions
+        return self.form.questions
 
     @property
     def place(self) -> str:
@@ -130,11 +130,11 @@ class LabelStudio:
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """Everything (cursor None) or what changed since the cursor; each page may be the last one read."""
-        return pull.pages(self.client, self.project, self.control, cursor, self._page_size)
+        return pull.pages(self.client, self.project, self.form, cursor, self._page_size)
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
         """Make the project as the operations say; lazy: an operation is carried out when its receipt is asked for."""
-        return push.receipts(self.client, self.project, self.control, operations)
+        return push.receipts(self.client, self.project, self.form, operations)
 
     def check(self) -> list[Check]:
         """Connection, token, project, labeling configuration and the settings that break the order."""

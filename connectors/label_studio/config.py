@@ -49,7 +49,7 @@ class NotUnderstood(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The control of a labeling configuration that hitl works with.
+    """One control of a labeling configuration.
 
     Attributes:
         name, target: the control and the object it labels (from_name and to_name of results).
@@ -209,28 +209,6 @@ class Control:
         return probabilities
 
 
-def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> Control:
-    """The control to work with in a labeling configuration.
-
-    `control` picks one where several are supported; `abstain` names the choices that are answers but not
-    classes. Raises Refused when none (or not the picked one) is supported, BadSettings when none is picked
-    among several or a name is unknown.
-    """
-    supported, refused = controls(xml)
-    if control is not None:
-        if control in refused:
-            raise Refused(_refusal(refused[control]))
-        if control not in supported:
-            raise BadSettings(f"control {control!r}: the labeling configuration has {_names(supported)}")
-        return _with_abstain(supported[control], abstain)
-    if not supported:
-        reasons = "; ".join(refused.values()) or "the labeling configuration has no control"
-        raise Refused(_refusal(reasons))
-    if len(supported) > 1:
-        raise BadSettings(f"the labeling configuration has several controls: pick one of {_names(supported)} (control)")
-    return _with_abstain(next(iter(supported.values())), abstain)
-
-
 def controls(xml: str) -> tuple[dict[str, Control], dict[str, str]]:
     """The supported controls by name, and for each other one why it is not supported. Raises Refused for bad XML."""
     try:
@@ -250,14 +228,6 @@ def controls(xml: str) -> tuple[dict[str, Control], dict[str, str]]:
         else:
             refused[name] = f"<{element.tag} name={name!r}> {reason}"
     return supported, refused
-
-
-def _refusal(reasons: str) -> str:
-    return f"{reasons}. hitl supports {SUPPORTED} for whole tasks: change the labeling configuration or pick a control"
-
-
-def _names(supported: Mapping[str, Control]) -> str:
-    return ", ".join(repr(name) for name in supported) or "no supported control"
 
 
 def _attributes(element: ElementTree.Element) -> dict[str, str]:
@@ -325,16 +295,6 @@ def _control(element: ElementTree.Element, attributes: Mapping[str, str]) -> Con
         return Control(name, target, "taxonomy", tuple(paths), paths=paths)
     kind: Kind = "multiple" if attributes.get("choice") == "multiple" else "choices"
     return Control(name, target, kind, tuple(paths))
-
-
-def _with_abstain(control: Control, abstain: Sequence[str]) -> Control:
-    for label in abstain:
-        if label not in control.choices:
-            raise BadSettings(f"abstain {label!r}: {control.name!r} has the choices {', '.join(control.choices)}")
-    chosen = Control(control.name, control.target, control.kind, control.choices, tuple(abstain), control.paths)
-    if len(chosen.classes) < (1 if chosen.kind == "multiple" else 2):
-        raise BadSettings(f"abstain: {control.name!r} has too few classes left ({', '.join(chosen.classes) or 'none'})")
-    return chosen
 
 
 def _as_labels(kind: Kind, raw: object) -> list[str] | None:

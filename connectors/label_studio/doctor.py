@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hitl.connectors.label_studio.client import Client
-from hitl.connectors.label_studio.config import controls, parse
+from hitl.connectors.label_studio.config import controls
+from hitl.connectors.label_studio.form import parse
 from hitl.connectors.label_studio.predictions import CONSENSUS, ORDER, SAMPLING, Versions
 from hitl.errors import HitlError
 from hitl.exchange import Check
@@ -40,14 +41,14 @@ def _labeling(xml: str, control: str | None, abstain: Sequence[str]) -> Check:
     name = "labeling configuration"
     try:
         chosen = parse(xml, control, abstain)
-        others = [other for group in controls(xml) for other in group if other != chosen.name]
+        used = {each.name for each in chosen.controls}
+        others = [other for group in controls(xml) for other in group if other not in used]
     except HitlError as error:
         detail, _, mend = str(error).partition(". ")
         return Check(name, False, detail, mend or "Set control in hitl.toml, or change the labeling configuration")
     ignored = f"; not read: {', '.join(others)}" if others else ""
-    return Check(
-        name, True, f"{chosen.name}: {len(chosen.questions)} questions, {len(chosen.choices)} choices{ignored}"
-    )
+    sizes = ", ".join(f"{len(each.questions)} questions, {len(each.choices)} choices" for each in chosen.controls)
+    return Check(name, True, f"{chosen.name}: {sizes}{ignored}")
 
 
 def _serving(settings: Mapping[str, Any]) -> Check:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hitl.connectors.label_studio.client import Client
-from hitl.connectors.label_studio.config import Control
+from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings, Refused
 from hitl.exchange import Operation, Receipt
 
@@ -52,11 +52,11 @@ def order(client: Client, project: int, operation: Operation) -> Receipt:
     return Receipt(operation, changed, said(len(planned), "in order", missing))
 
 
-def consensus(control: Control, client: Client, project: int, operation: Operation) -> Receipt:
+def consensus(form: Form, client: Client, project: int, operation: Operation) -> Receipt:
     """Show the consensus beside the tasks, as predictions that are not given to annotators."""
     name = CONSENSUS + operation.digest
     versions = Versions(client, project)
-    rows, missing = existing(client, project, _consensus_rows(control, operation, name))
+    rows, missing = existing(client, project, _consensus_rows(form, operation, name))
     if not rows:
         return Receipt(operation, versions.delete(CONSENSUS), said(0, "with a consensus", missing))
     changed = versions.make(name, rows)
@@ -115,7 +115,7 @@ class Versions:
         self.client.delete(self.path, {"model_version": name})
 
 
-def _consensus_rows(control: Control, operation: Operation, name: str) -> list[Row]:
+def _consensus_rows(form: Form, operation: Operation, name: str) -> list[Row]:
     """One prediction for each item, over all questions that the consensus answers."""
     by_item: dict[str, dict[str, Mapping[str, Any]]] = {}
     for question, answers in operation.payload["questions"].items():
@@ -129,7 +129,7 @@ def _consensus_rows(control: Control, operation: Operation, name: str) -> list[R
         rows.append(
             {
                 "task": task_ids([item])[0],
-                "result": control.write(labels, shares),
+                "result": form.write(labels, shares),
                 "score": min(max(confidence, 0.0), 1.0),
                 "model_version": name,
             }

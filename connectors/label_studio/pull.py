@@ -27,7 +27,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hitl.connectors.label_studio.client import Client, TaskPage, where
-from hitl.connectors.label_studio.config import Answers, Control, NotUnderstood
+from hitl.connectors.label_studio.config import Answers, NotUnderstood
+from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings
 from hitl.exchange import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Kind, Page, PredictionRow
 
@@ -70,12 +71,12 @@ class State:
         return {"version": 1, **vars(self), "models": dict(self.models)}
 
 
-def pages(client: Client, project: int, control: Control, cursor: Cursor | None, page_size: int) -> Iterator[Page]:
+def pages(client: Client, project: int, form: Form, cursor: Cursor | None, page_size: int) -> Iterator[Page]:
     """Pages of the project from the cursor on; the last one's cursor is where the next pull begins.
 
     Raises Refused and Unreachable as the client does; the pages before stay valid.
     """
-    reader = _Reader(client, project, control, page_size)
+    reader = _Reader(client, project, form, page_size)
     state = reader.start() if cursor is None else State.load(cursor)
     if state.phase == "changes" and not state.after:
         state = reader.begin_changes(state)
@@ -91,10 +92,10 @@ def annotators(client: Client) -> tuple[AnnotatorRow, ...]:
 class _Reader:
     """One pull of one project."""
 
-    def __init__(self, client: Client, project: int, control: Control, page_size: int) -> None:
+    def __init__(self, client: Client, project: int, form: Form, page_size: int) -> None:
         self.client = client
         self.project = project
-        self.control = control
+        self.form = form
         self.page_size = page_size
         self.known: set[str] = set()
 
@@ -186,7 +187,7 @@ class _Reader:
     def _rows(self, read: TaskPage) -> _Rows:
         rows = _Rows()
         for task in read.tasks:
-            rows.items.append(_item(self.control, task))
+            rows.items.append(_item(self.form, task))
             for annotation in task.get("annotations") or ():
                 self._add_annotation(rows, task, annotation)
             for prediction in task.get("predictions") or ():
@@ -195,12 +196,12 @@ class _Reader:
 
     def _add_annotation(self, rows: _Rows, task: Mapping[str, Any], annotation: Mapping[str, Any]) -> None:
         person = self._person(rows, _user(annotation))
-        answers, error = read_answers(self.control, annotation)
+        answers, error = read_answers(self.form, annotation)
         if error is not None:
             again = "counts as a skip, and its annotator is not asked again"
             rows.problems.append(f"task {task['id']}, annotation {annotation['id']}: {error}; it {again}")
         stated: Kind = "gold" if annotation.get("ground_truth") else "answer"
-        for question in self.control.questions:
+        for question in self.form.questions:
             label = answers.get(question.name)
             rows.annotations.append(
                 AnnotationRow(
@@ -230,7 +231,7 @@ class _Reader:
         if model.startswith(OURS):
             return
         try:
-            said = self.control.read_prediction(prediction.get("result"), prediction.get("score"))
+            said = self.form.read_prediction(prediction.get("result"), prediction.get("score"))
         except NotUnderstood as error:
             rows.problems.append(f"task {task['id']}, prediction of {model!r}: {error}")
             return
@@ -276,22 +277,22 @@ def _page(state: State, rows: _Rows, live: frozenset[str] | None = None, total: 
     return Page(state.save(), live=live, total=total, **gathered)
 
 
-def _item(control: Control, task: Mapping[str, Any]) -> ItemRow:
+def _item(form: Form, task: Mapping[str, Any]) -> ItemRow:
     return ItemRow(
         key=str(task["id"]),
         data=task["data"],
         version=task["updated_at"],
-        labels_wanted=max(answers(control, task) + int(task["overlap"]) - submitted(task), 1),
+        labels_wanted=max(answers(form, task) + int(task["overlap"]) - submitted(task), 1),
         closed=bool(task["is_labeled"]),
     )
 
 
-def read_answers(control: Control, annotation: Mapping[str, Any]) -> tuple[Answers, NotUnderstood | None]:
+def read_answers(form: Form, annotation: Mapping[str, Any]) -> tuple[Answers, NotUnderstood | None]:
     """Question -> label of an annotation; nothing where it is a skip, or cannot be read, and then why."""
     if annotation.get("was_cancelled"):
         return {}, None
     try:
-        return control.read(annotation["result"]), None
+        return form.read(annotation["result"]), None
     except NotUnderstood as error:
         return {}, error
 
@@ -301,10 +302,10 @@ def submitted(task: Mapping[str, Any]) -> int:
     return sum(not annotation.get("was_cancelled") for annotation in task.get("annotations") or ())
 
 
-def answers(control: Control, task: Mapping[str, Any]) -> int:
+def answers(form: Form, task: Mapping[str, Any]) -> int:
     """The answers that count here: of how many annotators one can be read (ground truth is none)."""
     given = [a for a in task.get("annotations") or () if not a.get("ground_truth")]
-    return len({_user(a) for a in given if any(label is not None for label in read_answers(control, a)[0].values())})
+    return len({_user(a) for a in given if any(label is not None for label in read_answers(form, a)[0].values())})
 
 
 def _user(annotation: Mapping[str, Any]) -> object:

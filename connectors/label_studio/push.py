@@ -18,7 +18,8 @@ from typing import Any
 
 from hitl.connectors.label_studio.assign import assign
 from hitl.connectors.label_studio.client import Client
-from hitl.connectors.label_studio.config import Control, NotUnderstood
+from hitl.connectors.label_studio.config import NotUnderstood
+from hitl.connectors.label_studio.form import Form, merged
 from hitl.connectors.label_studio.predictions import consensus, order, said, task_ids
 from hitl.connectors.label_studio.pull import answers, submitted
 from hitl.errors import Refused
@@ -29,15 +30,15 @@ _WHO = ("annotations", "completed_by", "was_cancelled", "ground_truth")
 _RAISED = "hitl_gold"
 
 
-def receipts(client: Client, project: int, control: Control, operations: Iterable[Operation]) -> Iterator[Receipt]:
+def receipts(client: Client, project: int, form: Form, operations: Iterable[Operation]) -> Iterator[Receipt]:
     """Carry out the operations in the order given; a receipt says that the platform is as it should be."""
     kinds: dict[str, Callable[[Client, int, Operation], Receipt]] = {
         "order": order,
-        "consensus": partial(consensus, control),
+        "consensus": partial(consensus, form),
         "assign": assign,
-        "labels_wanted": partial(_labels_wanted, control),
+        "labels_wanted": partial(_labels_wanted, form),
         "add_items": _add_items,
-        "gold": partial(_gold, control),
+        "gold": partial(_gold, form),
     }
     for operation in operations:
         if operation.kind not in kinds:
@@ -45,13 +46,13 @@ def receipts(client: Client, project: int, control: Control, operations: Iterabl
         yield kinds[operation.kind](client, project, operation)
 
 
-def _labels_wanted(control: Control, client: Client, project: int, operation: Operation) -> Receipt:
+def _labels_wanted(form: Form, client: Client, project: int, operation: Operation) -> Receipt:
     """Ask for n labels of each task; a task that has them is closed, any other is open."""
     wanted = {task_ids([item])[0]: int(n) for item, n in operation.payload["items"].items()}
     found = client.tasks_by_id(project, wanted, ("id", "overlap", "is_labeled", "result", *_WHO))
     patches = []
     for number, task in found.items():
-        missing = max(wanted[number] - answers(control, task), 0)
+        missing = max(wanted[number] - answers(form, task), 0)
         goal = {"overlap": max(submitted(task) + missing, 1), "is_labeled": not missing}
         if goal != {name: task[name] for name in goal}:
             patches.append((number, goal))
@@ -83,30 +84,30 @@ def _add_items(client: Client, project: int, operation: Operation) -> Receipt:
     return Receipt(operation, len(rows), f"{len(wanted)} items are tasks of the project")
 
 
-def _gold(control: Control, client: Client, project: int, operation: Operation) -> Receipt:
+def _gold(form: Form, client: Client, project: int, operation: Operation) -> Receipt:
     """Have a ground-truth annotation with these labels on each task, and one more label asked for."""
     wanted: dict[int, dict[str, str]] = {}
     for question, labels in operation.payload["questions"].items():
         for item, label in labels.items():
             wanted.setdefault(task_ids([item])[0], {})[question] = str(label)
     # An unticked box says no, so the truth of a multiple choice has to be known for every class.
-    whole = {number: labels for number, labels in wanted.items() if len(labels) == len(control.questions)}
-    results = {number: control.write(labels) for number, labels in whole.items()}
+    whole = {number: labels for number, labels in wanted.items() if not form.half_known(labels)}
+    results = {number: form.write(labels) for number, labels in whole.items()}
     found = client.tasks_by_id(project, whole, ("id", "meta", "overlap", "result", *_WHO))
-    wrong = {number: task for number, task in found.items() if not _has_gold(control, task, whole[number])}
+    wrong = {number: task for number, task in found.items() if not _has_gold(form, task, whole[number])}
     if wrong:
         me = int(client.get("/api/current-user/whoami")["id"])
         client.map(lambda number: _make_gold(client, wrong[number], results[number], me), list(wrong))
     detail = said(len(found), "with their ground truth", _missing(whole, found))
     if len(whole) < len(wanted):
-        detail += f"; {len(wanted) - len(whole)} left out: the truth of every class of {control.name!r} is needed"
+        detail += f"; {len(wanted) - len(whole)} left out: the truth of every class of {form.name!r} is needed"
     return Receipt(operation, len(wrong), detail)
 
 
-def _has_gold(control: Control, task: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def _has_gold(form: Form, task: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     for annotation in task.get("annotations") or ():
         try:
-            if annotation.get("ground_truth") and control.read(annotation["result"]) == labels:
+            if annotation.get("ground_truth") and labels.items() <= form.read(annotation["result"]).items():
                 return True
         except NotUnderstood:
             continue
@@ -117,7 +118,8 @@ def _make_gold(client: Client, task: Mapping[str, Any], result: list[dict[str, A
     number = task["id"]
     for annotation in task.get("annotations") or ():
         if annotation.get("ground_truth") and annotation.get("completed_by") == me:
-            client.patch(f"/api/annotations/{annotation['id']}/", {"result": result})
+            whole = merged(annotation["result"], result)
+            client.patch(f"/api/annotations/{annotation['id']}/", {"result": whole})
             return
     meta = task.get("meta") or {}
     if not meta.get(_RAISED):

@@ -73,6 +73,11 @@ class Store(Pulled, Concluded):
         found = self._noted("source", project)
         return None if found is None else str(found)
 
+    def sources(self) -> dict[str, str]:
+        """Project -> where it was pulled from."""
+        query = sa.select(projects.c.project, projects.c.source).where(projects.c.source.is_not(None))
+        return {name: str(json.loads(source)) for name, source in self.database.rows(query)}
+
     def bind(self, lease: Lease, source: str) -> None:
         """Keep where the project is pulled from."""
         self._note(lease, source=json.dumps(source))

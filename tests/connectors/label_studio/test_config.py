@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hitl.connectors.label_studio.config import NotUnderstood, controls, parse
+from hitl.connectors.label_studio.config import NotUnderstood, controls
+from hitl.connectors.label_studio.form import merged, parse
 from hitl.errors import BadSettings, Refused
 
 TEXT = '<Text name="text" value="$text"/>'
@@ -93,17 +94,36 @@ def test_broken_xml_is_refused() -> None:
         parse("<View><Text></View>")
 
 
-def test_one_of_several_controls_is_picked() -> None:
+def test_several_controls_are_one_form_and_one_can_be_picked() -> None:
     xml = view(SINGLE, MULTIPLE, '<TextArea name="why" toName="text"/>')
-    with pytest.raises(BadSettings, match=r"'c', 'm'"):
-        parse(xml)
-    assert parse(xml, "m").kind == "multiple"
+    form = parse(xml)
+    assert form.name == "c, m"
+    assert [question.name for question in form.questions][:2] == ["c", parse(xml, "m").questions[0].name]
+    assert len(form.questions) == 1 + len(parse(xml, "m").questions)
+    assert [each.kind for each in parse(xml, "m").controls] == ["multiple"]
     with pytest.raises(BadSettings, match="control 'nothing'"):
         parse(xml, "nothing")
     with pytest.raises(Refused, match="TextArea"):
         parse(xml, "why")
     supported, refused = controls(xml)
     assert (set(supported), set(refused)) == ({"c", "m"}, {"why"})
+
+
+def test_a_form_reads_and_writes_all_its_controls() -> None:
+    form = parse(view(SINGLE, MULTIPLE))
+    labels = {question.name: str(question.classes[-1]) for question in form.questions}
+    result = form.write(labels)
+    assert [item["from_name"] for item in result] == ["c", "m"]
+    assert form.read(result) == labels
+    left = form.read(result[:1])
+    assert left["c"] == labels["c"]
+    fresh = form.write({"c": "A"})
+    assert form.read(merged(result, fresh)) == {**labels, "c": "A"}
+    assert not form.half_known(labels)
+    assert not form.half_known({"c": "A"})
+    assert form.half_known({form.questions[1].name: "yes"})
+    with pytest.raises(BadSettings, match="'d' is no question of c, m"):
+        form.write({"d": "A"})
 
 
 def test_a_single_supported_control_needs_no_picking() -> None:
@@ -170,7 +190,7 @@ def test_multiple_choices_are_read_and_written() -> None:
 def test_writing_checks_names() -> None:
     control = parse(view(SINGLE))
     for labels in ({"c": "D"}, {"d": "A"}):
-        with pytest.raises(BadSettings, match="no answer to control 'c'"):
+        with pytest.raises(BadSettings, match=r"no answer to control 'c'|no question of c"):
             control.write(labels)
     assert control.write({}) == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,3 +180,74 @@ def test_an_answer_mended_later_counts(make_project: Callable[..., Project], tmp
         assert report.pulled.problems == ()
         assert store.skips("p").num_rows == 0
         assert len(store.annotations("p", "sentiment")) == 1
+
+
+# -- several controls ---------------------------------------------------------------------------------------------
+
+THREE = """<View><Text name="text" value="$text"/>
+<Choices name="tone" toName="text"><Choice value="good"/><Choice value="bad"/></Choices>
+<Choices name="place" toName="text"><Choice value="here"/><Choice value="there"/><Choice value="away"/></Choices>
+<Rating name="stars" toName="text" maxRating="3"/></View>"""
+
+
+def all_three(tone: str, place: str, stars: int | None) -> list[dict[str, Any]]:
+    rating = {"from_name": "stars", "to_name": "text", "type": "rating", "value": {"rating": stars}}
+    said = [*choice(tone, control="tone"), *choice(place, control="place")]
+    return said if stars is None else [*said, rating]
+
+
+def test_several_controls_are_combined_and_planned_together(
+    make_project: Callable[..., Project], tmp_path: Path
+) -> None:
+    project = make_project(THREE)
+    tasks = project.add(4)
+    for k in (1, 2):
+        for n, task in enumerate(tasks[:2]):
+            body = {"result": all_three("good", ("here", "there")[n], None if (k, n) == (2, 1) else 2), "lead_time": 1}
+            project.person(k).post(f"/api/tasks/{task}/annotations/", body)
+    with open_store(tmp_path) as store:
+        report = cycle.run(settings_for(project.number, max_labels=3), store, project.connect())
+        results = report.judgement.results
+        assert list(results) == ["tone", "place", "stars"]
+        assert [results["place"].classes[code] for code in results["place"].labels[:2]] == ["here", "there"]
+        assert results["stars"].classes == ("1", "2", "3")
+        (shown,) = [
+            row["result"] for row in project.task(tasks[0])["predictions"] if "consensus" in row["model_version"]
+        ]
+        assert [item["from_name"] for item in shown] == ["tone", "place", "stars"]
+        served = []
+        while (task := project.next(3)) is not None:
+            served.append(task)
+            project.person(3).post(f"/api/tasks/{task}/annotations/", {"result": all_three("bad", "away", 1)})
+        assert set(served) == set(tasks)
+        for _ in range(4):
+            plan = cycle.run(settings_for(project.number, max_labels=3), store, project.connect()).judgement.plan
+            if plan.stop:
+                break
+            for k in (0, 1, 2, 3):  # one left the rating open: another is asked
+                while (task := project.next(k)) is not None:
+                    project.person(k).post(f"/api/tasks/{task}/annotations/", {"result": all_three("bad", "away", 1)})
+        assert plan.stop
+        first = next(done for done in plan.done if str(done.item) == str(tasks[0]))
+        assert len(first.labels) == 3
+
+
+def test_the_truth_of_one_control_leaves_that_of_another(
+    project: Project, make_project: Callable[..., Project]
+) -> None:
+    project = make_project(THREE)
+    (task,) = project.add(1)
+    for question, label in (("tone", "good"), ("stars", "3"), ("tone", "bad")):
+        list(project.connect().push([Operation("gold", question, {"questions": {question: {str(task): label}}})]))
+    (annotation,) = project.task(task)["annotations"]
+    assert annotation["ground_truth"]
+    assert project.connect().form.read(annotation["result"]) == {"tone": "bad", "place": None, "stars": "3"}
+
+
+def test_two_configs_on_one_project_are_refused(project: Project, tmp_path: Path) -> None:
+    project.add(2)
+    with open_store(tmp_path) as store:
+        cycle.run(settings_for(project.number), store, connect(project))
+        other = settings_for(project.number).model_copy(update={"name": "q"})
+        with pytest.raises(BadSettings, match=f"project {project.number} under the name 'p' already, and two projects"):
+            cycle.run(other, store, connect(project))

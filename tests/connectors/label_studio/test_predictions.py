@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hitl.annotations import Annotations
-from hitl.connectors.label_studio.config import NotUnderstood, parse
+from hitl.connectors.label_studio.config import NotUnderstood
+from hitl.connectors.label_studio.form import parse
 from hitl.evidence import Evidence
 from hitl.models import PL
 from tests.tables import rows
@@ -94,7 +95,7 @@ def test_a_score_that_boasts_is_corrected_by_the_temperature() -> None:
     """A model with score 0.99 that is right in 70 of 100: known truth gives the temperature in closed form."""
     rng = np.random.default_rng(0)
     n, score, accuracy = 3000, 0.99, 0.7
-    control = parse(CONFIG, "sentiment")
+    (control,) = parse(CONFIG, "sentiment").controls
     classes = control.classes
     truth = rng.integers(3, size=n)
     right = np.arange(n) < accuracy * n

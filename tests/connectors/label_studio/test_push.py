@@ -431,7 +431,7 @@ def test_gold_of_a_multiple_choice_needs_every_class(make_project: Callable[...,
 def test_predictions_dropped_by_the_platform_are_noticed(project: Project) -> None:
     tasks = project.add(2)
     connector = project.connect()
-    assert connector.control.classes == ("good", "bad", "Unsure")
+    assert connector.questions()[0].classes == ("good", "bad", "Unsure")
     config = project.settings()["label_config"].replace("bad", "poor")
     project.admin.patch(f"{project.path}/", {"label_config": config})
     operation = consensus({tasks[0]: 0.9, tasks[1]: 0.2})  # "bad" is no choice any more

@@ -1,0 +1,110 @@
+"""All that a labeling configuration asks of a task: one control or several, each with questions of its own.
+
+An annotation, a prediction and ground truth carry the answers to all controls in one result list, so they are read and
+written together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hitl.connectors.label_studio.config import SUPPORTED, Answers, Control, controls
+from hitl.errors import BadSettings, Refused
+from hitl.exchange import Question
+
+Result = Sequence[Mapping[str, Any]]
+"""What an annotation says: an item for each control that was answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The controls that hitl works with, in the order of the labeling configuration; one at least."""
+
+    controls: tuple[Control, ...]
+
+    @property
+    def name(self) -> str:
+        """The names of the controls."""
+        return ", ".join(control.name for control in self.controls)
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """What is asked of every item."""
+        return tuple(question for control in self.controls for question in control.questions)
+
+    def read(self, result: object) -> Answers:
+        """The answers in an annotation's result; None where a question was left open.
+
+        Raises NotUnderstood for anything that is not a legal answer to each control.
+        """
+        return {question: label for control in self.controls for question, label in control.read(result).items()}
+
+    def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
+        """Class probabilities of a model's prediction: question -> class -> p. Raises NotUnderstood."""
+        return {name: p for control in self.controls for name, p in control.read_prediction(result, score).items()}
+
+    def write(
+        self, labels: Mapping[str, str], distributions: Mapping[str, Mapping[str, float]] | None = None
+    ) -> list[dict[str, Any]]:
+        """The result list that says these labels (question -> label), with the class probabilities in its meta.
+
+        Raises BadSettings for a question or label that no control has.
+        """
+        written, left = [], dict(labels)
+        for control in self.controls:
+            own = {question.name: left.pop(question.name) for question in control.questions if question.name in left}
+            written += control.write(own, distributions)
+        if left:
+            raise BadSettings(f"{next(iter(left))!r} is no question of {self.name}")
+        return written
+
+    def half_known(self, labels: Mapping[str, str]) -> bool:
+        """Whether a multiple choice is answered for some of its classes only: an unticked box says no."""
+        asked = [[question.name in labels for question in control.questions] for control in self.controls]
+        return any(any(one) and not all(one) for one in asked)
+
+
+def merged(result: Result, fresh: Result) -> list[Mapping[str, Any]]:
+    """A result with the answers to some controls put in place of older ones."""
+    written = {item["from_name"] for item in fresh}
+    return [*(item for item in result if item.get("from_name") not in written), *fresh]
+
+
+def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> Form:
+    """The controls to work with in a labeling configuration: all that are supported, or the one that is named.
+
+    `abstain` names the choices that are answers but not classes. Raises Refused when none (or not the named one) is
+    supported, BadSettings when a name is unknown.
+    """
+    supported, refused = controls(xml)
+    if control is not None:
+        if control in refused:
+            raise Refused(_refusal(refused[control]))
+        if control not in supported:
+            raise BadSettings(f"control {control!r}: the labeling configuration has {_names(supported)}")
+        supported = {control: supported[control]}
+    if not supported:
+        raise Refused(_refusal("; ".join(refused.values()) or "the labeling configuration has no control"))
+    for label in abstain:
+        if not any(label in each.choices for each in supported.values()):
+            choices = "; ".join(f"{each.name!r}: {', '.join(each.choices)}" for each in supported.values())
+            raise BadSettings(f"abstain {label!r} is no choice; there are {choices}")
+    return Form(tuple(_with_abstain(each, abstain) for each in supported.values()))
+
+
+def _with_abstain(control: Control, abstain: Sequence[str]) -> Control:
+    own = tuple(label for label in abstain if label in control.choices)
+    chosen = Control(control.name, control.target, control.kind, control.choices, own, control.paths)
+    if len(chosen.classes) < (1 if chosen.kind == "multiple" else 2):
+        raise BadSettings(f"abstain: {control.name!r} has too few classes left ({', '.join(chosen.classes) or 'none'})")
+    return chosen
+
+
+def _refusal(reasons: str) -> str:
+    return f"{reasons}. hitl supports {SUPPORTED} for whole tasks: change the labeling configuration or pick a control"
+
+
+def _names(supported: Mapping[str, Control]) -> str:
+    return ", ".join(repr(name) for name in supported) or "no supported control"
