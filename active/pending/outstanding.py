@@ -10,8 +10,10 @@
                (`annotator_activity`): one question, until they answer something
 
 What waits stays at the front of that annotator's queue, in the same order, and counts against their capacity and the
-budget; its item gets no second question meanwhile. The past is known from the last plan alone. An answer that comes
-late, after its question expired or its item was done, is an answer like any other: it is in the evidence.
+budget; its item gets no second question meanwhile. Where that leaves nothing for an annotator without any question, the
+last ones of the longest queues make room, down to an even share of the budget. The past is known from the last plan
+alone. An answer that comes late, after its question expired or its item was done, is an answer like any other: it is in
+the evidence.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import numpy as np
 
@@ -104,7 +107,7 @@ def next_plan(
     if why is not None:
         plan = policy.plan(pool, replace(crew, asked=()), replace(budget, labels=0))
         return still_asked(replace(plan, asks=(), stop=why, expired=held.expired, people=held.people))
-    plan = policy.plan(pool, held.crew_now(crew), held.budget_left(budget, crew))
+    held, plan = _planned(policy, pool, held, crew, budget)
     plan = with_answer_times(merged(plan, held, previous, crew, budget, now), pool.annotations[0])
     if plan.asks or not crew.names:
         return plan
@@ -115,6 +118,34 @@ def next_plan(
             plan, stop=f"no annotator of the crew can answer any of the {plan.open_items} items that are open"
         )
     return plan
+
+
+def _planned(policy: Policy, pool: PoolState, held: Waiting, crew: Crew, budget: Budget) -> tuple[Waiting, Plan]:
+    """What the policy adds, and what waits beside it: less than before where annotators had no question at all."""
+    busy = {ask.annotator for ask in held.asks}
+    present = [name for name in crew.names if name not in held.away and crew.capacity_of(name) > 0]
+    idle = [name for name in present if name not in busy]
+    spare = _beyond(held.asks, budget.labels // len(present)) if idle and len(held.asks) >= budget.labels else []
+    if not spare:
+        return held, policy.plan(pool, held.crew_now(crew), held.budget_left(budget, crew))
+    room = spare[: len(idle) * max(budget.labels // len(present), 1)]
+    fewer = replace(held, asks=tuple(ask for ask in held.asks if ask not in room))
+    theirs = fewer.crew_now(crew)
+    theirs = replace(theirs, capacity={name: theirs.capacity_of(name) if name in idle else 0 for name in crew.names})
+    plan = policy.plan(pool, theirs, fewer.budget_left(budget, crew))
+    given_up = room[: len(plan.asks)]
+    return replace(held, asks=tuple(ask for ask in held.asks if ask not in given_up)), plan
+
+
+def _beyond(asks: Sequence[Ask], share: int) -> list[Ask]:
+    """The questions behind the first `share` (one at least) of each annotator, the last ones first."""
+    count: dict[Name | None, int] = {}
+    behind = []
+    for ask in asks:
+        count[ask.annotator] = count.get(ask.annotator, 0) + 1
+        if count[ask.annotator] > max(share, 1):
+            behind.append((count[ask.annotator], ask))
+    return [ask for _, ask in sorted(behind, key=itemgetter(0), reverse=True)]
 
 
 def waiting(previous: Plan, pool: PoolState, crew: Crew, budget: Budget, now: float, expire: float) -> Waiting:

@@ -195,7 +195,8 @@ def test_smaller_limits_hold_for_what_waits_too() -> None:
         ("ann", 0),
         ("bob", 3),
     ]
-    small = planned(questions(), Crew(PEOPLE), before, 200.0, Budget(labels=2, target_confidence=1.0))
+    alone = Crew(PEOPLE, {"bob": 0, "cyd": 0})
+    small = planned(questions(), alone, before, 200.0, Budget(labels=2, target_confidence=1.0))
     assert pairs(small) == [("ann", 0), ("ann", 1)]
     cheap = planned(
         questions(), Crew(PEOPLE, cost={"ann": 3.0}), before, 200.0, Budget(cost=4.0, target_confidence=1.0)
@@ -448,3 +449,40 @@ def test_what_was_asked_before_somebody_was_heard_of_is_no_silence() -> None:
         before = old(("ann", 0), ("ann", 1), since=since, people=heard)
         plan = planned(questions(done), crew, before, 400.0, QUICK)  # type: ignore[arg-type]
         assert Activity("ann", 1, 300.0, unanswered=remembered) in plan.people
+
+
+# -- a new member of the crew, while the limit is full --------------------------------------------------------------
+
+SIX = replace(NEVER_DONE, labels=6)
+FULL = old(("ann", 0), ("ann", 1), ("ann", 2), ("ann", 3), ("bob", 4), ("bob", 5))
+
+
+def test_who_has_no_question_gets_an_even_share_although_the_limit_is_full() -> None:
+    plan = planned(questions(), Crew(PEOPLE), FULL, 500.0, SIX)
+    assert len(plan.asks) == 6
+    assert [ask.item for ask in plan.asks_of("ann")] == [0, 1]  # the last of the longest queue made room
+    assert [ask.item for ask in plan.asks_of("bob")] == [4, 5]
+    assert len(plan.asks_of("cyd")) == 2
+    again = planned(questions(), Crew(PEOPLE), plan, 600.0, SIX)
+    assert pairs(again) == pairs(plan)
+
+
+def test_nobody_makes_room_for_whom_nothing_can_be_asked() -> None:
+    done = frozenset(("cyd", item) for item in range(ITEMS))
+    plan = planned(questions(), Crew(PEOPLE, never=done), FULL, 500.0, SIX)
+    assert pairs(plan) == pairs(FULL)
+    none = planned(questions(), Crew(PEOPLE, {"cyd": 0}), FULL, 500.0, SIX)
+    assert pairs(none) == pairs(FULL)
+
+
+def test_room_is_made_for_as_many_as_can_be_asked() -> None:
+    only_one = frozenset(("cyd", item) for item in range(ITEMS) if item != 6)
+    plan = planned(questions(), Crew(PEOPLE, never=only_one), FULL, 500.0, SIX)
+    assert [ask.item for ask in plan.asks_of("cyd")] == [6]
+    assert [ask.item for ask in plan.asks_of("ann")] == [0, 1, 2]
+
+
+def test_a_queue_of_one_question_stays() -> None:
+    two = old(("ann", 0), ("bob", 1))
+    plan = planned(questions(), Crew(PEOPLE), two, 500.0, replace(NEVER_DONE, labels=2))
+    assert pairs(plan) == pairs(two)
