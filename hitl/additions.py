@@ -10,8 +10,8 @@ sends it again, and a platform that has it already is left as it is.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,11 @@ import pyarrow as pa
 from hitl.cycle import pull, push
 from hitl.errors import BadSettings, BadTable
 from hitl.exchange import Connector, Operation, Progress, Question, Receipt, silent
+from hitl.project import item_names
 from hitl.tables.files import require_columns
 
 if TYPE_CHECKING:
+    from hitl.settings import Settings
     from hitl.store import Store
 
 
@@ -50,6 +52,7 @@ def new_items(table: pa.Table, item: str, where: str) -> Operation:
 def known_truth(table: pa.Table, questions: Sequence[Question], question: str | None, where: str) -> Operation:
     """The columns item and label of a table as known truth of one question (None: the only one).
 
+    The items go by the names that their user has for them; `send` puts the platform's in their place.
     Raises BadSettings for a question that is not asked, BadTable for a label that is no class or an item named twice.
     """
     require_columns(table, ["item", "label"], where)
@@ -67,38 +70,59 @@ def known_truth(table: pa.Table, questions: Sequence[Question], question: str | 
 
 
 def send(
-    store: Store, project: str, connector: Connector, operation: Operation, where: str, progress: Progress = silent
+    settings: Settings,
+    store: Store,
+    connector: Connector,
+    operation: Operation,
+    where: str,
+    progress: Progress = silent,
 ) -> Sent:
     """Send one operation, after what an earlier command could not send; `where` is its file, for messages.
 
-    Raises BadTable, and sends nothing, where it is the truth of items that the project does not have; Refused where
-    the platform says no; Unreachable where it does not answer: then the operation waits in the outbox for the next
-    command that writes.
+    Sends nothing and raises BadTable where it is the truth of items that the project does not have, and BadInput where
+    two items have one own id. Raises Refused where the platform says no, and Unreachable where it does not answer: then
+    the operation waits in the outbox for the next command that writes.
     """
-    with store.lease(project) as lease:
+    with store.lease(settings.name) as lease:
         earlier = tuple(push(lease, store, connector, progress, by_hand=True))
         problems: tuple[str, ...] = ()
-        if _unknown(store, project, operation):
+        if _missing(operation, _keys(settings, store, operation)):
             problems = pull(lease, store, connector, progress).problems  # they may be new
-            need_items(store, project, operation, where)
+        operation = on_platform(settings, store, operation, where)
         store.queue(lease, [operation])
         progress("queued", 1, 1)
         return Sent((*earlier, *push(lease, store, connector, progress, by_hand=True)), problems)
 
 
-def need_items(store: Store, project: str, operation: Operation, where: str) -> None:
-    """Raise BadTable where an operation says the truth of items that are not stored."""
-    missing = _unknown(store, project, operation)
+def on_platform(settings: Settings, store: Store, operation: Operation, where: str) -> Operation:
+    """The operation with the platform's keys in place of own ids.
+
+    Raises BadTable where it says the truth of items that are not stored, BadInput where two items have one own id.
+    """
+    keys = _keys(settings, store, operation)
+    missing = _missing(operation, keys)
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         raise BadTable(
             f"{where}: item {missing[0]!r}{more} is not in the project, nothing was sent; expected the names that "
             "`hitl export` writes, or `hitl add` it first"
         )
+    if not _truth(operation):
+        return operation
+    by_key = {name: {keys[item]: label for item, label in labels.items()} for name, labels in _truth(operation).items()}
+    return replace(operation, payload={**operation.payload, "questions": by_key})
 
 
-def _unknown(store: Store, project: str, operation: Operation) -> list[str]:
+def _keys(settings: Settings, store: Store, operation: Operation) -> Mapping[str, str]:
+    """Name -> platform's key of the stored items; nothing for an operation that names none of them."""
+    return {name: key for key, name in item_names(settings, store).items()} if _truth(operation) else {}
+
+
+def _missing(operation: Operation, keys: Mapping[str, str]) -> list[str]:
     """The items whose truth an operation says and that are not stored."""
-    questions = operation.payload.get("questions", {}).values()
-    known = set(store.items(project).column("item").to_pylist()) if questions else set()
-    return [item for labels in questions for item in labels if item not in known]
+    return [item for labels in _truth(operation).values() for item in labels if item not in keys]
+
+
+def _truth(operation: Operation) -> Mapping[str, Mapping[str, str]]:
+    """Question -> item -> label of an operation that says known truth."""
+    return operation.payload.get("questions", {}) if operation.kind == "gold" else {}

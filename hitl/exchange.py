@@ -45,13 +45,33 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class ItemRow:
-    """An item as the platform holds it: `data` is what annotators see, `labels_wanted` how many of them."""
+    """An item as the platform holds it: `data` is what annotators see, `labels_wanted` how many of them.
+
+    `key` is the platform's id. `ref` is the user's own id, by which `add_items` made the item; None where the platform
+    keeps none, or where the two are the same.
+    """
 
     key: str
     data: Mapping[str, Any]
     version: str
     labels_wanted: int = 1
     closed: bool = False
+    ref: str | None = None
+
+
+def id_in(data: Mapping[str, Any], field: str) -> str | None:
+    """The own id that a field of an item's data holds, as text (7 is "7"); None where it holds no text or whole number.
+
+    Example:
+        >>> id_in({"ref": 7, "text": "a"}, "ref"), id_in({"text": "a"}, "ref")
+        ('7', None)
+    """
+    value = data.get(field)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # a table with a gap has its whole numbers as 7.0
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    return str(value).strip() or None
 
 
 @dataclass(frozen=True, slots=True)

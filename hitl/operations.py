@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +13,15 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.exchange import Operation
 from hitl.metrics import DIGITS
-from hitl.plan import Plan
+from hitl.plan import Ask, Done, Expired, Plan
 from hitl.project import annotator_names
 
 if TYPE_CHECKING:
     from hitl.annotations import Name, Names
     from hitl.settings import PushSettings
     from hitl.store import Store
+
+Row = TypeVar("Row", Ask, Done, Expired)
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,28 @@ class Judgement:
     results: Mapping[str, Consensus]
     plan: Plan
     metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    def named(self, names: Mapping[str, str]) -> Judgement:
+        """The same with other names of the items, for readers: platform's key -> name (`hitl.project.item_names`)."""
+        evidence = {}
+        for question, known in self.evidence.items():
+            items = _named(known.annotations.items, names)
+            evidence[question] = replace(known, annotations=replace(known.annotations, items=items))
+        results = {
+            question: replace(result, items=_named(result.items, names)) for question, result in self.results.items()
+        }
+        return replace(self, evidence=evidence, results=results, plan=_named_plan(self.plan, names))
+
+
+def _named(items: Names, names: Mapping[str, str]) -> Names:
+    return tuple(names.get(str(item), item) for item in items)
+
+
+def _named_plan(plan: Plan, names: Mapping[str, str]) -> Plan:
+    def named(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        return tuple(replace(row, item=names.get(str(row.item), row.item)) for row in rows)
+
+    return replace(plan, asks=named(plan.asks), done=named(plan.done), expired=named(plan.expired))
 
 
 def operations_of(what: PushSettings, store: Store, project: str, judgement: Judgement) -> Iterator[Operation]:

@@ -2,6 +2,7 @@
 
     load, stored, opened                 settings; with the store; with the connector too
     stored_evidence, stored_results      question -> evidence, consensus; combined: fitted now
+    item_names                           platform's key -> the user's own id
     crew_of, budget_of                   who may be asked, and how much
 
 Numerical libraries load with the first call that needs them: `hitl --help` stays light.
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hitl.errors import BadInput, BadSettings
-from hitl.exchange import Directory, Located
+from hitl.exchange import Directory, Located, id_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,6 +183,57 @@ def _is_over(consensus: Consensus | None, evidence: Evidence) -> bool:
         and consensus.annotators.options == annotations.options
         and bool((consensus.annotators.labels == annotations.labels_per_annotator).all())
     )
+
+
+# -- names of items ----------------------------------------------------------------------------------------
+
+
+def item_names(settings: Settings, store: Store) -> dict[str, str]:
+    """Platform's key -> the user's own id, of every stored item, in the order of `Store.items`.
+
+    The own id is what the field `source.key` of the item's data holds, or else what `hitl add` made the item with. An
+    item without one has its platform's key, or "task <key>" where that is the own id of another.
+
+    Raises BadSettings where no item has the field, BadInput where two items have one own id.
+    """
+    table = store.items(settings.name)
+    keys, refs = table.column("item").to_pylist(), table.column("ref").to_pylist()
+    field = key_field(settings)
+    held: list[str | None] = [None] * len(keys)
+    if field is not None:
+        data = [json.loads(text) for text in table.column("data").to_pylist()]
+        held = [id_in(one, field) for one in data]
+        if keys and not any(held):
+            raise BadSettings(_no_such_field(field, data))
+    own = {key: name or ref for key, name, ref in zip(keys, held, refs, strict=True)}
+    _refuse_shared_ids(own, field)
+    taken = set(own.values())
+    return {key: name or (f"task {key}" if key in taken else key) for key, name in own.items()}
+
+
+def key_field(settings: Settings) -> str | None:
+    """The field of an item's data that holds the user's own id (`source.key`), if the source has such a setting."""
+    from hitl.settings import Keyed
+
+    return settings.source.key if isinstance(settings.source, Keyed) else None
+
+
+def _no_such_field(field: str, data: list[dict[str, Any]]) -> str:
+    fields = list(dict.fromkeys(name for one in data for name in one))
+    near = get_close_matches(field, fields, 1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return f"source.key: no item has an id in the field {field!r}; expected one of {', '.join(fields)}{meant}"
+
+
+def _refuse_shared_ids(own: Mapping[str, str | None], field: str | None) -> None:
+    first: dict[str, str] = {}
+    for key, name in own.items():
+        if name is not None and first.setdefault(name, key) != key:
+            where = f"the field {field!r} (source.key)" if field else "their meta"
+            raise BadInput(
+                f"tasks {first[name]} and {key} have one own id, {name!r}, in {where}; expected an id of its own for "
+                "each: mend or delete one of them on the platform, then `hitl pull`"
+            )
 
 
 # -- crew and budget ---------------------------------------------------------------------------------------

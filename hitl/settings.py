@@ -14,7 +14,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 from pydantic import (
     AfterValidator,
@@ -56,6 +56,16 @@ class SourceSettings(_Part):
     """
 
     kind: str
+
+
+@runtime_checkable
+class Keyed(Protocol):
+    """Settings of a source that can name the field of an item's data which holds the user's own id."""
+
+    @property
+    def key(self) -> str | None:
+        """The field; None where none is named."""
+        ...
 
 
 class CombineSettings(_Part):

@@ -43,6 +43,7 @@ class LabelStudioSettings(SourceSettings):
     project: int = Field(gt=0)
     control: str | None = None
     abstain: tuple[str, ...] = ()
+    key: str | None = Field(default=None, min_length=1)
 
 
 class LabelStudio:
@@ -65,7 +66,8 @@ class LabelStudio:
         token = os.environ.get(TOKEN)
         if not token:
             raise BadSettings(f"{TOKEN} is not set; take the access token from Label Studio: Account & Settings")
-        return cls(settings.url, token, settings.project, control=settings.control, abstain=settings.abstain)
+        named = settings.model_dump(include={"control", "abstain", "key"})
+        return cls(settings.url, token, settings.project, **named)
 
     def __init__(
         self,
@@ -75,13 +77,15 @@ class LabelStudio:
         *,
         control: str | None = None,
         abstain: Sequence[str] = (),
+        key: str | None = None,
         page_size: int = 500,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         """The project and the controls to work with.
 
         `control` names one where the others of the labeling configuration are not meant; `abstain` names choices that
-        are answers but not classes ("Unsure"); `transport` carries requests in place of the network (tests).
+        are answers but not classes ("Unsure"); `key` names the field of a task's data that holds the user's own id,
+        which new tasks get too; `transport` carries requests in place of the network (tests).
         """
         if not url.startswith(("http://", "https://")):
             raise BadSettings(f"url {url!r}: expected the address of a Label Studio, http://... or https://...")
@@ -93,6 +97,7 @@ class LabelStudio:
         self.project = project
         self._control = control
         self._abstain = tuple(abstain)
+        self._key = key
         self._page_size = page_size
 
     @classmethod
@@ -134,8 +139,8 @@ class LabelStudio:
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
         """Make the project as the operations say; lazy: an operation is carried out when its receipt is asked for."""
-        return push.receipts(self.client, self.project, self.form, operations)
+        return push.receipts(self.client, self.project, self.form, operations, self._key)
 
     def check(self) -> list[Check]:
         """Connection, token, project, labeling configuration and the settings that break the order."""
-        return doctor.check(self.client, self.project, self._control, self._abstain)
+        return doctor.check(self.client, self.project, self._control, self._abstain, self._key)

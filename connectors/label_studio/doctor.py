@@ -9,14 +9,21 @@ from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.config import controls
 from hitl.connectors.label_studio.form import parse
 from hitl.connectors.label_studio.predictions import CONSENSUS, ORDER, SAMPLING, Versions
+from hitl.connectors.label_studio.pull import ID_PAGE
 from hitl.errors import HitlError
-from hitl.exchange import Check
+from hitl.exchange import Check, id_in
+from hitl.shown import listed
 
 SAMPLE = 200
 
 
-def check(client: Client, project: int, control: str | None, abstain: Sequence[str]) -> list[Check]:
-    """The checks in order; the first that makes the others pointless is the last one."""
+def check(
+    client: Client, project: int, control: str | None, abstain: Sequence[str], field: str | None = None
+) -> list[Check]:
+    """The checks in order; the first that makes the others pointless is the last one.
+
+    `field` names the field of a task's data that holds the user's own id (source.key).
+    """
     checks: list[Check] = []
     try:
         version = client.get("/api/version/")
@@ -34,6 +41,8 @@ def check(client: Client, project: int, control: str | None, abstain: Sequence[s
     checks.append(_serving(settings))
     checks.append(_order(client, project, settings))
     checks.append(_gold(client, project))
+    if field is not None:
+        checks.append(_own_ids(client, project, field))
     return checks
 
 
@@ -73,6 +82,26 @@ def _order(client: Client, project: int, settings: Mapping[str, Any]) -> Check:
         mend = "Push again; a connected model backend must not hold the project's model version"
         return Check("order", False, f"tasks are served at random: the active model version is {active!r}", mend)
     return Check("order", True, "served as planned" if orders else "no order pushed yet")
+
+
+def _own_ids(client: Client, project: int, field: str) -> Check:
+    """Whether every task has an own id, each another."""
+    name, lacking, count = "own ids", [], 0
+    tasks: dict[str, list[int]] = {}
+    for task in client.tasks(project, ("id", "data"), page_size=ID_PAGE):
+        key, count = id_in(task["data"], field), count + 1
+        if key is None:
+            lacking.append(int(task["id"]))
+        else:
+            tasks.setdefault(key, []).append(int(task["id"]))
+    shared = [f"{' and '.join(map(str, numbers))} have {key!r}" for key, numbers in tasks.items() if len(numbers) > 1]
+    if shared:
+        mend = "give each task an id of its own, or delete the copies; until then no labels are exported"
+        return Check(name, False, f"in the field {field!r} (source.key), tasks {listed(shared)}", mend)
+    if lacking:
+        detail = f"{len(lacking):,} of {count:,} tasks lack the field {field!r} (source.key): {listed(lacking)}"
+        return Check(name, False, detail, "give them the field, or mend source.key; they go by their task numbers")
+    return Check(name, True, f"all {count:,} tasks have one in the field {field!r}")
 
 
 def _gold(client: Client, project: int) -> Check:

@@ -35,8 +35,10 @@ from hitl.exchange import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Kind, Pa
 OVERLAP = timedelta(seconds=30)
 OURS = "hitl-"
 """Model versions that we write begin with this; they are not evidence."""
+META = "hitl"
+"""Where the meta of a task that we made keeps the user's own id."""
 ID_PAGE = 5000
-_TASK = ("id", "data", "is_labeled", "overlap", "created_at", "updated_at")
+_TASK = ("id", "data", "meta", "is_labeled", "overlap", "created_at", "updated_at")
 _ANNOTATION = ("annotations", "result", "completed_by", "was_cancelled", "ground_truth", "lead_time")
 _PREDICTION = ("predictions", "score", "model_version")
 
@@ -284,7 +286,15 @@ def _item(form: Form, task: Mapping[str, Any]) -> ItemRow:
         version=task["updated_at"],
         labels_wanted=max(answers(form, task) + int(task["overlap"]) - submitted(task), 1),
         closed=bool(task["is_labeled"]),
+        ref=added_as(task),
     )
+
+
+def added_as(task: Mapping[str, Any]) -> str | None:
+    """The user's own id of a task that `hitl add` made; None of any other."""
+    meta = task.get("meta")
+    key = meta.get(META) if isinstance(meta, dict) else None
+    return None if key is None else str(key)
 
 
 def read_answers(form: Form, annotation: Mapping[str, Any]) -> tuple[Answers, NotUnderstood | None]:

@@ -3,7 +3,7 @@
     order, consensus      predictions.py
     assign                assign.py
     labels_wanted         the task's overlap, and whether it is closed (is_labeled)
-    add_items             new tasks, known by their meta {"hitl": key}
+    add_items             new tasks, known by their meta {"hitl": key}, and by source.key where that is set
     gold                  a ground-truth annotation by the token's user
 
 Label Studio serves a task while it has fewer annotations than its overlap. It counts all of them: a second one of the
@@ -21,23 +21,28 @@ from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.config import NotUnderstood
 from hitl.connectors.label_studio.form import Form, merged
 from hitl.connectors.label_studio.predictions import consensus, order, said, task_ids
-from hitl.connectors.label_studio.pull import answers, submitted
+from hitl.connectors.label_studio.pull import META, added_as, answers, submitted
 from hitl.errors import Refused
-from hitl.exchange import Operation, Receipt
+from hitl.exchange import Operation, Receipt, id_in
 
 IMPORT_BATCH = 500
 _WHO = ("annotations", "completed_by", "was_cancelled", "ground_truth")
 _RAISED = "hitl_gold"
 
 
-def receipts(client: Client, project: int, form: Form, operations: Iterable[Operation]) -> Iterator[Receipt]:
-    """Carry out the operations in the order given; a receipt says that the platform is as it should be."""
+def receipts(
+    client: Client, project: int, form: Form, operations: Iterable[Operation], field: str | None = None
+) -> Iterator[Receipt]:
+    """Carry out the operations in the order given; a receipt says that the platform is as it should be.
+
+    `field` names the field of a task's data that holds the user's own id (source.key).
+    """
     kinds: dict[str, Callable[[Client, int, Operation], Receipt]] = {
         "order": order,
         "consensus": partial(consensus, form),
         "assign": assign,
         "labels_wanted": partial(_labels_wanted, form),
-        "add_items": _add_items,
+        "add_items": partial(_add_items, field),
         "gold": partial(_gold, form),
     }
     for operation in operations:
@@ -67,13 +72,14 @@ def _patch_task(client: Client, number: int, goal: Mapping[str, object]) -> None
         raise Refused(f"task {number} keeps {wrong} instead of {dict(goal)}: is the token's user a manager?")
 
 
-def _add_items(client: Client, project: int, operation: Operation) -> Receipt:
-    """Create the tasks that are not there yet."""
-    wanted = {str(item["key"]): item["data"] for item in operation.payload["items"]}
-    there = {
-        str((task.get("meta") or {}).get("hitl")) for task in client.tasks(project, ("id", "meta"), page_size=5000)
-    }
-    rows = [{"data": data, "meta": {"hitl": key}} for key, data in wanted.items() if key not in there]
+def _add_items(field: str | None, client: Client, project: int, operation: Operation) -> Receipt:
+    """Create the tasks that are not there yet; each has its own id in its meta, and in the field that is named."""
+    wanted = {str(item["key"]): _with_id(item["data"], field, str(item["key"])) for item in operation.payload["items"]}
+    seen = ("id", "meta") if field is None else ("id", "meta", "data")
+    there: set[str | None] = set()
+    for task in client.tasks(project, seen, page_size=5000):
+        there |= {added_as(task), None if field is None else id_in(task["data"], field)}
+    rows = [{"data": data, "meta": {META: key}} for key, data in wanted.items() if key not in there]
     for start in range(0, len(rows), IMPORT_BATCH):
         batch = rows[start : start + IMPORT_BATCH]
         answer = client.post(f"/api/projects/{project}/import", batch)
@@ -82,6 +88,19 @@ def _add_items(client: Client, project: int, operation: Operation) -> Receipt:
                 f"Label Studio took {answer['task_count']} of {len(batch)} tasks: look at the project's import"
             )
     return Receipt(operation, len(rows), f"{len(wanted)} items are tasks of the project")
+
+
+def _with_id(data: Mapping[str, Any], field: str | None, key: str) -> Mapping[str, Any]:
+    """The data of a new task with its own id in this field. Raises Refused where the field has another."""
+    given = None if field is None else id_in(data, field)
+    if field is None or given == key:
+        return data
+    if given is not None:
+        raise Refused(
+            f"item {key!r} has {given!r} in its field {field!r}, which holds the own id of a task (source.key): "
+            f"expected {key!r}, or no such field; `hitl add --item {field}` takes the ids from it"
+        )
+    return {**data, field: key}
 
 
 def _gold(form: Form, client: Client, project: int, operation: Operation) -> Receipt:

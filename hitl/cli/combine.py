@@ -80,10 +80,11 @@ def _files(given: Given, output: Path | None, annotators: Path | None, save: Pat
 def _project(config: Path, output: Path | None, annotators: Path | None, as_json: bool) -> None:
     """Combine what is stored and show or write it; nothing is recorded."""
     from hitl import cycle
-    from hitl.project import opened
+    from hitl.project import item_names, opened
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
-        judgement = cycle.judge(settings, store, connector.questions(), progress)
+        names = item_names(settings, store)
+        judgement = cycle.judge(settings, store, connector.questions(), progress).named(names)
     write(judgement.results, output, annotators)
     if as_json:
         show.as_json(judgement.metrics)

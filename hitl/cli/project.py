@@ -83,14 +83,16 @@ def plan(
 ) -> None:
     """Decide what to ask next, and whom, from what is stored. The next push sends it."""
     from hitl import cycle
+    from hitl.project import item_names
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
-        questions = connector.questions()
+        questions, names = connector.questions(), item_names(settings, store)
         # nothing may be pulled or planned between judging and recording
         with nullcontext() if dry_run else store.lease(settings.name) as lease:
             judgement = cycle.judge(settings, store, questions, progress)
             if lease is not None:
                 cycle.record(lease, settings, store, judgement)
+        judgement = judgement.named(names)
         if output is not None:
             judgement.plan.write(output)
     _show_plan(judgement, settings, as_json, dry_run)
@@ -126,11 +128,12 @@ def run(
 ) -> None:
     """One cycle: pull, combine, plan, push. Safe to repeat and to interrupt; `hitl schedule` repeats it."""
     from hitl import cycle
+    from hitl.project import item_names
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
         if dry_run:
             judgement = cycle.judge(settings, store, connector.questions(), progress)
-            _show_plan(judgement, settings, as_json, dry_run)
+            _show_plan(judgement.named(item_names(settings, store)), settings, as_json, dry_run)
             return
         report = cycle.run(settings, store, connector, progress)
     pulled, judgement = report.pulled, report.judgement
@@ -170,22 +173,32 @@ def export(
     question: OneQuestion = None,
     config: Config = HERE,
 ) -> None:
-    """Write the labels of the last cycle."""
-    from hitl.project import stored_evidence
+    """Write the labels of the last cycle, one row an item, by your own ids, with what each label rests on."""
+    from hitl.export import annotation_table, label_tables
+    from hitl.operations import Judgement
+    from hitl.project import item_names, stored_evidence
+    from hitl.tables.files import require_distinct, require_writable, write_table
 
+    require_writable(output, annotators, annotations)
+    require_distinct([output, annotators, annotations], [])
     with opened(config) as (settings, store, connector):
         latest = store.latest(settings.name)
         if latest is None:
             raise BadSettings("export: no cycle yet; run `hitl run` (or `hitl plan`) first")
-        results, _ = latest
+        results, last = latest
         if question is not None and question not in results:
             raise BadSettings(f"--question {question!r} is not one of {', '.join(results)}")
         chosen = results if question is None else {question: results[question]}
-        write(chosen, output, annotators)
+        names = item_names(settings, store)
+        known = stored_evidence(store, settings.name, connector.questions())
+        tables = label_tables(Judgement(known, chosen, last), store.items(settings.name), names)
+        for name, table in tables.items():
+            write_table(of_question(output, name, len(tables)), table)
+        write(chosen, None, annotators)
         if annotations is not None:
-            known = stored_evidence(store, settings.name, connector.questions())
             for name in chosen:
-                known[name].annotations.write(of_question(annotations, name, len(chosen)))
+                path = of_question(annotations, name, len(chosen))
+                write_table(path, annotation_table(known[name].annotations, names))
     show.wrote([output])
 
 
@@ -236,15 +249,15 @@ def gold(
 
 
 def _send(config: Path, operation: Operation, where: str, dry_run: bool) -> None:
-    from hitl.additions import need_items, send
+    from hitl.additions import on_platform, send
 
     with opened(config) as (settings, store, connector), show.progress() as progress:
         if dry_run:
             if store.counts(settings.name)["items"]:  # else nothing was pulled yet, and nothing is known
-                need_items(store, settings.name, operation, where)
+                operation = on_platform(settings, store, operation, where)
             _show_operations([operation], False)
             return
-        sent = send(store, settings.name, connector, operation, where, progress)
+        sent = send(settings, store, connector, operation, where, progress)
     show.problems(sent.problems)
     _show_receipts(sent.receipts, False)
 

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Any
 from hitl.cycle import judge
 from hitl.exchange import Question
 from hitl.metrics import outlook
+from hitl.project import item_names
 from hitl.report.contents import Cycle, QuestionPage, Report
 from hitl.settings import Settings
 
 if TYPE_CHECKING:
+    from hitl.annotations import Name
     from hitl.store import Store
 
 
 def stored_report(settings: Settings, store: Store, questions: tuple[Question, ...]) -> Report:
     """What is known now, judged now, with the history of recorded cycles. Raises BadInput when nothing is stored."""
-    judgement = judge(settings, store, questions)
+    names = item_names(settings, store)
+    judgement = judge(settings, store, questions).named(names)
     table = store.items(settings.name)
     items = zip(table.column("item").to_pylist(), table.column("data").to_pylist(), strict=True)
-    texts = {key: text_of(json.loads(data)) for key, data in items}
+    texts: dict[Name, str] = {names[key]: text_of(json.loads(data)) for key, data in items}
     pages = tuple(
         QuestionPage(name, known, judgement.results[name], texts) for name, known in judgement.evidence.items()
     )

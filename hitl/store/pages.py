@@ -73,6 +73,7 @@ class _Saver:
                     "labels_wanted": row.labels_wanted,
                     "closed": row.closed,
                     "deleted": False,
+                    "ref": row.ref,
                 }
                 for row in page.items
                 if page.live is None or row.key in page.live

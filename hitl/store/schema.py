@@ -65,6 +65,7 @@ item = _table(
     column("labels_wanted", sa.Integer()),
     column("closed", sa.Boolean()),
     column("deleted", sa.Boolean()),
+    column("ref", sa.Text(), null=True),
     sa.Index("hitl_item_position", "project", "position"),
     with_rowid=True,
 )

@@ -16,9 +16,9 @@ class Pulled(Leased):
     """What was pulled, as tables."""
 
     def items(self, project: str) -> pa.Table:
-        """Live items in the order first seen: item, data (JSON text), labels_wanted, closed."""
+        """Live items in the order first seen: item, data (JSON text), labels_wanted, closed, ref (own id or null)."""
         query = (
-            sa.select(item.c.item, item.c.data, item.c.labels_wanted, item.c.closed)
+            sa.select(item.c.item, item.c.data, item.c.labels_wanted, item.c.closed, item.c.ref)
             .where(item.c.project == project, item.c.deleted.is_(sa.false()))
             .order_by(item.c.position)
         )

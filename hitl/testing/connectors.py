@@ -126,11 +126,14 @@ def an_unknown_operation_is_refused(connector: Connector) -> None:
 
 @fact
 def an_added_item_comes_back_and_only_once(connector: Connector) -> None:
-    """Added twice, it is there once."""
+    """Added twice, it is there once, known by the id that it was added with."""
     list(connector.push([_added(connector)]))
     once = _items(list(connector.pull(None)))
     list(connector.push([_added(connector)]))
-    assert _items(list(connector.pull(None))) == once
+    again = list(connector.pull(None))
+    assert _items(again) == once
+    own = [item.key if item.ref is None else item.ref for page in again for item in page.items]
+    assert own.count(NEW) == 1, f"the new item {NEW!r} has that id neither as its key nor as its ref"
 
 
 @fact

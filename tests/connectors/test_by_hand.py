@@ -89,7 +89,7 @@ def folder(tmp_path: Path) -> Path:
 def test_no_cycle_drops_what_waits_and_it_goes_first(folder: Path) -> None:
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         with pytest.raises(Unreachable):
-            send(store, "p", Failing(folder, Unreachable("down")), items("n1"), "new.csv")
+            send(settings(), store, Failing(folder, Unreachable("down")), items("n1"), "new.csv")
         with store.lease("p") as lease:
             for _ in range(3):
                 cycle.record(lease, settings(), store, cycle.judge(settings(), store, Tables(folder).questions()))
@@ -106,9 +106,9 @@ def test_two_batches_of_one_name_both_arrive(folder: Path) -> None:
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         for name in ("n1", "n2"):
             with pytest.raises(Unreachable):
-                send(store, "p", Failing(folder, Unreachable("down")), items(name), "new.csv")
+                send(settings(), store, Failing(folder, Unreachable("down")), items(name), "new.csv")
         assert store.queued("p") == [items("n1")]
-        sent = send(store, "p", Tables(folder), items("n2"), "new.csv")
+        sent = send(settings(), store, Tables(folder), items("n2"), "new.csv")
         assert [receipt.operation for receipt in sent.receipts] == [items("n1"), items("n2")]
         assert added(folder) == ["n1", "n2"]
         assert store.queued("p") == []
@@ -117,7 +117,7 @@ def test_two_batches_of_one_name_both_arrive(folder: Path) -> None:
 def test_what_the_platform_did_before_its_answer_was_lost_is_not_done_twice(folder: Path) -> None:
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         with pytest.raises(Unreachable):
-            send(store, "p", Failing(folder, Unreachable("lost"), pushed=True), items("n1"), "new.csv")
+            send(settings(), store, Failing(folder, Unreachable("lost"), pushed=True), items("n1"), "new.csv")
         with store.lease("p") as lease:
             assert [receipt.changed for receipt in cycle.push(lease, store, Tables(folder))] == [0]
 
@@ -125,7 +125,7 @@ def test_what_the_platform_did_before_its_answer_was_lost_is_not_done_twice(fold
 def test_what_the_platform_refuses_does_not_block_what_comes_after(folder: Path) -> None:
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         with pytest.raises(Refused, match=r"no text; add_items new.csv is not sent again: mend it"):
-            send(store, "p", Failing(folder, Refused("no text")), items("n1"), "new.csv")
+            send(settings(), store, Failing(folder, Refused("no text")), items("n1"), "new.csv")
         assert store.queued("p") == []
         with pytest.raises(Refused, match=r"^no rights$"):
             cycle.run(settings(), store, Failing(folder, Refused("no rights")))
@@ -136,16 +136,16 @@ def test_truth_of_an_item_that_waits_to_be_added_is_sent_after_it(folder: Path) 
     truth = known_truth(pa.table({"item": ["n1"], "label": ["1"]}), Tables(folder).questions(), None, "known.csv")
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         with pytest.raises(BadTable, match=r"known.csv: item 'n1' is not in the project, nothing was sent"):
-            send(store, "p", Tables(folder), truth, "known.csv")
+            send(settings(), store, Tables(folder), truth, "known.csv")
         with pytest.raises(Unreachable):
-            send(store, "p", Failing(folder, Unreachable("down")), items("n1"), "new.csv")
-        sent = send(store, "p", Tables(folder), truth, "known.csv")
+            send(settings(), store, Failing(folder, Unreachable("down")), items("n1"), "new.csv")
+        sent = send(settings(), store, Tables(folder), truth, "known.csv")
     assert [receipt.operation.kind for receipt in sent.receipts] == ["add_items", "gold"]
 
 
 def test_verifying_does_not_do_again_what_was_asked_for_once(folder: Path) -> None:
     with Store(f"sqlite:///{folder}/hitl.db") as store:
-        send(store, "p", Tables(folder), items("n1"), "new.csv")
+        send(settings(), store, Tables(folder), items("n1"), "new.csv")
         (folder / "hitl-output/added_items.jsonl").unlink()
         with store.lease("p") as lease:
             assert list(cycle.push(lease, store, Tables(folder), verify=True)) == []

@@ -39,14 +39,22 @@ def test_empty_store(store: Store) -> None:
     assert store.problems("p") == []
     assert store.predictions("p", "q") == {}
     assert store.counts("p") == {"items": 0, "annotations": 0, "annotators": 0, "skips": 0, "gold": 0}
-    assert store.items("p").schema.types == [pa.string(), pa.string(), pa.int64(), pa.bool_()]
-    assert store.items("p").column_names == ["item", "data", "labels_wanted", "closed"]
+    assert store.items("p").schema.types == [pa.string(), pa.string(), pa.int64(), pa.bool_(), pa.string()]
+    assert store.items("p").column_names == ["item", "data", "labels_wanted", "closed", "ref"]
     assert store.annotators("p").schema == pa.schema([("key", pa.string()), ("name", pa.string())])
     assert store.annotations("p", "q").schema.types == [pa.string()] * 3 + [pa.float64()] * 2
     assert store.annotations("p", "q").column_names == ["item", "annotator", "label", "time", "duration"]
     assert store.gold("p", "q").column_names == ["item", "label"]
     assert store.skips("p").column_names == ["item", "annotator"]
     assert all(table.num_rows == 0 for table in (store.items("p"), store.gold("p", "q"), store.skips("p")))
+
+
+def test_the_own_id_of_an_item_comes_back_and_changes_with_it(store: Store) -> None:
+    save(store, page(1, item("7", ref="a1"), item("8")))
+    assert store.items("p")["ref"].to_pylist() == ["a1", None]
+    assert save(store, page(2, item("7", ref="a1"), item("8"))).changed == 0
+    save(store, page(3, item("7", second=1, ref="b1"), item("8", second=1, ref="b2")))
+    assert store.items("p")["ref"].to_pylist() == ["b1", "b2"]
 
 
 def test_a_page_comes_back(store: Store) -> None:

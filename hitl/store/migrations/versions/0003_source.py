@@ -1,4 +1,7 @@
-"""Where a project was pulled from: two hitl.toml with one name must not plan each other's tasks."""
+"""Where a project was pulled from, and the user's own ids of items.
+
+Two hitl.toml with one name must not plan each other's tasks, and what was added is known by the id it was added with.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("hitl_project", sa.Column("source", sa.Text(), nullable=True))
+    op.add_column("hitl_item", sa.Column("ref", sa.Text(), nullable=True))
 
 
 def downgrade() -> None:
+    op.drop_column("hitl_item", "ref")
     op.drop_column("hitl_project", "source")

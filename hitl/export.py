@@ -1,0 +1,184 @@
+"""The tables that `hitl export` writes: labels with what they rest on, and annotations.
+
+label_tables        one row an item; classes of a multiple choice side by side, questions of other kinds apart
+annotation_table    one row an annotation, times as ISO 8601
+
+item         the user's own id, or else the platform's
+task         the platform's id, where any item has an id of its own
+label, confidence, p_<class>                        of the consensus
+labels, done, why, source                           how many labels, whether and why it is done, what decided
+...          what annotators see: the fields of the item's data
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hitl.annotations import Annotations
+    from hitl.consensus import Consensus
+    from hitl.evidence import Evidence
+    from hitl.operations import Judgement
+    from hitl.plan import Plan
+
+    Rows = npt.NDArray[np.intp]
+
+YES, NO = "yes", "no"
+"""The classes of a question that a multiple choice asks of each of its classes."""
+
+KNOWN, ANNOTATORS, MODEL, BOTH, NOBODY = "known truth", "annotators", "model", "annotators and model", "nobody"
+"""What a label rests on."""
+
+
+def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]) -> dict[str, pa.Table]:
+    """Question -> table of labels, one row for each item that was judged and still exists.
+
+    The questions of a multiple choice are one table, under the name of the control: its label is "art,law" where
+    these two are chosen ("" for none), p_art the chance of art, confidence that of the class that is least sure.
+
+    `judgement` is keyed by the platform's ids, and its evidence may be newer than its results; `items` are those of
+    `Store.items`, `names` those of `hitl.project.item_names`.
+    """
+    results = judgement.results
+    control = _control(results)
+    if control is not None:
+        groups = {control: results}
+    else:
+        groups = {question: {question: result} for question, result in results.items()}
+    return {name: _table(group, judgement, items, names) for name, group in groups.items()}
+
+
+def annotation_table(annotations: Annotations, names: Mapping[str, str]) -> pa.Table:
+    """One row an annotation: item, task, annotator, label, time (ISO 8601, UTC), duration (seconds)."""
+    table = annotations.table()
+    columns = _identity(table.column("item").to_pylist(), names)
+    columns |= {name: table.column(name) for name in table.column_names[1:]}
+    if annotations.time is not None:
+        columns["time"] = iso_8601(annotations.time)
+    return pa.table(columns)
+
+
+def iso_8601(seconds: npt.NDArray[np.float64]) -> pa.Array:
+    """Seconds since the epoch as text, such as 2026-01-31T12:00:00.500000Z; NaN as null."""
+    known = np.isfinite(seconds)
+    micros = np.round(np.where(known, seconds, 0) * 1e6).astype(np.int64).astype("datetime64[us]")
+    return pa.array(np.datetime_as_string(micros, timezone="UTC").astype(object), pa.string(), mask=~known)
+
+
+def _control(results: Mapping[str, Consensus]) -> str | None:
+    """The multiple choice that all these questions are the classes of, if they are."""
+    binary = all(set(map(str, result.classes)) == {YES, NO} for result in results.values())
+    controls = {question.partition("=")[0] for question in results if "=" in question}
+    together = binary and len(controls) == 1 and all("=" in question for question in results)
+    return controls.pop() if together and len(results) > 1 else None
+
+
+def _table(group: Mapping[str, Consensus], judgement: Judgement, items: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """One row an item, for the questions of one table."""
+    stored = {key: json.loads(data) for key, data in zip(*(items.column(n).to_pylist() for n in _KEPT), strict=True)}
+    first = next(iter(group.values()))
+    rows = np.array([n for n, item in enumerate(first.items) if str(item) in stored], dtype=np.intp)
+    keys = [str(first.items[n]) for n in rows]
+    columns = _identity(keys, names)
+    columns |= _chosen(group, rows) if len(group) > 1 else _decided(first, rows)
+    known = [judgement.evidence[question] for question in group]
+    columns |= {"labels": _labels(known, keys), **_progress(judgement.plan, keys), "source": _source(known, keys)}
+    for field, values in _fields([stored[key] for key in keys]).items():
+        columns[_free(field, columns)] = values
+    return pa.table(columns)
+
+
+_KEPT = ("item", "data")
+
+
+def _identity(keys: Sequence[str], names: Mapping[str, str]) -> dict[str, Any]:
+    """The columns that name the items."""
+    own = pa.array([names.get(str(key), str(key)) for key in keys], pa.string())
+    if all(key == name for key, name in names.items()):
+        return {"item": own}
+    return {"item": own, "task": pa.array(map(str, keys), pa.string())}
+
+
+def _decided(result: Consensus, rows: Rows) -> dict[str, Any]:
+    """Label, confidence and probabilities of a question with classes of its own."""
+    table = result.table().drop_columns("item").take(pa.array(rows))
+    return {name: table.column(name) for name in table.column_names}
+
+
+def _chosen(group: Mapping[str, Consensus], rows: Rows) -> dict[str, Any]:
+    """Which classes of a multiple choice are chosen, how sure the least sure class is, and the chance of each."""
+    classes = [question.partition("=")[2] for question in group]
+    yes = [list(map(str, result.classes)).index(YES) for result in group.values()]
+    chosen_jn = np.array([result.labels[rows] == code for result, code in zip(group.values(), yes, strict=True)])
+    confidence_n = np.min([result.confidence[rows] for result in group.values()], axis=0)
+    labels = [",".join(np.array(classes, dtype=object)[chosen]) for chosen in chosen_jn.T]
+    shares = {
+        f"p_{name}": result.probabilities[rows, code]
+        for name, result, code in zip(classes, group.values(), yes, strict=True)
+    }
+    return {"label": pa.array(labels, pa.string()), "confidence": confidence_n, **shares}
+
+
+def _rows_of(evidence: Evidence, keys: Sequence[str]) -> Rows:
+    place = {str(item): n for n, item in enumerate(evidence.annotations.items)}
+    return np.array([place[key] for key in keys], dtype=np.intp)
+
+
+def _labels(evidence: Sequence[Evidence], keys: Sequence[str]) -> pa.Array:
+    """How many labels each item has; an answer to a multiple choice is one label."""
+    counts_n = np.max([known.annotations.labels_per_item for known in evidence], axis=0)
+    return pa.array(counts_n[_rows_of(evidence[0], keys)])
+
+
+def _source(evidence: Sequence[Evidence], keys: Sequence[str]) -> pa.Array:
+    """What the label of each item rests on."""
+    rows = _rows_of(evidence[0], keys)
+    labeled_n = np.any([known.annotations.labels_per_item > 0 for known in evidence], axis=0)[rows]
+    predicted_n = np.any([known.predicted for known in evidence], axis=0)[rows]
+    known_n = np.all([known.known for known in evidence], axis=0)[rows]
+    cases = [known_n, labeled_n & predicted_n, labeled_n, predicted_n]
+    source_n = np.select(cases, [KNOWN, BOTH, ANNOTATORS, MODEL], default=NOBODY)
+    return pa.array(source_n.astype(object), pa.string())
+
+
+def _progress(plan: Plan, keys: Sequence[str]) -> dict[str, Any]:
+    """Whether an item is done, and why."""
+    why = {str(done.item): done.why for done in plan.done}
+    return {
+        "done": pa.array([key in why for key in keys], pa.bool_()),
+        "why": pa.array([why.get(key) for key in keys], pa.string()),
+    }
+
+
+def _fields(data: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
+    """The fields of the items' data as columns, null where an item lacks one."""
+    fields = dict.fromkeys(field for one in data for field in one)
+    return {field: _column([one.get(field) for one in data]) for field in fields}
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Values of one type as they are; lists, objects and mixed types as text (JSON)."""
+    if not any(isinstance(value, list | dict) for value in values):
+        try:
+            return pa.array(values)
+        except (ValueError, TypeError, OverflowError):  # several types
+            pass
+    return pa.array([_as_text(value) for value in values], pa.string())
+
+
+def _as_text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _free(field: str, columns: Mapping[str, Any]) -> str:
+    """The field's name, or data_<name> where a column has that name already."""
+    while field in columns:
+        field = f"data_{field}"
+    return field
