@@ -145,7 +145,7 @@ def judge(
     The last recorded plan is part of what is stored: its unanswered questions stay or expire at `now` (seconds since
     the epoch; default: the time it is).
     """
-    evidence = stored_evidence(store, settings.name, questions)
+    evidence = stored_evidence(settings, store, questions)
     results = combined(settings, evidence, progress)
     crew, budget, chooses = crew or crew_of(settings, store), budget_of(settings), settings.policy
     pool = PoolState.of([(evidence[name], results[name]) for name in evidence], budget)

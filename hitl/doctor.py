@@ -11,7 +11,7 @@ from hitl.active.registry import policy
 from hitl.errors import HitlError
 from hitl.exchange import Check
 from hitl.models.registry import combiner
-from hitl.project import crew_of, opened, reachable
+from hitl.project import crew_of, opened, reachable, stored_evidence
 
 if TYPE_CHECKING:
     from hitl.exchange import Connector
@@ -33,6 +33,7 @@ def checks(config: Path) -> Iterator[Check]:
         yield from _crew(settings, store, connector)
         yield _outbox(settings, store)
         yield from _skills(settings, store)
+        yield from _models(settings, store, connector)
 
 
 def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
@@ -59,6 +60,20 @@ def _outbox(settings: Settings, store: Store) -> Check:
     why = f"; the last cycle failed: {failure.message}" if failure else ""
     mend = "`hitl run` plans again, drops what is no longer wanted, and sends the rest"
     return Check("outbox", not failure, f"{len(pending)} to be sent: {waiting}{why}", mend if failure else "")
+
+
+def _models(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
+    """Whether the files of `[models]` can be read and fit the items that were pulled."""
+    if not settings.models:
+        return
+    try:
+        evidence = stored_evidence(settings, store, connector.questions())
+    except HitlError as error:
+        yield Check("models", False, str(error), "mend the file, or its name in [models]; `hitl pull` reads the items")
+        return
+    counts = {name: p for known in evidence.values() for name, p in known.probabilities.items()}
+    sizes = ", ".join(f"{name} ({int((p == p).any(axis=1).sum()):,} items)" for name, p in counts.items())
+    yield Check("models", True, sizes)
 
 
 def _skills(settings: Settings, store: Store) -> Iterator[Check]:

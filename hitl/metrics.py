@@ -51,8 +51,27 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
         "lacking": None if plan.stop or not lacks else missing_skills.in_words(lacks, crew),
         "idle": _idle(pool, lacks, plan, crew, budget),
         "waits": waiting_for_absent(pool, plan, crew, budget),
+        "models": _models(pool),
         "corrected": not any(result.design_effect.independent for result in results),
     }
+
+
+def _models(pool: PoolState) -> dict[str, dict[str, Any]]:
+    """Model -> items it predicts, its temperature, and how often it agrees with the label of labeled items."""
+    found: dict[str, dict[str, Any]] = {}
+    for evidence, consensus in pool:
+        labeled = evidence.annotations.labels_per_item > 0
+        for name, p_nj in evidence.probabilities.items():
+            predicts = ~np.isnan(p_nj[:, 0])
+            both = labeled & predicts
+            agrees = float((p_nj[both].argmax(axis=1) == consensus.labels[both]).mean()) if both.any() else None
+            found[name] = {
+                "items": int(predicts.sum()),
+                "temperature": consensus.temperatures.get(name),
+                "compared": int(both.sum()),
+                "agrees": agrees,
+            }
+    return found
 
 
 def _idle(
@@ -76,6 +95,7 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
         if not expected.checked and not metrics.get("corrected", True):
             lines.append(f"caution: {TOO_SURE}")
         lines.append(f"spent: {metrics['labels']:,} labels, cost {metrics['cost']:,g}")
+    lines += [_of_model(name, said, metrics["items"]) for name, said in metrics.get("models", {}).items()]
     if metrics.get("stop"):
         lines.append(f"the project is done: {metrics['stop']}")
     elif metrics.get("idle"):
@@ -106,6 +126,16 @@ def _checked(expected: rules.Expected) -> str:
         f"checked on {expected.checked} items of known truth: {expected.wrong:.0f} would be wrong without it, "
         f"{expected.foreseen:.1f} were foreseen"
     )
+
+
+def _of_model(name: str, said: Mapping[str, Any], items: int) -> str:
+    """One line: what it predicts, how far it is trusted, and how often it is right as far as the labels say."""
+    parts = [f"model {name}: predicts {said['items']:,} of {items:,} items"]
+    if said["temperature"] is not None:
+        parts.append(f"temperature {said['temperature']:.2f}")
+    if said["agrees"] is not None:
+        parts.append(f"agrees with the label of {said['agrees']:.1%} of {said['compared']:,} that annotators labeled")
+    return f"{', '.join(parts)} (whether it helps: `hitl models`)"
 
 
 def _recorded_as(kind: type[Any], data: Mapping[str, Any]) -> Any:

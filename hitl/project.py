@@ -39,7 +39,8 @@ def load(config: Path) -> Settings:
     from hitl import settings
     from hitl.connectors.catalog import settings_of
 
-    return settings.load(config, settings_of)
+    loaded = settings.load(config, settings_of)
+    return loaded.model_copy(update={"models": {name: str(config.parent / p) for name, p in loaded.models.items()}})
 
 
 @contextmanager
@@ -112,17 +113,29 @@ def require_one_name(store: Store, project: str, connector: Connector) -> None:
 # -- evidence and results ----------------------------------------------------------------------------------
 
 
-def stored_evidence(store: Store, project: str, questions: tuple[Question, ...]) -> dict[str, Evidence]:
-    """Question name -> evidence, all over the same items. Raises BadInput when nothing was pulled yet."""
+def stored_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
+    """Question name -> evidence, all over the same items, with the models of the platform and of `[models]`.
+
+    Raises BadInput when nothing was pulled yet, or a file of a model does not fit.
+    """
+    project = settings.name
     items = tuple(store.items(project).column("item").to_pylist())
     if not items:
         raise BadInput(f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform")
-    names = annotator_names(store, project)
-    return {question.name: _evidence_of(store, project, question, items, names) for question in questions}
+    names, files = annotator_names(store, project), _model_files(settings, store, questions)
+    return {
+        question.name: _evidence_of(store, project, question, items, names, files[question.name])
+        for question in questions
+    }
 
 
 def _evidence_of(
-    store: Store, project: str, question: Question, items: tuple[str, ...], names: Mapping[str, str]
+    store: Store,
+    project: str,
+    question: Question,
+    items: tuple[str, ...],
+    names: Mapping[str, str],
+    files: Mapping[str, pa.Table],
 ) -> Evidence:
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -138,7 +151,7 @@ def _evidence_of(
         table,
         {
             model: predicted.select([name for name in predicted.column_names if name in columns])
-            for model, predicted in store.predictions(project, question.name).items()
+            for model, predicted in (store.predictions(project, question.name) | files).items()
         },
         gold.filter(pc.is_in(gold.column("label"), value_set=pa.array(question.classes, pa.string()))),
         items=items,
@@ -147,6 +160,19 @@ def _evidence_of(
         time="time",
         duration="duration",
     )
+
+
+def _model_files(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, dict[str, pa.Table]]:
+    """Question -> model -> its probabilities in the file that `[models]` names, by the platform's keys."""
+    found: dict[str, dict[str, pa.Table]] = {question.name: {} for question in questions}
+    if settings.models:
+        key_of = {own: key for key, own in item_names(settings, store).items()}
+        from hitl.tables.probabilities import by_question
+
+        for model, path in settings.models.items():
+            for question, table in by_question(path, key_of, questions).items():
+                found[question][model] = table
+    return found
 
 
 def stored_results(

@@ -230,6 +230,7 @@ class Settings(_FromFile):
     policy: PolicySettings = PolicySettings()
     push: PushSettings = PushSettings()
     schedule: ScheduleSettings = ScheduleSettings()
+    models: dict[str, str] = Field(default_factory=dict)
     webhook_secret: SecretStr | None = None
 
 

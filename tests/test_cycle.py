@@ -22,7 +22,9 @@ from hitl import cycle, project, score
 from hitl.active.stopping import rules
 from hitl.connectors.tables import Tables, TablesSettings
 from hitl.demo.recorded import QUESTION, RecordedPeople, rte
-from hitl.errors import BadSettings, Busy, LeaseLost, StoreError, Unreachable
+from hitl.doctor import checks
+from hitl.errors import BadSettings, BadTable, Busy, LeaseLost, StoreError, Unreachable
+from hitl.exchange import Question
 from hitl.metrics import outlook
 from hitl.operations import Judgement, operations_of
 from hitl.service.scheduling.worker import Worker
@@ -30,6 +32,7 @@ from hitl.settings import CrewSettings, Settings
 from hitl.status import status_of
 from hitl.store import Store
 from hitl.tables.files import read_table
+from hitl.tables.probabilities import by_question
 from tests.projects import HOUR, NOON, answers, folder_with_tables, settings, state
 
 KILLED = """
@@ -410,3 +413,49 @@ def test_a_folder_that_was_moved_is_still_the_same_project(tmp_path: Path) -> No
     with Store(f"sqlite:///{moved}/hitl.db") as store:
         cycle.run(settings(), store, Tables(moved))
         assert store.source(settings().name) == str(moved)
+
+
+# -- files of models in hitl.toml -------------------------------------------------------------------------------------
+
+
+def test_a_model_of_hitl_toml_is_read_in_every_cycle(tmp_path: Path) -> None:
+    folder = folder_with_tables(tmp_path / "pets")
+    head = 'name = "pets"\n[source]\nkind = "tables"\npath = "."\n[models]\nbert = "out/bert.csv"\n'
+    (folder / "hitl.toml").write_text(head)
+    (folder / "out").mkdir()
+    rows = "".join(f"{n},{0.9 if n % 2 else 0.2},{0.1 if n % 2 else 0.8}\n" for n in range(10))
+    (folder / "out" / "bert.csv").write_text(f"item,p_0,p_1\n{rows}other,0.5,0.5\n")
+    with project.opened(folder / "hitl.toml") as (chosen, store, connector):
+        report = cycle.run(chosen, store, connector)
+        known = next(iter(report.judgement.evidence.values()))
+        np.testing.assert_allclose(known.probabilities["bert"][3], [0.9, 0.1])
+        assert int(known.predicted.sum()) == 10
+        said = report.judgement.metrics["models"]["bert"]
+        assert (said["items"], said["temperature"] > 0) == (10, True)
+        text = "\n".join(outlook(report.judgement.metrics))
+        assert "model bert: predicts 10 of 12 items, temperature " in text
+        assert {check.name: check.ok for check in checks(folder / "hitl.toml")}["models"]
+    (folder / "out" / "bert.csv").write_text("item,p_0,p_1\nx,0.5,0.5\n")
+    found = {check.name: check for check in checks(folder / "hitl.toml")}["models"]
+    assert not found.ok
+    assert "none of its 1 items is one of the project's 12" in found.detail
+
+
+def test_columns_of_a_model_say_which_question_they_are_about(tmp_path: Path) -> None:
+    tone, place = (
+        Question("tone", ("good", "bad"), ("good", "bad")),
+        Question("place", ("here", "away"), ("here", "away")),
+    )
+    ticks = [Question(f"topics={name}", ("no", "yes"), ("no", "yes")) for name in ("art", "law")]
+    path = tmp_path / "m.csv"
+    path.write_text("item,p_here,p_away\na,0.25,0.75\n")
+    assert by_question(path, {"a": "7"}, [tone, place])["place"].to_pylist() == [
+        {"item": "7", "p_here": "0.25", "p_away": "0.75"}
+    ]
+    path.write_text("item,p_law\na,0.25\n")
+    (found,) = by_question(path, {"a": "7"}, ticks).items()
+    assert found[0] == "topics=law"
+    assert (float(found[1]["p_yes"][0].as_py()), found[1]["p_no"][0].as_py()) == (0.25, 0.75)
+    path.write_text("item,p_other\na,0.25\n")
+    with pytest.raises(BadTable, match="fit no single question; there are tone: good, bad; place: here, away"):
+        by_question(path, {"a": "7"}, [tone, place])

@@ -100,7 +100,7 @@ def _of_project(kind: Profiler, config: Path, as_json: bool) -> Judged:
     from hitl.project import opened, stored_evidence, stored_results
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
-        evidence = stored_evidence(store, settings.name, connector.questions())
+        evidence = stored_evidence(settings, store, connector.questions())
         if kind.needs_models:
             evidence = {name: known for name, known in evidence.items() if known.probabilities}
             if not evidence:

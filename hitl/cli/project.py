@@ -190,7 +190,7 @@ def export(
             raise BadSettings(f"--question {question!r} is not one of {', '.join(results)}")
         chosen = results if question is None else {question: results[question]}
         names = item_names(settings, store)
-        known = stored_evidence(store, settings.name, connector.questions())
+        known = stored_evidence(settings, store, connector.questions())
         tables = label_tables(Judgement(known, chosen, last), store.items(settings.name), names)
         for name, table in tables.items():
             write_table(of_question(output, name, len(tables)), table)

@@ -16,16 +16,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hitl.errors import BadTable
 from hitl.tables.batches import is_vector, read_any, vectors
-from hitl.tables.files import as_text, repeated
+from hitl.tables.files import as_text, repeated, require_columns
 
+if TYPE_CHECKING:
+    from hitl.exchange import Question
+
+ITEM = "item"
 Array = npt.NDArray[np.float64]
 
 ROW_TOLERANCE = 1e-3
@@ -63,6 +68,49 @@ def read_probabilities(
     rows = _names(path, "items", own_items, items, len(raw))
     columns = _names(path, "classes", own_classes, classes, raw.shape[1])
     return as_table(rows, columns, distributions(raw, name == "logits", where, rows), item)
+
+
+def by_question(path: str | Path, key_of: Mapping[str, str], questions: Sequence[Question]) -> dict[str, pa.Table]:
+    """Question -> a table of item and p_<class>, of a file that names its items by own ids.
+
+    `key_of` gives the project's key of an own id; rows of other items are left out. The columns p_<class> say which
+    question is meant: the one with these classes. For yes/no questions "<control>=<class>" the column p_<class> is the
+    chance of yes. Raises BadTable where no item is of the project, or no question or several fit.
+    """
+    alone = questions[0].classes if len(questions) == 1 else None
+    table = read_probabilities(path, classes=alone)
+    require_columns(table, [ITEM], str(path))
+    names = as_text(table.column(ITEM)).to_pylist()
+    rows = [row for row, name in enumerate(names) if name in key_of]
+    if not rows:
+        raise BadTable(
+            f"{path}: none of its {len(names)} items is one of the project's {len(key_of)} ({names[:1]} beside "
+            f"{list(key_of)[:1]}); expected the ids that `hitl export` writes"
+        )
+    kept = table.take(rows)
+    keys = pa.array([key_of[names[row]] for row in rows])
+    columns = {name.removeprefix("p_"): kept.column(name) for name in kept.column_names if name.startswith("p_")}
+    return {
+        question: pa.table({ITEM: keys, **{f"p_{name}": column for name, column in own.items()}})
+        for question, own in _of_questions(str(path), columns, questions).items()
+    }
+
+
+def _of_questions(
+    path: str, columns: Mapping[str, pa.ChunkedArray], questions: Sequence[Question]
+) -> dict[str, dict[str, pa.ChunkedArray]]:
+    """Question -> class -> its column."""
+    fitting = [question for question in questions if columns.keys() <= set(map(str, question.classes))]
+    if len(fitting) == 1:
+        return {fitting[0].name: dict(columns)}
+    ticked = {f"{name}": question.name for question in questions for name in [question.name.partition("=")[2]] if name}
+    if columns.keys() <= ticked.keys() and not fitting:
+        return {
+            ticked[name]: {"yes": yes, "no": pc.subtract(1.0, pc.cast(yes, pa.float64()))}
+            for name, yes in columns.items()
+        }
+    asked = "; ".join(f"{question.name}: {', '.join(map(str, question.classes))}" for question in questions)
+    raise BadTable(f"{path}: its columns p_{', p_'.join(columns)} fit no single question; there are {asked}")
 
 
 def softmax(logits: Array) -> Array:

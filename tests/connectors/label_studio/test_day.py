@@ -127,7 +127,7 @@ def check_the_replay(day: Day) -> None:
         assert result.items == result_again.items
         np.testing.assert_allclose(result.probabilities, result_again.probabilities, rtol=0, atol=1e-6)
     final = day.plans[-1][1]
-    evidence = stored_evidence(day.store, day.settings.name, day.connector.questions())[QUESTION]
+    evidence = stored_evidence(day.settings, day.store, day.connector.questions())[QUESTION]
     truth = np.array([day.people.truth[day.key_of[str(item)]] for item in final.items], np.int32)
     everything = Replay(combiner(day.settings.combine.method), ExpectedGain(), Budget(7, 1.0, max_labels=99))
     result = everything.run(replace(evidence, truth=truth), np.random.default_rng(0)).consensus
