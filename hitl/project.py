@@ -151,7 +151,7 @@ def _evidence_of(
         table,
         {
             model: predicted.select([name for name in predicted.column_names if name in columns])
-            for model, predicted in (store.predictions(project, question.name) | files).items()
+            for model, predicted in {**store.predictions(project, question.name), **files}.items()
         },
         gold.filter(pc.is_in(gold.column("label"), value_set=pa.array(question.classes, pa.string()))),
         items=items,

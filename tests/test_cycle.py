@@ -442,10 +442,7 @@ def test_a_model_of_hitl_toml_is_read_in_every_cycle(tmp_path: Path) -> None:
 
 
 def test_columns_of_a_model_say_which_question_they_are_about(tmp_path: Path) -> None:
-    tone, place = (
-        Question("tone", ("good", "bad"), ("good", "bad")),
-        Question("place", ("here", "away"), ("here", "away")),
-    )
+    tone, place = (Question(name, own, own) for name, own in (("tone", ("good", "bad")), ("place", ("here", "away"))))
     ticks = [Question(f"topics={name}", ("no", "yes"), ("no", "yes")) for name in ("art", "law")]
     path = tmp_path / "m.csv"
     path.write_text("item,p_here,p_away\na,0.25,0.75\n")
