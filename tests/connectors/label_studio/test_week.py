@@ -1,0 +1,196 @@
+"""A team's first week, with hitl installed from its wheel outside the checkout, on a Label Studio of its own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hitl.connectors.label_studio import LabelStudio
+from hitl.connectors.label_studio.server import LocalServer
+from tests.connectors.label_studio.conftest import Project, choice
+
+pytestmark = pytest.mark.server
+
+ROOT = Path(__file__).parents[3]
+TWO = """<View><Text name="text" value="$text"/>
+<Choices name="tone" toName="text"><Choice value="good"/><Choice value="bad"/></Choices>
+<Rating name="stars" toName="text" maxRating="3"/></View>"""
+ONE = TWO.replace('<Rating name="stars" toName="text" maxRating="3"/>', "")
+PEOPLE = 3
+
+
+@pytest.fixture(scope="module")
+def hitl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command of a wheel in an environment that knows nothing of the checkout; what hitl needs is borrowed."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    subprocess.run([*pip, "wheel", "--no-deps", "-w", str(folder), str(ROOT)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True)
+    (wheel,) = folder.glob("*.whl")
+    python = folder / "env" / "bin" / "python"
+    subprocess.run([str(python), *pip[1:], "install", "--no-deps", str(wheel)], check=True)
+    (packages,) = (folder / "env" / "lib").glob("python*/site-packages")
+    (packages / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    found = [str(python), "-c", "import hitl; print(hitl.__file__)"]
+    where = subprocess.run(found, cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert where.startswith(str(folder))
+    return folder / "env" / "bin" / "hitl"
+
+
+class Team:
+    """What a team types, and what its annotators do."""
+
+    def __init__(self, hitl: Path, folder: Path, server: LocalServer) -> None:
+        self.hitl, self.folder, self.server = hitl, folder, server
+        self.people = [server.sign_up(f"ann{k}@example.com", "a-long-password") for k in range(PEOPLE)]
+        self.number = {
+            name: LabelStudio.create_project(server.url, server.token, f"project {name}", config)
+            for name, config in (("a", ONE), ("b", TWO))
+        }
+        self.crew: list[str] = [person.email for person in self.people]
+
+    def project(self, name: str) -> Project:
+        return Project(self.server, self.people, self.number[name])
+
+    def write(self, name: str) -> None:
+        """hitl.toml of a project; both use one store."""
+        crew = f"[crew]\nannotators = {json.dumps(self.crew)}\n" if name == "a" else ""
+        (self.folder / f"{name}.toml").write_text(
+            f'name = "{name}"\nstore = "sqlite:///shared.db"\n[source]\nkind = "label-studio"\n'
+            f'url = "{self.server.url}"\nproject = {self.number[name]}\nkey = "ref"\n'
+            f"[budget]\nlabels = 50\nmin_labels = 2\nmax_labels = 3\n{crew}"
+        )
+
+    def run(self, *words: str, code: int = 0) -> str:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("HITL", "PYTHON"))}
+        environment["HITL_LABEL_STUDIO_TOKEN"] = self.server.token
+        command = [str(self.hitl), *words]
+        done = subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == code, f"{words}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    def work(self, name: str, label: Any, most: int = 100) -> int:
+        """Everybody answers what their tab, or else the project, serves them."""
+        project, given = self.project(name), 0
+        for k in range(PEOPLE):
+            view = self.tab(project, k) if name == "a" else None
+            while given < most and (task := project.next(k, view)) is not None:
+                project.person(k).post(f"/api/tasks/{task}/annotations/", {"result": label(task), "lead_time": 2.0})
+                given += 1
+        return given
+
+    def tab(self, project: Project, k: int) -> int | None:
+        views = project.admin.get("/api/dm/views/", project=project.number)
+        titles = {view["data"].get("title"): int(view["id"]) for view in views}
+        return titles.get(f"hitl: {self.people[k].email}")
+
+
+def tone(task: int) -> list[dict[str, Any]]:
+    return choice("good" if task % 2 else "bad", control="tone")
+
+
+def both(task: int) -> list[dict[str, Any]]:
+    stars = {"from_name": "stars", "to_name": "text", "type": "rating", "value": {"rating": 1 + task % 3}}
+    return [*tone(task), stars]
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as handle:
+        return list(csv.DictReader(handle))
+
+
+def test_the_files_part(hitl: Path, tmp_path: Path) -> None:
+    lines = [f"r{n},{who},{'cat' if n % 2 else 'dog'}" for n in range(20) for who in ("ann", "bob", "cy")]
+    (tmp_path / "labels.csv").write_text("\n".join(["item,annotator,label", *lines]) + "\n")
+    command = [str(hitl), "combine", "labels.csv", "--output", "consensus.csv"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "60 labels of 3 annotators on 20 items; classes: cat, dog" in done.stdout
+    assert {row["item"] for row in rows(tmp_path / "consensus.csv")} == {f"r{n}" for n in range(20)}
+
+
+def test_the_team_part(hitl: Path, tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    source = [{"ref": f"r{n}", "text": f"text {n}"} for n in range(8)]
+    with LocalServer(tmp_path / "server") as server:
+        team = Team(hitl, tmp_path, server)
+        for name in ("a", "b"):
+            project = team.project(name)
+            project.admin.post(f"{project.path}/import", [{"data": row} for row in source])
+        _monday(team)
+        _tuesday(team)
+    with LocalServer(tmp_path / "server") as server:  # the server was restarted, at another address
+        team.server = server
+        _wednesday(team)
+        _thursday(team)
+    for name in ("a", "b"):
+        exported = rows(tmp_path / f"{name}.csv")
+        assert {row["item"] for row in exported} == {row["ref"] for row in source} | ({"r8"} if name == "a" else set())
+        assert all(row["label"] for row in exported)
+
+
+def _monday(team: Team) -> None:
+    """A mistyped address: named, and the others work; then mended."""
+    team.crew[2] = team.crew[2].replace("@", "@@")
+    for name in ("a", "b"):
+        team.write(name)
+    assert "no user 'ann2@@example.com'" in team.run("run", "-c", "a.toml")
+    assert "FAIL  crew" in team.run("doctor", "-c", "a.toml", code=1)
+    assert team.work("a", tone, most=4) == 4
+    team.crew[2] = team.people[2].email
+    team.write("a")
+    assert "no user" not in team.run("run", "-c", "a.toml")
+    assert "ok    crew: 3 named" in team.run("doctor", "-c", "a.toml")
+    assert "tone, stars" in team.run("doctor", "-c", "b.toml")
+    team.run("run", "-c", "b.toml")
+
+
+def _tuesday(team: Team) -> None:
+    """A task submitted twice, an answer changed and one taken back, and a class added."""
+    project = team.project("b")
+    first, second = (int(task["id"]) for task in project.admin.get("/api/tasks", project=project.number)["tasks"][:2])
+    for _ in range(2):
+        project.person(0).post(f"/api/tasks/{first}/annotations/", {"result": both(first)})
+    changed = project.person(1).post(f"/api/tasks/{second}/annotations/", {"result": both(second + 1)})
+    gone = project.person(2).post(f"/api/tasks/{second}/annotations/", {"result": both(second)})
+    team.run("run", "-c", "b.toml")
+    project.admin.patch(f"/api/annotations/{changed['id']}/", {"result": both(second)})
+    project.admin.delete(f"/api/annotations/{gone['id']}/", {})
+    wider = TWO.replace('<Choice value="bad"/>', '<Choice value="bad"/><Choice value="mixed"/>')
+    project.admin.patch(f"{project.path}/", {"label_config": wider})
+    team.run("run", "-c", "b.toml")
+    (team.folder / "new.csv").write_text("item,text\nr8,text 8\n")
+    team.run("add", "new.csv", "-c", "a.toml")
+    (team.folder / "truth.csv").write_text("item,label\nr8,good\n")
+    team.run("gold", "truth.csv", "-c", "a.toml")
+
+
+def _wednesday(team: Team) -> None:
+    """At a new address the project has to be pulled anew, knowingly."""
+    for name in ("a", "b"):
+        team.write(name)
+        assert "If it is the same project at a new address: `hitl pull --full`" in team.run(
+            "run", "-c", f"{name}.toml", code=78
+        )
+        team.run("pull", "--full", "-c", f"{name}.toml")
+
+
+def _thursday(team: Team) -> None:
+    """Both projects end, and their labels are exported."""
+    for name, label in (("a", tone), ("b", both)):
+        for _ in range(8):
+            said = team.run("run", "-c", f"{name}.toml")
+            if not team.work(name, label):
+                break
+        assert "done" in said
+        team.run("export", f"{name}.csv", "-c", f"{name}.toml")
+        assert "the project is done" in team.run("status", "-c", f"{name}.toml")
