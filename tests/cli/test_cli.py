@@ -206,15 +206,8 @@ def test_a_project_from_init_to_export(run: Run, project: Path) -> None:
     assert status["cycles"] == 1
     assert status["pending"] == 0
     assert run("export", "labels.csv", "--annotators", "people.csv", "--annotations", "raw.csv")[0] == 0
-    labels = read_table("labels.csv")
-    assert labels.num_rows == 14
-    assert labels.column_names == ["item", "label", "confidence", "p_cat", "p_dog", "labels", "done", "why", "source"]
-    assert set(labels.column("source").to_pylist()[:12]) == {"known truth", "annotators and model"}
-    assert labels.column("source").to_pylist()[12:] == ["model", "model"]
-    raw = read_table("raw.csv")
-    assert raw.num_rows == 36
-    assert raw.column("time").to_pylist()[0].endswith("Z")
-    assert run("combine", "raw.csv", "--time", "time", "--truth", "labels.csv")[0] == 0
+    assert read_table("labels.csv").num_rows == 14
+    assert read_table("raw.csv").num_rows == 36
     assert run("report", "--output", "report.html")[0] == 0
     assert "<html" in Path("report.html").read_text()
     order = read_table("hitl-output/order.csv").column("item").to_pylist()
