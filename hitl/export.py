@@ -167,7 +167,8 @@ def _column(values: list[Any]) -> pa.Array:
     """Values of one type as they are; lists, objects and mixed types as text (JSON)."""
     if not any(isinstance(value, list | dict) for value in values):
         try:
-            return pa.array(values)
+            column = pa.array(values)
+            return column.cast(pa.string()) if pa.types.is_null(column.type) else column
         except (ValueError, TypeError, OverflowError):  # several types
             pass
     return pa.array([_as_text(value) for value in values], pa.string())
@@ -179,6 +180,6 @@ def _as_text(value: Any) -> str | None:
 
 def _free(field: str, columns: Mapping[str, Any]) -> str:
     """The field's name, or data_<name> where a column has that name already."""
-    while field in columns:
+    while field in columns or field == "task":  # a task is always the platform's id
         field = f"data_{field}"
     return field

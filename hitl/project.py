@@ -231,7 +231,7 @@ def item_names(settings: Settings, store: Store) -> dict[str, str]:
         held = [id_in(one, field) for one in data]
         if keys and not any(held):
             raise BadSettings(_no_such_field(field, data))
-    own = {key: name or ref for key, name, ref in zip(keys, held, refs, strict=True)}
+    own = {key: name or ref or None for key, name, ref in zip(keys, held, refs, strict=True)}
     _refuse_shared_ids(own, field)
     taken = set(own.values())
     return {key: name or (f"task {key}" if key in taken else key) for key, name in own.items()}

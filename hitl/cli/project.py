@@ -191,6 +191,9 @@ def export(
         chosen = results if question is None else {question: results[question]}
         names = item_names(settings, store)
         known = stored_evidence(settings, store, connector.questions())
+        gone = [name for name in chosen if name not in known]
+        if gone:
+            raise BadSettings(f"export: the project no longer asks {', '.join(gone)}; run `hitl run` first")
         tables = label_tables(Judgement(known, chosen, last), store.items(settings.name), names)
         for name, table in tables.items():
             write_table(of_question(output, name, len(tables)), table)

@@ -10,6 +10,7 @@ import pytest
 
 from hitl.cli.app import app
 from hitl.store import Store
+from hitl.tables.files import read_table
 from tests.command_line import Run
 
 ROWS = [f"{n},{who},{('cat', 'dog')[n % 2]}" for n in range(6) for who in ("ann", "bob")]
@@ -120,3 +121,15 @@ def test_examples_are_lines_that_can_be_pasted(run: Run) -> None:
     shown = [line.strip() for line in text.splitlines()]
     assert "hitl combine annotations.csv --output consensus.csv" in shown
     assert "hitl combine  # inside a project" in shown or "hitl combine # inside a project" in shown
+
+
+def test_an_export_of_tables_says_what_labels_rest_on_and_reads_back(run: Run, project: Path) -> None:
+    (project / "truth.csv").write_text("item,label\n0,cat\n")
+    assert run("run")[0] == 0
+    assert run("export", "labels.csv", "--annotations", "raw.csv")[0] == 0
+    labels = read_table("labels.csv")
+    assert labels.column_names == ["item", "label", "confidence", "p_cat", "p_dog", "labels", "done", "why", "source"]
+    source = dict(zip(labels["item"].to_pylist(), labels["source"].to_pylist(), strict=True))
+    assert (source["0"], source["1"], source["7"]) == ("known truth", "annotators", "nobody")
+    assert all(time.endswith("Z") for time in read_table("raw.csv")["time"].to_pylist())
+    assert run("combine", "raw.csv", "--time", "time", "--truth", "labels.csv")[0] == 0

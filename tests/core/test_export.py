@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hitl.models.majority import MajorityVote
 from hitl.operations import Judgement
 from hitl.plan import Ask, Done, Plan
 from hitl.tables.encoding import seconds_of
+from hitl.tables.files import read_table, write_table
 
 NAMES = {str(n): f"own {n}" for n in range(5)}
 DATA: list[dict[str, Any]] = [
@@ -65,6 +67,19 @@ def test_a_row_says_how_its_item_is_called_and_what_its_label_rests_on() -> None
     assert rows[0]["tags"] == '["x", "y"]'
     assert [row["mixed"] for row in rows] == ["1", "two", None, None, None]
     assert [row["size"] for row in rows] == [None, None, 3, None, None]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_every_kind_of_data_is_written_and_read_back(tmp_path: Path, ending: str) -> None:
+    data = {"text": 'two\nlines, "quoted"', "task": "of the source", "nothing": None, "big": 2**70, "flag": True}
+    table = pa.table({"item": ["0", "1"], "data": [json.dumps(data), "{}"]})
+    exported = label_tables(judged({"pet": evidence()}), table, {"0": "0", "1": "1"})["pet"]
+    assert exported.column_names[-5:] == ["text", "data_task", "nothing", "big", "flag"]
+    write_table(tmp_path / f"labels.{ending}", exported)
+    rows = read_table(tmp_path / f"labels.{ending}").to_pylist()
+    assert rows[0]["text"] == data["text"]
+    assert rows[0]["big"] == str(2**70)
+    assert [row["nothing"] for row in rows] == [None, None]
 
 
 def test_without_own_ids_there_is_one_column_of_names_and_what_is_gone_is_left_out() -> None:
