@@ -15,7 +15,7 @@ import typer
 from hitl.cli import show
 from hitl.cli.combine import write
 from hitl.cli.evidence import of_question
-from hitl.cli.options import HERE, Config, DryRun, Json, OneQuestion
+from hitl.cli.options import HERE, AnnotatorsOutput, Config, DryRun, Json, OneQuestion, grouped
 from hitl.errors import BadSettings, HitlError
 from hitl.project import opened, stored
 
@@ -118,15 +118,15 @@ def push(
 
 def run(
     config: Config = HERE,
-    once: Annotated[
-        bool, typer.Option("--once", help="One cycle, which is what it does in any case: says so in a crontab.")
-    ] = True,
+    once: Annotated[bool, typer.Option("--once", hidden=True)] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """One cycle: pull, combine, plan, push. Safe to repeat and to interrupt; `hitl schedule` repeats it."""
     from hitl import cycle
 
+    if once:
+        show.warning("--once does nothing: `hitl run` is always one cycle; leave it out")
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
         if dry_run:
             judgement = cycle.judge(settings, store, connector.questions(), progress)
@@ -163,9 +163,10 @@ def status(config: Config = HERE, as_json: Json = False) -> None:
     show.result(found.as_json(), words(found), as_json)
 
 
+@grouped
 def export(
+    annotators: AnnotatorsOutput,
     output: Annotated[Path, typer.Argument(help="Consensus table to write (CSV, JSON Lines, Parquet).")],
-    annotators: Annotated[Path | None, typer.Option(help="Also write who the annotators are.")] = None,
     annotations: Annotated[Path | None, typer.Option(help="Also write the raw annotations.")] = None,
     question: OneQuestion = None,
     config: Config = HERE,
@@ -181,7 +182,7 @@ def export(
         if question is not None and question not in results:
             raise BadSettings(f"--question {question!r} is not one of {', '.join(results)}")
         chosen = results if question is None else {question: results[question]}
-        write(chosen, output, annotators)
+        write(chosen, output, annotators.path)
         if annotations is not None:
             known = stored_evidence(store, settings.name, connector.questions())
             for name in chosen:

@@ -50,7 +50,7 @@ def test_a_lead_sets_a_project_up_and_runs_it(make_project: Callable[..., Projec
     assert hitl("doctor").returncode == 0
     status = json.loads(hitl("status", "--json").stdout)
     assert (status["cycles"], status["pending"], status["stored"]["items"]) == (2, 0, len(tasks))
-    assert hitl("export", "labels.csv", "--annotators", "people.csv").returncode == 0
+    assert hitl("export", "labels.csv", "--annotators-output", "people.csv").returncode == 0
     assert read_table(tmp_path / "labels.csv").column("item").to_pylist() == [str(task) for task in tasks]
     people = read_table(tmp_path / "people.csv").column("annotator").to_pylist()
     assert people == [project.people[0].email, project.people[1].email]
