@@ -16,13 +16,14 @@ from hitl.cli import show
 from hitl.cli.combine import write
 from hitl.cli.evidence import of_question
 from hitl.cli.options import HERE, AnnotatorsOutput, Config, DryRun, Json, OneQuestion, grouped
-from hitl.errors import BadSettings, HitlError
-from hitl.project import opened, stored
+from hitl.errors import BadSettings, HitlError, MissingToken
+from hitl.project import opened, require_place, stored
 
 if TYPE_CHECKING:
-    from hitl.exchange import Check, Operation, Receipt
+    from hitl.exchange import Check, Operation, Question, Receipt
     from hitl.operations import Judgement
     from hitl.settings import Settings
+    from hitl.store import Store
 
 AS_PLANNED = "nothing to push: the platform is as planned"
 
@@ -84,8 +85,8 @@ def plan(
     """Decide what to ask next, and whom, from what is stored. The next push sends it."""
     from hitl import cycle
 
-    with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
-        questions = connector.questions()
+    with stored(config) as (settings, store), show.progress(as_json) as progress:
+        questions = _questions(settings, store, config.parent)
         # nothing may be pulled or planned between judging and recording
         with nullcontext() if dry_run else store.lease(settings.name) as lease:
             judgement = cycle.judge(settings, store, questions, progress)
@@ -94,6 +95,27 @@ def plan(
         if output is not None:
             judgement.plan.write(output)
     _show_plan(judgement, settings, as_json, dry_run)
+
+
+def _questions(settings: Settings, store: Store, folder: Path) -> tuple[Question, ...]:
+    """The questions of the platform; without its token those of the last cycle.
+
+    Raises MissingToken where there is no cycle either.
+    """
+    from hitl.connectors.catalog import connector_of
+    from hitl.exchange import Question
+
+    try:
+        connector = connector_of(settings.source, folder)
+    except MissingToken as missing:
+        latest = store.latest(settings.name)
+        if latest is None:
+            raise
+        show.warning(f"{missing}. Without it the classes are taken to be those of the last cycle")
+        results, _ = latest
+        return tuple(Question(name, found.classes, found.annotators.options) for name, found in results.items())
+    require_place(store, settings.name, connector)
+    return connector.questions()
 
 
 def push(

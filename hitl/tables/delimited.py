@@ -89,10 +89,10 @@ def _name_the_line(path: Path, separator: str) -> None:
             raise BadTable(f"{path}, line {number}: not UTF-8; save the file as UTF-8 (in Excel as 'CSV UTF-8')")
     rows = _rows(path, separator)
     _, header = next(rows, (0, []))
-    for line, fields in rows:
+    for begins, fields in rows:
         if len(fields) != len(header):
             found = f"{len(fields)} field{'' if len(fields) == 1 else 's'}"
-            raise BadTable(f"{path}, line {line}: {found}; expected {len(header)}, as the first line has")
+            raise BadTable(f"{path}, line {begins}: {found}; expected {len(header)}, as the first line has")
 
 
 def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
