@@ -360,9 +360,10 @@ def _latest_answers(
         contradicted &= seconds[order] == seconds[last]
     if contradicted.any():
         row = int(order[contradicted].min())
+        number = int(contradicted.sum())
         message = (
-            f"{int(contradicted.sum())} annotations contradict another answer of the same annotator to the same item "
-            f"and no time tells which is the later (first at {place_of(row)})"
+            f"{counted(number, 'annotation')} contradict{'s' if number == 1 else ''} another answer of the same "
+            f"annotator to the same item, and no time tells which is the later (first at {place_of(row)})"
         )
         if strict:
             raise BadAnnotations(f"{message}; expected one answer each, or a time column")

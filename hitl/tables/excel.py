@@ -24,7 +24,7 @@ def read(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterato
     while header and header[-1] is None:
         header.pop()
     if not header or None in header:
-        raise BadTable(f"{path}: a column of the first row has no name; expected a header, then a row of data each")
+        raise BadTable(f"{path}: a column of the first row has no name; expected a name for each column")
     table: list[list[str | None]] = []
     for line, row in rows:
         if any(cell is not None for cell in row[len(header) :]):

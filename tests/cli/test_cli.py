@@ -119,7 +119,7 @@ def test_contradictions_warn_and_are_an_error_with_strict(run: Run, tmp_path: Pa
     (tmp_path / "a.csv").write_text("item,annotator,label\n1,ann,yes\n1,ann,no\n2,ann,yes\n")
     code, _, err = run("combine", "a.csv", "--output", "c.csv")
     assert code == 0
-    assert "warning: 1 annotations contradict" in err
+    assert "warning: 1 annotation contradicts" in err
     code, _, err = run("combine", "a.csv", "--strict", "--output", "d.csv")
     assert code == 65
     assert "expected one answer each" in err

@@ -62,13 +62,13 @@ def test_the_warning_points_at_the_line_that_called() -> None:
 
 
 def test_without_a_time_two_answers_are_an_error_when_strict() -> None:
-    with pytest.raises(BadAnnotations, match=r"^1 annotations contradict .*row 0.*expected one answer each, or a time"):
+    with pytest.raises(BadAnnotations, match=r"^1 annotation contradicts .*row 0.*expected one answer each, or a time"):
         Annotations.from_frame(rows(("a", "ann", "x"), ("a", "ann", "y")), strict=True)
 
 
 def test_equal_times_do_not_tell_which_is_the_later() -> None:
     frame = rows(("a", "ann", "y"), ("a", "ann", "x"), ("b", "ann", "y"), at=[7, 7, 7])
-    with pytest.warns(ConflictingLabels, match="^1 annotations"):
+    with pytest.warns(ConflictingLabels, match="^1 annotation contradicts"):
         annotations = Annotations.from_frame(frame, time="at")
     assert said(annotations)[0] == ("a", "ann", "x")
 
@@ -81,7 +81,7 @@ def test_equal_times_of_older_answers_do_not_matter() -> None:
 
 @pytest.mark.parametrize("at", [[None, 5.0], [5.0, None], [None, None]])
 def test_an_unknown_time_leaves_only_the_order_of_the_rows(at: list[float | None]) -> None:
-    with pytest.warns(ConflictingLabels, match="^1 annotations"):
+    with pytest.warns(ConflictingLabels, match="^1 annotation contradicts"):
         annotations = Annotations.from_frame(
             rows(("a", "ann", "x"), ("a", "ann", "y"), at=at), time="at", classes=["x", "y"]
         )
