@@ -38,6 +38,7 @@ from hitl.tables.encoding import (
     warn_of_similar,
 )
 from hitl.tables.files import read_table, require_columns, write_table
+from hitl.tables.places import Place, name_of, place_in
 from hitl.tables.wide import melted
 
 if TYPE_CHECKING:
@@ -80,12 +81,13 @@ class Annotations(Shown):
             object.__setattr__(self, name, plain_names(getattr(self, name)))
             check_names(name, getattr(self, name))
         if self.options[: len(self.classes)] != self.classes:
-            raise BadAnnotations(f"options must start with the classes {self.classes}, got {self.options}")
+            expected, found = listed(self.classes), listed(self.options)
+            raise BadAnnotations(f"options: expected the classes first ({expected}), found {found}")
         if not self.items:
             raise BadAnnotations("no items: the table is empty; expected at least one item")
         if len(self.classes) < 2:
             raise BadAnnotations(
-                f"found {len(self.classes)} class{'' if self.classes else 'es'} {self.classes}; expected at least 2: "
+                f"found {f'1 class ({self.classes[0]})' if self.classes else '0 classes'}; expected at least 2: "
                 "name the classes if the labels seen so far do not show them all"
             )
         if self.anonymous is not None and not 0 <= self.anonymous < self.n_annotators:
@@ -139,17 +141,18 @@ class Annotations(Shown):
         """
         table = table_of(frame, "annotations")
         wanted = [name for name in (item, annotator, label, time, duration) if name is not None]
-        hint = "Name the columns; annotator=None (combine --anonymous) where annotators have no ids"
-        require_columns(table, wanted, "annotations", hint)
-        item_names, item_code = codes_of("item", table.column(item), items)
-        label_names, label_code = codes_of("label", table.column(label), options_of(classes, options))
+        hint = "Name them: item=, annotator=, label=; annotator=None where annotators have no ids"
+        require_columns(table, wanted, name_of(table, "annotations"), hint)
+        place_of = place_in(table)
+        item_names, item_code = codes_of("item", table.column(item), items, place_of)
+        label_names, label_code = codes_of("label", table.column(label), options_of(classes, options), place_of)
         class_names = tuple(classes) if classes is not None else label_names
         if options is None and classes is None:
             warn_of_similar(class_names)
         annotators, annotator_code, anonymous = annotator_codes(table, annotator)
         seconds = None if time is None else seconds_of(table.column(time), time)
         length = None if duration is None else numbers_of(table.column(duration), duration)
-        keep = _latest_answers(item_code, annotator_code, label_code, anonymous, seconds, strict)
+        keep = _latest_answers(item_code, annotator_code, label_code, anonymous, seconds, strict, place_of)
         return cls(
             item=item_code[keep],
             annotator=annotator_code[keep],
@@ -330,7 +333,13 @@ class Annotations(Shown):
 
 
 def _latest_answers(
-    item: Ints, annotator: Ints, label: Ints, anonymous: int | None, seconds: Floats | None, strict: bool
+    item: Ints,
+    annotator: Ints,
+    label: Ints,
+    anonymous: int | None,
+    seconds: Floats | None,
+    strict: bool,
+    place_of: Place,
 ) -> npt.NDArray[np.intp]:
     """Rows to keep, one for each (item, annotator); all rows of the anonymous pool."""
     pair = item.astype(np.int64) * (int(annotator.max(initial=0)) + 1) + annotator
@@ -350,10 +359,11 @@ def _latest_answers(
     if seconds is not None:  # a later time settles it; equal or unknown times do not
         contradicted &= seconds[order] == seconds[last]
     if contradicted.any():
-        row = order[contradicted].min()
+        row = int(order[contradicted].min())
+        number = int(contradicted.sum())
         message = (
-            f"{int(contradicted.sum())} annotations contradict another answer of the same annotator to the same item "
-            f"and no time tells which is the later (first at row {row})"
+            f"{counted(number, 'annotation')} contradict{'s' if number == 1 else ''} another answer of the same "
+            f"annotator to the same item, and no time tells which is the later (first at {place_of(row)})"
         )
         if strict:
             raise BadAnnotations(f"{message}; expected one answer each, or a time column")

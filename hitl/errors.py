@@ -6,6 +6,7 @@
     │   ├── BadAnnotations      who said what on which item
     │   └── BadEvidence         what stands beside the annotations (models, truth, ...)
     ├── BadSettings         a key of hitl.toml, the environment or a flag             exit 78
+    │   └── MissingToken        the platform's token is not set; what is stored can be used without
     ├── MissingExtra        an optional part of hitl is not installed                 exit 78
     ├── PlatformError       the labeling platform
     │   ├── Refused             it said no: rights, unsupported config, bad request   exit 77
@@ -62,6 +63,10 @@ class BadSettings(HitlError):
     """A setting with a missing or impossible value; the message names the key."""
 
     exit_code = 78
+
+
+class MissingToken(BadSettings):
+    """The platform's token is not in the environment. What is stored can be used without it."""
 
 
 class MissingExtra(HitlError):

@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from hitl.annotations import Annotations, Floats, Ints, Name, Names
 from hitl.errors import BadEvidence
-from hitl.shown import Shown
+from hitl.shown import Shown, listed
 from hitl.tables.arrow import has_columns, is_pandas, table_of
 from hitl.tables.encoding import names_of, natural_order, warn_of_similar
 from hitl.tables.files import empty_as_null, require_columns, with_text
+from hitl.tables.places import Place, name_of, place_in
 from hitl.tables.probabilities import ROW_TOLERANCE as ROW_TOLERANCE
 
 if TYPE_CHECKING:
@@ -114,23 +115,24 @@ class Evidence(Shown):
         table has no item in common with the rest.
         """
         labels = table_of(annotations, "annotations")
-        require_columns(labels, [item, label], "annotations")
+        require_columns(labels, [item, label], name_of(labels, "annotations"))
         tables = {
             name: _like(labels, table_of(table, f"probabilities {name!r}"), item)
             for name, table in (probabilities or {}).items()
         }
         known = None if truth is None else _like(labels, table_of(truth, "truth"), item, label)
         for name, table in tables.items():
-            require_columns(table, [item], f"probabilities {name!r}")
+            require_columns(table, [item], name_of(table, f"probabilities {name!r}"))
             if not any(column.startswith("p_") for column in table.column_names):
-                raise BadEvidence(f"probabilities {name!r}: no column p_<class>; found {', '.join(table.column_names)}")
+                where = name_of(table, f"probabilities {name!r}")
+                raise BadEvidence(f"{where}: no column p_<class>; found {', '.join(table.column_names)}")
         if known is not None:
-            require_columns(known, [item, label], "truth")
-            known = known.filter(empty_as_null(names_of(known.column(label))).is_valid())
+            require_columns(known, [item, label], name_of(known, "truth"))
         if tables or known is not None:  # else the annotations name all there is
-            items = items if items is not None else _union_of_items(labels, tables, known, item)
+            filled = None if known is None else known.filter(_are_filled(known, label))
+            items = items if items is not None else _union_of_items(labels, tables, filled, item)
             if classes is None and options is None:
-                classes = _union_of_classes(labels, tables, known, label)
+                classes = _union_of_classes(labels, tables, filled, label)
                 warn_of_similar(classes)
         built = Annotations.from_frame(
             labels, item=item, label=label, items=items, classes=classes, options=options, **columns
@@ -200,16 +202,7 @@ class Evidence(Shown):
                 f"{name}: expected {self.annotations.n_classes} columns, one a class, got {values.shape[1]}"
             )
         predicts = ~np.isnan(values).all(axis=1)
-        checks = (
-            (~np.isfinite(values).all(axis=1), "is not finite; expected numbers, or a row of NaN for no prediction"),
-            ((values < 0).any(axis=1), "has a negative probability; expected values in [0, 1]"),
-            (np.abs(values.sum(axis=1) - 1) > ROW_TOLERANCE, "sums to {total:.6g}; expected 1"),
-        )
-        for wrong, message in checks:
-            bad = np.flatnonzero(wrong & predicts)
-            if bad.size:
-                total = values[bad[0]].sum()
-                raise BadEvidence(f"{name}: {self._item(int(bad[0]))} {message.format(total=total)}")
+        _require_distributions(values, lambda row: f"{name}: {self._item(row)}")
         values[predicts] /= values[predicts].sum(axis=1, keepdims=True)
         values.setflags(write=False)
         return values
@@ -237,6 +230,25 @@ class Evidence(Shown):
             raise BadEvidence("graph: expected a symmetric matrix of non-negative weights")
 
 
+def _require_distributions(values: Floats, named: Place) -> None:
+    """Raise BadEvidence, with the name of the row, unless each row is a distribution or all NaN."""
+    predicts = ~np.isnan(values).all(axis=1)
+    checks = (
+        (~np.isfinite(values).all(axis=1), "is not finite; expected numbers, or a row of NaN for no prediction"),
+        ((values < 0).any(axis=1), "has a negative probability; expected values in [0, 1]"),
+        (np.abs(values.sum(axis=1) - 1) > ROW_TOLERANCE, "sums to {total:.6g}; expected 1"),
+    )
+    for wrong, message in checks:
+        bad = np.flatnonzero(wrong & predicts)
+        if bad.size:
+            raise BadEvidence(f"{named(int(bad[0]))} {message.format(total=values[bad[0]].sum())}")
+
+
+def _are_filled(table: pa.Table, label: str) -> pa.ChunkedArray:
+    """Where the table has a label; an empty truth is not known."""
+    return empty_as_null(names_of(table.column(label))).is_valid()
+
+
 def _with_items(where: str, given: Any, annotations: Annotations) -> pa.Table:
     """The table with a column of items: its own, else the index of a pandas DataFrame."""
     indexed = is_pandas(given, "DataFrame") and ITEM not in given.columns
@@ -260,7 +272,7 @@ def _rows_by_name(annotations: Annotations, where: str, given: Any) -> Any:
     if not has_columns(given):
         return given
     table = _with_items(where, given, annotations)
-    rows = _rows_of(annotations, where, table.column(ITEM))
+    rows = _rows_of(annotations, table.column(ITEM), lambda _: where)
     if len(rows) < annotations.n_items:
         row = int(np.flatnonzero(np.bincount(rows, minlength=annotations.n_items) == 0)[0])
         raise BadEvidence(f"{where}: no row for item {annotations.items[row]!r}; expected one for every item")
@@ -276,7 +288,7 @@ def _truth(annotations: Annotations, given: Any) -> npt.NDArray[Any]:
     if pa.types.is_string(table.column("label").type):
         return _align_truth(annotations, table, ITEM, "label")
     truth = np.full(annotations.n_items, -1, np.asarray(given).dtype)
-    truth[_rows_of(annotations, "truth", table.column(ITEM))] = np.asarray(given)
+    truth[_rows_of(annotations, table.column(ITEM), lambda _: "truth")] = np.asarray(given)
     return truth
 
 
@@ -294,9 +306,9 @@ def _unique(column: pa.ChunkedArray) -> list[Name]:
 
 
 def _union_of_items(annotations: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, item: str) -> Names:
-    others = {f"probabilities {name!r}": _unique(table.column(item)) for name, table in models.items()}
+    others = {name_of(table, f"probabilities {name!r}"): _unique(table.column(item)) for name, table in models.items()}
     if known is not None:
-        others["truth"] = _unique(known.column(item))
+        others[name_of(known, "truth")] = _unique(known.column(item))
     pool = dict.fromkeys(_unique(annotations.column(item)))
     labeled = set(pool)
     for where, names in others.items():
@@ -349,53 +361,64 @@ def _codes(column: pa.ChunkedArray, among: Names) -> tuple[list[Name], Ints]:
     return names, np.fromiter((place.get(name, -1) for name in names), dtype=np.int32, count=len(names))
 
 
-def _rows_of(annotations: Annotations, where: str, column: pa.ChunkedArray) -> Ints:
+def _rows_of(annotations: Annotations, column: pa.ChunkedArray, place_of: Place) -> Ints:
     """(rows,) item codes of a column of item names, which must be among the items, each once."""
     names, rows = _codes(column, annotations.items)
     if (rows < 0).any():
-        first = names[int(np.flatnonzero(rows < 0)[0])]
-        raise BadEvidence(f"{where}: item {first!r} is not among the {annotations.n_items} items of the annotations")
+        first = int(np.flatnonzero(rows < 0)[0])
+        raise BadEvidence(
+            f"{place_of(first)}: item {names[first]!r} is not among the {annotations.n_items} items of the annotations"
+        )
     count = np.bincount(rows, minlength=annotations.n_items)
     if (count > 1).any():
-        raise BadEvidence(
-            f"{where}: item {annotations.items[int(np.argmax(count > 1))]!r} appears twice; expected one row"
-        )
+        twice = int(np.argmax(count > 1))
+        second = int(np.flatnonzero(rows == twice)[1])
+        raise BadEvidence(f"{place_of(second)}: item {annotations.items[twice]!r} appears twice; expected one row")
     return rows
 
 
 def _align_probabilities(annotations: Annotations, model: str, table: pa.Table, item: str) -> Floats:
+    where = name_of(table, f"probabilities {model!r}")
+    place_of = place_in(table, lambda _: where)
     columns = _p_columns(table, dict.fromkeys(annotations.classes)) or _class_columns(table, annotations.classes, item)
     absent = [name for name in annotations.classes if name not in columns]
     extra = [name for name in columns if name not in annotations.classes]
     if extra or len(absent) == annotations.n_classes:
         raise BadEvidence(
-            f"probabilities {model!r}: columns p_<class> name {sorted(map(str, columns))}; "
-            f"expected the classes {sorted(map(str, annotations.classes))}"
+            f"{where}: columns p_<class> name {listed(sorted(map(str, columns)))}; "
+            f"expected the classes {listed(sorted(map(str, annotations.classes)))}"
         )
-    rows = _rows_of(annotations, f"probabilities {model!r}", table.column(item))
+    rows = _rows_of(annotations, table.column(item), place_of)
     values = np.full((annotations.n_items, annotations.n_classes), np.nan)
     for code, name in enumerate(annotations.classes):
         if name in columns:
             try:
                 values[rows, code] = np.asarray(table.column(columns[name]).cast(pa.float64()).to_numpy())
             except pa.ArrowInvalid as error:
-                raise BadEvidence(
-                    f"probabilities {model!r}: column {columns[name]!r} is not numeric: {error}"
-                ) from None
+                raise BadEvidence(f"{where}: column {columns[name]!r} is not numeric: {error}") from None
     predicts = ~np.isnan(values).all(axis=1)
     unknown = [name not in columns for name in annotations.classes]  # classes the model does not know
     values[np.ix_(predicts, unknown)] = 0.0
+    if name_of(table, ""):  # its lines can be named here only; `Evidence` checks the rows of any table
+        _require_distributions(values[rows], lambda row: f"{place_of(row)}: item {annotations.items[rows[row]]!r}")
     return values
 
 
 def _align_truth(annotations: Annotations, table: pa.Table, item: str, label: str) -> Ints:
-    rows = _rows_of(annotations, "truth", table.column(item))
+    numbers = np.flatnonzero(_are_filled(table, label))
+    known = place_in(table, lambda _: "truth")
+    table = table.take(numbers)
+
+    def place_of(row: int) -> str:
+        return known(int(numbers[row]))
+
+    rows = _rows_of(annotations, table.column(item), place_of)
     names, codes = _codes(table.column(label), annotations.classes)
     if (codes < 0).any():
         first = int(np.argmax(codes < 0))
         raise BadEvidence(
-            f"truth: item {annotations.items[rows[first]]!r} is {names[first]!r}; "
-            f"expected one of the classes {annotations.classes}"
+            f"{place_of(first)}: item {annotations.items[rows[first]]!r} is {names[first]!r}; "
+            f"expected one of the classes: {listed(annotations.classes)}"
         )
     truth = np.full(annotations.n_items, -1, np.int32)
     truth[rows] = codes

@@ -182,7 +182,9 @@ class SimulatedAnswers:
         """All the simulated annotators, or those that `limits` names; with their costs, and all its limits."""
         unknown = set(limits.names) - set(self._person)
         if unknown:
-            raise BadEvidence(f"simulation: {min(map(str, unknown))!r} of the crew is not among the simulated people")
+            raise BadEvidence(
+                f"simulation: {min(map(str, unknown))!r} of the crew is not among the simulated annotators"
+            )
         cost: Mapping[Name, float] = {**self._people.crew.cost, **limits.cost}
         return replace(limits, names=limits.names or self._people.names, cost=cost)
 

@@ -22,7 +22,7 @@ from pydantic import Field
 from hitl.connectors.label_studio import doctor, pull, push
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form, parse
-from hitl.errors import BadSettings
+from hitl.errors import BadSettings, MissingToken
 from hitl.exchange import AnnotatorRow, Check, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import SourceSettings
 
@@ -65,7 +65,7 @@ class LabelStudio:
         """The project that `[source]` names, with the token of the environment. Raises BadSettings without one."""
         token = os.environ.get(TOKEN)
         if not token:
-            raise BadSettings(f"{TOKEN} is not set; take the access token from Label Studio: Account & Settings")
+            raise MissingToken(f"{TOKEN} is not set; take the access token from Label Studio: Account & Settings")
         named = settings.model_dump(include={"control", "abstain", "key"})
         return cls(settings.url, token, settings.project, **named)
 

@@ -7,6 +7,8 @@ Studio has no upsert. Tokens never appear in a message.
 from __future__ import annotations
 
 import json
+import logging
+import time
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +25,11 @@ from hitl.errors import MissingExtra, Refused, Unreachable
 if TYPE_CHECKING:
     import httpx  # type: ignore[import-not-found, unused-ignore]
 
-ATTEMPTS = 4
+WAITS = (1.0, 2.0, 4.0, 8.0)
+"""Seconds before a request is repeated the first time, the second, ...; a server may name others (Retry-After)."""
+LONGEST_WAIT = 30.0
+REPEAT_SECONDS = 60.0
+"""How long after the first request it may be repeated."""
 READ_SECONDS = 180.0
 WORK_SECONDS = 900.0
 """How long an import or a deletion may take: Label Studio answers when it is done."""
@@ -35,6 +41,12 @@ _ADVICE = {
     403: "The token's user may not do this: invite the user to the project or use another token",
     404: "Check the address and the project number; the token's user must be able to see the project",
 }
+_GONE = (
+    "Check that Label Studio runs and that source.url is its address; then give the same command again: it goes on "
+    "where it stopped"
+)
+_FAILED = "The log of Label Studio says why; then give the same command again: it goes on where it stopped"
+_log = logging.getLogger(__name__)
 _LEGACY = (
     "Legacy tokens are disabled: use a Personal Access Token (Account & Settings > Personal Access Token), or let an "
     "administrator enable legacy tokens (Organization > API Tokens Settings)"
@@ -72,6 +84,7 @@ class Client:
         self._token = token
         self._transport = transport
         self._connecting = Lock()
+        self._quiet_until = 0.0
 
     def get(self, path: str, **parameters: object) -> Any:
         """The JSON answer of GET `path`."""
@@ -91,20 +104,20 @@ class Client:
 
     def call(self, what: Callable[[Any], Any]) -> Any:
         """What a method of the SDK returns, with our errors: `client.call(lambda sdk: sdk.users.list())`."""
-        httpx, _ = libraries()
+        httpx = library()
         from label_studio_sdk.core.api_error import ApiError
 
         try:
             return what(self.sdk)
         except httpx.HTTPError as error:
-            raise Unreachable(f"{self.url} did not answer: {self._safe(repr(error))}") from None
+            raise Unreachable(f"{self.url} did not answer: {self._safe(repr(error))}. {_GONE}") from None
         except ApiError as error:
             raise self._error("the SDK", error.status_code or 400, str(error.body), None) from None
 
     @cached_property
     def sdk(self) -> Any:
         """label_studio_sdk.LabelStudio over the same connections. Raises MissingExtra, Refused for a bad token."""
-        httpx, _ = libraries()
+        httpx = library()
         import label_studio_sdk
         from label_studio_sdk.core.api_error import ApiError
 
@@ -203,15 +216,30 @@ class Client:
             return list(pool.map(function, items))
 
     def _repeat(self, method: str, path: str, parameters: Mapping[str, object], body: object = None) -> httpx.Response:
-        """A request that may be repeated without harm."""
-        _, stamina = libraries()
-        for attempt in stamina.retry_context(on=_retry_hint, attempts=ATTEMPTS, timeout=60.0, wait_initial=0.2):
-            with attempt:
+        """A request that may be repeated without harm; that it will be is logged as a warning."""
+        last = time.monotonic() + REPEAT_SECONDS
+        for again, usual in enumerate(WAITS, start=1):
+            try:
                 return self._request(method, path, parameters, body)
-        raise AssertionError("stamina neither returned nor raised")
+            except Unreachable as error:
+                wait = usual if error.retry_after is None else min(error.retry_after, LONGEST_WAIT)
+                if time.monotonic() + wait > last:
+                    raise
+                self._warn(wait, f"trying again in {wait:.0f} s ({again} of {len(WAITS)})")
+                time.sleep(wait)
+        return self._request(method, path, parameters, body)
+
+    def _warn(self, wait: float, what: str) -> None:
+        """Log that there was no answer, once for all threads that wait for one."""
+        with self._connecting:
+            now = time.monotonic()
+            if now < self._quiet_until:
+                return
+            self._quiet_until = now + wait
+        _log.warning("no answer from %s, %s", self.url, what)
 
     def _request(self, method: str, path: str, parameters: Mapping[str, object], body: object = None) -> httpx.Response:
-        httpx, _ = libraries()
+        httpx = library()
         from label_studio_sdk.core.api_error import ApiError
 
         with self._connecting:
@@ -229,7 +257,8 @@ class Client:
                 request_options=options,
             )
         except httpx.HTTPError as error:
-            raise Unreachable(f"{self.url} did not answer {method} {path}: {self._safe(repr(error))}") from None
+            said = f"{self.url} did not answer {method} {path}: {self._safe(repr(error))}"
+            raise Unreachable(f"{said}. {_GONE}") from None
         except ApiError as error:  # renewing the access token failed
             raise self._error(f"{method} {path}", error.status_code or 401, str(error.body), None) from None
         if response.status_code >= 400:
@@ -240,7 +269,8 @@ class Client:
     def _error(self, request: str, status: int, detail: str, retry_after: str | None) -> Exception:
         said = f"Label Studio at {self.url} said {status} for {request}: {self._safe(detail)}"
         if status >= 500 or status in (408, 429):
-            return Unreachable(said, float(retry_after) if retry_after and retry_after.isdigit() else None)
+            hint = float(retry_after) if retry_after and retry_after.isdigit() else None
+            return Unreachable(f"{said}. {_FAILED}", hint)
         advice = _LEGACY if "legacy" in detail.lower() else _ADVICE.get(status, _ADVICE[400])
         return Refused(f"{said}. {advice}")
 
@@ -270,21 +300,14 @@ def server_time(response: httpx.Response) -> datetime:
     return parsedate_to_datetime(date).astimezone(UTC) if date else datetime.now(UTC)
 
 
-def libraries() -> tuple[Any, Any]:
-    """httpx and stamina, which load with the first request. Raises MissingExtra."""
+def library() -> Any:
+    """httpx, which loads with the first request. Raises MissingExtra."""
     try:
         import httpx
         import label_studio_sdk  # noqa: F401 - says here, in our words, that it is missing
-        import stamina
     except ImportError as error:
         raise MissingExtra(f'Label Studio needs {error.name}: pip install "hitl-toolkit[label-studio]"') from None
-    return httpx, stamina
-
-
-def _retry_hint(error: Exception) -> bool | float:
-    if not isinstance(error, Unreachable):
-        return False
-    return True if error.retry_after is None else min(error.retry_after, 30.0)
+    return httpx
 
 
 def _detail(response: httpx.Response) -> str:

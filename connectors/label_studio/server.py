@@ -19,12 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hitl.connectors.label_studio.client import libraries
+from hitl.connectors.label_studio.client import library
 from hitl.errors import BadSettings, MissingExtra, Unreachable
 from hitl.exchange import Progress, silent
 
@@ -58,28 +59,37 @@ def install(progress: Progress = silent) -> Path:
 
     The stamp is written last, so an interrupted installation is made again. Raises MissingExtra when pip fails.
     """
-    base = _base()
-    command = base / "venv" / "bin" / "label-studio"
-    stamp = base / "installed"
-    if stamp.exists() and command.exists():
+    base = installed_in()
+    command = _command()
+    if is_installed():
         return command
     with _locked(base):
         if not _works(command):
             _install(base / "venv", progress)
-        stamp.write_text(VERSION + "\n")
+        _stamp().write_text(VERSION + "\n")
     return command
+
+
+def is_installed() -> bool:
+    """Whether the server is there, so that `install` has nothing to do."""
+    return _stamp().exists() and _command().exists()
+
+
+def installed_in() -> Path:
+    """The folder that the server is installed in."""
+    return home() / f"label-studio-{VERSION}"
 
 
 def template(command: Path, progress: Progress = silent) -> Path:
     """A migrated data folder with an administrator and legacy tokens, made once (about 30 s)."""
-    ready = _base() / "template"
+    ready = installed_in() / "template"
     if (ready / _ACCOUNT).exists():
         return ready
-    with _locked(_base()):
+    with _locked(installed_in()):
         if (ready / _ACCOUNT).exists():
             return ready
         progress("prepare Label Studio", 0, 1)
-        with tempfile.TemporaryDirectory(prefix="template-", dir=_base()) as folder:
+        with tempfile.TemporaryDirectory(prefix="template-", dir=installed_in()) as folder:
             data = Path(folder) / "data"
             data.mkdir()
             account = {
@@ -154,7 +164,7 @@ class LocalServer:
 
     def sign_up(self, email: str, password: str) -> Person:
         """Add an annotator through the invitation page, as an annotator would. Raises Unreachable when it fails."""
-        httpx, _ = libraries()
+        httpx = library()
         headers = {"Authorization": f"Token {self.token}"}
         invite = httpx.get(f"{self.url}/api/invite", headers=headers).json()["invite_url"]
         with httpx.Client(base_url=self.url, follow_redirects=True, timeout=60) as browser:
@@ -169,8 +179,12 @@ class LocalServer:
         return Person(id=str(whoami["id"]), email=email, token=answer.json()["token"])
 
 
-def _base() -> Path:
-    return home() / f"label-studio-{VERSION}"
+def _command() -> Path:
+    return installed_in() / "venv" / "bin" / "label-studio"
+
+
+def _stamp() -> Path:
+    return installed_in() / "installed"
 
 
 def _works(command: Path) -> bool:
@@ -183,17 +197,32 @@ def _works(command: Path) -> bool:
 
 
 def _install(venv: Path, progress: Progress) -> None:
-    progress(f"install Label Studio {VERSION}", 0, 1)
+    what = f"install Label Studio {VERSION}: packages"
+    progress(what, 0, None)
     shutil.rmtree(venv, ignore_errors=True)
-    steps = (
-        [sys.executable, "-m", "venv", str(venv)],
-        [str(venv / "bin" / "python"), "-m", "pip", "install", "-q", f"label-studio=={VERSION}"],
+    done = subprocess.run(
+        [sys.executable, "-m", "venv", str(venv)], capture_output=True, text=True, check=False, env=_clean()
     )
-    for step in steps:
-        done = subprocess.run(step, capture_output=True, text=True, check=False, env=_clean())
-        if done.returncode != 0:
-            raise MissingExtra(f"{' '.join(step)} failed:\n{done.stderr.strip()[-2000:]}")
-    progress(f"install Label Studio {VERSION}", 1, 1)
+    if done.returncode != 0:
+        raise MissingExtra(f"a virtual environment in {venv} cannot be made:\n{done.stderr.strip()[-2000:]}")
+    _pip_install(venv / "bin" / "python", f"label-studio=={VERSION}", lambda found: progress(what, found, None))
+
+
+def _pip_install(python: Path, package: str, found: Callable[[int], None]) -> None:
+    """Install a package with all that it needs, and say how many packages were found so far."""
+    step = [str(python), "-m", "pip", "install", "--progress-bar", "off", package]
+    last: deque[str] = deque(maxlen=30)
+    packages = 0
+    with subprocess.Popen(
+        step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=_clean()
+    ) as process:
+        for line in process.stdout or ():
+            last.append(line)
+            if line.startswith("Collecting "):
+                packages += 1
+                found(packages)
+    if process.returncode != 0:
+        raise MissingExtra(f"{' '.join(step)} failed:\n{''.join(last).strip()[-2000:]}")
 
 
 def _clean() -> dict[str, str]:
@@ -287,7 +316,7 @@ def _spawn(command: Path, data: Path, account: dict[str, str], port: int) -> sub
 
 def _wait(process: subprocess.Popen[bytes], url: str, token: str) -> bool:
     """Whether our server answers at the url, within START_SECONDS (False too when it ended)."""
-    httpx, _ = libraries()
+    httpx = library()
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         with suppress(httpx.HTTPError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ def main() -> None:
     from hitl.errors import HitlError
 
     try:
-        with _warnings_as_lines():
+        with _warnings_as_lines(), _log_as_lines():
             app()
     except HitlError as error:
         print(f"hitl: {error}", file=sys.stderr)
@@ -43,3 +44,21 @@ def _warnings_as_lines() -> Iterator[None]:
         warnings.filterwarnings("default", category=UserWarning, module="hitl")
         warnings.showwarning = show
         yield
+
+
+class _Lines(logging.Handler):
+    """Each record as one line on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"hitl: {record.getMessage()}", file=sys.stderr)
+
+
+@contextmanager
+def _log_as_lines() -> Iterator[None]:
+    """Show what hitl logs, such as that it waits for a server."""
+    log, lines = logging.getLogger("hitl"), _Lines(logging.WARNING)
+    log.addHandler(lines)
+    try:
+        yield
+    finally:
+        log.removeHandler(lines)

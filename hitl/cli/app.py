@@ -87,12 +87,12 @@ PANELS: dict[str, dict[Callable[..., None], str]] = {
     "Project": {
         init.init: examples("hitl init --label-studio http://localhost:8080 --project 12"),
         project.doctor: examples("hitl doctor"),
-        project.run: examples("hitl run", "hitl run --once --json  # from cron"),
+        project.run: examples("hitl run", "hitl run --json  # from cron"),
         schedule.schedule: examples(
             "hitl schedule", "hitl schedule -c a/hitl.toml -c b/hitl.toml --json", "hitl schedule --list"
         ),
         project.status: examples("hitl status"),
-        project.export: examples("hitl export labels.csv --annotators people.csv"),
+        project.export: examples("hitl export labels.csv --annotators-output people.csv"),
         project.report: examples("hitl report --output report.html"),
         project.add: examples("hitl add new_items.jsonl"),
         project.gold: examples("hitl gold truth.csv"),

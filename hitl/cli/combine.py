@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +11,8 @@ import typer
 
 from hitl.cli import show
 from hitl.cli.evidence import Given, of_question
-from hitl.cli.options import Json, examples, grouped
+from hitl.cli.options import AnnotatorsOutput, Json, examples, grouped
+from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus, Fit
@@ -23,31 +24,43 @@ EXAMPLES = examples(
 )
 
 
-@grouped
-def combine(
-    given: Given,
+@dataclass(frozen=True)
+class Results:
+    """What is printed and written of the consensus. Raises BadSettings for what does not go together."""
+
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Consensus: item, label, confidence, p_<class>.")
-    ] = None,
-    annotators: Annotated[
-        Path | None, typer.Option(help="Annotators: annotator, labels, accuracy, low, high (95 %).")
-    ] = None,
-    save: Annotated[Path | None, typer.Option(help="Save the whole consensus (.npz) for Consensus.load.")] = None,
-    as_json: Json = False,
-) -> None:
+    ] = None
+    save: Annotated[Path | None, typer.Option(help="Save the whole consensus (.npz) for Consensus.load.")] = None
+    as_json: Json = False
+    labels: Annotated[bool, typer.Option("--labels", help="With --json: the label of every item too.")] = False
+
+    def __post_init__(self) -> None:
+        if self.save is not None and self.save.suffix.lower() != ".npz":
+            raise BadSettings(
+                f"--save {self.save}: expected a name that ends in .npz, for the whole consensus; --output writes a "
+                "table"
+            )
+        if self.labels and not self.as_json:
+            raise BadSettings("--labels adds the label of every item to --json; expected both")
+
+
+@grouped
+def combine(given: Given, results: Results, annotators: AnnotatorsOutput) -> None:
     """Fuse labels (and model probabilities) into the best-supported label of every item."""
     if given.annotations is None:
-        given.need_project("combine", save=save)
-        _project(given.config, output, annotators, as_json)
+        given.need_project("combine", save=results.save)
+        _project(given.config, results, annotators.path)
     else:
-        _files(given, output, annotators, save, as_json)
+        _files(given, results, annotators.path)
 
 
-def _files(given: Given, output: Path | None, annotators: Path | None, save: Path | None, as_json: bool) -> None:
+def _files(given: Given, wanted: Results, annotators: Path | None) -> None:
     """Combine, write what was asked for over none of the files read, and show a summary."""
     from hitl.models.registry import combiner
     from hitl.tables.files import require_distinct, require_folder, require_writable
 
+    output, save = wanted.output, wanted.save
     evidence = given.evidence()
     require_writable(output, annotators)
     require_distinct([output, annotators, save], given.files)
@@ -57,7 +70,7 @@ def _files(given: Given, output: Path | None, annotators: Path | None, save: Pat
     write({"": consensus}, output, annotators)
     if save is not None:
         consensus.save(save)
-    if as_json:
+    if wanted.as_json:
         written = {"consensus": output, "annotators": annotators, "saved": save}
         summary = {
             "items": len(consensus.items),
@@ -69,7 +82,7 @@ def _files(given: Given, output: Path | None, annotators: Path | None, save: Pat
             "fit": _fit(consensus.fit),
             "written": {name: str(path) for name, path in written.items() if path is not None},
         }
-        show.as_json(summary)
+        show.as_json(summary | ({"consensus": _rows(consensus)} if wanted.labels else {}))
         return
     show.line(str(evidence))
     show.line(f"{consensus.fit}; mean confidence {consensus.confidence.mean():.3f}")
@@ -77,20 +90,27 @@ def _files(given: Given, output: Path | None, annotators: Path | None, save: Pat
     show.wrote([output, annotators, save])
 
 
-def _project(config: Path, output: Path | None, annotators: Path | None, as_json: bool) -> None:
+def _project(config: Path, wanted: Results, annotators: Path | None) -> None:
     """Combine what is stored and show or write it; nothing is recorded."""
     from hitl import cycle
     from hitl.project import item_names, opened
 
-    with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
+    with opened(config) as (settings, store, connector), show.progress(wanted.as_json) as progress:
         names = item_names(settings, store)
         judgement = cycle.judge(settings, store, connector.questions(), progress).named(names)
-    write(judgement.results, output, annotators)
-    if as_json:
-        show.as_json(judgement.metrics)
+    results = judgement.results
+    write(results, wanted.output, annotators)
+    if wanted.as_json:
+        labels = {"consensus": {name: _rows(result) for name, result in results.items()}} if wanted.labels else {}
+        show.as_json(dict(judgement.metrics) | labels)
         return
-    for name, result in judgement.results.items():
-        _show(f": {name}", result, output is None, True)
+    for name, result in results.items():
+        _show(f": {name}", result, wanted.output is None, True)
+
+
+def _rows(consensus: Consensus) -> list[dict[Any, Any]]:
+    """One entry an item: item, label, confidence, p_<class>."""
+    return consensus.frame().to_dict("records")
 
 
 def write(results: Mapping[str, Consensus], output: Path | None, annotators: Path | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hitl.cli.options import (
     HERE,
@@ -28,6 +28,12 @@ from hitl.errors import BadSettings, BadTable
 
 if TYPE_CHECKING:
     from hitl.evidence import Evidence
+
+ANNOTATION_COLUMNS = (
+    "Name its columns with --item, --annotator, --label and --time; --anonymous says that no annotator has an id"
+)
+TRUTH_COLUMNS = "Name its columns with --item and --label, which are the same in all files"
+ITEM_COLUMN = "Name its column of items with --item, which is the same in all files"
 
 
 @dataclass(frozen=True)
@@ -65,11 +71,16 @@ class Given:
             raise BadSettings(
                 f"{command}: {flags} needs an annotations file; a project is combined as its hitl.toml says"
             )
+        if self.config == HERE and not HERE.exists():
+            raise BadSettings(
+                f"{HERE}: no such file; make one with `hitl init`, or name a file of annotations: `hitl {command} "
+                "annotations.csv`"
+            )
 
     def evidence(self) -> Evidence:
         """The evidence of the files; warns of labels that contradict one another. Raises HitlError."""
         from hitl.evidence import Evidence
-        from hitl.tables.files import read_table
+        from hitl.tables.files import read_table, require_columns
 
         classes, options = names(self.classes), names(self.options)
         if options is not None and classes is None:
@@ -81,10 +92,15 @@ class Given:
         table = read_table(self.annotations, text)
         if table.num_rows == 0:
             raise BadTable(f"{self.annotations}: the table is empty; expected one row an annotation")
+        wanted = [*text, *([self.time] if self.time else [])]
+        require_columns(table, wanted, str(self.annotations), ANNOTATION_COLUMNS)
+        truth = None if self.truth is None else read_table(self.truth, text)
+        if truth is not None:
+            require_columns(truth, [self.item, self.label], str(self.truth), TRUTH_COLUMNS)
         return Evidence.from_tables(
             table,
             models,
-            None if self.truth is None else read_table(self.truth, text),
+            truth,
             item=self.item,
             label=self.label,
             annotator=annotator,
@@ -94,7 +110,7 @@ class Given:
             strict=self.strict,
         )
 
-    def _models(self, classes: tuple[str, ...] | None) -> dict[str, object]:
+    def _models(self, classes: tuple[str, ...] | None) -> dict[str, Any]:
         """Model -> its probabilities; `items` names the rows of arrays that do not name their own."""
         from hitl.tables.files import read_table, require_columns
         from hitl.tables.probabilities import read_probabilities
@@ -104,7 +120,7 @@ class Given:
             found = read_table(self.items, [self.item])
             require_columns(found, [self.item], str(self.items))
             order = found.column(self.item).to_pylist()
-        models: dict[str, object] = {}
+        models: dict[str, Any] = {}
         for entry in self.probabilities or ():
             model, equals, file = entry.partition("=")
             if not equals or not model or not file:
@@ -112,6 +128,7 @@ class Given:
             if model in models:
                 raise BadSettings(f"--probabilities: model {model!r} is given twice")
             models[model] = read_probabilities(file, self.item, items=order, classes=classes)
+            require_columns(models[model], [self.item], file, ITEM_COLUMN)
         return models
 
 

@@ -34,7 +34,7 @@ def models(
     given: Given,
     consensus: SavedConsensus = None,
     output: Output = None,
-    rows: Annotated[int, typer.Option(help="How many classes to show, those where people add most.", min=1)] = 12,
+    rows: Annotated[int, typer.Option(help="How many classes to show, those where annotators add most.", min=1)] = 12,
     as_json: Json = False,
 ) -> None:
     """When annotators and models together help: who is right where, who errs with whom, what needs no annotator."""
@@ -80,13 +80,13 @@ def _show(question: str, found: ModelProfile, rows: int) -> None:
         how = "expected by the consensus, which believes itself; known truth (--truth) measures it"
     show.line(f"{account.items:,} items with a label and a model, {how}")
     few = len(account.classes) > rows
-    note = f"; the {rows} of {len(account.classes)} classes where people add most" if few else ""
+    note = f"; the {rows} of {len(account.classes)} classes where annotators add most" if few else ""
     header: tuple[str, ...] = ("", "items", "model", "people", "both", "people add")
     show.table(f"Accuracy{title} (95 %){note}", header, _accuracies(account, rows), [""])
     show.line(_bound(account, measured=found.measured is not None))
     show.line(_calibration(found, account))
     header = ("target", "by", "can skip people", "sure from", "claimed", "right of these", "right of all")
-    show.table(f"Items that could skip people{title}", header, _skips(account), ["target"])
+    show.table(f"Items that need no annotator{title}", header, _skips(account), ["target"])
     header = ("", "items", "bits", "by chance", "p", "bits, class not given")
     show.table(f"What one still says of the other, given the class{title}", header, _dependence(account), [""])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -12,6 +12,8 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from hitl.active.registry import POLICIES
+from hitl.cli import show
+from hitl.errors import BadSettings
 from hitl.models.registry import COMBINERS
 
 HERE = Path("hitl.toml")
@@ -65,6 +67,28 @@ Classes = Annotated[str | None, typer.Option(help="Comma-separated classes; defa
 Options = Annotated[str | None, typer.Option(help="Comma-separated legal answers, if there are more than the classes.")]
 Anonymous = Annotated[bool, typer.Option(help="No annotator has an id: one pool, one confusion matrix.")]
 Strict = Annotated[bool, typer.Option(help="Two different answers of one annotator are an error.")]
+
+
+@dataclass(frozen=True)
+class AnnotatorsOutput:
+    """Where the table of annotators is written; what it was called before still works, with a warning."""
+
+    annotators_output: Annotated[
+        Path | None, typer.Option(help="Annotators: annotator, labels, accuracy, low, high (95 %).")
+    ] = None
+    annotators: Annotated[Path | None, typer.Option("--annotators", hidden=True)] = None
+
+    def __post_init__(self) -> None:
+        if self.annotators is None:
+            return
+        if self.annotators_output is not None:
+            raise BadSettings("--annotators is the old name of --annotators-output; give the new one only")
+        show.warning("--annotators is now called --annotators-output; the old name will go")
+
+    @property
+    def path(self) -> Path | None:
+        """The file, by either name."""
+        return self.annotators_output or self.annotators
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

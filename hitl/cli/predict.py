@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -132,17 +133,21 @@ def predict(
     require_writable(output)
     require_distinct([output], [*named, Path(model.model)])
     inputs, settings = seen.inputs(), model.settings()
+    began = time.monotonic()
     with show.progress(as_json) as progress:
         predictor, digest = _predictor(inputs, settings, folds, batch_size, progress)
+        trained = time.monotonic() - began if folds.folds else None
         fingerprint = _fingerprint(inputs.digest(), digest, predictor.classes)
         done = running.predict(inputs, predictor, output, fingerprint, batch_size=batch_size, progress=progress)
     warnings = _warnings(predictor)
     if as_json:
         more = {"classes": predictor.classes, "warnings": warnings, "written": {"probabilities": str(output)}}
-        show.as_json(asdict(done) | more)
+        show.as_json(asdict(done) | more | ({} if trained is None else {"training_seconds": trained}))
         return
     for warning in warnings:
         show.warning(warning)
+    if trained is not None:
+        show.line(f"trained {show.counted((folds.folds or 0) + 1, 'model')} in {trained:.1f} s")
     if done.resumed:
         show.line(f"went on where an earlier run stopped: {done.resumed:,} items were judged already")
     quiet = f", none for {done.silent:,}" if done.silent else ""

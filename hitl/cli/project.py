@@ -15,14 +15,15 @@ import typer
 from hitl.cli import show
 from hitl.cli.combine import write
 from hitl.cli.evidence import of_question
-from hitl.cli.options import HERE, Config, DryRun, Json, OneQuestion
-from hitl.errors import BadSettings, HitlError
-from hitl.project import opened, stored
+from hitl.cli.options import HERE, AnnotatorsOutput, Config, DryRun, Json, OneQuestion, grouped
+from hitl.errors import BadSettings, HitlError, MissingToken
+from hitl.project import opened, require_place, stored
 
 if TYPE_CHECKING:
-    from hitl.exchange import Check, Operation, Receipt
+    from hitl.exchange import Check, Operation, Question, Receipt
     from hitl.operations import Judgement
     from hitl.settings import Settings
+    from hitl.store import Store
 
 AS_PLANNED = "nothing to push: the platform is as planned"
 
@@ -85,8 +86,8 @@ def plan(
     from hitl import cycle
     from hitl.project import item_names
 
-    with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
-        questions, names = connector.questions(), item_names(settings, store)
+    with stored(config) as (settings, store), show.progress(as_json) as progress:
+        questions, names = _questions(settings, store, config.parent), item_names(settings, store)
         # nothing may be pulled or planned between judging and recording
         with nullcontext() if dry_run else store.lease(settings.name) as lease:
             judgement = cycle.judge(settings, store, questions, progress)
@@ -96,6 +97,27 @@ def plan(
         if output is not None:
             judgement.plan.write(output)
     _show_plan(judgement, settings, as_json, dry_run)
+
+
+def _questions(settings: Settings, store: Store, folder: Path) -> tuple[Question, ...]:
+    """The questions of the platform; without its token those of the last cycle.
+
+    Raises MissingToken where there is no cycle either.
+    """
+    from hitl.connectors.catalog import connector_of
+    from hitl.exchange import Question
+
+    try:
+        connector = connector_of(settings.source, folder)
+    except MissingToken as missing:
+        latest = store.latest(settings.name)
+        if latest is None:
+            raise
+        show.warning(f"{missing}. Without it the classes are taken to be those of the last cycle")
+        results, _ = latest
+        return tuple(Question(name, found.classes, found.annotators.options) for name, found in results.items())
+    require_place(store, settings.name, connector)
+    return connector.questions()
 
 
 def push(
@@ -120,9 +142,7 @@ def push(
 
 def run(
     config: Config = HERE,
-    once: Annotated[
-        bool, typer.Option("--once", help="One cycle, which is what it does in any case: says so in a crontab.")
-    ] = True,
+    once: Annotated[bool, typer.Option("--once", hidden=True)] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -130,6 +150,8 @@ def run(
     from hitl import cycle
     from hitl.project import item_names
 
+    if once:
+        show.warning("--once does nothing: `hitl run` is always one cycle; leave it out")
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
         if dry_run:
             judgement = cycle.judge(settings, store, connector.questions(), progress)
@@ -166,9 +188,10 @@ def status(config: Config = HERE, as_json: Json = False) -> None:
     show.result(found.as_json(), words(found), as_json)
 
 
+@grouped
 def export(
+    annotators: AnnotatorsOutput,
     output: Annotated[Path, typer.Argument(help="Consensus table to write (CSV, JSON Lines, Parquet).")],
-    annotators: Annotated[Path | None, typer.Option(help="Also write who the annotators are.")] = None,
     annotations: Annotated[Path | None, typer.Option(help="Also write the raw annotations.")] = None,
     question: OneQuestion = None,
     config: Config = HERE,
@@ -179,8 +202,8 @@ def export(
     from hitl.project import item_names, stored_evidence
     from hitl.tables.files import require_distinct, require_writable, write_table
 
-    require_writable(output, annotators, annotations)
-    require_distinct([output, annotators, annotations], [])
+    require_writable(output, annotators.path, annotations)
+    require_distinct([output, annotators.path, annotations], [])
     with opened(config) as (settings, store, connector):
         latest = store.latest(settings.name)
         if latest is None:
@@ -197,7 +220,7 @@ def export(
         tables = label_tables(Judgement(known, chosen, last), store.items(settings.name), names)
         for name, table in tables.items():
             write_table(of_question(output, name, len(tables)), table)
-        write(chosen, None, annotators)
+        write(chosen, None, annotators.path)
         if annotations is not None:
             for name in chosen:
                 path = of_question(annotations, name, len(chosen))

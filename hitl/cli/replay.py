@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 JOINS = 10
 """The round in which simulated newcomers come."""
 
+TRUTH_SCORES = "--truth only scores: no policy and no method sees it"
 PICTURES = (".html", ".svg")
 STEP = ("labels", "cost", "accuracy", "done")
 """What is written of every step."""
@@ -59,7 +60,7 @@ EXAMPLES = examples(
 class Recorded:
     """The files of a replay; without annotations the items of the truth alone."""
 
-    truth: Annotated[Path, typer.Option(help="Known labels (item, label): they score; policies do not see them.")]
+    truth: Annotated[Path, typer.Option(help="Known labels (item, label). They only score: no policy sees them.")]
     annotations: Annotated[Path | None, typer.Argument(help="Recorded annotations; none with --simulate.")] = None
     probabilities: Probabilities = None
     item: ItemColumn = "item"
@@ -166,6 +167,7 @@ def replay(
         show.as_json(_data(asked, tracks, targets) | {"written": [str(path) for path in outputs]})
         return
     show.line(report.subtitle)
+    show.line(TRUTH_SCORES)
     _show(report)
     show.wrote(outputs)
 

@@ -40,7 +40,7 @@ def schedule(
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "apscheduler":
             raise
-        raise MissingExtra("hitl schedule needs: pip install 'hitl-toolkit[service]'") from None
+        raise MissingExtra("hitl schedule needs APScheduler: pip install 'hitl-toolkit[service]'") from None
     scheduler: Scheduler
     projects = projects_of(configs or [HERE])
     if not listing:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from hitl.shown import counted as counted
@@ -97,19 +97,21 @@ def progress(quiet: bool = False) -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
-    began = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bars = Bars(*columns, console=Console(stderr=True), transient=True)
     tasks: dict[str, Any] = {}
+    later = Timer(SHOW_AFTER, bars.start)  # a first step that takes long is shown before it is done
+    later.daemon = True
 
     def show(what: str, done: int, total: int | None) -> None:
-        if time.monotonic() - began > SHOW_AFTER and not bars.live.is_started:
-            bars.start()
         if what not in tasks:
             tasks[what] = bars.add_task(what, total=total)
         bars.update(tasks[what], completed=done, total=total)
 
+    later.start()
     try:
         yield show
     finally:
+        later.cancel()
+        later.join()
         bars.stop()

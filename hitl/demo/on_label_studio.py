@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from hitl import cycle, project, settings
-from hitl.annotations import Annotations
+from hitl.annotations import Annotations, Name
 from hitl.connectors.label_studio import TOKEN, LabelStudio
 from hitl.connectors.label_studio.client import Client
-from hitl.connectors.label_studio.server import LocalServer, Person
+from hitl.connectors.label_studio.server import VERSION, LocalServer, Person, installed_in, is_installed
 from hitl.crew import Crew
 from hitl.demo.comparison import HEADER, Comparison
 from hitl.demo.recorded import QUESTION, rte, texts
@@ -93,9 +93,7 @@ def run(output: Path, items: int, keep: bool, progress: Progress = silent) -> No
         signal.signal(ending, signal.default_int_handler)
     folder = _new_folder(Path("hitl-demo"))
     recorded, people = _part(rte(), items)
-    print(
-        f"{recorded.annotations!r}; starting Label Studio (the first time it is installed: minutes, 1 GB)", flush=True
-    )
+    print(f"{recorded.annotations!r}\n{_what_starts()}", flush=True)
     with LocalServer(folder / "label-studio", progress) as server:
         loaded, number = _new_project(folder, server)
         connector = LabelStudio(server.url, server.token, number)
@@ -106,13 +104,29 @@ def run(output: Path, items: int, keep: bool, progress: Progress = silent) -> No
         print(comparison.summary())
         write(comparison.report(judgement, shown, "hitl demo: a real Label Studio", "hitl demo --label-studio"), output)
         print(f"\nreport:  {output.resolve()}   ({time.perf_counter() - began:.0f} s)")
-        print(f"project: {server.url}/projects/{connector.project}/data")
-        print(f"login:   {server.admin_email} / {server.admin_password}")
-        asked = judgement.plan.annotators
-        print(f"or as:   {asked[0] if asked else _email(people[0])} / {PASSWORD} (their tab holds what is asked next)")
-        print(f"go on:   cd {folder} && export {TOKEN}={server.token} && hitl status")
         if keep:
+            _show_login(server, connector.project, judgement.plan.annotators or (_email(people[0]),), folder)
             _wait()
+    print(f"Label Studio has stopped; what hitl stored: cd {folder} && hitl status")
+
+
+def _what_starts() -> str:
+    """What is started, and what is installed for it where it is not yet."""
+    folder = installed_in()
+    if is_installed():
+        return f"starting Label Studio {VERSION} from {folder}"
+    return (
+        f"installing Label Studio {VERSION} and what it needs with pip into {folder} (about 1 GB, some minutes, once); "
+        "to remove it, delete that folder"
+    )
+
+
+def _show_login(server: LocalServer, project: int, asked: tuple[Name, ...], folder: Path) -> None:
+    """Where the running server is, and as whom to log in."""
+    print(f"project: {server.url}/projects/{project}/data")
+    print(f"login:   {server.admin_email} / {server.admin_password}")
+    print(f"or as:   {asked[0]} / {PASSWORD} (their tab holds what is asked next)")
+    print(f"go on:   cd {folder} && export {TOKEN}={server.token} && hitl status")
 
 
 def _loop(

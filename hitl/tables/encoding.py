@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.errors import BadAnnotations, SimilarClasses
+from hitl.shown import listed
 from hitl.tables.files import are_whole, as_text, empty_as_null, repeated
+from hitl.tables.places import Place, row_number
 
 Name = str | int
 Names = tuple[Name, ...]
@@ -86,12 +88,17 @@ def names_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return as_text(column)
 
 
-def codes_of(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) -> tuple[Names, Ints]:
-    """Names in order and (M,) codes. Without `names`: items by first appearance, labels in natural order."""
+def codes_of(
+    kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None, place_of: Place = row_number
+) -> tuple[Names, Ints]:
+    """Names in order and (M,) codes. Without `names`: items by first appearance, labels in natural order.
+
+    Raises BadAnnotations, with the place of the row, for an empty name and one that is not among `names`.
+    """
     column = empty_as_null(column)
     if column.null_count:
         row = pc.index(pc.is_null(column), True)
-        raise BadAnnotations(f"row {row}: the {kind} is empty; expected a name in every row")
+        raise BadAnnotations(f"{place_of(row.as_py())}: the {kind} is empty; expected a name in every row")
     coded = names_of(column).dictionary_encode().chunks  # one dictionary, in order of first appearance
     found: Names = tuple(coded[0].dictionary.to_pylist()) if coded else ()
     codes = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in coded)])
@@ -106,8 +113,9 @@ def codes_of(kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None) -
     unknown = [name for name in found if name not in place]
     if unknown:
         row = int(np.flatnonzero(codes == found.index(unknown[0]))[0])
-        shown = ", ".join(repr(name) for name in ordered[:8]) + (", ..." if len(ordered) > 8 else "")
-        raise BadAnnotations(f"row {row}: {kind} {unknown[0]!r} is not one of the {len(ordered)} expected ({shown})")
+        raise BadAnnotations(
+            f"{place_of(row)}: {kind} {unknown[0]!r} is not one of the {len(ordered)} expected ({listed(ordered)})"
+        )
     recode = np.fromiter((place[name] for name in found), dtype=np.int32, count=len(found))
     return ordered, recode[codes] if len(found) else codes
 
@@ -131,7 +139,7 @@ def options_of(classes: Sequence[Name] | None, options: Sequence[Name] | None) -
         return options if options is not None else classes
     outside = [name for name in classes if name not in set(options)]
     if outside:
-        raise BadAnnotations(f"class {outside[0]!r} is not among the options {tuple(options)}")
+        raise BadAnnotations(f"class {outside[0]!r} is not among the options: {listed(options)}")
     return [*classes, *(name for name in options if name not in set(classes))]
 
 

@@ -1,4 +1,4 @@
-"""Tables in files: CSV, JSON Lines and Parquet, in and out.
+"""Tables in files: CSV, JSON Lines and Parquet, in and out; the first sheet of an Excel workbook, in.
 
 A table read from a file has one rule for names: item, annotator and label are text, as written ("007" and
 "NA" stay what they are). Files are written whole or not at all: a temporary file beside the target, then a
@@ -11,7 +11,6 @@ import gzip
 import io
 import json
 import os
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,35 +20,56 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 import pyarrow as pa
 
 from hitl.errors import BadTable
+from hitl.tables import delimited, excel
+from hitl.tables.places import from_file
 
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+"""Formats that are read and written."""
+
+READ = {**FORMATS, ".xlsx": "xlsx"}
+SPREADSHEETS = (".xls", ".xlsb", ".xlsm", ".ods", ".numbers")
+"""What is not read, but can be saved as what is."""
 
 
 def format_of(path: Path) -> str:
-    """The table format a file name stands for; raises BadTable for an unknown ending."""
-    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    try:
-        return FORMATS[suffix.lower()]
-    except KeyError:
-        known = ", ".join(FORMATS)
-        raise BadTable(f"{path}: unknown table format {suffix!r}; expected one of {known} (.gz allowed)") from None
+    """The format that a file to be read has by its name; raises BadTable for an unknown ending."""
+    suffix = _suffix(path)
+    if suffix in SPREADSHEETS:
+        raise BadTable(f"{path}: {suffix} is not read; save it as .xlsx or .csv")
+    if suffix not in READ or (suffix == ".xlsx" and path.suffix == ".gz"):
+        raise BadTable(f"{path}: unknown table format {suffix!r}; expected one of {', '.join(READ)} (.gz allowed)")
+    return READ[suffix]
+
+
+def writable_format_of(path: Path) -> str:
+    """The format that a file to be written has by its name; raises BadTable for an ending that is not written."""
+    suffix, known = _suffix(path), ", ".join(FORMATS)
+    if suffix in READ and suffix not in FORMATS:
+        raise BadTable(f"{path}: {suffix} is read but not written; write .csv, which Excel opens")
+    if suffix not in FORMATS:
+        raise BadTable(f"{path}: unknown table format {suffix!r}; expected one of {known} (.gz allowed)")
+    return FORMATS[suffix]
+
+
+def _suffix(path: Path) -> str:
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 
 
 def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
     """Read a file as an Arrow table; the columns named in `text` come back as strings.
 
-    CSV columns are all read as text (an empty field is null); JSON Lines and Parquet keep their types
-    elsewhere. Raises BadTable when the file is missing, empty, or not of its format.
+    Columns of CSV and Excel are all read as text (an empty field is null); JSON Lines and Parquet keep their types
+    elsewhere. Columns of a .csv file may be separated by commas, semicolons or tabs. Raises MissingExtra for Excel
+    without its library, and BadTable when the file is missing, empty, or not of its format.
     """
     path = Path(path)
     tables = list(read_parts(path))
     if not tables:
         raise BadTable(f"{path}: cannot be read as {format_of(path)}: the file is empty")
-    return with_text(tables[0], text)
+    return with_text(from_file(tables[0], path), text)
 
 
 def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -75,7 +95,7 @@ def write_table(path: str | Path, table: pa.Table) -> None:
 def write_parts(path: str | Path, tables: Iterable[pa.Table]) -> None:
     """Write tables of the same columns into one file, one after the other; whole or not at all."""
     path = Path(path)
-    kind = format_of(path)
+    kind = writable_format_of(path)
     with atomic(path) as raw:
         packed = gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) if path.suffix == ".gz" else nullcontext(raw)
         with packed as handle:
@@ -121,7 +141,7 @@ def require_writable(*paths: Path | None) -> None:
     require_distinct(paths)
     for path in paths:
         if path is not None:
-            format_of(path)
+            writable_format_of(path)
             require_folder(path)
             if Path(path).is_dir():
                 raise BadTable(f"{path} is a folder; expected the name of a file to write")
@@ -179,80 +199,6 @@ def require_columns(table: pa.Table, names: Sequence[str], where: str, hint: str
     repeated = [name for name in names if table.column_names.count(name) > 1]
     if repeated:
         raise BadTable(f"{where}: column {repeated[0]!r} appears twice; expected one column of each name")
-
-
-def _read_csv(path: Path, size: int | None, columns: Sequence[str] | None, delimiter: str = ",") -> Iterator[pa.Table]:
-    from pyarrow import csv
-
-    if not path.stat().st_size:
-        raise BadTable(f"{path}: the file is empty; expected a header line")
-    opened = _unclosed_quote(path, delimiter)
-    if opened is not None:
-        raise BadTable(
-            f"{path}: line {opened}: a quote is opened here that does not end its field; close it, or write it twice "
-            "where it belongs to the text"
-        )
-    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    with csv.open_csv(path, parse_options=parse) as reader:
-        names = reader.schema.names
-    convert = csv.ConvertOptions(
-        column_types={name: pa.string() for name in names},
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-        null_values=[""],
-    )
-    if size is None:  # the whole at once is read in parallel
-        yield csv.read_csv(path, parse_options=parse, convert_options=convert)
-        return
-    with csv.open_csv(path, parse_options=parse, convert_options=convert) as reader:
-        for batch in reader:
-            yield pa.Table.from_batches([batch])
-
-
-def _unclosed_quote(path: Path, delimiter: str) -> int | None:
-    """The line of the first quoted field that does not end before a delimiter or a line's end; None where all do.
-
-    Arrow takes what follows, up to the next quote or the end of the file, for the text of that field.
-    """
-    ends = rf" *+(?:{delimiter}|\r?\n|\r)"
-    quoted = re.compile(rb'"(?:[^"]|"")*+')
-    fields = re.compile(rf'(?:(?:"(?:[^"]|"")*+"|[^"{delimiter}\r\n][^{delimiter}\r\n]*+)?{ends})*+'.encode())
-    rest, closing = re.compile(rb'(?:[^"]|"")*+'), re.compile(rf'"{ends}'.encode())
-    line, opened = 1, None
-    for block in _blocks_of_lines(path):
-        place = 0
-        if opened is not None:
-            place = rest.match(block).end()  # type: ignore[union-attr]  # it matches nothing, too
-            if place < len(block):
-                closed = closing.match(block, place)
-                if closed is None:
-                    return opened
-                place, opened = closed.end(), None
-        if opened is None and not _each_quote_closes(block[place:], delimiter):
-            place = fields.match(block, place).end()  # type: ignore[union-attr]
-            if place < len(block):
-                opened = line + block.count(b"\n", 0, place)
-                if block[place] != ord('"') or quoted.match(block, place).end() < len(block):  # type: ignore[union-attr]
-                    return opened
-        line += block.count(b"\n")
-    return opened
-
-
-def _each_quote_closes(block: bytes, delimiter: str) -> bool:
-    """Whether quotes open and close fields by turns, with none in their text: a quick look that is often enough."""
-    text = np.frombuffer(b"\n" + block, dtype=np.uint8)
-    quotes = np.flatnonzero(text == ord('"'))
-    between = np.isin(np.arange(256), [ord(delimiter), ord("\n"), ord("\r")])
-    return bool(between[text[quotes[::2] - 1]].all() and between[text[quotes[1::2] + 1]].all() and len(quotes) % 2 == 0)
-
-
-def _blocks_of_lines(path: Path, size: int = 1 << 22) -> Iterator[bytes]:
-    """The bytes of a file in blocks of whole lines, the last one with a line's end too."""
-    with pa.input_stream(path, compression="detect") as raw:
-        lines = io.BufferedReader(raw, size)
-        while block := lines.read(size):
-            block += lines.readline()
-            yield block if block.endswith(b"\n") else block + b"\n"
 
 
 def _read_jsonl(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
@@ -323,10 +269,11 @@ def _umask() -> int:
 
 
 _READERS: dict[str, Any] = {
-    "csv": _read_csv,
-    "tsv": partial(_read_csv, delimiter="\t"),
+    "csv": delimited.read,
+    "tsv": partial(delimited.read, separator="\t"),
     "jsonl": _read_jsonl,
     "parquet": _read_parquet,
+    "xlsx": excel.read,
 }
 _WRITERS: dict[str, Any] = {
     "csv": _write_csv,

@@ -15,6 +15,7 @@ import pyarrow as pa
 from hitl.errors import BadAnnotations
 from hitl.tables.encoding import Name, names_of
 from hitl.tables.files import empty_as_null, repeated, require_columns
+from hitl.tables.places import Place, name_of, place_in
 
 LONG = ("item", "annotator", "label")
 """The columns of a long table."""
@@ -25,11 +26,11 @@ def melted(table: pa.Table, item: str = "item", annotators: Sequence[str] | None
 
     Raises BadAnnotations where an item has two rows, or a column shares no label with the others.
     """
-    require_columns(table, [item, *(annotators or ())], "labels")
+    require_columns(table, [item, *(annotators or ())], name_of(table, "labels"))
     people = list(annotators) if annotators is not None else [name for name in table.column_names if name != item]
     items = empty_as_null(names_of(table.column(item)))
     named: list[Name] = items.to_pylist()
-    _require_wide(named, item, people)
+    _require_wide(named, item, people, place_in(table))
     labels = {name: empty_as_null(names_of(_typed(table.column(name)))) for name in people}
     if any(pa.types.is_string(column.type) for column in labels.values()):
         labels = {name: column.cast(pa.string()) for name, column in labels.items()}
@@ -42,9 +43,9 @@ def melted(table: pa.Table, item: str = "item", annotators: Sequence[str] | None
     return long.filter(long.column("label").is_valid()), named
 
 
-def _require_wide(items: Sequence[Name], item: str, people: Sequence[str]) -> None:
+def _require_wide(items: Sequence[Name], item: str, people: Sequence[str], place_of: Place) -> None:
     if None in items:
-        raise BadAnnotations(f"row {items.index(None)}: {item!r} is empty; expected a name in every row")
+        raise BadAnnotations(f"{place_of(items.index(None))}: {item!r} is empty; expected a name in every row")
     twice = repeated(items)
     if twice is not None:
         raise BadAnnotations(

@@ -180,7 +180,7 @@ class ModelProfiler:
 
 def _check(evidence: Evidence, consensus: Consensus, truth: Ints | None) -> None:
     if not evidence.probabilities:
-        raise BadEvidence("no model to compare people with: give its class probabilities (--probabilities MODEL=FILE)")
+        raise BadEvidence("no model to compare annotators with: give its probabilities (--probabilities MODEL=FILE)")
     annotations = evidence.annotations
     for kind, given, by in (
         ("items", annotations.items, consensus.items),

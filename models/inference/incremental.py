@@ -45,6 +45,7 @@ from hitl.models.numerics.compiled import compiled
 from hitl.models.numerics.special import digamma
 from hitl.models.numerics.votes import agreeing, agreement
 from hitl.models.priors.followed import FollowedPrior, FollowedShares
+from hitl.shown import listed
 
 TURNS = 128
 """Items that have their turn for each label that changes."""
@@ -196,7 +197,8 @@ class IncrementalEM:
     def _check(self, given: Evidence) -> None:
         new = given.annotations
         if new.classes != self.labels.classes:
-            raise BadEvidence(f"the labels followed have the classes {self.labels.classes}; these have {new.classes}")
+            before, now = listed(self.labels.classes), listed(new.classes)
+            raise BadEvidence(f"the labels so far have the classes {before}; these have {now}")
         others = sorted(set(given.probabilities) - set(self.prior.predictions))
         if self.prior.predictions and others:
             raise BadEvidence(f"probabilities of {', '.join(others)}: had no part in the fit; fit again to add a model")

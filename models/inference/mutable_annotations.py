@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Annotations, Name, Names
 from hitl.errors import BadAnnotations
+from hitl.shown import listed
 
 Codes = npt.NDArray[np.int64]
 Rows = TypeVar("Rows", bound=npt.NDArray[Any])
@@ -84,7 +85,9 @@ class GrowingLabels:
     def option(self, name: Name) -> int:
         """The code of an option. Raises BadAnnotations for another: its confusion cells cannot be added."""
         if name not in self._option:
-            raise BadAnnotations(f"{name!r} is not one of the options {self.options}; fit again to add an option")
+            raise BadAnnotations(
+                f"{name!r} is not one of the options {listed(self.options)}; fit again to add an option"
+            )
         return self._option[name]
 
     def check_names(self, items: Sequence[Name], annotators: Sequence[Name]) -> None:

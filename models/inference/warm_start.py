@@ -23,12 +23,14 @@ from hitl.models.inference import em
 from hitl.models.numerics.votes import voted
 from hitl.models.priors import FactoredPrior
 from hitl.models.priors.learned import learned_prior
+from hitl.shown import listed
 
 
 def require_same_classes(learned: Consensus, evidence: Evidence) -> None:
     """Raises BadEvidence for other classes."""
     if learned.classes != evidence.annotations.classes:
-        raise BadEvidence(f"learned for classes {learned.classes}; the evidence has {evidence.annotations.classes}")
+        known, given = listed(learned.classes), listed(evidence.annotations.classes)
+        raise BadEvidence(f"estimated for the classes {known}; the evidence has {given}")
 
 
 def usable(start: Consensus | None, annotations: Annotations) -> bool:

@@ -139,6 +139,7 @@ def train(
     names = tuple(name for name in classes or map(str, natural_order(list(found))) if name in found)
     fold_m = split(examples, folds, seed)
     models = []
+    progress("train", 0, folds + 1)
     for fold in range(folds + 1):
         rows = np.flatnonzero(fold_m != fold)
         models.append(_train_one(make, examples, rows, fold))

@@ -146,7 +146,7 @@ BAD = [
     (["--consensus", "annotations.csv"], 65, "not a saved consensus"),
     (["--method", "majority", "--consensus", "c.npz"], 78, "exclude each other"),
     (["--time", "then"], 65, "no column 'then'"),
-    (["--output", "people.xlsx"], 65, "unknown table format"),
+    (["--output", "people.xlsx"], 65, ".xlsx is read but not written"),
     (["--output", "nowhere/people.csv"], 65, "does not exist"),
     (["--classes", "cat,dog"], 65, "label 'cow' is not one of"),
     (["--rows", "0"], 2, "--rows"),

@@ -75,7 +75,7 @@ def test_known_truth_measures(run: Run, tables: Path) -> None:
     code, out, _ = run(*FLAGS, "--truth", "truth.csv", "--rows", "2")
     assert code == 0
     assert "measured on items of known truth, each judged by fits that did not see it" in out
-    assert "the 2 of 3 classes where people add most" in out
+    assert "the 2 of 3 classes where annotators add most" in out
     assert sum(line.strip().startswith("class ") for line in out.splitlines()) == 2
 
 

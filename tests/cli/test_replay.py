@@ -333,3 +333,9 @@ def test_ticks_are_round_and_ends_hold_the_curves() -> None:
     steep = Curve("a", np.arange(100.0), np.append([0.1, 0.2], np.full(98, 0.9)))
     low, high = ends_of([steep])
     assert 0.85 < low < 0.9 < high < 0.95
+
+
+def test_it_says_that_the_truth_only_scores(run: Run, tables: Path) -> None:
+    assert "They only score" in " ".join(run("replay", "--help")[1].replace("│", " ").split())
+    code, out, _ = run(*FLAGS)
+    assert (code, "--truth only scores: no policy and no method sees it" in out) == (0, True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from hitl.errors import BadTable
-from hitl.tables import files
+from hitl.tables import delimited, files
 from hitl.tables.files import as_text, atomic, format_of, read_table, write_table
 
 TABLE = pa.table({"item": ["a", "", None], "n": pa.array([1, None, 3], pa.int64()), "p": [0.1 + 0.2, None, 1e-300]})
@@ -60,11 +60,13 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("missing.csv", None, r"missing\.csv: no such file"),
-        ("t.xls", b"x", r"t\.xls: unknown table format '\.xls'; expected one of \.csv, .*\.parquet \(\.gz allowed\)"),
+        ("t.txt", b"x", r"t\.txt: unknown table format '\.txt'; expected one of \.csv, .*\.xlsx \(\.gz allowed\)"),
+        ("t.xls", b"x", r"t\.xls: \.xls is not read; save it as \.xlsx or \.csv"),
+        ("t.xlsx", b"x", r"t\.xlsx: cannot be read as xlsx: .*; save it anew as \.xlsx, or as \.csv"),
         ("t.gz", b"x", r"t\.gz: unknown table format ''"),
         ("t.csv", b"", r"t\.csv: the file is empty; expected a header line"),
-        ("t.csv", b"a,b\n1\n", r"t\.csv: cannot be read as csv: .*Expected 2 columns, got 1"),
-        ("t.csv", "a\né\n".encode("latin-1"), r"t\.csv: cannot be read as csv: .*invalid UTF8"),
+        ("t.csv", b"a,b\n1\n", r"t\.csv, line 2: 1 field; expected 2"),
+        ("t.csv", "a\né\n".encode("latin-1"), r"t\.csv, line 2: not UTF-8; save the file as UTF-8"),
         ("t.csv.gz", b"not packed", r"t\.csv\.gz: cannot be read as csv"),
         ("t.jsonl", b"", r"t\.jsonl: cannot be read as jsonl"),
         ("t.jsonl", b"{oops\n", r"t\.jsonl: cannot be read as jsonl"),
@@ -172,14 +174,14 @@ def test_a_quote_that_does_not_close_is_an_error_with_its_line(
     text = (HEAD + rows).encode()
     path.write_bytes(gzip.compress(text) if ending == "csv.gz" else text)
     for read in (read_table, lambda path: list(files.read_parts(path, 2))):
-        with pytest.raises(BadTable, match=rf"t\.{ending}: line {line}: a quote is opened here that does not end"):
+        with pytest.raises(BadTable, match=rf"t\.{ending}, line {line}: a quote is opened here that does not end"):
             read(path)
 
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 22])
 def test_what_python_writes_with_quotes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    blocks = files._blocks_of_lines
-    monkeypatch.setattr(files, "_blocks_of_lines", lambda path: blocks(path, size))
+    blocks = delimited._blocks_of_lines
+    monkeypatch.setattr(delimited, "_blocks_of_lines", lambda path: blocks(path, size))
     rng = random.Random(0)
     for _ in range(300):
         rows = [["".join(rng.choices('ab",; \n', k=rng.randrange(6))) for _ in range(2)] for _ in range(4)]

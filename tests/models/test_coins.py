@@ -323,7 +323,7 @@ def test_new_items_are_judged_by_hand_computation(which: str) -> None:
 
 def test_other_classes_cannot_be_judged() -> None:
     learned = OneCoin().fit(oracles.crowd(np.random.default_rng(32), 20, 3, 3)[0])
-    with pytest.raises(BadEvidence, match="learned for classes"):
+    with pytest.raises(BadEvidence, match="estimated for the classes"):
         OneCoin().apply(learned, Evidence(Annotations.from_matrix(np.array([[0], [1], [2]]))))
 
 

@@ -313,7 +313,7 @@ def test_new_items_are_judged_by_hand_computation() -> None:
 def test_other_classes_cannot_be_judged() -> None:
     learned = DawidSkene().fit(oracles.crowd(np.random.default_rng(24), 20, 3, 3)[0])
     evidence = Evidence(Annotations.from_matrix(np.array([[0], [1], [2]])))
-    with pytest.raises(BadEvidence, match=r"learned for classes \('j0', 'j1', 'j2'\); the evidence has \(0, 1, 2\)"):
+    with pytest.raises(BadEvidence, match=r"estimated for the classes j0, j1, j2; the evidence has 0, 1, 2"):
         DawidSkene().apply(learned, evidence)
 
 

@@ -349,7 +349,7 @@ def test_new_items_are_judged_by_the_posterior_means() -> None:
     expected = share * pi[1, :, 2] * pi[0, :, 0] * stranger[:, 1]
     np.testing.assert_allclose(judged.probabilities[0], expected / expected.sum(), atol=1e-12)
     np.testing.assert_allclose(judged.probabilities[1], share, atol=1e-12)
-    with pytest.raises(BadEvidence, match="learned for classes"):
+    with pytest.raises(BadEvidence, match="estimated for the classes"):
         GibbsIBCC().apply(learned, Evidence(Annotations.from_matrix(np.array([[0], [1]]))))
 
 

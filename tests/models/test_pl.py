@@ -248,7 +248,7 @@ def test_what_it_needs_it_says(method: PL | PLEM) -> None:
         method.fit(Evidence(evidence.annotations, truth=truth))
     learned = method.fit(Evidence(evidence.annotations, evidence.probabilities, truth=truth))
     other = Annotations.from_matrix(np.array([[0], [2]]))
-    with pytest.raises(BadEvidence, match=r"learned for classes .*; the evidence has \(0, 1, 2\)"):
+    with pytest.raises(BadEvidence, match=r"estimated for the classes .*; the evidence has 0, 1, 2"):
         method.apply(learned, Evidence(other, {"m0": np.full((2, 3), 1 / 3)}))
 
 

@@ -455,7 +455,7 @@ def test_new_items_and_strangers_are_judged_by_hand_computation() -> None:
 def test_other_classes_cannot_be_judged() -> None:
     learned = VBIBCC().fit(some_crowd({}, 12, 20))
     evidence = Evidence(Annotations.from_matrix(np.array([[0], [1], [2]])))
-    with pytest.raises(BadEvidence, match=r"learned for classes \('j0', 'j1', 'j2'\); the evidence has \(0, 1, 2\)"):
+    with pytest.raises(BadEvidence, match=r"estimated for the classes j0, j1, j2; the evidence has 0, 1, 2"):
         VBIBCC().apply(learned, evidence)
 
 

@@ -367,11 +367,11 @@ def test_lines_say_what_happened(tmp_path: Path, run: Run) -> None:
 
 def test_run_once_is_run(tmp_path: Path, run: Run) -> None:
     project(tmp_path)
-    assert run("run", "--once", "--json")[0] == 0
+    assert run("run", "--json")[0] == 0
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         assert len(store.cycles("p")) == 1
         with store.lease("p"):
-            code, _, error = run("run", "--once")
+            code, _, error = run("run")
     assert code == Busy.exit_code == 75
     assert "is held by" in error
 

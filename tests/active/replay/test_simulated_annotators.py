@@ -153,7 +153,7 @@ def test_groups_bring_their_accuracy_costs_speeds_and_times() -> None:
     answers = SimulatedAnswers(people, np.zeros(2, np.int32), (0, 1), CLASSES, 0)
     assert answers.crew(Crew()).names == people.names
     assert answers.crew(Crew(cost={people.names[0]: 9.0})).cost_of(people.names[0]) == 9.0
-    with pytest.raises(BadEvidence, match="'eve' of the crew is not among the simulated people"):
+    with pytest.raises(BadEvidence, match="'eve' of the crew is not among the simulated annotators"):
         answers.crew(Crew(("eve",)))
 
 

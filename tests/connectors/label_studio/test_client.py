@@ -11,13 +11,14 @@ from typing import Any
 
 import httpx
 import pytest
-import stamina
 
 from hitl.connectors.label_studio import LabelStudio
+from hitl.connectors.label_studio import client as client_module
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.server import LocalServer
 from hitl.errors import BadSettings, MissingExtra, Refused, Unreachable
 from hitl.exchange import Operation
+from tests.command_line import Run
 from tests.connectors.label_studio.conftest import SENTIMENT, Project, choice
 
 URL = "http://label-studio.example"
@@ -25,11 +26,9 @@ TOKEN = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture
-def quick() -> Iterator[None]:
-    """Retries without waiting."""
-    stamina.set_testing(True, attempts=4)
-    yield
-    stamina.set_testing(False)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeats requests without waiting."""
+    monkeypatch.setattr(client_module, "WAITS", (0.0,) * 4)
 
 
 def fake(answer: Callable[[httpx.Request], httpx.Response]) -> Client:
@@ -84,7 +83,7 @@ def test_only_what_may_be_repeated_is(method: str) -> None:
     with pytest.raises(Unreachable) as caught:
         getattr(client, method)(*arguments)
     assert caught.value.retry_after == 0
-    assert calls == (1 if method == "post" else 4)
+    assert calls == (1 if method == "post" else 5)
 
 
 @pytest.mark.usefixtures("quick")
@@ -95,8 +94,28 @@ def test_a_server_that_comes_back_is_waited_for() -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_nobody_listens() -> None:
-    with pytest.raises(Unreachable, match="did not answer GET"):
+    with pytest.raises(Unreachable, match=r"did not answer GET .*source\.url is its address; then give the same comm"):
         Client("http://127.0.0.1:9", TOKEN).get("/api/version/")
+
+
+def test_the_command_line_says_that_it_waits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each wait is a line, once for all threads; at the end stands what to do."""
+    monkeypatch.setattr(client_module, "WAITS", (0.6, 0.6))
+    monkeypatch.setenv("HITL_LABEL_STUDIO_TOKEN", TOKEN)
+    assert run("init", "--label-studio", "http://127.0.0.1:9", "--project", "1")[0] == 0
+    code, _, err = run("run")
+    waits, end = err.splitlines()[:-1], err.splitlines()[-1]
+    assert code == 69
+    assert waits == [f"hitl: no answer from http://127.0.0.1:9, trying again in 1 s ({n} of 2)" for n in (1, 2)]
+    assert end.startswith("hitl: http://127.0.0.1:9 did not answer GET ")
+    assert "Check that Label Studio runs" in end
+
+
+def test_threads_that_wait_together_say_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    client = fake(lambda _: httpx.Response(503, headers={"retry-after": "1"}))
+    with pytest.raises(Unreachable, match="The log of Label Studio says why"):
+        client.map(client.get, ["/a", "/b", "/c", "/d"])
+    assert len(caplog.records) <= len(client_module.WAITS)
 
 
 def test_another_web_server_is_not_a_label_studio() -> None:
@@ -115,7 +134,7 @@ def test_bad_settings(settings: dict[str, Any]) -> None:
 def test_the_sdk_is_loaded_late() -> None:
     code = (
         "import sys, hitl.connectors.label_studio as c; c.LabelStudio('http://x', 't', 1);"
-        "assert not {'label_studio_sdk', 'httpx', 'stamina'} & set(sys.modules)"
+        "assert not {'label_studio_sdk', 'httpx'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

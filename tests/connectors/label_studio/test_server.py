@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from hitl.connectors.label_studio import server as local
-from hitl.connectors.label_studio.server import LocalServer, home
+from hitl.connectors.label_studio.server import LocalServer, _pip_install, home
 from hitl.errors import BadSettings, MissingExtra
 
 pytestmark = pytest.mark.server
@@ -58,5 +58,18 @@ def test_a_failed_installation_is_said_and_made_again(monkeypatch: pytest.Monkey
     seen: list[str] = []
     with pytest.raises(MissingExtra, match="pip install"):
         local.install(lambda what, done, total: seen.append(what))
-    assert seen == ["install Label Studio 0.0.0.nothing"]
+    assert seen == ["install Label Studio 0.0.0.nothing: packages"]
     assert not (tmp_path / "label-studio-0.0.0.nothing" / "installed").exists()
+
+
+def test_an_installation_counts_packages_and_says_why_it_failed(tmp_path: Path) -> None:
+    """By a python that writes what pip writes: the real one takes minutes."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho Collecting one\necho '  Downloading one'\necho Collecting two\nexit 0\n")
+    python.chmod(0o755)
+    found: list[int] = []
+    _pip_install(python, "label-studio", found.append)
+    assert found == [1, 2]
+    python.write_text("#!/bin/sh\necho Collecting one\necho no space left on device >&2\nexit 1\n")
+    with pytest.raises(MissingExtra, match="no space left on device"):
+        _pip_install(python, "label-studio", found.append)

@@ -1,0 +1,164 @@
+"""Text in columns: CSV and TSV. Which separator a file has, which of its lines is wrong, on which line a row stands."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from hitl.errors import BadTable
+
+SEPARATORS = (",", ";", "\t")
+"""What may stand between the columns of a .csv file; spreadsheets write ; where a number has a comma."""
+
+
+def read(
+    path: Path, size: int | None, columns: Sequence[str] | None, separator: str | None = None
+) -> Iterator[pa.Table]:
+    """The rows in order as text, in tables of about `size` rows or in one; an empty field is null.
+
+    Without a `separator` it is the one of SEPARATORS that the first line has most of. `columns` are not looked at: all
+    are read. Raises BadTable, naming the line, for a quote that is not closed, a row with more or fewer fields than the
+    first line, and text that is not UTF-8.
+    """
+    if not path.stat().st_size:
+        raise BadTable(f"{path}: the file is empty; expected a header line")
+    separator = separator or separator_of(path)
+    opened = _unclosed_quote(path, separator)
+    if opened is not None:
+        raise BadTable(
+            f"{path}, line {opened}: a quote is opened here that does not end its field; close it, or write it twice "
+            "where it belongs to the text"
+        )
+    try:
+        yield from _tables(path, size, separator)
+    except pa.ArrowInvalid as error:
+        _name_the_line(path, separator)
+        raise BadTable(f"{path}: cannot be read as csv: {error}") from error
+
+
+def separator_of(path: Path) -> str:
+    """The separator of a file: the one that its first line has most of, outside of quotes; a comma if it has none."""
+    if _suffix(path) == ".tsv":
+        return "\t"
+    first = next((line for line in _text(path) if line.strip()), "")
+    plain = re.sub(r'"(?:[^"]|"")*"', "", first)
+    return max(SEPARATORS, key=plain.count)  # of equals the first
+
+
+def line_of(path: Path, row: int) -> int | None:
+    """The line, counted from 1, on which a row (counted from 0, without the header) begins; None if none is found."""
+    return next((line for number, (line, _) in enumerate(_rows(path, separator_of(path))) if number == row + 1), None)
+
+
+def line_with_text(path: Path, row: int) -> int | None:
+    """The line, counted from 1, of a row of a file that has one on each line that is not empty; None if none is."""
+    there = (number for number, line in enumerate(_text(path), start=1) if line.strip())
+    return next((number for count, number in enumerate(there) if count == row), None)
+
+
+def _tables(path: Path, size: int | None, separator: str) -> Iterator[pa.Table]:
+    from pyarrow import csv as arrow
+
+    parse = arrow.ParseOptions(delimiter=separator, newlines_in_values=True)
+    with arrow.open_csv(path, parse_options=parse) as reader:
+        names = reader.schema.names
+    convert = arrow.ConvertOptions(
+        column_types={name: pa.string() for name in names},
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        null_values=[""],
+    )
+    if size is None:  # the whole at once is read in parallel
+        yield arrow.read_csv(path, parse_options=parse, convert_options=convert)
+        return
+    with arrow.open_csv(path, parse_options=parse, convert_options=convert) as reader:
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
+
+
+def _name_the_line(path: Path, separator: str) -> None:
+    """Raise BadTable for the first line that is not UTF-8, or has more or fewer fields than the first."""
+    for number, line in enumerate(_text(path), start=1):
+        if any("\udc80" <= character <= "\udcff" for character in line):
+            raise BadTable(f"{path}, line {number}: not UTF-8; save the file as UTF-8 (in Excel as 'CSV UTF-8')")
+    rows = _rows(path, separator)
+    _, header = next(rows, (0, []))
+    for begins, fields in rows:
+        if len(fields) != len(header):
+            found = f"{len(fields)} field{'' if len(fields) == 1 else 's'}"
+            raise BadTable(f"{path}, line {begins}: {found}; expected {len(header)}, as the first line has")
+
+
+def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows, the header first, each with the line it begins on; lines without text are none, as for Arrow."""
+    reader = csv.reader(_text(path), delimiter=separator)
+    line = 1
+    try:
+        for fields in reader:
+            if fields:
+                yield line, fields
+            line = reader.line_num + 1
+    except csv.Error:  # a field longer than csv takes: what comes behind it is not found
+        return
+
+
+def _text(path: Path) -> Iterator[str]:
+    """The lines of a file, packed or not, with their ends; a byte that is not UTF-8 as a surrogate."""
+    with pa.input_stream(path, compression="detect") as raw:
+        yield from io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+
+
+def _suffix(path: Path) -> str:
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
+
+
+def _unclosed_quote(path: Path, delimiter: str) -> int | None:
+    """The line of the first quoted field that does not end before a delimiter or a line's end; None where all do.
+
+    Arrow takes what follows, up to the next quote or the end of the file, for the text of that field.
+    """
+    ends = rf" *+(?:{delimiter}|\r?\n|\r)"
+    quoted = re.compile(rb'"(?:[^"]|"")*+')
+    fields = re.compile(rf'(?:(?:"(?:[^"]|"")*+"|[^"{delimiter}\r\n][^{delimiter}\r\n]*+)?{ends})*+'.encode())
+    rest, closing = re.compile(rb'(?:[^"]|"")*+'), re.compile(rf'"{ends}'.encode())
+    line, opened = 1, None
+    for block in _blocks_of_lines(path):
+        place = 0
+        if opened is not None:
+            place = rest.match(block).end()  # type: ignore[union-attr]  # it matches nothing, too
+            if place < len(block):
+                closed = closing.match(block, place)
+                if closed is None:
+                    return opened
+                place, opened = closed.end(), None
+        if opened is None and not _each_quote_closes(block[place:], delimiter):
+            place = fields.match(block, place).end()  # type: ignore[union-attr]
+            if place < len(block):
+                opened = line + block.count(b"\n", 0, place)
+                if block[place] != ord('"') or quoted.match(block, place).end() < len(block):  # type: ignore[union-attr]
+                    return opened
+        line += block.count(b"\n")
+    return opened
+
+
+def _each_quote_closes(block: bytes, delimiter: str) -> bool:
+    """Whether quotes open and close fields by turns, with none in their text: a quick look that is often enough."""
+    text = np.frombuffer(b"\n" + block, dtype=np.uint8)
+    quotes = np.flatnonzero(text == ord('"'))
+    between = np.isin(np.arange(256), [ord(delimiter), ord("\n"), ord("\r")])
+    return bool(between[text[quotes[::2] - 1]].all() and between[text[quotes[1::2] + 1]].all() and len(quotes) % 2 == 0)
+
+
+def _blocks_of_lines(path: Path, size: int = 1 << 22) -> Iterator[bytes]:
+    """The bytes of a file in blocks of whole lines, the last one with a line's end too."""
+    with pa.input_stream(path, compression="detect") as raw:
+        lines = io.BufferedReader(raw, size)
+        while block := lines.read(size):
+            block += lines.readline()
+            yield block if block.endswith(b"\n") else block + b"\n"

@@ -1,0 +1,72 @@
+"""Workbooks of Excel: the first sheet as a table of text, its first row with text as the header."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import pyarrow as pa
+
+from hitl.errors import BadTable, MissingExtra
+
+
+def read(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    """The rows that hold anything, as text, in one table: 7.0 is "7", a date is as ISO 8601 has it.
+
+    Raises BadTable for what is no workbook, has no header, or a value beside the columns of the header.
+    """
+    rows = _rows(path)
+    _, header = next(rows, (0, []))
+    while header and header[-1] is None:
+        header.pop()
+    if not header or None in header:
+        raise BadTable(f"{path}: a column of the first row has no name; expected a name for each column")
+    table: list[list[str | None]] = []
+    for line, row in rows:
+        if any(cell is not None for cell in row[len(header) :]):
+            raise BadTable(f"{path}, line {line}: a value stands beside the {len(header)} columns of the first row")
+        table.append([*row[: len(header)], *[None] * (len(header) - len(row))])
+    arrays = [pa.array([row[place] for row in table], pa.string()) for place in range(len(header))]
+    yield pa.Table.from_arrays(arrays, names=[str(name) for name in header])
+
+
+def line_of(path: Path, row: int) -> int | None:
+    """The row of the sheet, counted from 1, that holds a row of the table; None if none does."""
+    return next((line for number, (line, _) in enumerate(_rows(path)) if number == row + 1), None)
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:
+    """The rows of the first sheet that hold anything, with their numbers in it."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise MissingExtra(
+            f"{path}: reading Excel needs openpyxl: pip install 'hitl-toolkit[excel]'; or save the sheet as .csv"
+        ) from None
+    try:
+        with warnings.catch_warnings():  # of styles that it leaves out
+            warnings.simplefilter("ignore")
+            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    except (BadZipFile, KeyError, ValueError) as error:
+        raise BadTable(f"{path}: cannot be read as xlsx: {error}; save it anew as .xlsx, or as .csv") from None
+    try:
+        for number, cells in enumerate(book.worksheets[0].iter_rows(values_only=True), start=1):
+            row = [_text(cell) for cell in cells]
+            if any(cell is not None for cell in row):
+                yield number, row
+    finally:
+        book.close()
+
+
+def _text(cell: Any) -> str | None:
+    if cell is None or cell == "":
+        return None
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    if isinstance(cell, datetime) and cell.time() == time():
+        return cell.date().isoformat()
+    return cell.isoformat() if isinstance(cell, date | time) else str(cell)
