@@ -292,8 +292,8 @@ def _doubts(pool: PoolState) -> tuple[float, str | None]:
         )
     if min(_informative_labels(evidence) for evidence, _ in pool) < WELL_KNOWN:
         return HARDLY_KNOWN, (
-            f"how good annotators are is hardly known yet; a forecast needs about {WELL_KNOWN} labels of each, on average, "
-            "on items with three labels or known truth"
+            f"how good annotators are is hardly known yet; a forecast needs about {WELL_KNOWN} labels of each, "
+            "on average, on items with three labels or known truth"
         )
     if not expected.checked and not all(consensus.design_effect.independent for _, consensus in pool):
         return (

@@ -135,7 +135,7 @@ class DriftTest:
         return found
 
     def alarms(self, changes: list[Change | None]) -> npt.NDArray[np.bool_]:
-        """(K,) who changes, by `least_effect` or more: significant among all that were tested, and whenever looked at."""
+        """(K,) who changes by `least_effect` or more: significant among all that were tested, and at any look."""
         p_k = np.array([np.nan if change is None else change.p_value for change in changes])
         ever_k = np.array([change is not None and change.p_any_look <= self.false_share for change in changes], bool)
         large_k = np.array([change is not None and abs(change.effect) >= self.least_effect for change in changes], bool)
