@@ -93,6 +93,11 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def expected_accuracy(question: rules.Judged) -> rules.Expected:
+    """The accuracy that the labels of one question are expected to have, of all its items, checked by known truth."""
+    return PoolState.of([question], Budget()).expected
+
+
 TOO_SURE = (
     "this method takes answers at their word and is surer than it is right on most crowds, so projects may end too "
     "early; the default method corrects that, and 20 items of known truth check it (`hitl gold`)"

@@ -189,23 +189,6 @@ def export(
     show.wrote([output])
 
 
-def report(
-    output: Annotated[Path, typer.Option("--output", "-o", help="One self-contained HTML file.")] = Path(
-        "hitl-report.html"
-    ),
-    config: Config = HERE,
-) -> None:
-    """Write a page with pictures: progress, confidence, annotators, contested items, what is asked next."""
-    from hitl.report import write as write_page
-    from hitl.report.stored import stored_report
-    from hitl.tables.files import require_folder
-
-    require_folder(output)
-    with opened(config) as (settings, store, connector):
-        write_page(stored_report(settings, store, connector.questions()), output)
-    show.wrote([output])
-
-
 def add(
     items: Annotated[Path, typer.Argument(help="Table with a column item and what annotators should see.")],
     item: Annotated[str, typer.Option(help="Column that names the item.")] = "item",
