@@ -126,6 +126,8 @@ def run(
 ) -> None:
     """One cycle: pull, combine, plan, push. Safe to repeat and to interrupt; `hitl schedule` repeats it."""
     from hitl import cycle
+    from hitl.cli.status import where_to_answer
+    from hitl.exchange import Workplaces
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
         if dry_run:
@@ -133,6 +135,7 @@ def run(
             _show_plan(judgement, settings, as_json, dry_run)
             return
         report = cycle.run(settings, store, connector, progress)
+        links = connector.workplaces() if isinstance(connector, Workplaces) else {}
     pulled, judgement = report.pulled, report.judgement
     if as_json:
         show.as_json(
@@ -142,12 +145,15 @@ def run(
                 "asks": len(judgement.plan.asks),
                 "operations": len(report.receipts),
                 "changed": report.changed,
+                "links": dict(links),
             }
         )
         return
     show.line(f"pulled {pulled.items:,} items: {pulled.changed:,} rows changed, {pulled.deleted:,} deleted")
     show.line(f"planned {judgement.plan}")
     _show_who(judgement, settings)
+    for text in where_to_answer(judgement.plan, links):
+        show.line(text)
     operations, changes = show.counted(len(report.receipts), "operation"), show.counted(report.changed, "change")
     show.line(f"pushed {operations}, {changes} on the platform")
     show.problems(pulled.problems)
@@ -248,9 +254,12 @@ def _show_plan(judgement: Judgement, settings: Settings, as_json: bool, dry_run:
 def _show_who(judgement: Judgement, settings: Settings) -> None:
     """Who is asked how much, and why not more."""
     from hitl.cli.status import asked
+    from hitl.metrics import without_questions
     from hitl.status import queues_of
 
     for text in asked(queues_of(judgement.plan, settings.crew.expire_hours, time.time())):
+        show.line(text)
+    for text in without_questions(judgement.metrics):
         show.line(text)
     for said, key in (("nothing is asked", "idle"), ("left aside", "lacking")):
         if judgement.metrics.get(key):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,11 +46,13 @@ def report(
 
 
 def _of_project(config: Path) -> Report:
+    from hitl.exchange import Workplaces
     from hitl.project import opened
     from hitl.report.stored import stored_report
 
     with opened(config) as (settings, store, connector):
-        return stored_report(settings, store, connector.questions())
+        found = stored_report(settings, store, connector.questions())
+        return replace(found, links=connector.workplaces()) if isinstance(connector, Workplaces) else found
 
 
 def _of_file(given: Given, annotations: Path, saved: Path | None) -> Report:

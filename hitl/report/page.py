@@ -62,6 +62,7 @@ def render(report: Report) -> str:
         overview=_overview(report),
         verdict=verdict(report, questions),
         plan=report.plan,
+        asked=Counter() if report.plan is None else Counter(ask.annotator for ask in report.plan.asks),
         reasons=[] if report.plan is None else Counter(done.why for done in report.plan.done).most_common(REASONS),
         texts=texts,
         generated=report.generated or datetime.now(UTC),

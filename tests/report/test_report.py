@@ -170,6 +170,17 @@ def test_plan_is_shown_in_serving_order_with_reasons():
     assert "2 of 60 items (3.3 %)" in text
 
 
+def test_each_annotator_has_a_link_to_their_questions():
+    page, _ = sample()
+    plan = Plan((Ask("item-1", "person 3", 0.5, 0.8, "w"), Ask("item-2", "person 3", 0.5, 0.8, "w")), (), 60)
+    address = "http://localhost:8080/projects/1/data?tab=7"
+    found = seen(page, plan=plan, links={"person 3": address})
+    assert f"person 3 2 {address}" in found.text
+    assert address in {a.get("href") for tag, a in found.tags if tag == "a"}
+    evil = seen(page, plan=plan, links={"person 3": "javascript:alert(1)"})
+    assert not [a for tag, a in evil.tags if tag == "a" and not (a["href"] or "").startswith("#")]
+
+
 def test_models_and_their_temperatures():
     page, _ = sample()
     p_nj = np.tile([0.9, 0.1], (60, 1))
