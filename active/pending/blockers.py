@@ -45,11 +45,7 @@ def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: B
     pool = PoolState.of(questions, budget)
     may = _may_answer_some(pool, replace(crew, asked=()))
     may_by_skill = _may_answer_some(pool, replace(crew, asked=(), skills={}, needs={}))
-    full = (
-        f"the limit of {budget.labels:,} question{'s' if budget.labels != 1 else ''} is full (budget.labels), and "
-        if _full(plan, budget)
-        else ""
-    )
+    full = f"{_limit(budget)} is full (budget.labels), and " if len(plan.asks) >= budget.labels else ""
     found: dict[Name, str] = {}
     for name in left:
         if not crew.capacity_of(name):
@@ -63,8 +59,8 @@ def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: B
     return found
 
 
-def _full(plan: Plan, budget: Budget) -> bool:
-    return len(plan.asks) >= budget.labels
+def _limit(budget: Budget) -> str:
+    return "the limit of one question" if budget.labels == 1 else f"the limit of {budget.labels:,} questions"
 
 
 def _may_answer_some(pool: PoolState, crew: Crew) -> dict[Name, bool]:

@@ -113,6 +113,6 @@ class Report:
     history: tuple[Cycle, ...] = ()
     subtitle: str = ""
     outlook: tuple[str, ...] = ()
-    links: Mapping[Name, str] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     generated: datetime | None = None

@@ -119,7 +119,7 @@ def test_annotators_without_questions_are_named_with_the_reason() -> None:
     plan = Plan((Ask(3, 1, gain=0.3, right=0.8, why="least sure"),), (), 4)
     why = why_not_asked([known], plan, crew, replace(OPEN, labels=1))
     assert set(why) == {0, 2, 3, 4}
-    assert why[0] == "the limit of 1 question is full (budget.labels), and more is expected of answers of the others"
+    assert why[0] == "the limit of one question is full (budget.labels), and more is expected of answers of the others"
     assert "crew.capacities" in why[2]
     assert "answered or skipped" in why[3]
     assert "crew.skills" in why[4]
