@@ -249,6 +249,15 @@ class Located(Protocol):
         ...
 
 
+@runtime_checkable
+class Workplaces(Protocol):
+    """A connector that knows the page where each annotator finds the questions they are asked."""
+
+    def workplaces(self) -> Mapping[str, str]:
+        """Name of an annotator (as in `AnnotatorRow`) -> address; those who have no page yet are left out."""
+        ...
+
+
 class Connector(Source, Sink, Protocol):
     """A labeling platform or a folder of files."""
 

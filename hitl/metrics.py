@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hitl.active.assignment import missing_skills
-from hitl.active.pending.blockers import waiting_for_absent, why_nothing_is_asked
+from hitl.active.pending.blockers import waiting_for_absent, why_not_asked, why_nothing_is_asked
 from hitl.active.pending.outstanding import open_to_crew
 from hitl.active.stopping import forecast, rules
 from hitl.active.stopping.pool_state import PoolState
@@ -50,6 +50,7 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
         "stop": plan.stop,
         "lacking": None if plan.stop or not lacks else missing_skills.in_words(lacks, crew),
         "idle": _idle(pool, lacks, plan, crew, budget),
+        "unasked": {str(name): why for name, why in why_not_asked(pool, plan, crew, budget).items()},
         "waits": waiting_for_absent(pool, plan, crew, budget),
         "models": _models(pool),
         "corrected": not any(result.design_effect.independent for result in results),
@@ -107,10 +108,32 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
             lines.append(f"caution: {ahead.caution}")
     if metrics.get("waits"):
         lines.append(f"waiting: {metrics['waits']}")
+    lines += without_questions(metrics)
     lacking = metrics.get("lacking")
     if lacking and lacking not in (metrics.get("idle") or ""):
         lines.append(f"left aside: {lacking}")
     return lines
+
+
+NAMED = 5
+"""Annotators named in one line."""
+
+
+def without_questions(metrics: Mapping[str, Any]) -> list[str]:
+    """Who is asked nothing and why, a line for each reason. Cycles of older versions recorded none."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in metrics.get("unasked", {}).items():
+        by_reason.setdefault(why, []).append(name)
+    lines = []
+    for why, names in by_reason.items():
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        lines.append(f"no questions for {', '.join(names[:NAMED])}{more}: {why}")
+    return lines
+
+
+def expected_accuracy(question: rules.Judged) -> rules.Expected:
+    """The accuracy that the labels of one question are expected to have, of all its items, checked by known truth."""
+    return PoolState.of([question], Budget()).expected
 
 
 TOO_SURE = (

@@ -102,8 +102,14 @@ def _frozen(values: Any) -> list[float]:
     return [float(flat.size), *(float(np.sum(row * flat)) for row in rows)]
 
 
+BY_VOTES = ("majority", "weighted-majority", "weighted-sum", "mean-score")
+"""Their accuracy has been that of the answers beside the labels since; what is frozen is that of the matrices."""
+
+
 def _of_consensus(consensus: Consensus) -> dict[str, list[float]]:
     people = consensus.annotators
+    if consensus.fit.method in BY_VOTES:
+        people = replace(people, answers=None)
     low, high = people.interval
     parts = {
         "probabilities": consensus.probabilities,

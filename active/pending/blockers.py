@@ -10,6 +10,7 @@ import numpy as np
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
+from hitl.annotations import Name
 from hitl.crew import Budget, Crew
 from hitl.plan import Plan
 
@@ -34,6 +35,40 @@ def why_nothing_is_asked(plan: Plan, crew: Crew, budget: Budget) -> str | None:
     if not any(crew.capacity_of(name) for name in crew.names):
         return "no annotator of the crew has any capacity (crew.capacity, crew.capacities)"
     return "who may be asked has no capacity left, or no question is worth its cost"
+
+
+def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: Budget) -> dict[Name, str]:
+    """Annotators of the crew without a question, and why; empty where nothing is asked of anybody."""
+    left = [name for name in crew.names if name not in plan.annotators]
+    if plan.stop or not plan.asks or not left:
+        return {}
+    pool = PoolState.of(questions, budget)
+    may = _may_answer_some(pool, replace(crew, asked=()))
+    may_by_skill = _may_answer_some(pool, replace(crew, asked=(), skills={}, needs={}))
+    full = f"{_limit(budget)} is full (budget.labels), and " if len(plan.asks) >= budget.labels else ""
+    found: dict[Name, str] = {}
+    for name in left:
+        if not crew.capacity_of(name):
+            found[name] = "no capacity (crew.capacity, crew.capacities)"
+        elif not may[name] and may_by_skill[name]:
+            found[name] = "no open item that their skills allow (crew.skills)"
+        elif not may[name]:
+            found[name] = "no open item left that they have not answered or skipped"
+        else:
+            found[name] = f"{full}more is expected of answers of the others"
+    return found
+
+
+def _limit(budget: Budget) -> str:
+    return "the limit of one question" if budget.labels == 1 else f"the limit of {budget.labels:,} questions"
+
+
+def _may_answer_some(pool: PoolState, crew: Crew) -> dict[Name, bool]:
+    """Who may answer an open item at all, capacity aside."""
+    able = np.zeros(len(crew.names), dtype=bool)
+    for _, may in Eligibility.of(crew, pool.annotations).blocks(pool.open_rows):
+        able |= may.any(axis=0)
+    return dict(zip(crew.names, able.tolist(), strict=True))
 
 
 def waiting_for_absent(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: Budget) -> str | None:

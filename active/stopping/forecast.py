@@ -57,6 +57,9 @@ The standard error of an accuracy of 0.8 is then 0.09, about the spread of accur
 LARGEST = 5_000_000
 """Cells of the drawn confusion matrices; above it the expected ones are used."""
 
+EARLY = 6.0
+"""Where the interval ends at more than so many times its beginning, the words say that it is too early."""
+
 NEVER = 1e12
 
 Rows = npt.NDArray[np.intp]
@@ -88,6 +91,11 @@ class Forecast:
     unfinished: float = 0.0
     caution: str | None = None
 
+    @property
+    def too_early(self) -> bool:
+        """Whether the interval is too wide to plan by: its end is more than EARLY times its beginning."""
+        return self.high > EARLY * self.low
+
     def __str__(self) -> str:
         if self.target is None or self.reached < 0.5:
             goal = f"until every item is done, at an accuracy of about {self.accuracy:.1%}"
@@ -99,6 +107,8 @@ class Forecast:
             open_then = "one item is" if left == 1 else f"{left:,} items are"
             goal = goal.replace("until every item is done", f"until only {open_then} open")
             short += "; no more is asked there: label limit, or no annotator left"
+        if self.too_early:
+            return f"too early to say how many more labels, {goal.partition(', at an')[0]}{short}"
         between = f"{self.low:,.0f} to {self.high:,.0f}"
         return f"about {self.labels:,.0f} labels ({between}), cost {self.cost:,.4g}, {goal}{short}"
 
@@ -281,7 +291,10 @@ def _doubts(pool: PoolState) -> tuple[float, str | None]:
             f"where {expected.foreseen:.0f} were expected; expect more labels"
         )
     if min(_informative_labels(evidence) for evidence, _ in pool) < WELL_KNOWN:
-        return HARDLY_KNOWN, "how good people are is hardly known yet: the forecast may be wrong by a factor of three"
+        return HARDLY_KNOWN, (
+            f"how good annotators are is hardly known yet; a forecast needs about {WELL_KNOWN} labels of each, "
+            "on average, on items with three labels or known truth"
+        )
     if not expected.checked and not all(consensus.design_effect.independent for _, consensus in pool):
         return (
             UNCHECKED,

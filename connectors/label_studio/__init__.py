@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from hitl.connectors.label_studio import doctor, pull, push
+from hitl.connectors.label_studio import assign, doctor, pull, push
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form, parse
 from hitl.errors import BadSettings, MissingToken
@@ -132,6 +132,10 @@ class LabelStudio:
     def annotators(self) -> tuple[AnnotatorRow, ...]:
         """The users of the server, all of whom may annotate in Community."""
         return pull.annotators(self.client)
+
+    def workplaces(self) -> Mapping[str, str]:
+        """Email -> address of the annotator's own tab."""
+        return assign.workplaces(self.client, self.project)
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """Everything (cursor None) or what changed since the cursor; each page may be the last one read."""

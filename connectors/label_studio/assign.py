@@ -24,6 +24,7 @@ from hitl.errors import Refused
 from hitl.exchange import Operation, Receipt
 
 ASSIGN = "hitl-assign-"
+TAB = "hitl: "
 ANNOTATE = "AN"
 _ORDERING = ["tasks:predictions_score"]
 _HIDDEN = [
@@ -73,6 +74,18 @@ def assign(client: Client, project: int, operation: Operation) -> Receipt:
     return Receipt(operation, changed, detail)
 
 
+def workplaces(client: Client, project: int) -> dict[str, str]:
+    """Email -> address of the annotator's tab. "Label Tasks As Displayed" there serves their questions."""
+    titles = {
+        view["data"].get("title") or "": int(view["id"]) for view in client.get("/api/dm/views/", project=project)
+    }
+    return {
+        title.removeprefix(TAB): f"{client.url}/projects/{project}/data?tab={view}"
+        for title, view in titles.items()
+        if title.startswith(TAB)
+    }
+
+
 def _person(client: Client, key: str) -> Mapping[str, Any] | None:
     return next((user for user in client.users() if str(user["id"]) == key), None)
 
@@ -91,7 +104,7 @@ def _tab(
         for rank, task in enumerate(planned)
     ]
     changed = versions.make(name, marks)
-    view, touched = _have_tab(client, project, f"hitl: {person['email']}", prefix)
+    view, touched = _have_tab(client, project, TAB + person["email"], prefix)
     changed += touched + versions.delete(prefix, keep=name)
     shown = client.get("/api/tasks", project=project, view=view, fields="all", include="id", page_size=len(planned) + 1)
     return changed, [int(task["id"]) for task in shown["tasks"]]

@@ -38,7 +38,7 @@ def annotators(
     given: Given,
     consensus: SavedConsensus = None,
     output: Output = None,
-    rows: Annotated[int, typer.Option(help="How many to show.", min=1)] = 30,
+    rows: Annotated[int, typer.Option(help="How many to show, those to look into first.", min=1)] = 30,
     as_json: Json = False,
 ) -> None:
     """How often each annotator is right, how each errs, who changed over time, and who decides alike."""
@@ -91,12 +91,12 @@ def _windows(found: AnnotatorProfiles, annotator: int) -> list[dict[Any, Any]]:
 
 
 def _show(question: str, found: AnnotatorProfiles, rows: int) -> None:
-    """The table of annotators, most labels first, and what they have in common."""
+    """The table of annotators, those to look into first, and what they have in common."""
     from rich.console import Console
 
     wide = Console().width >= WIDE
-    names = _frame(found).index
-    few = f" ({min(rows, len(names))} of {len(names):,}, most labels first)" if len(names) > rows else ""
+    names = sorted(_frame(found).index, key=lambda k: not found.flags(k))
+    few = f" ({rows} of {len(names):,}; --rows shows more, --output writes all)" if len(names) > rows else ""
     title = f"Annotators{f': {question}' if question else ''}{few}"
     figures = ("labels", "accuracy (95 %)", "bits", *(["agrees"] if wide else []))
     words = ("annotator", "group", "what to look into, typical errors")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hitl.active.registry import POLICIES
-from hitl.cli import annotators, combine, init, models, predict, project, replay, schedule, show
+from hitl.cli import annotators, combine, init, models, predict, project, replay, report, schedule, show
 from hitl.cli.options import examples
 from hitl.connectors.catalog import CONNECTORS
 from hitl.models.registry import COMBINERS
@@ -93,7 +93,7 @@ PANELS: dict[str, dict[Callable[..., None], str]] = {
         ),
         project.status: examples("hitl status"),
         project.export: examples("hitl export labels.csv --annotators-output people.csv"),
-        project.report: examples("hitl report --output report.html"),
+        report.report: report.EXAMPLES,
         project.add: examples("hitl add new_items.jsonl"),
         project.gold: examples("hitl gold truth.csv"),
         project.pull: examples("hitl pull"),

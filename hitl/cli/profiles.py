@@ -78,21 +78,27 @@ Judged = tuple[str | None, str, dict[str, tuple["Evidence", "Consensus"]]]
 
 
 def _of_files(kind: Profiler, given: Given, consensus: Path | None, output: Path | None) -> Judged:
-    """By the saved consensus, or one made here by the method. Raises BadSettings for both."""
-    from hitl.consensus import Consensus
-    from hitl.models.registry import combiner
+    """By the saved consensus, or one made here by the method."""
     from hitl.tables.files import require_distinct
 
-    evidence = given.evidence()
-    if kind.needs_models and not evidence.probabilities:
-        raise BadSettings(f"{kind.command}: --probabilities is needed, for instance --probabilities resnet=probs.csv")
     require_distinct([output], [*given.files, *([consensus] if consensus else [])])
-    if given.method is not None and consensus is not None:
-        raise BadSettings(
-            f"{kind.command}: --method and --consensus exclude each other; a saved consensus was judged already"
-        )
-    result = Consensus.load(consensus) if consensus else combiner(given.method or "default").fit(evidence)
+    if kind.needs_models and not given.probabilities:
+        raise BadSettings(f"{kind.command}: --probabilities is needed, for instance --probabilities resnet=probs.csv")
+    evidence, result = judged_files(kind.command, given, consensus)
     return None, f"{evidence}; judged by {result.fit.method}", {"": (evidence, result)}
+
+
+def judged_files(command: str, given: Given, saved: Path | None) -> tuple[Evidence, Consensus]:
+    """The evidence of the files, and the saved consensus or one by the method. Raises BadSettings for both."""
+    from hitl.consensus import Consensus
+    from hitl.models.registry import combiner
+
+    if given.method is not None and saved is not None:
+        raise BadSettings(
+            f"{command}: --method and --consensus exclude each other; a saved consensus was judged already"
+        )
+    evidence = given.evidence()
+    return evidence, Consensus.load(saved) if saved else combiner(given.method or "default").fit(evidence)
 
 
 def _of_project(kind: Profiler, config: Path, as_json: bool) -> Judged:

@@ -148,6 +148,8 @@ def run(
 ) -> None:
     """One cycle: pull, combine, plan, push. Safe to repeat and to interrupt; `hitl schedule` repeats it."""
     from hitl import cycle
+    from hitl.cli.status import where_to_answer
+    from hitl.exchange import Workplaces
     from hitl.project import item_names
 
     if once:
@@ -158,6 +160,7 @@ def run(
             _show_plan(judgement.named(item_names(settings, store)), settings, as_json, dry_run)
             return
         report = cycle.run(settings, store, connector, progress)
+        links = connector.workplaces() if isinstance(connector, Workplaces) else {}
     pulled, judgement = report.pulled, report.judgement
     if as_json:
         show.as_json(
@@ -167,12 +170,15 @@ def run(
                 "asks": len(judgement.plan.asks),
                 "operations": len(report.receipts),
                 "changed": report.changed,
+                "links": dict(links),
             }
         )
         return
     show.line(f"pulled {pulled.items:,} items: {pulled.changed:,} rows changed, {pulled.deleted:,} deleted")
     show.line(f"planned {judgement.plan}")
     _show_who(judgement, settings)
+    for text in where_to_answer(judgement.plan, links):
+        show.line(text)
     operations, changes = show.counted(len(report.receipts), "operation"), show.counted(report.changed, "change")
     show.line(f"pushed {operations}, {changes} on the platform")
     show.problems(pulled.problems)
@@ -225,23 +231,6 @@ def export(
             for name in chosen:
                 path = of_question(annotations, name, len(chosen))
                 write_table(path, annotation_table(known[name].annotations, names))
-    show.wrote([output])
-
-
-def report(
-    output: Annotated[Path, typer.Option("--output", "-o", help="One self-contained HTML file.")] = Path(
-        "hitl-report.html"
-    ),
-    config: Config = HERE,
-) -> None:
-    """Write a page with pictures: progress, confidence, annotators, contested items, what is asked next."""
-    from hitl.report import write as write_page
-    from hitl.report.stored import stored_report
-    from hitl.tables.files import require_folder
-
-    require_folder(output)
-    with opened(config) as (settings, store, connector):
-        write_page(stored_report(settings, store, connector.questions()), output)
     show.wrote([output])
 
 
@@ -304,9 +293,12 @@ def _show_plan(judgement: Judgement, settings: Settings, as_json: bool, dry_run:
 def _show_who(judgement: Judgement, settings: Settings) -> None:
     """Who is asked how much, and why not more."""
     from hitl.cli.status import asked
+    from hitl.metrics import without_questions
     from hitl.status import queues_of
 
     for text in asked(queues_of(judgement.plan, settings.crew.expire_hours, time.time())):
+        show.line(text)
+    for text in without_questions(judgement.metrics):
         show.line(text)
     for said, key in (("nothing is asked", "idle"), ("left aside", "lacking")):
         if judgement.metrics.get(key):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hitl.cli.show import counted
 
 if TYPE_CHECKING:
+    from hitl.plan import Plan
     from hitl.status import Queue, Status
     from hitl.store import CycleSummary
 
@@ -61,6 +62,14 @@ def asked(queues: Sequence[Queue]) -> list[str]:
         more = f" and {len(away) - MOST} more" if len(away) > MOST else ""
         lines.append(f"seem to be away (one question each until they answer): {', '.join(away[:MOST])}{more}")
     return lines
+
+
+def where_to_answer(plan: Plan, links: Mapping[str, str]) -> list[str]:
+    """The page where each annotator who is asked finds their questions, a line each, as far as the platform has one."""
+    asked_of = [str(name) for name in plan.annotators if str(name) in links]
+    lines = [f"  {name}: {links[name]}" for name in asked_of[:MOST]]
+    more = [f"  and {len(asked_of) - MOST} more; `hitl report` has all"] if len(asked_of) > MOST else []
+    return ["where they answer:", *lines, *more] if lines else []
 
 
 def _of_one(queue: Queue) -> str:

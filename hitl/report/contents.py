@@ -99,6 +99,7 @@ class Report:
         curves: lines over labels spent; `curve_title` is their heading, `curve_axis` what the values are.
         history: the cycles so far, oldest first.
         outlook: what is expected now and still to come, a sentence each.
+        links: annotator -> address of the page where they answer.
         command: the command line that wrote the report, if any.
         generated: when (None: now).
     """
@@ -112,5 +113,6 @@ class Report:
     history: tuple[Cycle, ...] = ()
     subtitle: str = ""
     outlook: tuple[str, ...] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     generated: datetime | None = None

@@ -1,4 +1,4 @@
-"""The page: numbers and figures put into `page.html.j2`, with styles, script and plotly.js inside it.
+"""The page: numbers and figures put into `page.html.j2`, with styles and script inside it; `figures.js.j2` draws.
 
 Nothing on it loads from a network, and its Content-Security-Policy forbids it. Names and texts come from
 outside: the template escapes all of them, and data for the script is JSON without a "<".
@@ -18,9 +18,9 @@ import numpy as np
 import hitl
 from hitl.annotations import Name
 from hitl.models.analysis.complementarity import reliability
-from hitl.plan import Plan
 from hitl.report import annotators, measures, models, models_plots, plots, tables
 from hitl.report.contents import QuestionPage, Report
+from hitl.report.verdict import accuracy_of, verdict
 from hitl.tables.files import atomic
 
 ROWS = 25
@@ -42,7 +42,9 @@ CONFUSION_CELLS = 300_000
 
 def render(report: Report) -> str:
     """The report as one HTML page. Raises BadInput where its parts do not fit together."""
-    questions = [_question(f"q{rank}", page, report) for rank, page in enumerate(report.questions, start=1)]
+    questions = [
+        _question(f"q{rank}", page, len(report.questions)) for rank, page in enumerate(report.questions, start=1)
+    ]
     figures = {key: value for question in questions for key, value in question.pop("figures").items()}
     if report.curves:
         figures["curves"] = plots.curves_figure(report.curves, report.curve_axis)
@@ -58,7 +60,9 @@ def render(report: Report) -> str:
         report=report,
         questions=questions,
         overview=_overview(report),
+        verdict=verdict(report, questions),
         plan=report.plan,
+        asked=Counter() if report.plan is None else Counter(ask.annotator for ask in report.plan.asks),
         reasons=[] if report.plan is None else Counter(done.why for done in report.plan.done).most_common(REASONS),
         texts=texts,
         generated=report.generated or datetime.now(UTC),
@@ -71,10 +75,9 @@ def write(report: Report, path: str | Path) -> None:
 
 
 def document(template: str, data: Any, **content: Any) -> str:
-    """A template filled with `content`; styles, plotly.js and the `data` of the script stand in the page itself."""
+    """A template filled with `content`; styles and the `data` of the script stand in the page itself."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
 
     folder = Path(__file__).parent
     environment = Environment(
@@ -91,7 +94,6 @@ def document(template: str, data: Any, **content: Any) -> str:
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return environment.get_template(template).render(
         css=Markup((folder / "page.css").read_text(encoding="utf-8")),  # ours, not from outside
-        plotly=Markup(get_plotlyjs()),
         data=Markup(text.replace("<", "\\u003c")),  # safe inside a script element: no end tag and no comment
         version=hitl.__version__,
         **content,
@@ -114,10 +116,10 @@ def _overview(report: Report) -> dict[str, int]:
     }
 
 
-def _question(key: str, page: QuestionPage, report: Report) -> dict[str, Any]:
-    """Everything the template and the script need for one question."""
+def _question(key: str, page: QuestionPage, many: int) -> dict[str, Any]:
+    """Everything the template and the script need for one question of so many."""
     consensus, annotations = page.consensus, page.evidence.annotations
-    rows = tables.annotator_rows(page, max(ROWS, ANNOTATORS_SHOWN // len(report.questions)))
+    rows = tables.annotator_rows(page, max(ROWS, ANNOTATORS_SHOWN // many))
     contested = measures.contested(page.evidence, consensus)
     figures = {"confidence": plots.confidence_figure(consensus.confidence, annotations.n_classes)}
     truth = measures.held_out_truth(page)
@@ -130,13 +132,13 @@ def _question(key: str, page: QuestionPage, report: Report) -> dict[str, Any]:
     sections = {"crowd": annotators.annotators_section(page), "together": models.models_section(page)}
     for section in sections.values():
         figures |= {} if section is None else section.figures
-    confusions = _confusions(page, rows, CONFUSION_CELLS // len(report.questions))
+    confusions = _confusions(page, rows, CONFUSION_CELLS // many)
     return {
         "id": key,
         "page": page,
         "unlabeled": int((annotations.labels_per_item == 0).sum()),
         "active": int((annotations.labels_per_annotator > 0).sum()),
-        "expected": _expected_accuracy(page, report.plan),
+        "accuracy": accuracy_of(page, truth),
         "measured": measures.measured(consensus, truth),
         "given": measures.truth_was_given(page) and page.truth is None,
         "gap": measures.calibration_error(reliable),
@@ -150,19 +152,6 @@ def _question(key: str, page: QuestionPage, report: Report) -> dict[str, Any]:
         "figures": {f"{key}-{name}": figure for name, figure in figures.items()},
         "confusions": confusions,
     }
-
-
-def _expected_accuracy(page: QuestionPage, plan: Plan | None) -> tuple[float, str]:
-    """Mean confidence of the labels in use, and which those are: the done items', else the labeled items'."""
-    consensus = page.consensus
-    done = set() if plan is None else {item.item for item in plan.done}
-    for rows, which in (
-        (np.array([item in done for item in consensus.items]), "mean confidence of the items done"),
-        (page.evidence.annotations.labels_per_item > 0, "mean confidence of the items with labels"),
-    ):
-        if rows.any():
-            return float(consensus.confidence[rows].mean()), which
-    return float("nan"), "no item has a label yet"
 
 
 def _confusions(page: QuestionPage, rows: list[dict[Hashable, Any]], cells: int) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""The figures, as plotly.js values (data, layout). Colours are names of CSS variables: `page.js.j2` resolves them.
+"""The figures, as values in the form of plotly (data, layout), a subset: `figures.js.j2` draws them.
+
+Colours are names of CSS variables.
 
 A colour "--c1/0.2" is the variable --c1 at opacity 0.2, so that one figure serves light and dark. Names from
 outside are escaped, for plotly reads text as HTML.

@@ -181,7 +181,7 @@ class AnnotatorProfiles(Shown):
                 "confusions": ["; ".join(map(str, found)) for found in self.confusions],
                 "community": pd.array([g + 1 if g >= 0 else None for g in self.communities.main], dtype="Int64"),
                 "communities": [_shares(self.communities.of(k)) for k in everyone],
-                "change_p_value": [np.nan if change is None else change.p_value for change in self.changes],
+                "change_p_value": [np.nan if change is None else change.p_any_look for change in self.changes],
                 "changed_at": [np.nan if change is None else change.when for change in changes],
                 "accuracy_before": [np.nan if change is None else change.before for change in changes],
                 "accuracy_after": [np.nan if change is None else change.after for change in changes],

@@ -89,9 +89,29 @@ def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, shar
 
 
 def report_of_votes(annotations: Annotations, q_nj: Floats) -> AnnotatorReport:
-    """How often each agrees with beliefs (N, J) that come from no model of who confuses what."""
+    """How often each agrees with beliefs (N, J) that come from no model of who confuses what.
+
+    The matrices are those of the beliefs. The accuracy is that of the answers beside the labels: vote fractions are not
+    chances, and an annotator who is always right among votes of three to one would be said to be right in 3 of 4 cases.
+    """
     pseudo_jl = even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
-    return report(annotations, kernels.counts(annotations, q_nj), pseudo_jl, shares(q_nj))
+    found = report(annotations, kernels.counts(annotations, q_nj), pseudo_jl, shares(q_nj))
+    return replace(found, answers=_answers_beside_labels(annotations, q_nj))
+
+
+def _answers_beside_labels(annotations: Annotations, q_nj: Floats) -> Floats:
+    """(K, 3) right and wrong answers by the most probable class (ties share), and the variance of that number.
+
+    An answer that stands alone says nothing of itself, unless the truth is known.
+    """
+    top_nj = (q_nj >= q_nj.max(axis=1, keepdims=True) - 1e-12).astype(float)
+    top_nj /= top_nj.sum(axis=1, keepdims=True)
+    judged_n = (annotations.labels_per_item >= 2) | (q_nj.max(axis=1) >= 1)
+    rows = (annotations.label < annotations.n_classes) & judged_n[annotations.item]
+    who, right = annotations.annotator[rows], top_nj[annotations.item[rows], annotations.label[rows]]
+    return np.column_stack(
+        [np.bincount(who, weights, annotations.n_annotators) for weights in (right, 1 - right, right * (1 - right))]
+    )
 
 
 def report_of(

@@ -59,6 +59,16 @@ def test_the_table_says_who_is_who(run: Run, tables: Path) -> None:
     assert "worse over time" not in run("annotators", "annotations.csv")[1]
 
 
+def test_those_to_look_into_come_first_and_rows_limits_the_table(run: Run, tables: Path) -> None:
+    _, out, _ = run("annotators", "annotations.csv", "--time", "when", "--rows", "4")
+    names = [
+        line.split()[0] for line in out.splitlines() if line.split() and line.split()[0] in {*PEOPLE, "zed", "yan"}
+    ]
+    assert set(names[:3]) == {"zed", "yan", "fay"}  # fay has fewest labels
+    assert len(names) == 4
+    assert "4 of 8; --rows shows more, --output writes all" in " ".join(out.split())
+
+
 def test_json_has_everything_and_only_json_values(run: Run, tables: Path) -> None:
     def no_constants(value: str) -> Any:
         raise AssertionError(value)

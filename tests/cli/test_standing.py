@@ -101,7 +101,8 @@ def test_status_tells_what_is_expected_spent_to_come_and_waited_for(tmp_path: Pa
         "accuracy expected now",
         "95 % interval",
         "spent: 27 labels, cost 27",
-        "to come: about",
+        "to come: too early to say",
+        "a forecast needs about 20 labels of each",
         "oldest 3 h",
     ):
         assert words in text

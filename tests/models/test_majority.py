@@ -8,6 +8,7 @@ import pytest
 from hitl import score
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
+from hitl.models.dawid_skene import DawidSkene
 from hitl.models.majority import MajorityVote
 from hitl.models.numerics.votes import votes
 from tests import oracles
@@ -75,3 +76,19 @@ def test_accuracy_on_real_crowds_is_the_published_one(name: str, expected: float
 def test_a_simulated_crowd_is_better_than_one_person() -> None:
     evidence, truth = oracles.crowd(np.random.default_rng(0), 300, 7, 3, asked=1.0, accuracy=(0.6, 0.7))
     assert score.accuracy(MajorityVote().fit(evidence).probabilities, truth) > 0.8
+
+
+def test_accuracies_can_be_compared_with_those_of_other_methods() -> None:
+    """Vote fractions said 71 % of an annotator who is right in 95 of 100 cases."""
+    rng = np.random.default_rng(0)
+    truth, skill = rng.integers(3, size=800), np.array([0.6, 0.7, 0.8, 0.9, 0.95])
+    wrong = (truth[:, None] + rng.integers(1, 3, size=(800, 5))) % 3
+    matrix = np.where(rng.random((800, 5)) < skill, truth[:, None], wrong)
+    matrix[rng.random((800, 5)) < 0.4] = -1
+    evidence = Evidence(Annotations.from_matrix(matrix))
+    votes, judged = MajorityVote().fit(evidence).annotators, DawidSkene().fit(evidence).annotators
+    assert votes.accuracy == pytest.approx(judged.accuracy, abs=0.12)
+    assert votes.accuracy == pytest.approx(skill, abs=0.12)  # votes flatter the weakest: their own vote counts
+    low, high = votes.interval
+    assert (low < votes.accuracy).all()
+    assert (votes.accuracy < high).all()

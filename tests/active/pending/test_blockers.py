@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hitl.active.pending.blockers import waiting_for_absent, why_nothing_is_asked
+from hitl.active.pending.blockers import waiting_for_absent, why_not_asked, why_nothing_is_asked
 from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
 from hitl.annotations import Annotations
@@ -16,7 +16,7 @@ from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
 from hitl.metrics import metrics_of, outlook
 from hitl.models import DefaultCombiner
-from hitl.plan import Activity, Plan
+from hitl.plan import Activity, Ask, Plan
 
 NAMES = (0, 1)
 """What a matrix calls its annotators."""
@@ -104,3 +104,26 @@ def test_nobody_is_waited_for_who_is_there_or_not_needed() -> None:
     assert waiting_for(Crew((*NAMES, 2), {2: 1}), (1,)) is None  # 2 is busy, and will
     assert waiting_for(Crew(NAMES, {1: 0}, never=frozenset({(0, 3)})), (1,)) is None  # has no capacity: a setting
     assert waiting_for(Crew(NAMES, never=frozenset({(0, 3)})), (1,), replace(OPEN, labels=1)) is None  # enough to ask
+
+
+def test_annotators_without_questions_are_named_with_the_reason() -> None:
+    names = (0, 1, 2, 3, 4)
+    crew = Crew(
+        names,
+        {2: 0},
+        never=frozenset((3, item) for item in range(4)),
+        skills={0: frozenset({"de"}), 1: frozenset({"de"})},
+        needs=dict.fromkeys(range(4), frozenset({"de"})),
+    )
+    known = question()
+    plan = Plan((Ask(3, 1, gain=0.3, right=0.8, why="least sure"),), (), 4)
+    why = why_not_asked([known], plan, crew, replace(OPEN, labels=1))
+    assert set(why) == {0, 2, 3, 4}
+    assert why[0] == "the limit of one question is full (budget.labels), and more is expected of answers of the others"
+    assert "crew.capacities" in why[2]
+    assert "answered or skipped" in why[3]
+    assert "crew.skills" in why[4]
+    assert why_not_asked([known], plan, crew, OPEN)[0] == "more is expected of answers of the others"
+    assert why_not_asked([known], Plan((), (), 4), crew, OPEN) == {}
+    lines = outlook(metrics_of([known], plan, crew, OPEN))
+    assert any(line.startswith("no questions for 2: no capacity") for line in lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -162,6 +163,7 @@ def test_a_target_that_cannot_be_reached_is_told() -> None:
     assert ahead.reached == 0
     assert ahead.labels == pytest.approx(100)
     assert "too little for 97.0%" in str(ahead)
+    assert not Forecast(0, 0, 0, 0, 0, 0, 0.9).too_early
     near = Forecast(1234.4, 1000, 1500, 2000, 1, 2, 0.97, 0.97)
     assert str(near) == "about 1,234 labels (1,000 to 1,500), cost 2,000, to reach 97.0%"
 
@@ -191,6 +193,9 @@ def test_it_says_what_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     early = forecast([(evidence, DefaultCombiner().fit(evidence))], Crew(), Budget())
     assert early.caution is not None
     assert "hardly known" in early.caution
+    assert early.too_early
+    assert str(early).startswith("too early to say how many more labels, until ")
+    assert not re.search(r"about|\d %|\(", str(early))
     evidence = Evidence(Annotations.from_matrix(would[:, :4], classes=(0, 1, 2)))
     untold = forecast([(evidence, DefaultCombiner().fit(evidence))], Crew(), Budget(target_confidence=0.999))
     assert untold.caution is not None

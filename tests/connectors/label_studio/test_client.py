@@ -17,7 +17,7 @@ from hitl.connectors.label_studio import client as client_module
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.server import LocalServer
 from hitl.errors import BadSettings, MissingExtra, Refused, Unreachable
-from hitl.exchange import Operation
+from hitl.exchange import Operation, Workplaces
 from tests.command_line import Run
 from tests.connectors.label_studio.conftest import SENTIMENT, Project, choice
 
@@ -279,3 +279,19 @@ def test_enterprise_has_assignments() -> None:
     assert platform.writes[-1] == ("DELETE", "/api/projects/1/tasks/2/assignees", {"type": "AN", "users": "7"})
     assert push() == 2
     assert not any(platform.assigned.values())
+
+
+def test_each_annotator_has_the_address_of_their_tab() -> None:
+    """Tabs as a server lists them; those that are not of hitl are left out."""
+    titles = {3: {"title": "Default"}, 8: {"title": "hitl: ann@example.com"}, 9: {}}
+    tabs = [{"id": number, "data": data} for number, data in titles.items()]
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        return httpx.Response(200, json=tabs)
+
+    connector = LabelStudio(URL, TOKEN, project=12, transport=httpx.MockTransport(answer))
+    assert isinstance(connector, Workplaces)
+    assert connector.workplaces() == {"ann@example.com": f"{URL}/projects/12/data?tab=8"}
+    assert asked[-1] == "/api/dm/views/"
