@@ -1,5 +1,6 @@
 """The tables that `hitl export` writes: labels with what they rest on, and annotations.
 
+item_table          one row an item: what there is to label
 label_tables        one row an item; classes of a multiple choice side by side, questions of other kinds apart
 annotation_table    one row an annotation, times as ISO 8601
 
@@ -62,6 +63,15 @@ def annotation_table(annotations: Annotations, names: Mapping[str, str]) -> pa.T
     columns |= {name: table.column(name) for name in table.column_names[1:]}
     if annotations.time is not None:
         columns["time"] = iso_8601(annotations.time)
+    return pa.table(columns)
+
+
+def item_table(items: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """One row an item of `Store.items`: item (the own id), and the fields of its data."""
+    keys, data = (items.column(name).to_pylist() for name in _KEPT)
+    columns: dict[str, Any] = {"item": pa.array([names.get(key, key) for key in keys], pa.string())}
+    for field, values in _fields([json.loads(text) for text in data]).items():
+        columns[_free(field, columns)] = values
     return pa.table(columns)
 
 

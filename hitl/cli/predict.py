@@ -13,7 +13,7 @@ import typer
 
 from hitl.cli import show
 from hitl.cli.evidence import names
-from hitl.cli.options import ItemColumn, Json, examples, grouped
+from hitl.cli.options import HERE, Config, ItemColumn, Json, examples, grouped
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ LABEL = "label"
 EXAMPLES = examples(
     "hitl predict items.csv --model clf.joblib --trust --output probs.csv",
     "hitl predict items.csv --model my.py:make --folds 5 --truth truth.csv -o probs.csv",
+    "hitl predict --project --text text --model my.py:make --folds 5 --truth truth.csv -o bert.csv  # in a project",
     "hitl predict photos.csv --image path --model torchvision:resnet18 --weights w.pt --classes cat,dog -o p.csv",
 )
 
@@ -38,7 +39,11 @@ EXAMPLES = examples(
 class Seen:
     """Which items a model sees, and which of their columns."""
 
-    items: Annotated[Path, typer.Argument(help="Table of items: CSV, JSON Lines, Parquet, Arrow.")]
+    items: Annotated[Path | None, typer.Argument(help="Table of items: CSV, JSON Lines, Parquet, Arrow.")] = None
+    project: Annotated[
+        bool, typer.Option("--project", help="The items of the project instead, by your own ids, as last pulled.")
+    ] = False
+    config: Config = HERE
     item: ItemColumn = "item"
     features: Annotated[
         str | None, typer.Option(help="Comma-separated columns of numbers; default: all but item and group.")
@@ -50,12 +55,31 @@ class Seen:
         str | None, typer.Option(help="With --folds: column of near-duplicates; a group shares a fold.")
     ] = None
 
-    def inputs(self) -> Inputs:
+    def table(self) -> Path:
+        """The file of the items; those of a project are written beside its store first."""
+        if self.project == (self.items is not None):
+            raise BadSettings("predict: expected either a table of items or --project")
+        if self.items is not None:
+            return self.items
+        from hitl.export import item_table
+        from hitl.project import item_names, stored
+        from hitl.tables.files import write_table
+
+        with stored(self.config) as (settings, store):
+            found = item_table(store.items(settings.name), item_names(settings, store))
+        if not found.num_rows:
+            raise BadSettings(f"predict: project {settings.name!r} has no items; run `hitl pull` first")
+        path = self.config.parent / ".hitl" / f"{settings.name}-items.parquet"
+        path.parent.mkdir(exist_ok=True)
+        write_table(path, found)
+        return path
+
+    def inputs(self, table: Path) -> Inputs:
         """The table as models read it."""
         from hitl.models.predictors.inputs import Inputs
 
         features = names(self.features) or ()
-        return Inputs(self.items, self.item, features, self.text, self.image, self.image_folder, self.groups)
+        return Inputs(table, self.item, features, self.text, self.image, self.image_folder, self.groups)
 
 
 @dataclass(frozen=True)
@@ -125,14 +149,13 @@ def predict(
     from hitl.tables.files import require_distinct, require_writable
 
     _check(seen, folds, model)
-    if folds.truth is not None and not (seen.features or seen.text) and LABEL in column_names(seen.items):
-        raise BadSettings(
-            f"predict: {seen.items} has a column {LABEL!r}, which models would be trained on; name --features"
-        )
-    named = [seen.items, *([folds.truth] if folds.truth else []), *([model.weights] if model.weights else [])]
+    items = seen.table()
+    if folds.truth is not None and not (seen.features or seen.text) and LABEL in column_names(items):
+        raise BadSettings(f"predict: {items} has a column {LABEL!r}, which models would be trained on; name --features")
+    named = [items, *([folds.truth] if folds.truth else []), *([model.weights] if model.weights else [])]
     require_writable(output)
     require_distinct([output], [*named, Path(model.model)])
-    inputs, settings = seen.inputs(), model.settings()
+    inputs, settings = seen.inputs(items), model.settings()
     began = time.monotonic()
     with show.progress(as_json) as progress:
         predictor, digest = _predictor(inputs, settings, folds, batch_size, progress)
@@ -153,6 +176,8 @@ def predict(
     quiet = f", none for {done.silent:,}" if done.silent else ""
     show.line(f"judged {done.items:,} items, {len(predictor.classes)} classes{quiet}, in {done.seconds:.1f} s")
     show.wrote([output])
+    if seen.project:
+        show.line(f"for every cycle, add to {seen.config}: [models] {output.stem} = {str(output)!r}")
 
 
 def class_names(text: str | None) -> tuple[str, ...] | None:

@@ -353,3 +353,23 @@ def test_a_column_of_labels_is_not_trained_on(run: Run, folder: Path) -> None:
     assert code != 0
     assert "has a column 'label'" in err
     assert not (folder / "o.csv").exists()
+
+
+def test_the_items_of_a_project_are_judged_and_its_cycles_use_it(run: Run, folder: Path) -> None:
+    labels = "".join(f"i{n},{who},cat\n" for n in range(5) for who in ("ann", "bob"))
+    (folder / "annotations.csv").write_text("item,annotator,label\n" + labels)
+    (folder / "truth.csv").write_text("item,label\ni9,dog\n")
+    flags = ["predict", "--project", "-m", "clf.joblib", "--trust", *FEATURES, "-o", "net.csv"]
+    assert run("init", "--tables", ".", "--name", "pets")[0] == 0
+    code, _, err = run(*flags)
+    assert (code, err) == (78, "hitl: predict: project 'pets' has no items; run `hitl pull` first\n")
+    assert run("pull")[0] == 0
+    code, out, err = run(*flags)
+    assert (code, err) == (0, "")
+    assert "for every cycle, add to hitl.toml: [models] net = 'net.csv'" in out
+    assert read_table(folder / "net.csv").num_rows == N
+    with (folder / "hitl.toml").open("a") as file:
+        file.write("\n[models]\nnet = 'net.csv'\n")
+    assert run("run")[0] == 0
+    assert "model net: predicts 60 of 60 items, temperature " in run("status")[1]
+    assert "expected either a table of items or --project" in run("predict", "-m", "clf.joblib", "-o", "p.csv")[2]
