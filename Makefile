@@ -11,7 +11,7 @@ export HITL_HOME ?= $(CURDIR)/.venv/home
 export HITL_DATA ?= $(CURDIR)/../shared/data
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo demo-label-studio test lint types unit bench format clean
+.PHONY: demo demo-label-studio test quick lint types unit bench format clean
 
 demo: $(DEMO)/.ready  ## replay real annotators through the loop; writes hitl-demo-report.html
 	$(DEMO)/bin/hitl demo
@@ -20,6 +20,10 @@ demo-label-studio: $(TEST)/.ready  ## the same through a real Label Studio start
 	$(TEST)/bin/hitl demo --label-studio
 
 test: lint types unit  ## what CI runs
+
+quick: lint  ## the inner loop, under two minutes: nouns, tables, frozen outputs, layout, messages
+	$(TEST)/bin/python -m pytest -q -n $(WORKERS) tests/core tests/store tests/test_layout.py tests/test_frozen.py \
+		tests/test_cycle.py tests/active/test_policy.py tests/cli/test_help.py tests/cli/test_messages.py
 
 lint: $(TEST)/.ready
 	$(TEST)/bin/ruff check .

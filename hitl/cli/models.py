@@ -81,11 +81,11 @@ def _show(question: str, found: ModelProfile, rows: int) -> None:
     show.line(f"{account.items:,} items with a label and a model, {how}")
     few = len(account.classes) > rows
     note = f"; the {rows} of {len(account.classes)} classes where annotators add most" if few else ""
-    header: tuple[str, ...] = ("", "items", "model", "people", "both", "people add")
+    header: tuple[str, ...] = ("", "items", "model", "annotators", "both", "annotators add")
     show.table(f"Accuracy{title} (95 %){note}", header, _accuracies(account, rows), [""])
     show.line(_bound(account, measured=found.measured is not None))
     show.line(_calibration(found, account))
-    header = ("target", "by", "can skip people", "sure from", "claimed", "right of these", "right of all")
+    header = ("target", "by", "can skip annotators", "sure from", "claimed", "right of these", "right of all")
     show.table(f"Items that need no annotator{title}", header, _skips(account), ["target"])
     header = ("", "items", "bits", "by chance", "p", "bits, class not given")
     show.table(f"What one still says of the other, given the class{title}", header, _dependence(account), [""])
@@ -112,7 +112,7 @@ def _bound(account: Account, *, measured: bool) -> str:
         f"Confidence ratios (Theorem 1): the P+L of both is right in at least {percent(bound.bound)} "
         f"({percent(bound.tighter)} against the runner-up alone); "
         f"{'measured' if measured else 'expected'}: {percent(bound.accuracy)}. "
-        f"The true class outweighs all others for the model in {percent(bound.model_above_one)}, for people in "
+        f"The true class outweighs all others for the model in {percent(bound.model_above_one)}, for annotators in "
         f"{percent(bound.people_above_one)}"
     )
 
