@@ -383,7 +383,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path, run: Run, mon
     for name in ("apscheduler", "apscheduler.executors.base"):
         monkeypatch.setitem(sys.modules, name, None)
     code, _, error = run("schedule")
-    assert (code, error) == (78, "hitl: hitl schedule needs: pip install 'hitl-toolkit[service]'\n")
+    assert (code, error) == (78, "hitl: hitl schedule needs APScheduler: pip install 'hitl-toolkit[service]'\n")
 
 
 @pytest.mark.parametrize("name", ["systemd/hitl@.service", "systemd/hitl-schedule@.service", "README.md"])
