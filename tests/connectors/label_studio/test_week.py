@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,18 @@ def hitl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The command of a wheel in an environment that knows nothing of the checkout; what hitl needs is borrowed."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", str(folder), str(ROOT)], check=True)
+    listed = ["git", "ls-files", "-co", "--exclude-standard"]  # not what an earlier build has left
+    for name in subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n"):
+        if (ROOT / name).is_file() and not name.startswith("tests/"):
+            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / "source" / name)
+    subprocess.run([*pip, "wheel", "--no-deps", "-w", str(folder), str(folder / "source")], check=True)
     subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True)
     (wheel,) = folder.glob("*.whl")
     python = folder / "env" / "bin" / "python"
     subprocess.run([str(python), *pip[1:], "install", "--no-deps", str(wheel)], check=True)
     (packages,) = (folder / "env" / "lib").glob("python*/site-packages")
-    (packages / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    (packages / "borrowed.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
     found = [str(python), "-c", "import hitl; print(hitl.__file__)"]
     where = subprocess.run(found, cwd=folder, capture_output=True, text=True, check=True).stdout
     assert where.startswith(str(folder))
