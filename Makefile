@@ -22,8 +22,8 @@ demo-label-studio: $(TEST)/.ready  ## the same through a real Label Studio start
 test: lint types unit  ## what CI runs
 
 quick: lint  ## the inner loop, under two minutes: nouns, tables, frozen outputs, layout, messages
-	$(TEST)/bin/python -m pytest -q -n $(WORKERS) tests/core tests/store tests/test_layout.py tests/test_frozen.py \
-		tests/test_cycle.py tests/active/test_policy.py tests/cli/test_help.py tests/cli/test_messages.py
+	$(TEST)/bin/python -m pytest -q -n $(WORKERS) tests/core tests/test_layout.py tests/test_frozen.py \
+		tests/active/test_policy.py tests/cli/test_help.py tests/cli/test_messages.py
 
 lint: $(TEST)/.ready
 	$(TEST)/bin/ruff check .
