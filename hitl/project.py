@@ -302,8 +302,7 @@ def reachable(crew: Crew, connector: Connector) -> tuple[Crew, tuple[str, ...]]:
     """
     if not (crew.names and isinstance(connector, Directory)):
         return crew, ()
-    there = {row.name for row in connector.annotators()}
-    there |= {f"{row.name} ({row.key})" for row in connector.annotators()}
+    there = {name for row in connector.annotators() for name in (row.name, f"{row.name} ({row.key})")}
     known = tuple(name for name in crew.names if name in there)
     told = tuple(_unknown(str(name), there) for name in crew.names if name not in there)
     if not known:

@@ -64,6 +64,11 @@ class Waiting:
         """Who seems to have left."""
         return frozenset(person.annotator for person in self.people if person.away)
 
+    def without(self, asks: Sequence[Ask]) -> Waiting:
+        """The same, with these questions back in the pool."""
+        returned = set(asks)
+        return replace(self, asks=tuple(ask for ask in self.asks if ask not in returned))
+
     def crew_now(self, crew: Crew) -> Crew:
         """The crew as a policy should see it: what waits is in `asked` and counts against the capacities."""
         asked = tuple((ask.annotator, ask.item) for ask in self.asks if ask.annotator is not None)
@@ -129,12 +134,11 @@ def _planned(policy: Policy, pool: PoolState, held: Waiting, crew: Crew, budget:
     if not spare:
         return held, policy.plan(pool, held.crew_now(crew), held.budget_left(budget, crew))
     room = spare[: len(idle) * max(budget.labels // len(present), 1)]
-    fewer = replace(held, asks=tuple(ask for ask in held.asks if ask not in room))
+    fewer = held.without(room)
     theirs = fewer.crew_now(crew)
     theirs = replace(theirs, capacity={name: theirs.capacity_of(name) if name in idle else 0 for name in crew.names})
     plan = policy.plan(pool, theirs, fewer.budget_left(budget, crew))
-    given_up = room[: len(plan.asks)]
-    return replace(held, asks=tuple(ask for ask in held.asks if ask not in given_up)), plan
+    return held.without(room[: len(plan.asks)]), plan
 
 
 def _beyond(asks: Sequence[Ask], share: int) -> list[Ask]:

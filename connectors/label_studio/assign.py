@@ -54,7 +54,7 @@ def assign(client: Client, project: int, operation: Operation) -> Receipt:
     """Ask the annotator (operation.key, a user id) about exactly these tasks."""
     wanted = task_ids(operation.payload["items"])
     person = _person(client, operation.key)
-    if person is None and not wanted:  # there is nobody whose questions could be taken back
+    if person is None and not wanted:  # there are no questions that could be taken back
         return Receipt(operation, 0, f"there is no user {operation.key}")
     if person is None:
         raise Refused(

@@ -100,7 +100,7 @@ def _training(crowd: AnnotatorsSection | None) -> str:
     if crowd is None:
         return "There are too few labels to say."
     if not crowd.flagged:
-        return "Nobody stands out: no annotator is likely to answer at random or to mislead, or is seen to get worse."
+        return "None: no annotator is likely to answer at random or to mislead, or is seen to get worse."
     profiles = crowd.profiles
     named = [f"{profiles.names[k]} ({', '.join(profiles.flags(k))})" for k in crowd.flagged[:NAMED]]
     more = f", and {len(crowd.flagged) - NAMED} more" if len(crowd.flagged) > NAMED else ""

@@ -35,7 +35,7 @@ def table_of(given: Any, where: str = "the table") -> pa.Table:
 
 
 def is_pandas(given: Any, kind: str) -> bool:
-    """Whether it is a pandas `DataFrame` or `Series`, without importing pandas where nobody has."""
+    """Whether it is a pandas `DataFrame` or `Series`, without importing pandas for it."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(given, getattr(pandas, kind))
 
