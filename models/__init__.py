@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hitl.models.ebcc import EBCC as EBCC
     from hitl.models.edbcc import EDBCC as EDBCC
     from hitl.models.gibbs_ibcc import GibbsIBCC as GibbsIBCC
+    from hitl.models.learning.learned import Learned as Learned
     from hitl.models.ll import LL as LL
     from hitl.models.lr import LR as LR
     from hitl.models.majority import MajorityVote as MajorityVote

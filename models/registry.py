@@ -37,6 +37,7 @@ COMBINERS = Registry(
         "sp": "hitl.models.sp:SP",
         "lr": "hitl.models.lr:LR",
         "bayesian-pl": "hitl.models.bayesian_pl:BayesianPL",
+        "learned": "hitl.models.learning.learned:Learned",
     },
 )
 """Method name -> where its class is."""

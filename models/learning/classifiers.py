@@ -1,0 +1,147 @@
+"""What can learn from features and soft labels: scikit-learn estimators, and combiners that use features themselves.
+
+A `Classifier` is given all items and told which it may learn from. An estimator learns from their beliefs: every item
+enters once for each class, with its belief in the class as weight. A combiner that uses features (gpc-ma) learns from
+their labels: those of all other items are withdrawn first.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Floats
+from hitl.errors import BadInput, BadSettings
+from hitl.evidence import Evidence
+from hitl.models.predictors.estimators import require_probabilities
+from hitl.models.predictors.loading import ModelSettings, find, maker
+from hitl.models.predictors.predictor import required
+
+Mask = npt.NDArray[np.bool_]
+
+INSTALL = "hitl-toolkit[sklearn]"
+
+LOGIT_VARIANCE = 9.0
+"""Prior variance of a logit of "logistic": logits of -3 to 3, probabilities of .05 to .95, are nothing special."""
+
+LEAST = 0.02
+"""Belief from which an item enters for a class: below, its copies would only take time."""
+
+
+class Classifier(Protocol):
+    """Predicts classes from features."""
+
+    def predict(self, evidence: Evidence, q_nj: Floats, trained_n: Mask) -> Floats:
+        """(N, J) distributions, by a model that learned from the items `trained_n` (N,) alone.
+
+        `q_nj` (N, J) are beliefs. All items have features, finite and standardised.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Estimating:
+    """A scikit-learn estimator, made anew for each training by `make(number of features)`."""
+
+    make: Callable[[int], Any]
+
+    def predict(self, evidence: Evidence, q_nj: Floats, trained_n: Mask) -> Floats:
+        """As `Classifier.predict`. A class that nothing was trained on gets 1 / (M + J) after M items."""
+        assert evidence.features is not None
+        x_nd, q_mj = evidence.features, q_nj[trained_n]
+        estimator = self.make(x_nd.shape[1])
+        require_probabilities(estimator)
+        row, code = np.nonzero(q_mj > LEAST)
+        weight: Mapping[str, Any] = {}
+        key = _weight_key(estimator)
+        if key is None:
+            row, code = np.arange(len(q_mj)), q_mj.argmax(axis=1)
+        else:
+            weight = {key: q_mj[row, code]}
+        if len(np.unique(code)) < 2:
+            return _constant(q_mj, len(x_nd))
+        try:
+            estimator.fit(x_nd[trained_n][row], code, **weight)
+            own_nj = np.asarray(estimator.predict_proba(x_nd), dtype=np.float64)
+        except Exception as error:  # user code
+            raise BadInput(
+                f"learn.model: {type(estimator).__name__} cannot be trained: {type(error).__name__}: {error}"
+            ) from error
+        return _over_all(own_nj, np.asarray(estimator.classes_, dtype=np.intp), len(q_mj), q_nj.shape[1])
+
+
+@dataclass(frozen=True)
+class Combining:
+    """A combiner that uses features: its beliefs about items whose labels and truth it is not shown."""
+
+    method: str
+
+    def predict(self, evidence: Evidence, q_nj: Floats, trained_n: Mask) -> Floats:
+        """As `Classifier.predict`; the beliefs are not used."""
+        from hitl.models.registry import combiner
+
+        annotations, truth = evidence.annotations, evidence.truth
+        assert truth is not None
+        shown = replace(
+            evidence,
+            annotations=annotations.select(trained_n[annotations.item]),
+            truth=np.where(trained_n, truth, -1).astype(np.int32),
+            probabilities={},
+        )
+        return combiner(self.method).fit(shown).probabilities
+
+
+def classifier(name: str) -> Classifier:
+    """The classifier of a name: "logistic", "gp", "gpc-ma", or module:name of an estimator or what makes one.
+
+    Raises BadSettings for an unknown name, MissingExtra where scikit-learn is not installed.
+    """
+    if name == "logistic":
+        return Estimating(_logistic)
+    if name in COMBINERS:
+        return Combining(COMBINERS[name])
+    if ":" not in name:
+        raise BadSettings(
+            f"learn.model {name!r} is unknown; expected one of {', '.join(NAMES)}, or module:name or file.py:name of "
+            "an estimator with fit and predict_proba"
+        )
+    make = maker(find(ModelSettings(name)))
+    return Estimating(lambda n_features: make())
+
+
+COMBINERS: Mapping[str, str] = {}
+NAMES = ("logistic", *COMBINERS)
+
+
+def _logistic(n_features: int) -> Any:
+    """Weights of prior variance `LOGIT_VARIANCE` / D each."""
+    linear = required("sklearn.linear_model", "learn.model 'logistic'", INSTALL)
+    return linear.LogisticRegression(C=LOGIT_VARIANCE / n_features, max_iter=500)
+
+
+def _weight_key(estimator: Any) -> str | None:
+    """What `fit` calls the weights of items; None where it takes none."""
+    steps = getattr(estimator, "steps", None)
+    if steps:
+        inner = _weight_key(steps[-1][1])
+        return None if inner is None else f"{steps[-1][0]}__{inner}"
+    return "sample_weight" if "sample_weight" in inspect.signature(estimator.fit).parameters else None
+
+
+def _constant(q_mj: Floats, n_items: int) -> Floats:
+    """(N, J) the shares of the classes, with one item more in each."""
+    share_j = (q_mj.sum(axis=0) + 1) / (len(q_mj) + q_mj.shape[1])
+    return np.tile(share_j, (n_items, 1))
+
+
+def _over_all(own_nj: Floats, codes: npt.NDArray[np.intp], examples: int, n_classes: int) -> Floats:
+    """(N, J) over all classes: an unseen one gets 1 / (M + J), the others share the rest."""
+    unseen = 1 / (examples + n_classes)
+    p_nj = np.full((len(own_nj), n_classes), unseen)
+    p_nj[:, codes] = own_nj * (1 - unseen * (n_classes - len(codes)))
+    return p_nj

@@ -1,0 +1,115 @@
+"""Out-of-fold predictions from soft labels: no item is predicted by a model that has seen its labels.
+
+    an item with labels or known truth, of fold k    is predicted by a model trained on those of all other folds
+    an item of a group that has such an item         by the model of that group's fold
+    any other item                                   by one more model, trained on all of them
+
+as `predictors.folds` does it with known labels, and for the same reasons. An item without features is not predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Floats
+from hitl.evidence import Evidence
+from hitl.models.learning.classifiers import Classifier, Mask
+from hitl.models.predictors.folds import ALL, Examples, split
+
+Fold = npt.NDArray[np.intp]
+
+FEWEST = 2
+"""Items of each fold, at least, before anything is trained."""
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """Which item is predicted by the model of which fold.
+
+    Attributes:
+        evidence: the items, with features that are finite (0 where an item has none) and standardised.
+        q_nj: (N, J) beliefs of the items with labels.
+        fold_n: (N,) the fold whose model predicts an item, 1 to K, or 0 for the model trained on all; -1: none does.
+        trained_n: (N,) items that are trained on.
+    """
+
+    evidence: Evidence
+    q_nj: Floats
+    fold_n: Fold
+    trained_n: Mask
+
+    @classmethod
+    def of(
+        cls, evidence: Evidence, q_nj: Floats, folds: int, seed: int = 0, groups: Sequence[str | None] | None = None
+    ) -> Training | None:
+        """The folds of these items, in whatever order they are; `groups` (N,) of near-duplicates share a fold.
+
+        None where there is too little to train on: two classes, one of them in all folds, and two items a fold.
+        """
+        assert evidence.features is not None
+        featured_n = ~np.isnan(evidence.features).any(axis=1)
+        trained_n = featured_n & ((evidence.annotations.labels_per_item > 0) | evidence.known)
+        names = evidence.annotations.items
+        rows = np.array(sorted(np.flatnonzero(trained_n), key=lambda row: str(names[row])), dtype=np.intp)
+        top = q_nj[rows].argmax(axis=1)
+        group_n = list(groups) if groups is not None else [None] * len(q_nj)
+        apart = {("", n) if group_n[n] is None else group_n[n] for n in rows}
+        count_j = np.bincount(top)
+        if len(apart) < FEWEST * folds or np.count_nonzero(count_j) < 2 or count_j.max() < folds:
+            return None
+        examples = Examples(
+            [str(row) for row in rows], None, (), [str(code) for code in top], [group_n[row] for row in rows]
+        )
+        fold_n = np.where(featured_n, ALL, -1).astype(np.intp)
+        fold_n[rows] = split(examples, folds, seed)
+        home = {group_n[row]: fold_n[row] for row in rows if group_n[row] is not None}
+        for n in np.flatnonzero(featured_n & ~trained_n):
+            fold_n[n] = home.get(group_n[n], ALL)
+        return cls(replace(evidence, features=standardised(evidence.features)), q_nj, fold_n, trained_n)
+
+    @property
+    def parts(self) -> list[int]:
+        """The folds that predict an item; each is one training."""
+        return [int(fold) for fold in np.unique(self.fold_n) if fold >= 0]
+
+    def predict(self, classifier: Classifier, fold: int) -> Floats:
+        """(n, J) what the model of this fold predicts of its items, in their order."""
+        seen_n = self.trained_n if fold == ALL else self.trained_n & (self.fold_n != fold)
+        return classifier.predict(self.evidence, self.q_nj, seen_n)[self.fold_n == fold]
+
+    def joined(self, parts: Iterator[tuple[int, Floats]]) -> Floats:
+        """(N, J) the predictions of all folds; NaN where none predicts."""
+        p_nj = np.full(self.q_nj.shape, np.nan)
+        for fold, predicted in parts:
+            p_nj[self.fold_n == fold] = predicted
+        return p_nj
+
+
+def out_of_fold(
+    classifier: Classifier,
+    training: Training,
+    progress: Callable[[str, int, int | None], None] = lambda what, done, total: None,
+) -> Floats:
+    """(N, J) of all folds, trained one after the other; NaN for items without features."""
+    folds = training.parts
+
+    def each() -> Iterator[tuple[int, Floats]]:
+        for done, fold in enumerate(folds):
+            progress("train", done, len(folds))
+            yield fold, training.predict(classifier, fold)
+        progress("train", len(folds), len(folds))
+
+    return training.joined(each())
+
+
+def standardised(x_nd: Floats) -> Floats:
+    """(N, D) features less their mean, by their standard deviation; 0 where constant, and for items without any."""
+    there_n = ~np.isnan(x_nd).any(axis=1)
+    centre_d, scale_d = x_nd[there_n].mean(axis=0), x_nd[there_n].std(axis=0)
+    scale_d = np.where(scale_d > 1e-12 * (1 + np.abs(centre_d)), scale_d, np.inf)
+    z_nd: Floats = np.where(there_n[:, None], (x_nd - centre_d) / scale_d, 0.0)
+    return z_nd
