@@ -70,7 +70,7 @@ class Learned:
         found = judge.fit(bare, start=start)
         predicted = self.predictions(evidence, found)
         if predicted:
-            found = judge.fit(replace(bare, probabilities={**bare.probabilities, **predicted}))
+            found = judge.fit(replace(bare, probabilities={**bare.probabilities, **predicted}), start=start)
         return replace(found, fit=replace(found.fit, method=name_of(self), settings=asdict(self)))
 
     def predictions(self, evidence: Evidence, people: Consensus) -> dict[str, Floats]:
