@@ -2,8 +2,8 @@
 
     best        of these items, so many pairs of the largest total value
     spread      beyond so many even shares of them an answer counts half: others are asked           (`even_shares`)
-    diverse     the items are a core set (`core_set`) of `diverse` times as many of the best; an item without features is
-                like no other, and in the batch where it is in the batch of the best
+    diverse     the items are a core set (`core_set`) of `diverse` times as many of the best; an item without features
+                is like no other, and in the batch where it is among the best
     pays        a pair that does not bring its cost is left out, and the next best are looked for
 
 Money: where annotators cost differently, what is bought is gain for money, v_nk / cost_k. Where that alone would spend

@@ -165,7 +165,7 @@ def test_a_diverse_batch_is_a_core_set_of_the_best() -> None:
 
 
 def test_items_without_features_are_asked_about_as_far_as_they_are_the_best() -> None:
-    """Values rise with the row: 39 is the best. Of the best four, two have no features; beside them a core set of two."""
+    """Values rise with the row. Of the best four, two have no features; beside them a core set of two."""
     question = judged(np.random.default_rng(6), 40, 3, 2, seen=0.0)
     question[1].probabilities[:] = np.linspace(0.95, 0.5, 40)[:, None] * [1, -1] + [0, 1]
     value = utility(PoolState.of([question], open_budget()), [crew_confusion(question[1], Crew())], 0.1)
