@@ -1,6 +1,7 @@
 """One cycle: pull what is new, combine, plan, push. Each step is safe to repeat, and so is the whole.
 
     pull    pages -> store                              rows and the cursor behind them in one transaction
+    embed   items -> features -> store                  of what is new or has changed, where `[features]` asks for them
     judge   store -> evidence -> consensus -> plan      a pure function of what is stored
     record  consensus, plan, operations -> store        in one transaction; unchanged operations stay confirmed
     push    outbox -> platform                          verified there, then marked
@@ -24,10 +25,20 @@ from hitl.active.registry import policy
 from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Crew
 from hitl.errors import Busy, HitlError, Refused, StoreError
-from hitl.exchange import Connector, Located, Progress, PullSummary, Question, Receipt, silent
+from hitl.exchange import Connector, Files, Located, Progress, PullSummary, Question, Receipt, silent
+from hitl.features import FeatureSummary, refresh
 from hitl.metrics import metrics_of
 from hitl.operations import Judgement, operations_of
-from hitl.project import budget_of, combined, crew_of, reachable, require_one_name, require_place, stored_evidence
+from hitl.project import (
+    budget_of,
+    combined,
+    crew_of,
+    item_names,
+    reachable,
+    require_one_name,
+    require_place,
+    stored_evidence,
+)
 from hitl.settings import Settings
 
 if TYPE_CHECKING:
@@ -80,6 +91,7 @@ def run(
             pulled = pull(lease, store, connector, progress)
             crew, unknown = reachable(crew or crew_of(settings, store), connector)
             pulled += PullSummary(problems=unknown)
+            pulled += PullSummary(problems=embed(lease, settings, store, connector, progress).problems)
             with _one_fit:
                 judgement = judge(settings, store, connector.questions(), progress, crew, now)
             if due is not None:
@@ -130,6 +142,17 @@ def pull(lease: Lease, store: Store, connector: Connector, progress: Progress = 
         brought += store.save_page(lease, page)
         progress("pull", brought.items, page.total)
     return brought
+
+
+def embed(
+    lease: Lease, settings: Settings, store: Store, connector: Connector, progress: Progress = silent
+) -> FeatureSummary:
+    """Make the features of what is new or has changed, as `[features]` says; see `hitl.features`."""
+    if settings.features.kind is None:
+        return FeatureSummary()
+    files = connector if isinstance(connector, Files) else None
+    with _one_fit:
+        return refresh(lease, settings, store, item_names(settings, store), files, progress)
 
 
 def judge(

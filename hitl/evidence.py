@@ -2,7 +2,8 @@
 
 probabilities[model]   N x J, a row is a distribution over the classes, or all NaN where the model abstains
 truth                  (N,) code of the known class, -1 where unknown
-features               N x D          sequence   N x 2: which sequence, which position
+features               N x D, a row is finite, or all NaN where the item has none
+sequence               N x 2: which sequence, which position
 graph                  sparse symmetric N x N adjacency
 """
 
@@ -44,7 +45,7 @@ class Evidence(Shown):
         annotations: who said what.
         probabilities: for each model an (N, J) array of class probabilities, NaN in the rows where the model abstains;
             or a table with columns `p_<class>` or `<class>`.
-        features: (N, D) finite numbers, or None.
+        features: (N, D) numbers, NaN in the rows of items without features, else finite; or None.
         truth: (N,) known class codes, -1 where unknown (all -1 when None is given); or a pandas Series of codes or of
             class names, by item.
         sequence: (N, 2) integers, sequence and position, or None.
@@ -80,9 +81,11 @@ class Evidence(Shown):
         if self.features is not None:
             features = np.asarray(_rows_by_name(self.annotations, "features", self.features), dtype=np.float64)
             self._check_rows("features", features, 2)
-            bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
+            bad = np.flatnonzero(~np.isfinite(features).all(axis=1) & ~np.isnan(features).all(axis=1))
             if bad.size:
-                raise BadEvidence(f"features: {self._item(int(bad[0]))} is not finite; expected numbers")
+                raise BadEvidence(
+                    f"features: {self._item(int(bad[0]))} is not finite; expected numbers, or a row of NaN for none"
+                )
             object.__setattr__(self, "features", features)
         if self.sequence is not None:
             sequence = np.asarray(_rows_by_name(self.annotations, "sequence", self.sequence))
@@ -159,6 +162,15 @@ class Evidence(Shown):
             predicted |= ~np.isnan(p_nj[:, 0])
         predicted.setflags(write=False)
         return predicted
+
+    @cached_property
+    def featured(self) -> npt.NDArray[np.bool_]:
+        """(N,) items that have features."""
+        featured = np.zeros(self.annotations.n_items, dtype=bool)
+        if self.features is not None:
+            featured = ~np.isnan(self.features).any(axis=1)
+        featured.setflags(write=False)
+        return featured
 
     def frame(self) -> pd.DataFrame:
         """One row an item: item, labels, truth where any is known, and for each model its most probable class."""

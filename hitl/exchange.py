@@ -258,6 +258,19 @@ class Workplaces(Protocol):
         ...
 
 
+@runtime_checkable
+class Files(Protocol):
+    """A connector whose platform serves files itself (uploaded images, say), to those who have its token."""
+
+    def serves(self, address: str) -> bool:
+        """Whether an address in an item's data is of a file that the platform serves."""
+        ...
+
+    def fetch(self, address: str) -> bytes:
+        """The content of such a file. Raises Refused and Unreachable."""
+        ...
+
+
 class Connector(Source, Sink, Protocol):
     """A labeling platform or a folder of files."""
 

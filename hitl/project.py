@@ -40,7 +40,8 @@ def load(config: Path) -> Settings:
     from hitl.connectors.catalog import settings_of
 
     loaded = settings.load(config, settings_of)
-    return loaded.model_copy(update={"models": {name: str(config.parent / p) for name, p in loaded.models.items()}})
+    models = {name: str(config.parent / p) for name, p in loaded.models.items()}
+    return loaded.model_copy(update={"models": models, "features": loaded.features.within(config.parent)})
 
 
 @contextmanager
@@ -114,17 +115,23 @@ def require_one_name(store: Store, project: str, connector: Connector) -> None:
 
 
 def stored_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
-    """Question name -> evidence, all over the same items, with the models of the platform and of `[models]`.
+    """Question name -> evidence, all over the same items, with the models of the platform and of `[models]`, and the
+    features that were made last.
 
     Raises BadInput when nothing was pulled yet, or a file of a model does not fit.
     """
+    from hitl.features import stored_features
+
     project = settings.name
     items = tuple(store.items(project).column("item").to_pylist())
     if not items:
         raise BadInput(f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform")
     names, files = annotator_names(store, project), _model_files(settings, store, questions)
+    features = stored_features(settings, store, items)
     return {
-        question.name: _evidence_of(store, project, question, items, names, files[question.name])
+        question.name: replace(
+            _evidence_of(store, project, question, items, names, files[question.name]), features=features
+        )
         for question in questions
     }
 
@@ -189,13 +196,16 @@ def stored_results(
 
 
 def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Progress) -> dict[str, Consensus]:
-    """Question name -> its consensus, fitted now by the combiner of the settings."""
+    """Question name -> its consensus, fitted now by the combiner of the settings.
+
+    Features are there for policies and models too: a combiner that does not use them is not given them.
+    """
     from hitl.models.registry import combiner
 
     method = combiner(settings.combine.method, **settings.combine.options)
     results = {}
     for position, (name, known) in enumerate(evidence.items(), start=1):
-        results[name] = method.fit(known)
+        results[name] = method.fit(known if "features" in method.uses else replace(known, features=None))
         progress("combine", position, len(evidence))
     return results
 

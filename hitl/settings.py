@@ -14,7 +14,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import (
     AfterValidator,
@@ -119,6 +119,57 @@ class PolicySettings(_Part):
 
     name: str = "expected-gain"
     options: dict[str, Any] = Field(default_factory=dict)
+
+
+class FeatureSettings(_Part):
+    """What features of items are made of, and how. None of file, columns, text and image: there are none.
+
+    `file` has them by the user's own ids. `columns`, `text` and `image` name fields of an item's data. `model` is one
+    of texts or images, `weights` what a torchvision model has learned. `folder` is what relative paths of images are
+    relative to. `missing`: whether an item whose features cannot be made is left without, or stops the cycle.
+    """
+
+    file: str | None = Field(default=None, min_length=1)
+    columns: tuple[str, ...] = ()
+    text: str | None = Field(default=None, min_length=1)
+    image: str | None = Field(default=None, min_length=1)
+    model: str | None = Field(default=None, min_length=1)
+    weights: str | None = Field(default=None, min_length=1)
+    dimensions: int | None = Field(default=None, ge=1)
+    folder: str = "."
+    device: str = "auto"
+    missing: Literal["skip", "refuse"] = "skip"
+
+    @property
+    def kind(self) -> Literal["file", "columns", "text", "image"] | None:
+        """What they are made of; None where there are none."""
+        return next((name for name in ("file", "columns", "text", "image") if getattr(self, name)), None)
+
+    def within(self, folder: Path) -> FeatureSettings:
+        """The same with its files in this folder, but for those that have a full path."""
+        found: dict[str, str] = {"folder": str(folder / self.folder)}
+        if self.file is not None:
+            found["file"] = str(folder / self.file)
+        if self.weights is not None and (folder / self.weights).is_file():
+            found["weights"] = str(folder / self.weights)
+        if self.model is not None and self.model.rpartition(":")[0].endswith(".py"):
+            found["model"] = str(folder / self.model)
+        return self.model_copy(update=found)
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> FeatureSettings:
+        given = [name for name in ("file", "columns", "text", "image") if getattr(self, name)]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} exclude each other; expected one of them")
+        if not given and self.model_fields_set:
+            raise ValueError("nothing to make them of; expected one of file, columns, text and image")
+        if self.model is not None and self.kind not in ("text", "image"):
+            raise ValueError("model: sees a text or an image; expected features.text or features.image as well")
+        if self.image is not None and self.model is None:
+            raise ValueError(
+                "image needs features.model, such as 'torchvision:resnet18', 'module:name', 'file.py:name'"
+            )
+        return self
 
 
 class PushSettings(_Part):
@@ -228,6 +279,7 @@ class Settings(_FromFile):
     budget: BudgetSettings = BudgetSettings()
     crew: CrewSettings = CrewSettings()
     policy: PolicySettings = PolicySettings()
+    features: FeatureSettings = FeatureSettings()
     push: PushSettings = PushSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     models: dict[str, str] = Field(default_factory=dict)
@@ -358,6 +410,9 @@ name = "expected-gain"  # what chooses; its settings: options = {{ }}
 
 [combine]
 method = "default"         # see `hitl combine --help`
+
+# [features]               # what items look like, for models and for batches that are not all alike
+# text = "text"            # or image, columns = [..], file = "features.parquet"
 
 # [schedule]               # for `hitl schedule`
 # every = "15m"            # or cron = "*/10 8-18 * * mon-fri"

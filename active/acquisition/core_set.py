@@ -19,7 +19,8 @@ from hitl.models.numerics.compiled import threaded
 def core_set(features: Floats, chosen: npt.NDArray[np.integer], wanted: int) -> npt.NDArray[np.int64]:
     """(min(wanted, N - chosen),) rows of `features` (N, D) to take beside the rows `chosen`, in order.
 
-    Of items equally far the first is taken, and row 0 first where nothing is chosen. Nothing is taken twice.
+    Of items equally far the first is taken, and row 0 first where nothing is chosen. Nothing is taken twice. A row of
+    NaN, an item without features, is near to nothing: such rows are taken before any other.
     """
     x_nd = np.ascontiguousarray(features, dtype=np.float64)
     squared_n = np.full(len(x_nd), np.inf)
@@ -41,4 +42,5 @@ def _nearer(x_nd: Floats, row: int, squared_n: Floats) -> None:
         total = 0.0
         for d in range(x_nd.shape[1]):
             total += (x_nd[n, d] - x_nd[row, d]) ** 2
-        squared_n[n] = min(squared_n[n], total)
+        if total < squared_n[n]:  # never where either has no features
+            squared_n[n] = total

@@ -2,7 +2,8 @@
 
     best        of these items, so many pairs of the largest total value
     spread      beyond so many even shares of them an answer counts half: others are asked           (`even_shares`)
-    diverse     the items are a core set (`core_set`) of `diverse` times as many of the best
+    diverse     the items are a core set (`core_set`) of `diverse` times as many of the best; an item without features
+                is like no other, and in the batch where it is among the best
     pays        a pair that does not bring its cost is left out, and the next best are looked for
 
 Money: where annotators cost differently, what is bought is gain for money, v_nk / cost_k. Where that alone would spend
@@ -49,7 +50,8 @@ class Choice:
         free: who may be asked about what; a crew without names is one average annotator, who can have every item.
         money: what all questions cost together at most.
         even_shares: beyond so many even shares of the questions an answer counts half; inf: all count in full.
-        features: (N, D) of the items, where they are to be a core set, beside those that wait; None: alike or not.
+        features: (N, D) of the items, NaN for those without, where they are to be a core set, beside those that wait;
+            None: alike or not.
         times: so many times as many candidates the core set is chosen from.
     """
 
@@ -85,12 +87,15 @@ class Choice:
         return Choice(self.value, free)
 
     def _not_alike(self, features: Floats, rows: Rows, limit: int) -> Rows:
-        """The rows of a core set of the best."""
+        """The rows of a core set of the best; those without features as far as they are the best of all."""
         waiting = np.flatnonzero(self.free.closed)
         candidates, _ = _places(self.freely().best(rows, math.ceil(limit * self.times)))
-        there = np.append(waiting, candidates)
-        spread = core_set(features[there], np.arange(len(waiting)), limit)
-        return rows[np.isin(rows, there[spread])]
+        bare = np.isnan(features[candidates]).any(axis=1)
+        seen, unseen = candidates[~bare], candidates[bare]
+        most = max(np.count_nonzero(bare[:limit]), limit - len(seen))
+        there = np.append(waiting, seen)
+        spread = core_set(features[there], np.arange(len(waiting)), limit - most)
+        return rows[np.isin(rows, np.append(there[spread], unseen[:most]))]
 
     def _of_anyone(self, rows: Rows, limit: int) -> Sequence[Pair]:
         """The items of largest value for the average annotator."""

@@ -20,7 +20,13 @@ from hitl.errors import MissingExtra
 
 _BATCH = 1024  # rows fetched at once; larger batches leave the processor's cache and take twice as long
 
-_TYPES = {sa.Text: pa.string(), sa.Double: pa.float64(), sa.Integer: pa.int64(), sa.Boolean: pa.bool_()}
+_TYPES = {
+    sa.Text: pa.string(),
+    sa.Double: pa.float64(),
+    sa.Integer: pa.int64(),
+    sa.Boolean: pa.bool_(),
+    sa.LargeBinary: pa.binary(),
+}
 _DIALECT = postgresql.dialect(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
 
 

@@ -1,8 +1,9 @@
 """The tables. All names start with `hitl_`, so that the store can share a database with other programs.
 
-    project      one row a project: its lease (epoch, owner, until), the cursor, the problems of the latest pull, and
-                 why the last cycle failed
+    project      one row a project: its lease (epoch, owner, until), the cursor, the problems of the latest pull, why
+                 the last cycle failed, and which features are complete
     item, annotator, annotation, prediction     what was pulled, keyed by the platform's own keys
+    vector                                      features made of items, keyed by how they were made as well
     cycle, consensus                            what was concluded
     operation                                   the outbox: what must still be, or was, pushed
 
@@ -16,7 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -53,6 +54,7 @@ project = _table(
     column("problems_epoch", sa.BigInteger()),
     column("failure", sa.Text(), null=True),
     column("source", sa.Text(), null=True),
+    column("features", sa.Text(), null=True),
 )
 
 item = _table(
@@ -101,6 +103,16 @@ prediction = _table(
     key("question"),
     key("model"),
     column("probabilities", sa.Text()),
+)
+
+vector = _table(
+    "hitl_vector",
+    key("project"),
+    key("space"),
+    key("item"),
+    column("digest", KEY),
+    column("numbers", sa.LargeBinary()),
+    with_rowid=True,
 )
 
 cycle = _table(

@@ -1,7 +1,8 @@
 """`Store`: the database behind one or several projects, and what is noted with each project.
 
-Its other methods are where their tables are: `lease`, `tables` (what was pulled) and `cycles` (what was concluded).
-Writes take a `Lease`; each is one transaction that begins with the fence. Reads take a project's name.
+Its other methods are where their tables are: `lease`, `tables` (what was pulled), `vectors` (features made of it) and
+`cycles` (what was concluded). Writes take a `Lease`; each is one transaction that begins with the fence. Reads take a
+project's name.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from hitl.store.cycles import Concluded
 from hitl.store.lease import Lease
 from hitl.store.schema import project as projects
 from hitl.store.tables import Pulled
+from hitl.store.vectors import Embedded
 
 LONGEST = 500
 """Characters of an error's message that are kept."""
@@ -34,8 +36,8 @@ class Failure:
     message: str
 
 
-class Store(Pulled, Concluded):
-    """What was pulled, what was concluded, what must still be pushed.
+class Store(Pulled, Embedded, Concluded):
+    """What was pulled, what was made of it, what was concluded, what must still be pushed.
 
     `url` is "sqlite:///folder/hitl.db" or "postgresql://user:password@host/database". Opening brings the schema up to
     date. A store may be used from several threads and processes; close it, or use it as a context manager.

@@ -82,7 +82,7 @@ def find(settings: ModelSettings) -> Found:
             f"--model {settings.name}: weights alone are no model; name what makes it: "
             f"--model module:callable --weights {settings.name}"
         )
-    thing, source = _named(settings.name, "--model")
+    thing, source = named(settings.name, "--model")
     digest = settings.name + ("" if source is None else file_digest(source))
     return Found(thing if hasattr(thing, "predict_proba") and not isinstance(thing, type) else _made(thing), digest)
 
@@ -102,7 +102,7 @@ def ready(settings: ModelSettings, found: Found, kind: Kind) -> tuple[Predictor,
         raise BadSettings("--classes: a torch model does not name its outputs; name them in order")
     transforms = found.transforms
     if settings.transforms and ":" in settings.transforms:
-        transforms = _made(_named(settings.transforms, "--transforms")[0])
+        transforms = _made(named(settings.transforms, "--transforms")[0])
     elif settings.transforms and transforms is None:
         transforms = _stated_transforms(settings.transforms)
     predictor = networks.network(
@@ -158,7 +158,7 @@ def _from_pickle(path: Path, trust: bool) -> Found:
         raise BadInput(f"{path}: cannot be read as a pickled model: {type(error).__name__}: {error}") from error
 
 
-def _named(name: str, flag: str) -> tuple[Any, Path | None]:
+def named(name: str, flag: str) -> tuple[Any, Path | None]:
     """What module:attribute names, and the file it is written in."""
     place, colon, attribute = name.rpartition(":")
     if not colon or not place or not attribute:

@@ -9,7 +9,6 @@ safetensors.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,14 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.errors import BadInput, BadSettings
+from hitl.models.predictors.images import READERS, opened
 from hitl.models.predictors.inputs import Batch
 from hitl.models.predictors.predictor import answers, required
 from hitl.tables.probabilities import Array
 
 INSTALL = "hitl-toolkit[vision]"
-READERS = min(8, os.cpu_count() or 1)
-"""Threads that open and transform the images of a batch."""
-
 WRAPPERS = ("state_dict", "model_state_dict", "model")
 """Keys under which training scripts put the weights of a checkpoint."""
 
@@ -92,8 +89,10 @@ class NetworkPredictor:
             raise BadSettings("--image: this model says no transforms; name them with --transforms")
 
         def tensor_of(path: Path) -> Any:
-            image = _open_image(path)
-            return None if image is None else transform(image)
+            try:
+                return transform(opened(path))
+            except BadInput:
+                return None
 
         with ThreadPoolExecutor(READERS, thread_name_prefix="hitl-images") as pool:
             tensors = list(pool.map(tensor_of, [batch.inputs[row] for row in rows]))
@@ -115,23 +114,32 @@ def network(
     transform: Callable[[Any], Any] | None = None,
 ) -> NetworkPredictor:
     """A predictor of a module, with weights from a file, in eval mode on the device ("auto": a GPU if there is one)."""
-    torch = torch_module()
     if weights is not None:
         load_weights(module, weights)
-    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    try:
-        module = module.to(chosen).eval()
-    except (RuntimeError, AssertionError) as error:
-        raise BadSettings(f"--device {device}: {str(error).splitlines()[0]}") from None
+    module, chosen = on_device(module, device)
     return NetworkPredictor(module, tuple(classes), chosen, logits, transform or getattr(module, "transforms", None))
 
 
-def load_weights(module: Any, path: Path) -> None:
-    """Put the tensors of a file into the module. Raises BadInput where the file holds more, or they do not fit."""
+def on_device(module: Any, device: str) -> tuple[Any, str]:
+    """The module in eval mode on its device, and which that is ("auto": a GPU if there is one). Raises BadSettings."""
+    chosen = ("cuda" if torch_module().cuda.is_available() else "cpu") if device == "auto" else device
+    try:
+        return module.to(chosen).eval(), chosen
+    except (RuntimeError, AssertionError) as error:
+        raise BadSettings(f"--device {device}: {str(error).splitlines()[0]}") from None
+
+
+def load_weights(module: Any, path: Path, but: str | None = None) -> None:
+    """Put the tensors of a file into the module, but for those of its part `but`.
+
+    Raises BadInput where the file holds more, or they do not fit.
+    """
     state = _read_weights(path)
     wrapped = next((state[key] for key in WRAPPERS if isinstance(state.get(key), Mapping)), state)
     if wrapped and all(str(key).startswith("module.") for key in wrapped):  # saved by DataParallel
         wrapped = {str(key).removeprefix("module."): value for key, value in wrapped.items()}
+    if but is not None:
+        wrapped = {key: value for key, value in wrapped.items() if not str(key).startswith(f"{but}.")}
     try:
         module.load_state_dict(wrapped)
     except (RuntimeError, AttributeError, TypeError) as error:
@@ -200,13 +208,3 @@ def _read_weights(path: Path) -> Mapping[str, Any]:
     if not isinstance(state, Mapping):
         raise BadInput(f"{path}: holds {type(state).__name__}; expected what module.state_dict() gives")
     return state
-
-
-def _open_image(path: Path) -> Any:
-    """The image in RGB, or None where there is none."""
-    image = required("PIL.Image", "--image", INSTALL)
-    try:
-        with image.open(path) as opened:
-            return opened.convert("RGB")
-    except (OSError, ValueError, SyntaxError, image.DecompressionBombError):
-        return None

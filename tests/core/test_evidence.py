@@ -75,7 +75,12 @@ def test_probabilities_are_a_copy_that_cannot_be_written(annotations: Annotation
         ("truth", [0, 1, -2], r"truth: row 2 \(item 'c'\) is -2; expected -1 <= code < 2"),
         ("truth", [0.0, np.nan, 1.0], r"truth: has type float64; expected integer class codes, -1 where unknown"),
         ("features", [[1.0]], r"features: expected 3 rows, one for each item in order, got shape \(1, 1\)"),
-        ("features", [[1.0], [2.0], [np.nan]], r"features: row 2 \(item 'c'\) is not finite; expected numbers"),
+        (
+            "features",
+            [[1, 1], [2, 2], [3, np.nan]],
+            r"features: row 2 \(item 'c'\) is not finite; expected numbers, or",
+        ),
+        ("features", [[1.0], [np.inf], [np.nan]], r"features: row 1 \(item 'b'\) is not finite"),
         ("sequence", [[0, 0]], r"sequence: expected 3 rows"),
         ("sequence", [[0, 0, 0]] * 3, r"sequence: expected integers \(3, 2\), got int64 \(3, 3\)"),
         ("sequence", [[0.0, 0.0]] * 3, r"sequence: expected integers \(3, 2\), got float64 \(3, 2\)"),
@@ -108,6 +113,12 @@ def test_parts_that_fit_are_kept(annotations: Annotations) -> None:
     assert evidence.sequence.tolist() == [[0, 0], [0, 1], [1, 0]]
     assert evidence.graph is graph
     assert repr(evidence).endswith("classes: x, y; probabilities of m; truth of 2 items; features; sequence; graph)")
+
+
+def test_a_row_of_nan_is_an_item_without_features(annotations: Annotations) -> None:
+    evidence = Evidence(annotations, features=[[1.0, 2.0], [np.nan, np.nan], [0.0, 0.0]])
+    assert evidence.featured.tolist() == [True, False, True]
+    assert not Evidence(annotations).featured.any()
 
 
 def test_without_a_truth_nothing_is_known(annotations: Annotations) -> None:

@@ -53,3 +53,9 @@ def test_equal_items_are_taken_in_order_and_once() -> None:
     assert core_set(x, np.array([1]), 9).tolist() == [0, 2, 3, 4]
     assert core_set(x, np.arange(5), 2).tolist() == []
     assert core_set(x, np.array([], dtype=int), 0).tolist() == []
+
+
+def test_an_item_without_features_is_near_to_nothing() -> None:
+    x = np.array([[0.0], [np.nan], [1.0], [np.nan], [0.1]])
+    assert core_set(x, np.array([0]), 4).tolist() == [1, 3, 2, 4]
+    assert core_set(x, np.array([1]), 4).tolist() == [0, 3, 2, 4]

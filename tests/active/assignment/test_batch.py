@@ -164,6 +164,20 @@ def test_a_diverse_batch_is_a_core_set_of_the_best() -> None:
     assert sorted({pair.item // 5 for pair in without.best(rows, 4)} & {0, 1, 2, 3}) == [1, 2, 3]
 
 
+def test_items_without_features_are_asked_about_as_far_as_they_are_the_best() -> None:
+    """Values rise with the row. Of the best four, two have no features; beside them a core set of two."""
+    question = judged(np.random.default_rng(6), 40, 3, 2, seen=0.0)
+    question[1].probabilities[:] = np.linspace(0.95, 0.5, 40)[:, None] * [1, -1] + [0, 1]
+    value = utility(PoolState.of([question], open_budget()), [crew_confusion(question[1], Crew())], 0.1)
+    features = 10.0 * np.eye(8)[np.arange(40) // 5]
+    features[[39, 36, 31, 30, 29]] = np.nan
+    free, rows = Eligibility.of(Crew(), [question[0].annotations]), np.arange(40)
+    spread = Choice(value, free, money=40.0, features=features, times=3.0)
+    assert sorted(pair.item for pair in spread.best(rows, 4)) == [34, 36, 38, 39]
+    features[:] = np.nan
+    assert sorted(pair.item for pair in spread.best(rows, 4)) == [36, 37, 38, 39]
+
+
 def test_busy_people_do_not_make_a_batch_less_diverse() -> None:
     """Three people with two questions each: the candidates are as many as where they could do anything."""
     crew = Crew((0, 1, 2), default_capacity=2)

@@ -1,0 +1,90 @@
+"""Features of items in a file: numbers (N, D) by the names of the items.
+
+.csv .tsv .jsonl .parquet .arrow     the column of the items, and columns of numbers or of lists of numbers
+.npz                                 arrays `items` (N,), and one of numbers (N, D) under any other name
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hitl.errors import BadTable
+from hitl.tables.batches import read_any, vectors
+from hitl.tables.files import repeated, require_columns, write_table
+
+FEATURES = "features"
+"""The column of lists that is written."""
+
+ITEMS = "items"
+
+
+def read_vectors(path: str | Path, item: str = "item") -> tuple[list[str], npt.NDArray[np.float64]]:
+    """N names of items and their (N, D) numbers, NaN where a field is empty.
+
+    Raises BadTable, naming the column, for what is not a number, and for an item that is there twice or has no name.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> from hitl.tables.vectors import read_vectors
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "features.csv"
+        >>> _ = path.write_text("item,size,weight\\na,1,2\\nb,3,4\\n")
+        >>> read_vectors(path)[1].tolist()
+        [[1.0, 2.0], [3.0, 4.0]]
+    """
+    path = Path(path)
+    names, x_nd = _from_arrays(path) if path.suffix == ".npz" else _from_table(path, item)
+    if None in names:
+        raise BadTable(f"{path}: row {names.index(None)} has no {item}; expected a name in each")
+    twice = repeated(names)
+    if twice is not None:
+        raise BadTable(f"{path}: item {twice!r} appears twice; expected one row each")
+    return [str(name) for name in names], x_nd
+
+
+def write_vectors(path: str | Path, items: Sequence[str], x_nd: npt.NDArray[np.float64], item: str = "item") -> None:
+    """Write a table: the items and a list of numbers each in Parquet and JSON Lines, else a column for each number.
+
+    A row of NaN is an empty one.
+    """
+    there = ~np.isnan(x_nd).any(axis=1)
+    columns = {item: pa.array(items, pa.string())}
+    if Path(path).suffix in (".parquet", ".jsonl"):
+        rows = [row.tolist() if full else None for row, full in zip(x_nd, there, strict=True)]
+        columns[FEATURES] = pa.array(rows, pa.list_(pa.float64()))
+    else:
+        for d in range(x_nd.shape[1]):
+            columns[f"f{d}"] = pa.array(x_nd[:, d], mask=~there)
+    write_table(path, pa.table(columns))
+
+
+def _from_table(path: Path, item: str) -> tuple[list[str | None], npt.NDArray[np.float64]]:
+    table = read_any(path, [item])
+    require_columns(table, [item], str(path))
+    columns = [name for name in table.column_names if name != item]
+    if not columns or not table.num_rows:
+        raise BadTable(
+            f"{path}: expected a column {item!r}, others of numbers or lists of numbers, and one row an item"
+        )
+    parts = [vectors(table.column(name), f"{path}, column {name!r}") for name in columns]
+    names: list[str | None] = table.column(item).to_pylist()
+    return [name or None for name in names], np.hstack(parts)
+
+
+def _from_arrays(path: Path) -> tuple[list[str | None], npt.NDArray[np.float64]]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise BadTable(f"{path}: cannot be read as .npz: {error}") from None
+    names = arrays.pop(ITEMS, None)
+    found = {name: array for name, array in arrays.items() if array.ndim == 2 and array.dtype.kind in "fiu"}
+    if names is None or len(found) != 1 or next(iter(found.values())).shape[0] != len(names):
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise BadTable(f"{path}: expected arrays {ITEMS!r} (N,) and one of numbers (N, D); found {shapes or 'none'}")
+    return [str(name) or None for name in names.tolist()], next(iter(found.values())).astype(np.float64)
