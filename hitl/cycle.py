@@ -2,6 +2,7 @@
 
     pull    pages -> store                              rows and the cursor behind them in one transaction
     embed   items -> features -> store                  of what is new or has changed, where `[features]` asks for them
+    learn   labels -> a model -> predictions -> store   where `[learn]` asks for it and labels are new enough
     judge   store -> evidence -> consensus -> plan      a pure function of what is stored
     record  consensus, plan, operations -> store        in one transaction; unchanged operations stay confirmed
     push    outbox -> platform                          verified there, then marked
@@ -20,6 +21,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from hitl import learning
 from hitl.active.pending.outstanding import HOUR, next_plan
 from hitl.active.registry import policy
 from hitl.active.stopping.pool_state import PoolState
@@ -27,12 +29,14 @@ from hitl.crew import Crew
 from hitl.errors import Busy, HitlError, Refused, StoreError
 from hitl.exchange import Connector, Files, Located, Progress, PullSummary, Question, Receipt, silent
 from hitl.features import FeatureSummary, refresh
+from hitl.learning import LearnSummary
 from hitl.metrics import metrics_of
 from hitl.operations import Judgement, operations_of
 from hitl.project import (
     budget_of,
     combined,
     crew_of,
+    given_evidence,
     item_names,
     reachable,
     require_one_name,
@@ -92,6 +96,7 @@ def run(
             crew, unknown = reachable(crew or crew_of(settings, store), connector)
             pulled += PullSummary(problems=unknown)
             pulled += PullSummary(problems=embed(lease, settings, store, connector, progress).problems)
+            learn(lease, settings, store, connector.questions(), progress)
             with _one_fit:
                 judgement = judge(settings, store, connector.questions(), progress, crew, now)
             if due is not None:
@@ -153,6 +158,23 @@ def embed(
     files = connector if isinstance(connector, Files) else None
     with _one_fit:
         return refresh(lease, settings, store, item_names(settings, store), files, progress)
+
+
+def learn(
+    lease: Lease,
+    settings: Settings,
+    store: Store,
+    questions: tuple[Question, ...],
+    progress: Progress = silent,
+    *,
+    anew: bool = False,
+) -> LearnSummary:
+    """Learn from the labels what `[learn]` says, where they have grown enough or `anew`; see `hitl.learning`."""
+    if settings.learn.model is None:
+        return LearnSummary({})
+    with _one_fit:
+        given = given_evidence(settings, store, questions)
+        return learning.refresh(lease, settings, store, given, progress, anew=anew)
 
 
 def judge(

@@ -115,11 +115,18 @@ def require_one_name(store: Store, project: str, connector: Connector) -> None:
 
 
 def stored_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
-    """Question name -> evidence, all over the same items, with the models of the platform and of `[models]`, and the
-    features that were made last.
+    """Question name -> evidence, all over the same items: `given_evidence`, and what `[learn]` learned from it last.
 
     Raises BadInput when nothing was pulled yet, or a file of a model does not fit.
     """
+    from hitl.learning import with_predictions
+
+    given = given_evidence(settings, store, questions)
+    return {name: with_predictions(settings, store, name, known) for name, known in given.items()}
+
+
+def given_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
+    """The same of annotators, the models of the platform and of `[models]`, and the features that were made last."""
     from hitl.features import stored_features
 
     project = settings.name

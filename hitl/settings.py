@@ -172,6 +172,20 @@ class FeatureSettings(_Part):
         return self
 
 
+class LearnSettings(_Part):
+    """What learns from the labels while they come, from the features. Without a model nothing does.
+
+    `groups` names a field of an item's data: near-duplicates, which share a fold. It learns anew when the labels have
+    grown by `growth`, a share of those it learned from.
+    """
+
+    model: str | None = Field(default=None, min_length=1)
+    folds: int = Field(default=5, ge=2)
+    groups: str | None = Field(default=None, min_length=1)
+    growth: float = Field(default=0.1, ge=0)
+    seed: int = Field(default=0, ge=0)
+
+
 class PushSettings(_Part):
     """What a cycle may change on the platform."""
 
@@ -280,6 +294,7 @@ class Settings(_FromFile):
     crew: CrewSettings = CrewSettings()
     policy: PolicySettings = PolicySettings()
     features: FeatureSettings = FeatureSettings()
+    learn: LearnSettings = LearnSettings()
     push: PushSettings = PushSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     models: dict[str, str] = Field(default_factory=dict)
@@ -413,6 +428,9 @@ method = "default"         # see `hitl combine --help`
 
 # [features]               # what items look like, for models and for batches that are not all alike
 # text = "text"            # or image, columns = [..], file = "features.parquet"
+
+# [learn]                  # a model that learns from the labels, by the features, and predicts all items
+# model = "logistic"       # or an estimator of yours: "module:name"
 
 # [schedule]               # for `hitl schedule`
 # every = "15m"            # or cron = "*/10 8-18 * * mon-fri"

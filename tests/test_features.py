@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 
 from hitl import cycle
 from hitl.connectors.tables import Tables
-from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
 from hitl.settings import FeatureSettings, Settings
 from hitl.store import Store
-from tests.projects import answers, folder_with_tables, settings, state
+from tests.projects import folder_with_tables, settings
 
 TOPICS = ("a storm at sea", "the price of bread", "goals in the final minute", "a new kind of battery")
 

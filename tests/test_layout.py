@@ -42,7 +42,8 @@ MAY_IMPORT = {
     "connectors": {"core", "settings", "connectors"},
     "metrics": {"core", "models", "active", "metrics"},
     "features": {"core", "models", "settings", "store"},
-    "project": {"core", "models", "settings", "store", "connectors", "features", "project"},
+    "learning": {"core", "models", "settings", "store"},
+    "project": {"core", "models", "settings", "store", "connectors", "features", "learning", "project"},
     "operations": {"core", "settings", "store", "metrics", "project", "operations"},
     "cycle": {
         "core",
@@ -52,6 +53,7 @@ MAY_IMPORT = {
         "store",
         "metrics",
         "features",
+        "learning",
         "project",
         "operations",
         "cycle",

@@ -1,9 +1,10 @@
 """The tables. All names start with `hitl_`, so that the store can share a database with other programs.
 
     project      one row a project: its lease (epoch, owner, until), the cursor, the problems of the latest pull, why
-                 the last cycle failed, and which features are complete
+                 the last cycle failed, which features are complete, and what was learned from them last
     item, annotator, annotation, prediction     what was pulled, keyed by the platform's own keys
     vector                                      features made of items, keyed by how they were made as well
+    fold                                        what models predict that learned from the labels of other items
     cycle, consensus                            what was concluded
     operation                                   the outbox: what must still be, or was, pushed
 
@@ -17,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -55,6 +56,7 @@ project = _table(
     column("failure", sa.Text(), null=True),
     column("source", sa.Text(), null=True),
     column("features", sa.Text(), null=True),
+    column("learned", sa.Text(), null=True),
 )
 
 item = _table(
@@ -112,6 +114,16 @@ vector = _table(
     key("item"),
     column("digest", KEY),
     column("numbers", sa.LargeBinary()),
+    with_rowid=True,
+)
+
+fold = _table(
+    "hitl_fold",
+    key("project"),
+    key("question"),
+    key("run"),
+    key("fold"),
+    column("predicted", sa.LargeBinary()),
     with_rowid=True,
 )
 

@@ -1,8 +1,8 @@
 """`Store`: the database behind one or several projects, and what is noted with each project.
 
-Its other methods are where their tables are: `lease`, `tables` (what was pulled), `vectors` (features made of it) and
-`cycles` (what was concluded). Writes take a `Lease`; each is one transaction that begins with the fence. Reads take a
-project's name.
+Its other methods are where their tables are: `lease`, `tables` (what was pulled), `vectors` (features made of it),
+`folds` (what was learned from it) and `cycles` (what was concluded). Writes take a `Lease`; each is one transaction that
+begins with the fence. Reads take a project's name.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from hitl.exchange import Cursor, Page, PullSummary
 from hitl.store import pages
 from hitl.store.cycles import Concluded
+from hitl.store.folds import Learnt
 from hitl.store.lease import Lease
 from hitl.store.schema import project as projects
 from hitl.store.tables import Pulled
@@ -36,7 +37,7 @@ class Failure:
     message: str
 
 
-class Store(Pulled, Embedded, Concluded):
+class Store(Pulled, Embedded, Learnt, Concluded):
     """What was pulled, what was made of it, what was concluded, what must still be pushed.
 
     `url` is "sqlite:///folder/hitl.db" or "postgresql://user:password@host/database". Opening brings the schema up to
