@@ -1,8 +1,8 @@
 """`Store`: the database behind one or several projects, and what is noted with each project.
 
 Its other methods are where their tables are: `lease`, `tables` (what was pulled), `vectors` (features made of it),
-`folds` (what was learned from it) and `cycles` (what was concluded). Writes take a `Lease`; each is one transaction that
-begins with the fence. Reads take a project's name.
+`folds` (what was learned from it) and `cycles` (what was concluded). Writes take a `Lease`; each is one transaction
+that begins with the fence. Reads take a project's name.
 """
 
 from __future__ import annotations

@@ -1,0 +1,217 @@
+"""No item is predicted by a model that has seen its labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from hitl.errors import BadInput, BadSettings
+from hitl.evidence import Evidence
+from hitl.models.learning.classifiers import LOGIT_VARIANCE, Estimating, classifier
+from hitl.models.learning.out_of_fold import Training, out_of_fold, standardised
+from hitl.testing.crowds import crowd, reordered
+
+
+def evidence_of(seed: int = 0, n_items: int = 60, **shape: Any) -> tuple[Evidence, np.typing.NDArray[np.int32]]:
+    """Items with two features that tell their class well, and two that tell nothing."""
+    rng = np.random.default_rng(seed)
+    evidence, truth = crowd(rng, n_items, **({"n_classes": 3} | shape))
+    clue = np.array([[2, 0], [0, 2], [-2, -2]])[truth] + rng.normal(size=(n_items, 2))
+    return replace(evidence, features=np.hstack([clue, rng.normal(size=(n_items, 2))])), truth
+
+
+def beliefs(evidence: Evidence, truth: Any, sure: float = 0.9) -> np.typing.NDArray[np.float64]:
+    n_classes = evidence.annotations.n_classes
+    return np.where(np.eye(n_classes)[truth] > 0, sure, (1 - sure) / (n_classes - 1))
+
+
+def trained(evidence: Evidence, q: Any, **options: Any) -> Training:
+    found = Training.of(evidence, q, **({"folds": 5} | options))
+    assert found is not None
+    return found
+
+
+class Memory:
+    """Remembers every item it was trained on, by its features."""
+
+    seen: dict[bytes, int]
+
+    def fit(self, x: Any, y: Any) -> Memory:
+        self.classes_ = np.unique(y)
+        self.seen = {row.tobytes(): int(code) for row, code in zip(x, y, strict=True)}
+        return self
+
+    def predict_proba(self, x: Any) -> Any:
+        known = [self.seen.get(row.tobytes(), -1) for row in x]
+        return np.array(
+            [
+                np.where(self.classes_ == code, 1.0, 0.0)
+                if code >= 0
+                else np.full(len(self.classes_), 1 / len(self.classes_))
+                for code in known
+            ]
+        )
+
+
+def test_what_an_item_says_does_not_reach_its_own_prediction() -> None:
+    evidence, truth = evidence_of()
+    training = trained(evidence, beliefs(evidence, truth))
+    p = out_of_fold(Estimating(lambda n: Memory()), training)
+    assert np.ptp(p[training.trained_n], axis=1).max() < 1e-12  # a memory knows nothing of any of them
+    changed = beliefs(evidence, truth)
+    row = int(np.flatnonzero(training.trained_n)[7])
+    changed[row] = np.roll(changed[row], 1)
+    other = replace(training, q_nj=changed)
+    logistic = classifier("logistic")
+    before, after = out_of_fold(logistic, training), out_of_fold(logistic, other)
+    fold_n = training.fold_n
+    np.testing.assert_array_equal(before[fold_n == fold_n[row]], after[fold_n == fold_n[row]])
+    assert (before[fold_n != fold_n[row]] != after[fold_n != fold_n[row]]).any()
+
+
+def test_items_without_labels_are_predicted_by_the_model_of_all() -> None:
+    evidence, truth = evidence_of(unlabeled=20)
+    training = trained(evidence, beliefs(evidence, truth))
+    there = evidence.annotations.labels_per_item > 0
+    assert set(training.fold_n[~there & ~evidence.known]) == {0}
+    assert set(training.fold_n[there]) == {1, 2, 3, 4, 5}
+    z = standardised(evidence.features)
+    soft = [(n, j) for n in np.flatnonzero(training.trained_n) for j in range(3)]
+    expected = LogisticRegression(C=LOGIT_VARIANCE / 4, max_iter=500).fit(
+        z[[n for n, _ in soft]], [j for _, j in soft], sample_weight=[training.q_nj[n, j] for n, j in soft]
+    )
+    rest = training.fold_n == 0
+    np.testing.assert_allclose(
+        out_of_fold(classifier("logistic"), training)[rest], expected.predict_proba(z[rest]), atol=1e-9
+    )
+
+
+def test_logistic_minimises_the_loss_of_soft_labels() -> None:
+    evidence, truth = evidence_of(3)
+    training = trained(evidence, beliefs(evidence, truth, 0.8))
+    z, q, rows = standardised(evidence.features), training.q_nj, np.flatnonzero(training.trained_n)
+    precision = 4 / LOGIT_VARIANCE
+
+    def loss(flat: Any) -> float:
+        w = flat.reshape(5, 3)
+        log_p = log_softmax(z[rows] @ w[:4] + w[4], axis=1)
+        return float(-np.sum(q[rows] * log_p) + precision / 2 * np.sum(w[:4] ** 2))
+
+    w = minimize(loss, np.zeros(15), tol=1e-12).x.reshape(5, 3)
+    found = classifier("logistic").predict(training.evidence, q, training.trained_n)
+    np.testing.assert_allclose(found, softmax(z @ w[:4] + w[4], axis=1), atol=2e-3)
+
+
+def test_near_duplicates_share_a_fold() -> None:
+    evidence, truth = evidence_of(unlabeled=10)
+    groups = [f"g{n // 3}" if n % 6 < 3 else None for n in range(60)]
+    training = trained(evidence, beliefs(evidence, truth), groups=groups)
+    for name in {group for group in groups if group}:
+        assert len({int(training.fold_n[n]) for n in range(60) if groups[n] == name}) == 1
+
+
+def test_the_order_of_items_makes_no_difference() -> None:
+    evidence, truth = evidence_of()
+    q = beliefs(evidence, truth)
+    order = np.random.default_rng(1).permutation(60)
+    moved = trained(reordered(evidence, items=order), q[order])
+    here = out_of_fold(classifier("logistic"), trained(evidence, q))
+    np.testing.assert_allclose(out_of_fold(classifier("logistic"), moved), here[order], atol=1e-6)
+
+
+def test_items_without_features_are_neither_learned_from_nor_predicted() -> None:
+    evidence, truth = evidence_of()
+    x = np.array(evidence.features)
+    x[::4] = np.nan
+    training = trained(replace(evidence, features=x), beliefs(evidence, truth))
+    p = out_of_fold(classifier("logistic"), training)
+    assert np.isnan(p[::4]).all()
+    assert not np.isnan(np.delete(p, np.arange(0, 60, 4), axis=0)).any()
+    assert not training.trained_n[::4].any()
+
+
+@pytest.mark.parametrize("labeled", [0, 1, 9])
+def test_too_little_is_nothing_to_learn_from(labeled: int) -> None:
+    evidence, truth = evidence_of(unlabeled=60 - labeled)
+    assert Training.of(evidence, beliefs(evidence, truth), 5) is None
+
+
+def test_one_class_is_nothing_to_learn_from() -> None:
+    evidence, truth = evidence_of()
+    assert Training.of(evidence, beliefs(evidence, np.zeros_like(truth)), 5) is None
+
+
+def test_a_class_that_nobody_has_seen_is_improbable_not_impossible() -> None:
+    evidence, truth = evidence_of()
+    q = np.eye(3)[np.minimum(truth, 1)]
+    training = trained(evidence, q)
+    p = out_of_fold(classifier("logistic"), training)
+    examples = [(training.trained_n & (training.fold_n != fold)).sum() for fold in range(1, 6)]
+    for fold, count in enumerate(examples, start=1):
+        np.testing.assert_allclose(p[training.fold_n == fold, 2], 1 / (count + 3))
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+
+
+def test_features_are_standardised() -> None:
+    x = np.array([[1.0, 5, 7], [3, 5, 9], [np.nan, np.nan, np.nan], [5, 5, 2]])
+    z = standardised(x)
+    there = x[[0, 1, 3]]
+    expected = (there - there.mean(axis=0)) / np.where(there.std(axis=0) > 0, there.std(axis=0), 1)
+    np.testing.assert_allclose(z[[0, 1, 3]], expected, atol=1e-12)
+    assert not z[2].any()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: make_pipeline(StandardScaler(), LogisticRegression()),
+        lambda n: DecisionTreeClassifier(max_depth=3, random_state=0),
+        lambda n: KNeighborsClassifier(5),  # takes no weights: learns from the most probable class
+    ],
+)
+def test_any_estimator_learns(make: Any) -> None:
+    evidence, truth = evidence_of(n_items=150)
+    p = out_of_fold(Estimating(make), trained(evidence, beliefs(evidence, truth)))
+    assert (p.argmax(axis=1) == truth).mean() > 0.75
+
+
+def test_weights_reach_the_last_step_of_a_pipeline() -> None:
+    evidence, truth = evidence_of()
+    training = trained(evidence, beliefs(evidence, truth, 0.6))
+    bare, piped = (
+        out_of_fold(Estimating(make), training)
+        for make in (lambda n: LogisticRegression(), lambda n: make_pipeline(LogisticRegression()))
+    )
+    np.testing.assert_allclose(bare, piped, atol=1e-12)
+
+
+def test_an_estimator_of_the_user(tmp_path: Any) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from sklearn.naive_bayes import GaussianNB\n\n\ndef make():\n    return GaussianNB()\n"
+    )
+    evidence, truth = evidence_of(n_items=150)
+    p = out_of_fold(classifier(f"{tmp_path}/mine.py:make"), trained(evidence, beliefs(evidence, truth)))
+    assert (p.argmax(axis=1) == truth).mean() > 0.75
+
+
+def test_what_cannot_be_used_is_said() -> None:
+    with pytest.raises(BadSettings, match=r"learn\.model 'forest' is unknown; expected one of logistic"):
+        classifier("forest")
+
+    class Broken(Memory):
+        def fit(self, x: Any, y: Any) -> Memory:
+            raise ValueError("no luck today")
+
+    evidence, truth = evidence_of()
+    with pytest.raises(BadInput, match=r"Broken cannot be trained: ValueError: no luck today"):
+        out_of_fold(Estimating(lambda n: Broken()), trained(evidence, beliefs(evidence, truth)))
