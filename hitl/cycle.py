@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from hitl import learning
 from hitl.active.pending.outstanding import HOUR, next_plan
 from hitl.active.registry import policy
 from hitl.active.stopping.pool_state import PoolState
@@ -29,7 +28,8 @@ from hitl.crew import Crew
 from hitl.errors import Busy, HitlError, Refused, StoreError
 from hitl.exchange import Connector, Files, Located, Progress, PullSummary, Question, Receipt, silent
 from hitl.features import FeatureSummary, refresh
-from hitl.learning import LearnSummary
+from hitl.learning import training
+from hitl.learning.training import LearnSummary
 from hitl.metrics import metrics_of
 from hitl.operations import Judgement, operations_of
 from hitl.project import (
@@ -169,12 +169,12 @@ def learn(
     *,
     anew: bool = False,
 ) -> LearnSummary:
-    """Learn from the labels what `[learn]` says, where they have grown enough or `anew`; see `hitl.learning`."""
+    """Learn from the labels, as `[learn]` says, where they have grown enough or `anew`; see `hitl.learning`."""
     if settings.learn.model is None:
         return LearnSummary({})
     with _one_fit:
         given = given_evidence(settings, store, questions)
-        return learning.refresh(lease, settings, store, given, progress, anew=anew)
+        return training.refresh(lease, settings, store, given, progress, anew=anew)
 
 
 def judge(

@@ -26,6 +26,7 @@ from hitl.tables.encoding import names_of, natural_order, warn_of_similar
 from hitl.tables.files import empty_as_null, require_columns, with_text
 from hitl.tables.places import Place, name_of, place_in
 from hitl.tables.probabilities import ROW_TOLERANCE as ROW_TOLERANCE
+from hitl.tables.vectors import vectors_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,6 +103,7 @@ class Evidence(Shown):
         annotations: Any,
         probabilities: Mapping[str, Any] | None = None,
         truth: Any = None,
+        features: Any = None,
         *,
         item: str = "item",
         label: str = "label",
@@ -110,12 +112,12 @@ class Evidence(Shown):
         items: Any = None,
         **columns: Any,
     ) -> Evidence:
-        """From tables that name their items: annotations, `p_<class>` columns a model, known labels.
+        """From tables that name their items: annotations, `p_<class>` columns a model, known labels, features.
 
         The items are those of all tables together, the classes those of the annotations, the `p_` columns
         and the truth together, unless `items`, `classes` or `options` fix them. Probability and truth tables
-        share the names of the item and label columns; an empty truth is not known. Raises BadEvidence when a
-        table has no item in common with the rest.
+        share the names of the item and label columns; an empty truth is not known. Features are all other columns of
+        their table: numbers, or lists of numbers. Raises BadEvidence when a table has no item in common with the rest.
         """
         labels = table_of(annotations, "annotations")
         require_columns(labels, [item, label], name_of(labels, "annotations"))
@@ -131,9 +133,13 @@ class Evidence(Shown):
                 raise BadEvidence(f"{where}: no column p_<class>; found {', '.join(table.column_names)}")
         if known is not None:
             require_columns(known, [item, label], name_of(known, "truth"))
-        if tables or known is not None:  # else the annotations name all there is
+        seen = None if features is None else _like(labels, table_of(features, "features"), item)
+        if tables or known is not None or seen is not None:  # else the annotations name all there is
             filled = None if known is None else known.filter(_are_filled(known, label))
-            items = items if items is not None else _union_of_items(labels, tables, filled, item)
+            others = {name_of(table, f"probabilities {name!r}"): table for name, table in tables.items()}
+            others |= {} if filled is None or known is None else {name_of(known, "truth"): filled}
+            others |= {} if seen is None else {name_of(seen, "features"): seen}
+            items = items if items is not None else _union_of_items(labels, others, item)
             if classes is None and options is None:
                 classes = _union_of_classes(labels, tables, filled, label)
                 warn_of_similar(classes)
@@ -143,6 +149,7 @@ class Evidence(Shown):
         return cls(
             built,
             {name: _align_probabilities(built, name, table, item) for name, table in tables.items()},
+            features=None if seen is None else _align_features(built, seen, item),
             truth=None if known is None else _align_truth(built, known, item, label),
         )
 
@@ -317,10 +324,8 @@ def _unique(column: pa.ChunkedArray) -> list[Name]:
     return names
 
 
-def _union_of_items(annotations: pa.Table, models: Mapping[str, pa.Table], known: pa.Table | None, item: str) -> Names:
-    others = {name_of(table, f"probabilities {name!r}"): _unique(table.column(item)) for name, table in models.items()}
-    if known is not None:
-        others[name_of(known, "truth")] = _unique(known.column(item))
+def _union_of_items(annotations: pa.Table, tables: Mapping[str, pa.Table], item: str) -> Names:
+    others = {where: _unique(table.column(item)) for where, table in tables.items()}
     pool = dict.fromkeys(_unique(annotations.column(item)))
     labeled = set(pool)
     for where, names in others.items():
@@ -414,6 +419,16 @@ def _align_probabilities(annotations: Annotations, model: str, table: pa.Table, 
     if name_of(table, ""):  # its lines can be named here only; `Evidence` checks the rows of any table
         _require_distributions(values[rows], lambda row: f"{place_of(row)}: item {annotations.items[rows[row]]!r}")
     return values
+
+
+def _align_features(annotations: Annotations, table: pa.Table, item: str) -> Floats:
+    """(N, D) in the order of the items; a row of NaN for one that the table lacks."""
+    where = name_of(table, "features")
+    names, x_md = vectors_of(table, where, item)
+    rows = _rows_of(annotations, pa.chunked_array([pa.array(names)]), lambda _: where)
+    x_nd = np.full((annotations.n_items, x_md.shape[1]), np.nan)
+    x_nd[rows] = x_md
+    return x_nd
 
 
 def _align_truth(annotations: Annotations, table: pa.Table, item: str, label: str) -> Ints:

@@ -119,7 +119,7 @@ def stored_evidence(settings: Settings, store: Store, questions: tuple[Question,
 
     Raises BadInput when nothing was pulled yet, or a file of a model does not fit.
     """
-    from hitl.learning import with_predictions
+    from hitl.learning.training import with_predictions
 
     given = given_evidence(settings, store, questions)
     return {name: with_predictions(settings, store, name, known) for name, known in given.items()}
@@ -207,12 +207,13 @@ def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Pro
 
     Features are there for policies and models too: a combiner that does not use them is not given them.
     """
+    from hitl.models.combiner import seen_by
     from hitl.models.registry import combiner
 
     method = combiner(settings.combine.method, **settings.combine.options)
     results = {}
     for position, (name, known) in enumerate(evidence.items(), start=1):
-        results[name] = method.fit(known if "features" in method.uses else replace(known, features=None))
+        results[name] = method.fit(seen_by(method, known))
         progress("combine", position, len(evidence))
     return results
 

@@ -180,6 +180,11 @@ def without(evidence: Evidence, kinds: frozenset[str]) -> Evidence:
     return replace(evidence, **gone) if gone else evidence
 
 
+def seen_by(combiner: Combiner, evidence: Evidence) -> Evidence:
+    """The evidence without features that this combiner does not use, and that others (a policy, a model) are given."""
+    return evidence if "features" in combiner.uses else without(evidence, frozenset({"features"}))
+
+
 def needs_of(combiner: Combiner | type[Combiner]) -> frozenset[str]:
     """The kinds of evidence that a combiner (or a class of them) cannot do without."""
     needs: frozenset[str] = getattr(combiner, "needs", frozenset())

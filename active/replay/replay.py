@@ -27,7 +27,7 @@ from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
-from hitl.models.combiner import Combiner
+from hitl.models.combiner import Combiner, seen_by
 from hitl.plan import Plan
 from hitl.shown import Shown, counted
 
@@ -167,7 +167,8 @@ class Replay:
         for round_ in count():
             if not steps or answers.spent > steps[-1][0]:
                 evidence = replace(known, annotations=answers.revealed(), truth=None)
-                consensus = self.combiner.fit(evidence)  # cold, as in a cycle: a warm start keeps early mistakes
+                # Cold, as in a cycle: a warm start keeps early mistakes.
+                consensus = self.combiner.fit(seen_by(self.combiner, evidence))
                 accuracy = accuracy_of(consensus, known)
                 steps.append((answers.spent, accuracy, cost_of(evidence.annotations, crew), round_))
                 done.append(0)
@@ -215,7 +216,7 @@ def spread_evenly(recorded: Evidence, combiner: Combiner, budgets: Sequence[int]
         chosen = np.zeros(len(annotations), dtype=bool)
         chosen[queue[:budget]] = True
         evidence = replace(recorded, annotations=annotations.select(chosen), truth=None)
-        accuracy.append(accuracy_of(combiner.fit(evidence), recorded))
+        accuracy.append(accuracy_of(combiner.fit(seen_by(combiner, evidence)), recorded))
     return np.array(accuracy)
 
 

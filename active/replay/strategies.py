@@ -14,10 +14,14 @@ from hitl.active.replay.response_model import ResponseModel
 from hitl.crew import Budget, Crew
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
+from hitl.models.learning.learned import Learned
 from hitl.models.registry import combiner
 
 EVEN, MAJORITY = "evenly", "majority vote, evenly"
 """The names of the two baselines."""
+
+LEARNING = "learning"
+"""What a policy is called beside a model that learns."""
 
 STEPS = 100
 """Batches of a replay, as it comes."""
@@ -49,6 +53,7 @@ def strategies(
     crew: Crew | None = None,
     delay: float = 0.0,
     skip: float = 0.0,
+    learn: str | None = None,
 ) -> dict[str, Replay]:
     """Name -> the replay of each policy, and of the two baselines.
 
@@ -58,6 +63,7 @@ def strategies(
         labels: labels after which to stop; default: all that were recorded, or ten an item where none were.
         confidence: an item is done when it is this sure, in (0, 1]; 1: never.
         delay: mean rounds until an answer comes; skip: share of the questions that are skipped, in [0, 1).
+        learn: each policy also beside a model of this name that learns from the labels (`hitl.models.Learned`).
 
     Raises BadSettings for an unknown name.
 
@@ -80,6 +86,9 @@ def strategies(
         return Replay(combiner(judge), policy(chooses), limits, labels, crew or Crew(), responses)
 
     found = {name: strategy(method, name) for name in policies if name != "even"}
+    if learn is not None:
+        learned = Learned(method, learn)
+        found |= {f"{name}, {LEARNING}": replace(replay, combiner=learned) for name, replay in found.items()}
     found[EVEN] = strategy(method, "even")
     if method != "majority":
         found[MAJORITY] = strategy("majority", "even")
@@ -88,7 +97,7 @@ def strategies(
 
 def near_all_labels(evidence: Evidence, method: str) -> float:
     """Half a point or one item, whichever is more, below the accuracy with all recorded labels."""
-    full = accuracy_of(combiner(method).fit(replace(evidence, truth=None)), evidence)
+    full = accuracy_of(combiner(method).fit(replace(evidence, truth=None, features=None)), evidence)
     return max(full - max(NEAR, 1 / int(evidence.known.sum())) - ROUNDING, 0.0)
 
 

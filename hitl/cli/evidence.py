@@ -13,6 +13,7 @@ from hitl.cli.options import (
     Anonymous,
     Classes,
     Config,
+    Features,
     ItemColumn,
     Items,
     LabelColumn,
@@ -43,6 +44,7 @@ class Given:
     annotations: Labels = None
     method: Method = None
     probabilities: Probabilities = None
+    features: Features = None
     items: Items = None
     truth: Truth = None
     item: ItemColumn = "item"
@@ -59,7 +61,7 @@ class Given:
     def files(self) -> list[Path]:
         """The files that are read."""
         models = [Path(entry.partition("=")[2]) for entry in self.probabilities or ()]
-        return [path for path in (self.annotations, self.truth, *models) if path is not None]
+        return [path for path in (self.annotations, self.truth, self.features, *models) if path is not None]
 
     def need_project(self, command: str, **others: object) -> None:
         """Raise BadSettings for an option, of these or of `others`, that means something with a file only."""
@@ -101,6 +103,7 @@ class Given:
             table,
             models,
             truth,
+            self._features(),
             item=self.item,
             label=self.label,
             annotator=annotator,
@@ -109,6 +112,15 @@ class Given:
             options=options,
             strict=self.strict,
         )
+
+    def _features(self) -> Any:
+        """A table of item and a list of numbers, of any file of features."""
+        from hitl.tables.vectors import FEATURES, read_vectors
+
+        if self.features is None:
+            return None
+        names, x_nd = read_vectors(self.features, self.item)
+        return {self.item: names, FEATURES: list(x_nd)}
 
     def _models(self, classes: tuple[str, ...] | None) -> dict[str, Any]:
         """Model -> its probabilities; `items` names the rows of arrays that do not name their own."""

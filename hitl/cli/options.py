@@ -55,6 +55,10 @@ Probabilities = Annotated[
     list[str] | None,
     typer.Option("--probabilities", "-p", help="MODEL=FILE: item, p_<class>; or .npz, Hugging Face. Repeat."),
 ]
+Features = Annotated[
+    Path | None,
+    typer.Option(help="Features of the items, for what learns from them: item and columns of numbers, or .npz."),
+]
 Items = Annotated[
     Path | None, typer.Option(help="Table whose items, in order, name the rows of arrays without names (.npy).")
 ]

@@ -20,6 +20,7 @@ from hitl.cli.options import (
     AnnotatorColumn,
     Anonymous,
     Classes,
+    Features,
     ItemColumn,
     Json,
     LabelColumn,
@@ -52,6 +53,7 @@ STEP = ("labels", "cost", "accuracy", "done")
 EXAMPLES = examples(
     "hitl replay annotations.csv --truth truth.csv --output replay.html",
     "hitl replay annotations.csv --truth truth.csv -p resnet=probs.csv --target 0.95 --target 0.98",
+    "hitl replay annotations.csv --truth truth.csv --features features.parquet --learn logistic",
     "hitl replay --truth truth.csv --simulate good=20:0.7-0.9 --simulate random=6 --simulate newcomer=8",
 )
 
@@ -63,6 +65,7 @@ class Recorded:
     truth: Annotated[Path, typer.Option(help="Known labels (item, label). They only score: no policy sees them.")]
     annotations: Annotated[Path | None, typer.Argument(help="Recorded annotations; none with --simulate.")] = None
     probabilities: Probabilities = None
+    features: Features = None
     item: ItemColumn = "item"
     annotator: AnnotatorColumn = "annotator"
     label: LabelColumn = "label"
@@ -83,6 +86,12 @@ class Asked:
 
     method: Method = None
     policy: Policies = None
+    learn: Annotated[
+        str | None,
+        typer.Option(
+            help="Each policy also beside a model that learns from the labels, by --features: logistic, or module:name."
+        ),
+    ] = None
     simulate: Annotated[
         list[str] | None,
         typer.Option(
@@ -142,6 +151,8 @@ def replay(
 
     groups, outputs = groups_of(asked.simulate or ()), output or []
     evidence = _evidence(recorded, bool(groups))
+    if asked.learn is not None and evidence.features is None:
+        raise BadSettings("--learn needs --features: what the model sees of the items")
     _check(outputs, [*recorded.given.files, *([asked.people] if asked.people else [])])
     doubt = doubt_about_truth(evidence)
     if doubt is not None:
@@ -157,6 +168,7 @@ def replay(
         crew=_crew(asked, names_of(groups) if groups else evidence.annotations.annotators),
         delay=asked.delay,
         skip=asked.skip,
+        learn=asked.learn,
     )
     targets = asked.target or (SIMULATED_TARGET if groups else near_all_labels(evidence, asked.combiner),)
     tracks = _run(source, replays, asked, as_json)

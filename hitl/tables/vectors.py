@@ -9,6 +9,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from hitl.errors import BadTable
 from hitl.tables.batches import read_any, vectors
+from hitl.tables.encoding import names_of
 from hitl.tables.files import repeated, require_columns, write_table
 
 FEATURES = "features"
@@ -63,17 +65,24 @@ def write_vectors(path: str | Path, items: Sequence[str], x_nd: npt.NDArray[np.f
     write_table(path, pa.table(columns))
 
 
-def _from_table(path: Path, item: str) -> tuple[list[str | None], npt.NDArray[np.float64]]:
-    table = read_any(path, [item])
-    require_columns(table, [item], str(path))
+def vectors_of(table: pa.Table, where: str, item: str = "item") -> tuple[list[Any], npt.NDArray[np.float64]]:
+    """N names of items and their (N, D) numbers, of a table whose other columns hold numbers or lists of numbers.
+
+    Raises BadTable, naming `where` and the column, for what is not a number.
+    """
+    require_columns(table, [item], where)
     columns = [name for name in table.column_names if name != item]
     if not columns or not table.num_rows:
         raise BadTable(
-            f"{path}: expected a column {item!r}, others of numbers or lists of numbers, and one row an item"
+            f"{where}: expected a column {item!r}, others of numbers or lists of numbers, and one row an item"
         )
-    parts = [vectors(table.column(name), f"{path}, column {name!r}") for name in columns]
-    names: list[str | None] = table.column(item).to_pylist()
-    return [name or None for name in names], np.hstack(parts)
+    parts = [vectors(table.column(name), f"{where}, column {name!r}") for name in columns]
+    return names_of(table.column(item)).to_pylist(), np.hstack(parts)
+
+
+def _from_table(path: Path, item: str) -> tuple[list[str | None], npt.NDArray[np.float64]]:
+    names, x_nd = vectors_of(read_any(path, [item]), str(path), item)
+    return [name or None for name in names], x_nd
 
 
 def _from_arrays(path: Path) -> tuple[list[str | None], npt.NDArray[np.float64]]:

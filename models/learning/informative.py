@@ -1,27 +1,28 @@
 """Whether a classifier says more of the items than the shares of the classes do.
 
-    r_nj(b)  proportional to  s_j (p_nj / s_j)^b                  b = 0: the shares; b = 1: the classifier as it is
-    gain  =  max_b>=0  sum_nj q_nj log r_nj(b)  -  sum_nj q_nj log s_j
+    r_nj(b)  proportional to  s_j (p_nj / s_j)^b                    b = 0: the shares; b = 1: the classifier as it is
+    gain  =  max_b>=0  sum_n log sum_j r_nj(b) q_nj / s_j
 
-over the items that were trained on, each predicted out of fold, with beliefs q_n. Twice the gain is the likelihood
-ratio of b: for a classifier that knows nothing it is above 4 in one of 44 cases (half a chi-square of one degree of
-freedom, as b is not below 0). Such a classifier is left out: with it the annotators would be judged beside a model, and
-their confidence corrected for its errors, for nothing.
+over the items that were trained on, each predicted out of fold. Their beliefs q_nj are proportional to s_j times the
+likelihood of their labels, so that the gain is by how much r as truth prior makes the labels more probable than s does.
+Twice the gain is the likelihood ratio of b. For a classifier that knows nothing it is above 4 in one of 44 cases: half a
+chi-square of one degree of freedom, as b is not below 0. Such a classifier is left out. With it the annotators would be
+judged beside a model, and their confidence corrected for its errors, for nothing.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import logsumexp
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
 
 from hitl.annotations import Floats
 
 ENOUGH = 4.0
 """Twice the gain that shows that a classifier knows something: two standard errors."""
 
-SHARPEST = 100.0
-"""The largest b that is looked at."""
+SHARPNESS = 2.0 ** np.arange(-6, 7)
+"""The values of b between which the best is looked for."""
 
 
 def informs(p_mj: Floats, q_mj: Floats) -> bool:
@@ -31,16 +32,17 @@ def informs(p_mj: Floats, q_mj: Floats) -> bool:
 
 def gain(p_mj: Floats, q_mj: Floats) -> float:
     """The gain in nats, >= 0."""
-    log_s_j = np.log((q_mj.sum(axis=0) + 1) / (len(q_mj) + q_mj.shape[1]))
+    share_j = (q_mj.sum(axis=0) + 1) / (len(q_mj) + q_mj.shape[1])
+    log_s_j, odds_mj = np.log(share_j), q_mj / share_j
     x_mj = np.log(np.maximum(p_mj, np.finfo(float).tiny)) - log_s_j
-    told = float(np.sum(q_mj * x_mj))
 
-    def slope(b: float) -> float:
-        log_r_mj = log_s_j + b * x_mj
-        r_mj = np.exp(log_r_mj - logsumexp(log_r_mj, axis=1, keepdims=True))
-        return told - float(np.sum(r_mj * x_mj))
+    def more(b: float) -> float:
+        r_mj = np.exp(log_softmax(log_s_j + b * x_mj, axis=1))
+        told_m = np.einsum("mj,mj->m", r_mj, odds_mj)
+        return float(np.sum(np.log(np.maximum(told_m, np.finfo(float).tiny))))
 
-    if slope(0.0) <= 0:
-        return 0.0
-    b = SHARPEST if slope(SHARPEST) > 0 else float(brentq(slope, 0.0, SHARPEST))
-    return b * told - float(np.sum(logsumexp(log_s_j + b * x_mj, axis=1)))
+    found = [more(b) for b in SHARPNESS]
+    best = int(np.argmax(found))
+    between = SHARPNESS[max(best - 1, 0)], SHARPNESS[min(best + 1, len(SHARPNESS) - 1)]
+    nearby = minimize_scalar(lambda b: -more(b), bounds=between, method="bounded").fun
+    return max(found[best], -float(nearby), more(0.0)) - more(0.0)

@@ -17,7 +17,7 @@ from typing import ClassVar
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.combiner import name_of, used, without
+from hitl.models.combiner import name_of, seen_by, used
 from hitl.models.learning.classifiers import classifier
 from hitl.models.learning.informative import informs
 from hitl.models.learning.out_of_fold import Training, out_of_fold
@@ -66,7 +66,8 @@ class Learned:
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Fit the combiner, train on what it says, and fit it again with the predictions."""
         evidence = used(self, evidence)
-        judge, bare = combiner(self.method), without(evidence, frozenset({"features"}))
+        judge = combiner(self.method)
+        bare = seen_by(judge, evidence)
         found = judge.fit(bare, start=start)
         predicted = self.predictions(evidence, found)
         if predicted:

@@ -339,3 +339,36 @@ def test_it_says_that_the_truth_only_scores(run: Run, tables: Path) -> None:
     assert "They only score" in " ".join(run("replay", "--help")[1].replace("│", " ").split())
     code, out, _ = run(*FLAGS)
     assert (code, "--truth only scores: no policy and no method sees it" in out) == (0, True)
+
+
+def test_a_model_that_learns_beside_each_policy(tables: Path, run: Run) -> None:
+    """Features that tell the class: most of the labels are saved."""
+    truth = dict(line.split(",") for line in (tables / "truth.csv").read_text().split()[1:])
+    rows = [f"i{n},{(truth.get(f'i{n}') == 'dog') + 0.1 * (n % 5)},{n % 3}" for n in range(60)]
+    (tables / "features.csv").write_text("item,size,colour\n" + "\n".join(rows) + "\n")
+    learns = ("--features", "features.csv", "--learn", "logistic")
+    code, out, err = run(*FLAGS, *learns, "--json", "--target", "0.85")
+    assert code == 0, err
+    found = json.loads(out)["strategies"]
+    assert list(found) == ["expected-gain", "expected-gain, learning", "evenly", "majority vote, evenly"]
+    learning, alone = (found[name]["needed"][0]["labels"] for name in ("expected-gain, learning", "expected-gain"))
+    assert max(learning) < min(240 if labels is None else labels for labels in alone)
+    code, _, err = run(*FLAGS, "--learn", "logistic")
+    assert code == 78
+    assert "--learn needs --features" in err
+
+
+def test_combine_learns_from_features(tables: Path, run: Run) -> None:
+    truth = dict(line.split(",") for line in (tables / "truth.csv").read_text().split()[1:])
+    np.savez(
+        tables / "features.npz",
+        items=np.array([f"i{n}" for n in range(70)]),
+        X=np.array([[truth.get(f"i{n}") == "dog", n % 3] for n in range(70)], dtype=float),
+    )
+    flags = ("combine", "annotations.csv", "--features", "features.npz", "--json", "--labels")
+    code, out, err = run(*flags, "--method", "learned")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["items"] == 70  # those that nobody has labeled too
+    assert list(found["temperatures"]) == ["learned"]
+    assert "features" in run(*flags)[2]  # the default ignores them, and says so

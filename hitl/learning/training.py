@@ -139,13 +139,14 @@ class _Learning:
 
     def run(self, groups: Mapping[Name, str] | None) -> Trained | None:
         """Train what is not saved yet; None where there is too little to learn from."""
-        from hitl.models.combiner import without
+        from hitl.models.combiner import seen_by
         from hitl.models.learning.informative import informs
         from hitl.models.learning.out_of_fold import Training
         from hitl.models.registry import combiner
 
         learn, chosen = self.settings.learn, self.settings.combine
-        people = combiner(chosen.method, **chosen.options).fit(without(self.evidence, frozenset({"features"})))
+        method = combiner(chosen.method, **chosen.options)
+        people = method.fit(seen_by(method, self.evidence))
         grouped = None if groups is None else [groups.get(item) for item in self.evidence.annotations.items]
         training = Training.of(self.evidence, people.probabilities, learn.folds, learn.seed, grouped)
         if training is None:
