@@ -343,8 +343,8 @@ def test_it_says_that_the_truth_only_scores(run: Run, tables: Path) -> None:
 
 def test_a_model_that_learns_beside_each_policy(tables: Path, run: Run) -> None:
     """Features that tell the class: most of the labels are saved."""
-    truth = dict(line.split(",") for line in (tables / "truth.csv").read_text().split()[1:])
-    rows = [f"i{n},{(truth.get(f'i{n}') == 'dog') + 0.1 * (n % 5)},{n % 3}" for n in range(60)]
+    net = dict(line.split(",")[::2] for line in (tables / "net.csv").read_text().split()[1:])
+    rows = [f"i{n},{(net[f'i{n}'] == '0.8') + 0.1 * (n % 5)},{n % 3}" for n in range(60)]
     (tables / "features.csv").write_text("item,size,colour\n" + "\n".join(rows) + "\n")
     learns = ("--features", "features.csv", "--learn", "logistic")
     code, out, err = run(*FLAGS, *learns, "--json", "--target", "0.85")

@@ -35,7 +35,7 @@ def test_the_gain_is_the_evidence_of_the_labels_by_enumeration() -> None:
 
     best = max(evidence(b) for b in np.linspace(0, 5, 5001))
     assert best - evidence(0) > 3
-    assert gain(p, q) == pytest.approx(best - evidence(0), rel=0.01)
+    assert gain(p, q) == pytest.approx(best - evidence(0), rel=0.03)  # the shares are estimated twice
 
 
 def test_a_classifier_that_knows_nothing_seldom_informs() -> None:
