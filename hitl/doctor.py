@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from hitl.active.assignment.missing_skills import in_words, lacking
 from hitl.active.registry import policy
 from hitl.errors import HitlError
-from hitl.exchange import Check
+from hitl.exchange import Check, silent
 from hitl.models.registry import combiner
-from hitl.project import crew_of, opened, reachable, stored_evidence
+from hitl.project import combined, crew_of, opened, reachable, stored_evidence
 
 if TYPE_CHECKING:
     from hitl.exchange import Connector
@@ -34,6 +34,7 @@ def checks(config: Path) -> Iterator[Check]:
         yield _outbox(settings, store)
         yield from _skills(settings, store)
         yield from _models(settings, store, connector)
+        yield from _learning(settings, store, connector)
 
 
 def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
@@ -74,6 +75,37 @@ def _models(settings: Settings, store: Store, connector: Connector) -> Iterator[
     counts = {name: p for known in evidence.values() for name, p in known.probabilities.items()}
     sizes = ", ".join(f"{name} ({int((p == p).any(axis=1).sum()):,} items)" for name, p in counts.items())
     yield Check("models", True, sizes)
+
+
+def _learning(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
+    """What the model of `[learn]` knows; where there is none, whether one would know something."""
+    learn, trainings = settings.learn, store.trainings(settings.name)
+    if learn.model is not None and settings.features.kind is None:
+        mend = "add [features] with text, image, columns or file"
+        yield Check("learn", False, f"learn.model {learn.model!r} has no features to learn from", mend)
+    elif learn.model is not None:
+        for name, one in trainings.items():
+            told = (
+                f"predicts {one.agreement:.0%} as annotators say, out of fold" if one.informs else "knows nothing yet"
+            )
+            yield Check("learn", True, f"{name}: {learn.model}, from {one.items:,} items, {told}")
+        if not trainings:
+            yield Check("learn", True, f"{learn.model}: nothing learned yet; the next cycle with enough labels begins")
+    elif settings.features.kind is not None:
+        yield from _would_pay(settings, store, connector)
+
+
+def _would_pay(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
+    """Whether a model that learns from the features would say something."""
+    from hitl.models.learning.learned import Learned
+
+    for name, known in stored_evidence(settings, store, connector.questions()).items():
+        if known.features is None:
+            continue
+        method = Learned(settings.combine.method)
+        if method.predictions(known, combined(settings, {name: known}, silent)[name]):
+            hint = '[learn] with model = "logistic" would save labels; `hitl replay --learn` says how many'
+            yield Check("learn", True, f"{name}: a model would learn from the features: {hint}")
 
 
 def _skills(settings: Settings, store: Store) -> Iterator[Check]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hitl.active.registry import POLICIES
-from hitl.cli import annotators, combine, init, models, predict, project, replay, report, schedule, show
+from hitl.cli import annotators, combine, init, learn, models, predict, project, replay, report, schedule, show
 from hitl.cli.options import examples
 from hitl.connectors.catalog import CONNECTORS
 from hitl.models.registry import COMBINERS
@@ -96,6 +96,7 @@ PANELS: dict[str, dict[Callable[..., None], str]] = {
         report.report: report.EXAMPLES,
         project.add: examples("hitl add new_items.jsonl"),
         project.gold: examples("hitl gold truth.csv"),
+        learn.learn: learn.EXAMPLES,
         project.pull: examples("hitl pull"),
         project.plan: examples("hitl plan --dry-run"),
         project.push: examples("hitl push --dry-run"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from hitl.models.learning.learned import NAME
 from hitl.project import given_evidence
 from hitl.settings import Settings
 from hitl.store import Store
+from tests.command_line import caller
 
 WORDS = {"sea": "storm sail harbour tide wind", "bread": "flour oven loaf crust yeast"}
 PROJECT: dict[str, Any] = {
@@ -209,3 +211,38 @@ def test_what_is_judged_is_a_function_of_what_is_stored(tmp_path: Path) -> None:
         bare = given_evidence(settings(), store, Tables(folder).questions())
     np.testing.assert_array_equal(again.results["label"].probabilities, before.results["label"].probabilities)
     assert list(bare["label"].probabilities) == []
+
+
+TOML = """
+name = "p"
+[source]
+kind = "tables"
+path = "."
+[features]
+text = "text"
+dimensions = 8
+"""
+
+
+def test_doctor_says_when_it_would_pay_and_learn_what_it_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_of(tmp_path / "p", 40)
+    run = caller(folder, monkeypatch, capfd)
+    (folder / "hitl.toml").write_text(TOML)
+    assert run("run")[0] == 0
+    assert "label: a model would learn from the features: [learn]" in run("doctor")[1]
+    code, _, err = run("learn")
+    assert code == 78
+    assert 'learn.model: nothing learns; expected [learn] with model = "logistic"' in err
+    (folder / "hitl.toml").write_text(TOML + '[learn]\nmodel = "logistic"\n')
+    assert "logistic: nothing learned yet" in run("doctor")[1]
+    code, out, err = run("learn")
+    assert code == 0, err
+    assert "label: learned from 40 items; of items that it did not see it predicts" in out
+    assert "label: logistic, from 40 items, predicts" in run("doctor")[1]
+    assert json.loads(run("learn", "--json")[1])["label"]["items"] == 40
+    (folder / "hitl.toml").write_text(TOML.partition("[features]")[0] + '[learn]\nmodel = "logistic"\n')
+    code, out, _ = run("doctor")
+    assert code != 0
+    assert "learn.model 'logistic' has no features to learn from" in out

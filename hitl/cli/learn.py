@@ -1,0 +1,47 @@
+"""`hitl learn`: train the model of `[learn]` now, and say what it knows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from hitl.cli import show
+from hitl.cli.options import HERE, Config, Json, examples
+from hitl.errors import BadSettings
+
+if TYPE_CHECKING:
+    from hitl.store.folds import Training
+
+EXAMPLES = examples(
+    "hitl learn  # on the labels as last pulled; every cycle does it when they have grown by learn.growth",
+    "hitl replay annotations.csv --truth truth.csv --features features.parquet --learn logistic  # what it would save",
+)
+
+
+def learn(config: Config = HERE, as_json: Json = False) -> None:
+    """Train the model of [learn] on the labels as last pulled, out of fold; the next cycle uses what it predicts."""
+    from hitl import cycle
+    from hitl.project import opened
+
+    with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
+        if settings.learn.model is None:
+            raise BadSettings('learn.model: nothing learns; expected [learn] with model = "logistic" in hitl.toml')
+        with store.lease(settings.name) as lease:
+            cycle.embed(lease, settings, store, connector, progress)
+            cycle.learn(lease, settings, store, connector.questions(), progress, anew=True)
+        found = store.trainings(settings.name)
+    if as_json:
+        show.as_json({name: asdict(one) for name, one in found.items()})
+        return
+    if not found:
+        show.line("too few labels to learn from: expected two classes, and two labeled items a fold")
+    for name, one in found.items():
+        show.line(in_words(name, one))
+
+
+def in_words(question: str, found: Training) -> str:
+    """What a training came to."""
+    seen = f"{question}: learned from {show.counted(found.items, 'item')}"
+    if not found.informs:
+        return f"{seen}; it predicts others no better than the shares of the classes, and is not used"
+    return f"{seen}; of items that it did not see it predicts {found.agreement:.0%} as the annotators say, and is used"
