@@ -130,6 +130,8 @@ class ExpectedGain:
         checked = checks(pool, free, due, budget.cost)
         choice = self._choice(pool, free, checked, gains, budget)
         limit, rows = budget.labels - len(checked), pool.fewest_first(pool.open_rows[~free.closed[pool.open_rows]])
+        if not pool.answered and any(evidence.features is not None for evidence, _ in pool):
+            rows = pool.drawn(rows)  # all are alike, and what learns from the first labels should see all kinds
         pairs = _best(pool, choice, crew, budget, rows, limit)
         if limit and not pairs and budget.worth is not None and not crew.asked and choice.best(rows, 1):
             return replace(plan, stop=NOT_WORTH)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from hashlib import sha256
 
 import numpy as np
 import numpy.typing as npt
@@ -124,6 +125,11 @@ class PoolState(tuple[Judged, ...]):
     def fewest_first(self, rows: Rows) -> Rows:
         """These codes, those with fewer labels first."""
         return np.asarray(rows[np.argsort(self.labels[rows], kind="stable")])
+
+    def drawn(self, rows: Rows) -> Rows:
+        """These codes in an order that depends on the names of the items alone, not on where they stand."""
+        names = [sha256(str(self.annotations[0].items[row]).encode()).digest() for row in rows]
+        return np.asarray(rows[sorted(range(len(rows)), key=names.__getitem__)])
 
     # -- how good the labels are ------------------------------------------------------------------------
 

@@ -99,6 +99,16 @@ def test_it_begins_with_no_label_at_all(tmp_path: Path) -> None:
     assert len(report.judgement.plan.asks) == 20
 
 
+def test_what_is_asked_first_is_of_all_kinds_however_items_are_sorted(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "p", 0)
+    order = sorted(range(120), key=topic)
+    (folder / "items.csv").write_text("item,text\n" + "".join(f"{n},{text(n)}\n" for n in order))
+    (folder / "truth.csv").write_text("item,label\n0,bread\n1,sea\n")
+    asked = [topic(int(ask.item)) for ask in run(folder, learn={}).judgement.plan.asks]
+    assert 4 <= asked.count("sea") <= 16
+    assert {topic(int(ask.item)) for ask in run(folder, learn={}, features={}).judgement.plan.asks} == {"bread"}
+
+
 def test_it_learns_anew_when_labels_have_grown_enough(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "p", 40)  # 80 labels
     run(folder)
