@@ -271,21 +271,15 @@ def _prepared(embedder: Embedder, value: Any) -> Any:
 def _answers(embedder: Embedder, inputs: list[Any], width: int | None) -> list[Any]:
     """Of each input its numbers (D,), or why there are none; `width` is the D of batches before."""
     there = [n for n, value in enumerate(inputs) if not isinstance(value, _Without)]
+    said = _run(embedder, [inputs[n] for n in there], width) if there else []
+    if isinstance(said, _Without):  # of which of them?
+        said = [
+            one if isinstance(one, _Without) else one[0] for n in there for one in [_run(embedder, [inputs[n]], width)]
+        ]
+        if len({len(one) for one in said if not isinstance(one, _Without)}) > 1:
+            said = [_Without("the model gives another number of numbers for each item; expected as many")] * len(there)
     answers = list(inputs)
-    if not there:
-        return answers
-    said = _run(embedder, [inputs[n] for n in there], width)
-    if isinstance(said, _Without) and len(there) > 1:
-        each = [_run(embedder, [inputs[n]], width) for n in there]
-        made = [one if isinstance(one, _Without) else one[0] for one in each]
-        widths = {len(one) for one in made if not isinstance(one, _Without)}
-        if len(widths) > 1:
-            raise BadInput(
-                f"the model gives {' and '.join(map(str, sorted(widths)))} numbers; expected as many of each"
-            )
-    else:
-        made = [said] * len(there) if isinstance(said, _Without) else list(said)
-    for n, one in zip(there, made, strict=True):
+    for n, one in zip(there, said, strict=True):
         finite = isinstance(one, _Without) or np.isfinite(one).all()
         answers[n] = one if finite else _Without("the model gives NaN or infinite numbers")
     return answers
