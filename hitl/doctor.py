@@ -10,6 +10,7 @@ from hitl.active.assignment.missing_skills import in_words, lacking
 from hitl.active.registry import policy
 from hitl.errors import HitlError
 from hitl.exchange import Check
+from hitl.features import stored_features
 from hitl.models.registry import combiner
 from hitl.project import crew_of, opened, reachable, stored_evidence
 
@@ -34,6 +35,7 @@ def checks(config: Path) -> Iterator[Check]:
         yield _outbox(settings, store)
         yield from _skills(settings, store)
         yield from _models(settings, store, connector)
+        yield from _features(settings, store)
 
 
 def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
@@ -74,6 +76,24 @@ def _models(settings: Settings, store: Store, connector: Connector) -> Iterator[
     counts = {name: p for known in evidence.values() for name, p in known.probabilities.items()}
     sizes = ", ".join(f"{name} ({int((p == p).any(axis=1).sum()):,} items)" for name, p in counts.items())
     yield Check("models", True, sizes)
+
+
+def _features(settings: Settings, store: Store) -> Iterator[Check]:
+    """Whether the items have the features that `[features]` asks for."""
+    items = store.items(settings.name).column("item").to_pylist()
+    if settings.features.kind is None or not items:
+        return
+    x_nd = stored_features(settings, store, items)
+    if x_nd is None:
+        yield Check(
+            "features", False, "not made yet, or by other settings", "`hitl embed --project`, or the next cycle"
+        )
+        return
+    have = int((x_nd == x_nd).all(axis=1).sum()) if x_nd.shape[1] else 0
+    mend = "`hitl embed --project` says of which not, and why"
+    yield Check(
+        "features", have == len(items), f"{have:,} of {len(items):,} items, {x_nd.shape[1]:,} numbers each", mend
+    )
 
 
 def _skills(settings: Settings, store: Store) -> Iterator[Check]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hitl.active.registry import POLICIES
-from hitl.cli import annotators, combine, init, models, predict, project, replay, report, schedule, show
+from hitl.cli import annotators, combine, embed, init, models, predict, project, replay, report, schedule, show
 from hitl.cli.options import examples
 from hitl.connectors.catalog import CONNECTORS
 from hitl.models.registry import COMBINERS
@@ -78,6 +78,7 @@ PANELS: dict[str, dict[Callable[..., None], str]] = {
     "Files": {
         combine.combine: combine.EXAMPLES,
         predict.predict: predict.EXAMPLES,
+        embed.embed: embed.EXAMPLES,
         replay.replay: replay.EXAMPLES,
     },
     "Annotators and models": {

@@ -247,6 +247,42 @@ def embed_together(
     return (x_nd if dimensions is None else principal(x_nd, dimensions)), {}
 
 
+def embed(
+    corpus: Corpus,
+    make: Callable[[], Embedder] | None = None,
+    *,
+    dimensions: int | None = None,
+    kept: Kept | None = None,
+    batch_size: int = BATCH,
+    progress: Progress = silent,
+) -> tuple[Floats, dict[str, str]]:
+    """(N, D) features of `corpus.items`, NaN in the rows of those left out; all that were left out, and why.
+
+    `make` gives the embedder that sees each item by itself; None: texts by TF-IDF, columns scaled. What `kept` has is
+    not made again. Raises BadInput where nothing can be made of any item.
+
+    Example:
+        >>> from hitl.models.predictors.features import embed, texts
+        >>> x, left_out = embed(texts(["a", "b", "c"], ["a red cat", "the red dog", ""]), dimensions=2)
+        >>> x.shape, left_out
+        ((2, 2), {'c': "'text' is empty"})
+    """
+    left_out, x_nd = dict(corpus.left_out), None
+    there = corpus
+    if make is not None and corpus.items:
+        kept = InMemory() if kept is None else kept
+        left_out |= embed_each(corpus, make, kept, batch_size=batch_size, progress=progress)
+        there = corpus.but(left_out)
+        x_nd = kept.read(there.items, there.digests)
+    if not there.items:
+        raise BadInput(without(left_out))
+    if make is None or dimensions is not None:
+        x_nd, more = embed_together(there, dimensions, x_nd)
+        left_out |= more
+    assert x_nd is not None
+    return rows_of(dict(zip(there.items, x_nd, strict=True)), corpus.items), left_out
+
+
 def without(left_out: Mapping[str, str]) -> str:
     """Which items have no features, in words: the first few, and how many."""
     first = "; ".join(f"{item!r}: {why}" for item, why in list(left_out.items())[:NAMED])
