@@ -60,7 +60,7 @@ MAY_IMPORT = {
     },
     "additions": {"core", "settings", "store", "project", "cycle"},
     "export": {"core", "operations"},
-    "doctor": {"core", "models", "active", "settings", "store", "project"},
+    "doctor": {"core", "models", "active", "settings", "store", "features", "project"},
     "status": {"core", "settings", "store"},
     "report": {"core", "models", "settings", "store", "metrics", "project", "cycle", "report"},
     "demo": {
@@ -86,6 +86,7 @@ MAY_IMPORT = {
         "store",
         "connectors",
         "metrics",
+        "features",
         "project",
         "operations",
         "cycle",

@@ -16,13 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import Field
 
 from hitl.connectors.label_studio import assign, doctor, pull, push
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form, parse
-from hitl.errors import BadSettings, MissingToken
+from hitl.errors import BadSettings, MissingToken, Refused
 from hitl.exchange import AnnotatorRow, Check, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import SourceSettings
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     import httpx
 
 __all__ = ["TOKEN", "LabelStudio", "LabelStudioSettings"]
+
+FILES = ("/data/upload/", "/data/local-files/")
+"""Where Label Studio serves files from: those that were uploaded, and those of folders it was told to show."""
 
 TOKEN = "HITL_LABEL_STUDIO_TOKEN"
 """The variable that holds the access token; no file may hold it."""
@@ -137,6 +141,17 @@ class LabelStudio:
         """Email -> address of the annotator's own tab."""
         return assign.workplaces(self.client, self.project)
 
+    def serves(self, address: str) -> bool:
+        """Whether it is a file that was uploaded here, or one of a folder that this server shows."""
+        return _path_here(self.client.url, address) is not None
+
+    def fetch(self, address: str) -> bytes:
+        """The content of a file that is served here, with the token."""
+        path = _path_here(self.client.url, address)
+        if path is None:
+            raise Refused(f"{address}: not a file of {self.client.url}")
+        return self.client.content(unquote(path), **dict(parse_qsl(urlsplit(address).query)))
+
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """Everything (cursor None) or what changed since the cursor; each page may be the last one read."""
         return pull.pages(self.client, self.project, self.form, cursor, self._page_size)
@@ -148,3 +163,12 @@ class LabelStudio:
     def check(self) -> list[Check]:
         """Connection, token, project, labeling configuration and the settings that break the order."""
         return doctor.check(self.client, self.project, self._control, self._abstain, self._key)
+
+
+def _path_here(url: str, address: str) -> str | None:
+    """The path on this server of a file that it serves; None of any other address."""
+    here, there = urlsplit(url), urlsplit(address)
+    if there.netloc and (there.scheme, there.netloc) != (here.scheme, here.netloc):
+        return None
+    path = there.path.removeprefix(here.path)
+    return path if path.startswith(FILES) else None

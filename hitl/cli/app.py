@@ -9,7 +9,11 @@ from typing import Annotated
 import typer
 
 from hitl.active.registry import POLICIES
+<<<<<<< HEAD
 from hitl.cli import annotators, combine, init, learn, models, predict, project, replay, report, schedule, show
+=======
+from hitl.cli import annotators, combine, embed, init, models, predict, project, replay, report, schedule, show
+>>>>>>> features
 from hitl.cli.options import examples
 from hitl.connectors.catalog import CONNECTORS
 from hitl.models.registry import COMBINERS
@@ -78,6 +82,7 @@ PANELS: dict[str, dict[Callable[..., None], str]] = {
     "Files": {
         combine.combine: combine.EXAMPLES,
         predict.predict: predict.EXAMPLES,
+        embed.embed: embed.EXAMPLES,
         replay.replay: replay.EXAMPLES,
     },
     "Annotators and models": {

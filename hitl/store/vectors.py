@@ -3,8 +3,6 @@
 A space is one way of making them: what is seen, by which model, learned on what. Numbers of two spaces never stand
 beside each other. Rows are saved in batches as they are made. When all are there, the project notes the space as the
 one to read and forgets the others, in one transaction: until then the older one is read.
-
-Numbers are stored as float32 where that loses nothing, as it does not of what networks say, else as float64.
 """
 
 from __future__ import annotations
@@ -14,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 
 from hitl.annotations import Floats
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import project as projects
 from hitl.store.schema import vector
+from hitl.tables.vectors import packed, unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +81,6 @@ class Embedded(Leased):
             if gone:
                 connection.execute(sa.delete(vector).where(mine, self.database.among(vector.c.item, gone)))
             connection.execute(sa.update(projects).where(projects.c.project == lease.project).values(features=text))
-
-
-def packed(numbers: Floats) -> bytes:
-    """The numbers as bytes: little-endian, after a letter that says of which kind they are."""
-    short = numbers.astype("<f4")
-    if np.array_equal(short, numbers):
-        return b"f" + bytes(short.tobytes())
-    return b"d" + bytes(numbers.astype("<f8").tobytes())
-
-
-def unpacked(row: bytes) -> Floats:
-    """(D,) the numbers."""
-    return np.frombuffer(row, f"<{row[:1].decode()}", offset=1).astype(np.float64)
 
 
 def _in(query: sa.Select[Any], project: str, space: str) -> sa.Select[Any]:

@@ -190,6 +190,19 @@ def repeated(names: Sequence[Any]) -> Any:
     return next(name for name, times in Counter(names).items() if times > 1)
 
 
+def require_names(names: Sequence[str | None], column: str, where: str) -> list[str]:
+    """The names, in order. Raises BadTable for an empty or repeated one, and where there are none."""
+    found = [name or "" for name in names]
+    if not found:
+        raise BadTable(f"{where}: the table is empty; expected one row an item")
+    if "" in found:
+        raise BadTable(f"{where}: row {found.index('')} has no {column}; expected a name in each")
+    twice = repeated(found)
+    if twice is not None:
+        raise BadTable(f"{where}: {column} {twice!r} appears twice; expected one row each")
+    return found
+
+
 def require_columns(table: pa.Table, names: Sequence[str], where: str, hint: str = "") -> None:
     """Raise BadTable unless the table has every column of `names`."""
     missing = [name for name in names if name not in table.column_names]

@@ -17,8 +17,14 @@ import pyarrow as pa
 
 from hitl.errors import BadTable
 from hitl.tables.batches import read_any, vectors
+<<<<<<< HEAD
 from hitl.tables.encoding import names_of
 from hitl.tables.files import repeated, require_columns, write_table
+=======
+from hitl.tables.files import require_columns, require_names, write_table
+
+Array = npt.NDArray[np.float64]
+>>>>>>> features
 
 FEATURES = "features"
 """The column of lists that is written."""
@@ -26,7 +32,7 @@ FEATURES = "features"
 ITEMS = "items"
 
 
-def read_vectors(path: str | Path, item: str = "item") -> tuple[list[str], npt.NDArray[np.float64]]:
+def read_vectors(path: str | Path, item: str = "item") -> tuple[list[str], Array]:
     """N names of items and their (N, D) numbers, NaN where a field is empty.
 
     Raises BadTable, naming the column, for what is not a number, and for an item that is there twice or has no name.
@@ -41,15 +47,10 @@ def read_vectors(path: str | Path, item: str = "item") -> tuple[list[str], npt.N
     """
     path = Path(path)
     names, x_nd = _from_arrays(path) if path.suffix == ".npz" else _from_table(path, item)
-    if None in names:
-        raise BadTable(f"{path}: row {names.index(None)} has no {item}; expected a name in each")
-    twice = repeated(names)
-    if twice is not None:
-        raise BadTable(f"{path}: item {twice!r} appears twice; expected one row each")
-    return [str(name) for name in names], x_nd
+    return require_names(names, item, str(path)), x_nd
 
 
-def write_vectors(path: str | Path, items: Sequence[str], x_nd: npt.NDArray[np.float64], item: str = "item") -> None:
+def write_vectors(path: str | Path, items: Sequence[str], x_nd: Array, item: str = "item") -> None:
     """Write a table: the items and a list of numbers each in Parquet and JSON Lines, else a column for each number.
 
     A row of NaN is an empty one.
@@ -65,17 +66,38 @@ def write_vectors(path: str | Path, items: Sequence[str], x_nd: npt.NDArray[np.f
     write_table(path, pa.table(columns))
 
 
+<<<<<<< HEAD
 def vectors_of(table: pa.Table, where: str, item: str = "item") -> tuple[list[Any], npt.NDArray[np.float64]]:
     """N names of items and their (N, D) numbers, of a table whose other columns hold numbers or lists of numbers.
 
     Raises BadTable, naming `where` and the column, for what is not a number.
     """
     require_columns(table, [item], where)
+=======
+def packed(numbers: Array) -> bytes:
+    """The numbers as bytes: little-endian, after a letter that says of which kind they are."""
+    with np.errstate(over="ignore"):
+        short = numbers.astype("<f4")
+    if np.array_equal(short, numbers):
+        return b"f" + bytes(short.tobytes())
+    return b"d" + bytes(numbers.astype("<f8").tobytes())
+
+
+def unpacked(row: bytes) -> Array:
+    """(D,) the numbers."""
+    return np.frombuffer(row, f"<{row[:1].decode()}", offset=1).astype(np.float64)
+
+
+def _from_table(path: Path, item: str) -> tuple[list[str | None], Array]:
+    table = read_any(path, [item])
+    require_columns(table, [item], str(path))
+>>>>>>> features
     columns = [name for name in table.column_names if name != item]
     if not columns or not table.num_rows:
         raise BadTable(
             f"{where}: expected a column {item!r}, others of numbers or lists of numbers, and one row an item"
         )
+<<<<<<< HEAD
     parts = [vectors(table.column(name), f"{where}, column {name!r}") for name in columns]
     return names_of(table.column(item)).to_pylist(), np.hstack(parts)
 
@@ -83,9 +105,14 @@ def vectors_of(table: pa.Table, where: str, item: str = "item") -> tuple[list[An
 def _from_table(path: Path, item: str) -> tuple[list[str | None], npt.NDArray[np.float64]]:
     names, x_nd = vectors_of(read_any(path, [item]), str(path), item)
     return [name or None for name in names], x_nd
+=======
+    parts = [vectors(table.column(name), f"{path}, column {name!r}") for name in columns]
+    names: list[str | None] = table.column(item).to_pylist()
+    return names, np.hstack(parts)
+>>>>>>> features
 
 
-def _from_arrays(path: Path) -> tuple[list[str | None], npt.NDArray[np.float64]]:
+def _from_arrays(path: Path) -> tuple[list[str | None], Array]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file}
@@ -96,4 +123,4 @@ def _from_arrays(path: Path) -> tuple[list[str | None], npt.NDArray[np.float64]]
     if names is None or len(found) != 1 or next(iter(found.values())).shape[0] != len(names):
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise BadTable(f"{path}: expected arrays {ITEMS!r} (N,) and one of numbers (N, D); found {shapes or 'none'}")
-    return [str(name) or None for name in names.tolist()], next(iter(found.values())).astype(np.float64)
+    return [str(name) for name in names.tolist()], next(iter(found.values())).astype(np.float64)

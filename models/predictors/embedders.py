@@ -64,14 +64,15 @@ def embedder(
 def identity(model: str, weights: str | None = None) -> str:
     """A digest of all that the embedder's numbers depend on but its inputs, without loading it."""
     scheme, _, _ = model.partition(":")
-    by = metadata.version(TORCHVISION) if scheme == TORCHVISION else _source(model)
+    place, _, name = model.rpartition(":")
+    said = name if place.endswith(".py") else model  # a file that was moved is the same
+    by = metadata.version(TORCHVISION) if scheme == TORCHVISION else _source(place)
     learned = file_digest(Path(weights)) if weights and Path(weights).is_file() else weights
-    return digest_of(model, by, learned)
+    return digest_of(said, by, learned)
 
 
-def _source(model: str) -> str | None:
+def _source(place: str) -> str | None:
     """A digest of the file that the code is written in; None where it is not found, and `embedder` says so."""
-    place = model.rpartition(":")[0]
     try:
         origin = place if place.endswith(".py") else getattr(find_spec(place), "origin", None)
     except (ImportError, ValueError):

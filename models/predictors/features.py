@@ -247,6 +247,42 @@ def embed_together(
     return (x_nd if dimensions is None else principal(x_nd, dimensions)), {}
 
 
+def embed(
+    corpus: Corpus,
+    make: Callable[[], Embedder] | None = None,
+    *,
+    dimensions: int | None = None,
+    kept: Kept | None = None,
+    batch_size: int = BATCH,
+    progress: Progress = silent,
+) -> tuple[Floats, dict[str, str]]:
+    """(N, D) features of `corpus.items`, NaN in the rows of those left out; all that were left out, and why.
+
+    `make` gives the embedder that sees each item by itself; None: texts by TF-IDF, columns scaled. What `kept` has is
+    not made again. Raises BadInput where nothing can be made of any item.
+
+    Example:
+        >>> from hitl.models.predictors.features import embed, texts
+        >>> x, left_out = embed(texts(["a", "b", "c"], ["a red cat", "the red dog", ""]), dimensions=2)
+        >>> x.shape, left_out
+        ((2, 2), {'c': "'text' is empty"})
+    """
+    left_out, x_nd = dict(corpus.left_out), None
+    there = corpus
+    if make is not None and corpus.items:
+        kept = InMemory() if kept is None else kept
+        left_out |= embed_each(corpus, make, kept, batch_size=batch_size, progress=progress)
+        there = corpus.but(left_out)
+        x_nd = kept.read(there.items, there.digests)
+    if not there.items:
+        raise BadInput(without(left_out))
+    if make is None or dimensions is not None:
+        x_nd, more = embed_together(there, dimensions, x_nd)
+        left_out |= more
+    assert x_nd is not None
+    return rows_of(dict(zip(there.items, x_nd, strict=True)), corpus.items), left_out
+
+
 def without(left_out: Mapping[str, str]) -> str:
     """Which items have no features, in words: the first few, and how many."""
     first = "; ".join(f"{item!r}: {why}" for item, why in list(left_out.items())[:NAMED])
@@ -271,21 +307,15 @@ def _prepared(embedder: Embedder, value: Any) -> Any:
 def _answers(embedder: Embedder, inputs: list[Any], width: int | None) -> list[Any]:
     """Of each input its numbers (D,), or why there are none; `width` is the D of batches before."""
     there = [n for n, value in enumerate(inputs) if not isinstance(value, _Without)]
+    said = _run(embedder, [inputs[n] for n in there], width) if there else []
+    if isinstance(said, _Without):  # of which of them?
+        said = [
+            one if isinstance(one, _Without) else one[0] for n in there for one in [_run(embedder, [inputs[n]], width)]
+        ]
+        if len({len(one) for one in said if not isinstance(one, _Without)}) > 1:
+            said = [_Without("the model gives another number of numbers for each item; expected as many")] * len(there)
     answers = list(inputs)
-    if not there:
-        return answers
-    said = _run(embedder, [inputs[n] for n in there], width)
-    if isinstance(said, _Without) and len(there) > 1:
-        each = [_run(embedder, [inputs[n]], width) for n in there]
-        made = [one if isinstance(one, _Without) else one[0] for one in each]
-        widths = {len(one) for one in made if not isinstance(one, _Without)}
-        if len(widths) > 1:
-            raise BadInput(
-                f"the model gives {' and '.join(map(str, sorted(widths)))} numbers; expected as many of each"
-            )
-    else:
-        made = [said] * len(there) if isinstance(said, _Without) else list(said)
-    for n, one in zip(there, made, strict=True):
+    for n, one in zip(there, said, strict=True):
         finite = isinstance(one, _Without) or np.isfinite(one).all()
         answers[n] = one if finite else _Without("the model gives NaN or infinite numbers")
     return answers

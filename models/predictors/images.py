@@ -1,7 +1,7 @@
 """Images by the place where they are: a path, an address, or a file that the labeling platform serves itself.
 
 An address of elsewhere is asked for with bounds on size and time. A server that does not answer three times in a row is
-not asked again by the same object, so that a thousand images of a server that is down cost three waits.
+not asked again, so that a thousand images of a server that is down cost a few waits.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Images:
             status = (self.folder / place).stat()
         except OSError:
             return f"{place} is missing"
-        return f"{self.folder / place} {status.st_size} {status.st_mtime_ns}"
+        return f"{place} {status.st_size} {status.st_mtime_ns}"
 
     def open(self, place: str) -> Any:
         """The image in RGB. Raises BadInput, saying why there is none."""
@@ -120,8 +120,6 @@ def fetched(address: str, seconds: float = SECONDS, most: int = MOST_BYTES) -> b
                 if time.monotonic() > last:
                     raise TimeoutError
     except HTTPError as error:
-        if error.code >= 500:
-            raise ConnectionError(f"the server said {error.code}") from None
         raise BadInput(f"{address}: the server said {error.code} {error.reason}") from None
     except URLError as error:
         if isinstance(error.reason, TimeoutError):

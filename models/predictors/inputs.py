@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from hitl.errors import BadSettings, BadTable
 from hitl.tables.batches import batches, column_names, files_of, is_arrow, vectors
-from hitl.tables.files import as_text, empty_as_null, read_table, repeated, require_columns
+from hitl.tables.files import as_text, empty_as_null, read_table, require_columns, require_names
 from hitl.tables.probabilities import Array
 
 Kind = Literal["features", "text", "image"]
@@ -94,12 +94,7 @@ class Inputs:
         found: list[str] = []
         for table in batches(self.path, [self.item], NAMES):
             found += self._items(table, len(found))
-        if not found:
-            raise BadTable(f"{self.path}: the table is empty; expected one row an item")
-        twice = repeated(found)
-        if twice is not None:
-            raise BadTable(f"{self.path}: item {twice!r} appears twice; expected one row each")
-        return found
+        return require_names(found, "item", str(self.path))
 
     def batches(self, size: int, start: int = 0) -> Iterator[Batch]:
         """The items in order from row `start` on, `size` at a time. Raises BadTable naming column and row."""

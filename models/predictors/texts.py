@@ -43,6 +43,9 @@ def tfidf_svd(texts: Sequence[str], dimensions: int | None = None) -> Floats:
     worded = np.flatnonzero(np.diff(t_nv.indptr))
     most = min(dimensions or DIMENSIONS, len(worded), t_nv.shape[1])
     x_nd = np.full((len(texts), most), np.nan)
-    svd = decomposition.TruncatedSVD(most, random_state=0)
-    x_nd[worded] = svd.fit_transform(t_nv[worded])
+    if t_nv.shape[1] == 1:  # one word, of which scikit-learn decomposes nothing
+        x_nd[worded] = 1.0
+        return x_nd
+    with np.errstate(invalid="ignore"):  # of the share of variance that each explains, where there is none
+        x_nd[worded] = decomposition.TruncatedSVD(most, random_state=0).fit_transform(t_nv[worded])
     return x_nd

@@ -1,0 +1,207 @@
+"""`hitl embed`: features of items, from texts, images or columns, into a file, or into a project's store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hitl.cli import show
+from hitl.cli.evidence import names
+from hitl.cli.options import HERE, Config, ItemColumn, Json, examples, grouped
+from hitl.errors import BadInput, BadSettings
+
+if TYPE_CHECKING:
+    from hitl.annotations import Floats
+    from hitl.exchange import Progress
+    from hitl.models.predictors.features import Corpus, Embedder
+
+
+EXAMPLES = examples(
+    "hitl embed items.csv --text text -o features.parquet",
+    "hitl embed items.csv --text text --model my.py:encode -o features.parquet",
+    "hitl embed photos.csv --image path --model torchvision:resnet18 --weights DEFAULT -o features.parquet",
+    "hitl embed items.csv --columns size,colour --missing refuse -o features.csv",
+    "hitl embed --project  # what hitl.toml asks for, before the next cycle does it",
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Which items, and what of them."""
+
+    items: Annotated[Path | None, typer.Argument(help="Table of items: CSV, JSON Lines, Parquet, Arrow.")] = None
+    project: Annotated[
+        bool, typer.Option("--project", help="The items of the project instead, as hitl.toml says: features.")
+    ] = False
+    config: Config = HERE
+    item: ItemColumn = "item"
+    text: Annotated[str | None, typer.Option(help="Column of the text.")] = None
+    image: Annotated[str | None, typer.Option(help="Column of the image: a path, or an address.")] = None
+    columns: Annotated[
+        str | None, typer.Option(help="Comma-separated columns: numbers are scaled, others one-hot.")
+    ] = None
+    image_folder: Annotated[Path | None, typer.Option(help="Where the images are; default: beside the table.")] = None
+
+
+@dataclass(frozen=True)
+class How:
+    """By which model, and how many numbers."""
+
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="tfidf (texts; the default), torchvision:NAME (images), or module:callable or file.py:callable: your "
+            "code, which is run, and which gives a row of numbers for each text or image of a list.",
+        ),
+    ] = None
+    weights: Annotated[
+        str | None,
+        typer.Option(help="Of a torch model: a file, a name torchvision knows (DEFAULT: downloads), or random."),
+    ] = None
+    dimensions: Annotated[
+        int | None, typer.Option(help="How many numbers each item has; default: the model's; tfidf: 100.", min=1)
+    ] = None
+    missing: Annotated[
+        str, typer.Option(help="An item that nothing can be made of is left without (skip), or an error (refuse).")
+    ] = "skip"
+    device: Annotated[str, typer.Option(help="Where a torch model runs: auto, cpu, cuda, cuda:1.")] = "auto"
+
+
+@grouped
+def embed(
+    seen: Seen,
+    how: How,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Features to write: item and numbers (.parquet, .csv).")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="File that keeps what was embedded, by its content; default: beside the output.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Items a model sees at once.", min=1)] = 64,
+    as_json: Json = False,
+) -> None:
+    """Make features of items. What was embedded before is kept: the same command embeds only what is new."""
+    from hitl.models.predictors.features import without
+    from hitl.tables.files import require_distinct, require_writable
+    from hitl.tables.vectors import write_vectors
+
+    _check(seen, how, output)
+    require_writable(output)
+    if seen.items is not None:
+        require_distinct([output], [seen.items])
+    began = time.monotonic()
+    with show.progress(as_json) as progress:
+        if seen.project:
+            own, x_nd, left_out = _of_project(seen.config, progress)
+        else:
+            own, x_nd, left_out = _of_table(seen, how, cache or _beside(output), batch_size, progress)
+    if left_out and how.missing == "refuse":
+        raise BadInput(f"embed: {without(left_out)}; with --missing skip they are left without")
+    if output is not None:
+        write_vectors(output, own, x_nd, seen.item)
+    have = len(own) - len(left_out)
+    if as_json:
+        written = {} if output is None else {"features": str(output)}
+        show.as_json({"items": have, "dimensions": x_nd.shape[1], "left_out": left_out, "written": written})
+        return
+    if left_out:
+        show.warning(without(left_out))
+    show.line(f"{have:,} items have {x_nd.shape[1]:,} features each; {time.monotonic() - began:.1f} s")
+    show.wrote([output])
+
+
+def _check(seen: Seen, how: How, output: Path | None) -> None:
+    if seen.project == (seen.items is not None):
+        raise BadSettings("embed: expected either a table of items or --project")
+    given = [flag for flag in ("text", "image", "columns") if getattr(seen, flag)]
+    if seen.project and (given or how != How()):
+        raise BadSettings("embed --project: what to embed, and how, stands in hitl.toml: [features]")
+    if seen.project:
+        return
+    if len(given) != 1:
+        raise BadSettings("embed: expected one of --text, --image and --columns")
+    if output is None:
+        raise BadSettings("embed: expected a file to write: --output features.parquet")
+    if how.missing not in ("skip", "refuse"):
+        raise BadSettings(f"--missing {how.missing}: expected skip or refuse")
+    if seen.image and how.model is None:
+        raise BadSettings("embed: --image needs --model, such as torchvision:resnet18, module:name or file.py:name")
+    if seen.columns and how.model is not None:
+        raise BadSettings("embed: --model sees a text or an image; with --columns there is none")
+
+
+def _beside(output: Path | None) -> Path:
+    assert output is not None
+    return output.with_name(f".{output.name}.cache")
+
+
+def _of_table(
+    seen: Seen, how: How, cache: Path, batch_size: int, progress: Progress
+) -> tuple[list[str], Floats, dict[str, str]]:
+    """The items, their features (NaN where there are none), and those left out."""
+    from hitl.models.predictors.embedders import identity
+    from hitl.models.predictors.features import TFIDF, embed, rows_of
+    from hitl.models.predictors.vector_cache import VectorCache
+
+    own, corpus, read = _corpus(seen)
+    model = how.model or TFIDF
+    make: Callable[[], Embedder] | None = None
+    kept = None
+    if not (seen.columns or (seen.text and model == TFIDF)):
+        from hitl.models.predictors.embedders import embedder
+
+        kind = "text" if seen.text else "image"
+        kept = VectorCache(cache, identity(model, how.weights))
+
+        def make() -> Embedder:
+            return embedder(model, kind, how.weights, how.device, read)
+
+    x_nd, left_out = embed(corpus, make, dimensions=how.dimensions, kept=kept, batch_size=batch_size, progress=progress)
+    return own, rows_of(dict(zip(corpus.items, x_nd, strict=True)), own), left_out
+
+
+def _corpus(seen: Seen) -> tuple[list[str], Corpus, Callable[[str], Any] | None]:
+    """All items of the table, what they hold, and what opens an image."""
+    from hitl.models.predictors import features
+    from hitl.models.predictors.images import Images
+    from hitl.tables.batches import read_any
+    from hitl.tables.files import require_columns, require_names
+
+    assert seen.items is not None
+    table = read_any(seen.items, [seen.item])
+    columns = names(seen.columns) or (str(seen.text or seen.image),)
+    require_columns(table, [seen.item, *columns], str(seen.items))
+    own = require_names(table.column(seen.item).to_pylist(), seen.item, str(seen.items))
+    values = [table.column(name).to_pylist() for name in columns]
+    if seen.columns:
+        return own, features.rows(own, list(zip(*values, strict=True)), columns), None
+    if seen.text:
+        return own, features.texts(own, values[0], columns[0]), None
+    images = Images(seen.image_folder or seen.items.parent)
+    return own, features.places(own, values[0], images.stamp, columns[0]), images.open
+
+
+def _of_project(config: Path, progress: Progress) -> tuple[list[str], Floats, dict[str, str]]:
+    """The items of the project by own ids, their features, which are stored now, and those left out."""
+    from hitl import cycle
+    from hitl.features import stored_features
+    from hitl.project import item_names, opened
+
+    with opened(config) as (settings, store, connector):
+        if settings.features.kind is None:
+            raise BadSettings(f"{config}: no [features] to embed; expected text, image, columns or file there")
+        own = item_names(settings, store)
+        if not own:
+            raise BadSettings(f"embed: project {settings.name!r} has no items; run `hitl pull` first")
+        with store.lease(settings.name) as lease:
+            made = cycle.embed(lease, settings, store, connector, progress)
+        x_nd = stored_features(settings, store, list(own))
+    assert x_nd is not None
+    return list(own.values()), x_nd, dict(made.left_out)

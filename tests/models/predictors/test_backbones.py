@@ -1,0 +1,195 @@
+"""Image models without their last layer, against the input of that layer as a hook sees it; and which name is what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hitl.errors import BadInput, BadSettings
+from hitl.models.predictors.embedders import embedder, identity
+from hitl.models.predictors.features import embed, places
+from hitl.models.predictors.images import Images
+
+torch = pytest.importorskip("torch")
+models = pytest.importorskip("torchvision.models")
+image = pytest.importorskip("PIL.Image")
+
+from hitl.models.predictors.backbones import without_last_layer  # noqa: E402
+
+MINE = """
+import numpy as np
+import torch
+
+def means(pictures):
+    return [np.asarray(picture, dtype=float).mean(axis=(0, 1)) for picture in pictures]
+
+class Whole(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = torch.nn.Parameter(torch.tensor(2.0))
+
+    def transforms(self, picture):
+        return torch.tensor(np.asarray(picture, dtype=np.float32).mean(axis=(0, 1)))
+
+    def forward(self, x):
+        return self.factor * x
+
+class Encodes:
+    def encode(self, texts):
+        return torch.ones(len(texts), 2)
+
+NUMBER = 7
+"""
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> list[str]:
+    rng = np.random.default_rng(0)
+    names = [f"{n}.png" for n in range(5)]
+    for name in names:
+        image.fromarray(rng.integers(0, 255, (40, 50, 3), dtype=np.uint8)).save(tmp_path / name)
+    return names
+
+
+def embedded(folder: Path, names: list[str], model: str, weights: str | None = None, **more: Any) -> Any:
+    found = Images(folder)
+    return embed(
+        places(names, names, found.stamp), lambda: embedder(model, "image", weights, "cpu", found.open), **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [("resnet18", 512), ("mobilenet_v3_small", 1024), ("shufflenet_v2_x0_5", 1024), ("efficientnet_b0", 1280)],
+)
+def test_features_are_what_the_last_layer_sees(tmp_path: Path, pictures: list[str], name: str, width: int) -> None:
+    torch.manual_seed(3)
+    module = models.get_model(name, weights=None, num_classes=7).eval()
+    torch.save(module.state_dict(), tmp_path / "w.pt")
+    found, left_out = embedded(tmp_path, pictures, f"torchvision:{name}", str(tmp_path / "w.pt"), batch_size=2)
+    assert left_out == {}
+    seen: list[Any] = []
+    last = [part for part in module.modules() if isinstance(part, torch.nn.Linear)][-1]
+    last.register_forward_hook(lambda layer, inputs, said: seen.append(inputs[0]))
+    transform = models.get_model_weights(name).DEFAULT.transforms()
+    with torch.inference_mode():
+        module(torch.stack([transform(image.open(tmp_path / one).convert("RGB")) for one in pictures]))
+    assert found.shape == (5, width)
+    np.testing.assert_allclose(found, seen[0].numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["alexnet", "convnext_tiny", "densenet121", "googlenet", "swin_t", "vit_b_16"])
+def test_the_last_layer_is_the_one_that_names_classes(name: str) -> None:
+    more = {"init_weights": False} if name == "googlenet" else {}
+    with torch.device("meta"):
+        module = models.get_model(name, weights=None, num_classes=11, **more)
+    linear = {name: part for name, part in module.named_modules() if isinstance(part, torch.nn.Linear)}
+    last = without_last_layer(module)
+    assert linear[last].out_features == 11
+    assert isinstance(module.get_submodule(last), torch.nn.Identity)
+
+
+def test_a_model_without_a_last_linear_layer_is_refused() -> None:
+    with torch.device("meta"):
+        module = models.get_model("squeezenet1_0", weights=None)
+    with pytest.raises(BadSettings, match="SqueezeNet: its last layer is not linear"):
+        without_last_layer(module)
+
+
+def test_random_weights_are_always_the_same_and_disturb_no_other_chance(tmp_path: Path, pictures: list[str]) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    first, _ = embedded(tmp_path, pictures, "torchvision:resnet18", "random")
+    assert torch.equal(torch.rand(3), expected)
+    second, _ = embedded(tmp_path, pictures, "torchvision:resnet18", "random")
+    np.testing.assert_array_equal(first, second)
+    assert first.std() > 0
+
+
+def test_images_that_cannot_be_read_are_left_out(tmp_path: Path, pictures: list[str]) -> None:
+    (tmp_path / "text.png").write_text("no image")
+    (tmp_path / "cut.png").write_bytes((tmp_path / "0.png").read_bytes()[:900])
+    names = [*pictures[:1], "absent.png", "text.png", "cut.png"]
+    found, left_out = embedded(tmp_path, names, "torchvision:resnet18", "random")
+    assert np.isnan(found).any(axis=1).tolist() == [False, True, True, True]
+    assert left_out["absent.png"] == f"{tmp_path}/absent.png: no such file"
+    assert left_out["text.png"] == f"{tmp_path}/text.png: cannot be read as an image: UnidentifiedImageError"
+    assert "cannot be read as an image" in left_out["cut.png"]
+
+
+def test_an_image_that_changed_is_seen_again(tmp_path: Path, pictures: list[str]) -> None:
+    found = Images(tmp_path)
+    before = places(pictures, pictures, found.stamp).digests
+    image.new("RGB", (10, 10)).save(tmp_path / pictures[2])
+    after = places(pictures, pictures, found.stamp).digests
+    assert [a != b for a, b in zip(before, after, strict=True)] == [False, False, True, False, False]
+
+
+def test_the_code_of_a_user_sees_images_or_is_a_module(tmp_path: Path, pictures: list[str]) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    expected = [np.asarray(image.open(tmp_path / name), dtype=float).mean(axis=(0, 1)) for name in pictures]
+    found, _ = embedded(tmp_path, pictures, f"{tmp_path}/mine.py:means")
+    np.testing.assert_allclose(found, expected)
+    found, _ = embedded(tmp_path, pictures, f"{tmp_path}/mine.py:Whole")
+    np.testing.assert_allclose(found, 2 * np.array(expected), rtol=1e-6)
+    torch.save({"factor": torch.tensor(3.0)}, tmp_path / "w.pt")
+    found, _ = embedded(tmp_path, pictures, f"{tmp_path}/mine.py:Whole", str(tmp_path / "w.pt"))
+    np.testing.assert_allclose(found, 3 * np.array(expected), rtol=1e-6)
+    said = embedder(f"{tmp_path}/mine.py:Encodes", "text").run(["a", "b"])
+    assert said.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "weights", "message"),
+    [
+        ("torchvision:resnet18", "image", None, "torchvision:resnet18: needs weights: DEFAULT, a file, or random"),
+        (
+            "torchvision:resnet18",
+            "image",
+            "absent.pt",
+            "absent.pt: no such file; expected one, IMAGENET1K_V1, .* or random",
+        ),
+        ("torchvision:resnet17", "image", "random", "resnet17: no such image classification model"),
+        ("torchvision:resnet18", "text", "random", "torchvision:resnet18: sees images"),
+        ("{folder}/mine.py:NUMBER", "text", None, "int cannot be called; expected a function of a list"),
+        ("{folder}/mine.py:absent", "text", None, "mine.py has no 'absent'"),
+        ("{folder}/mine.py:means", "text", "w.pt", "weights: are those of a torch model"),
+        ("nowhere", "text", None, "expected a file"),
+    ],
+)
+def test_a_model_that_cannot_be_used_says_why(
+    tmp_path: Path, model: str, kind: Any, weights: str | None, message: str
+) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    with pytest.raises(BadSettings, match=message):
+        embedder(model.format(folder=tmp_path), kind, weights, "cpu", Images(tmp_path).open)
+
+
+def test_weights_that_do_not_fit(tmp_path: Path) -> None:
+    torch.save({"factor": torch.tensor(3.0)}, tmp_path / "w.pt")
+    with pytest.raises(BadInput, match=r"w\.pt: the weights do not fit the model"):
+        embedder("torchvision:resnet18", "image", str(tmp_path / "w.pt"), "cpu", Images(tmp_path).open)
+
+
+def test_the_identity_of_an_embedder_is_that_of_its_code_and_weights(tmp_path: Path) -> None:
+    mine, weights = tmp_path / "mine.py", tmp_path / "w.pt"
+    mine.write_text(MINE)
+    weights.write_bytes(b"1")
+    model = f"{mine}:Whole"
+    said = [identity(model, str(weights)), identity(model), identity("torchvision:resnet18", "random")]
+    said.append(identity("torchvision:resnet18", "DEFAULT"))
+    mine.write_text(MINE + "#")
+    said.append(identity(model, str(weights)))
+    weights.write_bytes(b"2")
+    said.append(identity(model, str(weights)))
+    assert len(set(said)) == len(said)
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    (moved / "mine.py").write_text(MINE + "#")
+    assert identity(f"{moved}/mine.py:Whole", str(weights)) == said[-1]
+    assert identity("json:loads") != identity("json:dumps")
+    assert identity("nowhere.at.all:model")

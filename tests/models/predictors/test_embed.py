@@ -1,0 +1,174 @@
+"""`hitl embed`: from a table or a project to features, each made once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hitl.models.predictors.texts import tfidf_svd
+from hitl.tables.vectors import read_vectors, write_vectors
+from tests.command_line import Run
+from tests.projects import folder_with_tables
+
+MINE = """
+from pathlib import Path
+
+def lengths(texts):
+    with Path("seen.log").open("a") as log:
+        log.write("".join(f"{text}\\n" for text in texts))
+    return [[len(text), 1.5] for text in texts]
+"""
+SAID = ["a red cat", "the red dog", "", "dogs and cats"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = "".join(f"i{n},{text},{n},{'ab'[n % 2]}\n" for n, text in enumerate(SAID))
+    (tmp_path / "items.csv").write_text(f"item,text,size,kind\n{rows}")
+    (tmp_path / "mine.py").write_text(MINE)
+    return tmp_path
+
+
+def seen(folder: Path) -> list[str]:
+    log = folder / "seen.log"
+    found = log.read_text().splitlines() if log.exists() else []
+    log.unlink(missing_ok=True)
+    return found
+
+
+@pytest.mark.parametrize("output", ["f.parquet", "f.csv", "f.jsonl"])
+def test_texts_into_a_file(run: Run, folder: Path, output: str) -> None:
+    code, out, err = run("embed", "items.csv", "--text", "text", "--dimensions", "2", "-o", output)
+    assert (code, err) == (0, "hitl: warning: no features of 1 item ('i2': 'text' is empty)\n")
+    assert out.startswith("3 items have 2 features each; ")
+    assert out.endswith(f"wrote {output}\n")
+    items, x_nd = read_vectors(folder / output)
+    assert items == ["i0", "i1", "i2", "i3"]
+    np.testing.assert_allclose(x_nd[[0, 1, 3]], tfidf_svd([text for text in SAID if text], 2), atol=1e-12)
+    assert np.isnan(x_nd[2]).all()
+
+
+def test_what_was_embedded_is_kept(run: Run, folder: Path) -> None:
+    command = ("embed", "items.csv", "--text", "text", "--model", "mine.py:lengths", "-o", "f.csv", "--batch-size", "2")
+    assert run(*command)[0] == 0
+    assert seen(folder) == [text for text in SAID if text]
+    assert run(*command)[0] == 0
+    assert seen(folder) == []
+    with (folder / "items.csv").open("a") as file:
+        file.write("i4,new,1,a\n")
+    code, out, _ = run(*command, "--json")
+    assert code == 0
+    told = {"items": 4, "dimensions": 2, "left_out": {"i2": "'text' is empty"}, "written": {"features": "f.csv"}}
+    assert json.loads(out) == told
+    assert seen(folder) == ["new"]
+    assert run(*command[:-4], "-o", "g.csv", "--cache", ".f.csv.cache")[0] == 0
+    assert seen(folder) == []
+    assert (folder / "f.csv").read_bytes() == (folder / "g.csv").read_bytes()
+
+
+def test_columns_and_images(run: Run, folder: Path) -> None:
+    assert run("embed", "items.csv", "--columns", "size,kind", "-o", "f.csv")[0] == 0
+    _, x_nd = read_vectors(folder / "f.csv")
+    np.testing.assert_allclose(x_nd[:, 0], (np.arange(4) - 1.5) / np.std(np.arange(4)))
+    assert x_nd[:, 1:].tolist() == [[1, 0], [0, 1], [1, 0], [0, 1]]
+    image = pytest.importorskip("PIL.Image")
+    pytest.importorskip("torchvision")
+    (folder / "photos").mkdir()
+    image.new("RGB", (40, 40), "red").save(folder / "photos" / "red.png")
+    (folder / "photos.csv").write_text("item,file\na,red.png\nb,absent.png\n")
+    model = ("--model", "torchvision:resnet18", "--weights", "random", "--device", "cpu")
+    code, _, err = run("embed", "photos.csv", "--image", "file", "--image-folder", "photos", *model, "-o", "f.parquet")
+    assert code == 0
+    assert err.count("absent.png: no such file") == 1
+    _, x_nd = read_vectors(folder / "f.parquet")
+    assert x_nd.shape == (2, 512)
+    assert np.isnan(x_nd).all(axis=1).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["items.csv"], 78, "expected one of --text, --image and --columns"),
+        (["items.csv", "--text", "text", "--image", "text", "-o", "f.csv"], 78, "expected one of --text"),
+        (["--text", "text", "-o", "f.csv"], 78, "either a table of items or --project"),
+        (["items.csv", "--text", "text"], 78, "expected a file to write: --output"),
+        (["items.csv", "--text", "text", "-o", "f.txt"], 65, "unknown table format '.txt'"),
+        (["items.csv", "--text", "text", "-o", "items.csv"], 65, "items.csv is named twice"),
+        (["items.csv", "--text", "txt", "-o", "f.csv"], 65, "no column 'txt'; found item, text, size, kind"),
+        (["items.csv", "--text", "text", "--missing", "zero", "-o", "f.csv"], 78, "--missing zero: expected skip or"),
+        (
+            ["items.csv", "--text", "text", "--missing", "refuse", "-o", "f.csv"],
+            65,
+            "no features of 1 item ('i2': 'text'",
+        ),
+        (["items.csv", "--image", "text", "-o", "f.csv"], 78, "--image needs --model"),
+        (["items.csv", "--columns", "kind", "--model", "m:f", "-o", "f.csv"], 78, "--model sees a text or an image"),
+        (["items.csv", "--text", "text", "--model", "absent.py:f", "-o", "f.csv"], 78, "model absent.py: no such file"),
+        (["--project", "--text", "text"], 78, "stands in hitl.toml: [features]"),
+    ],
+)
+def test_what_cannot_be_embedded_says_why(
+    run: Run, folder: Path, arguments: list[str], code: int, message: str
+) -> None:
+    ended, out, err = run("embed", *arguments)
+    assert (ended, out) == (code, "")
+    assert message in err
+    assert not (folder / "f.csv").exists()
+
+
+def test_a_project_embeds_what_its_settings_say(run: Run, tmp_path: Path) -> None:
+    folder_with_tables(tmp_path / "labels")
+    settings = '[source]\nkind = "tables"\npath = "labels"\n'
+    (tmp_path / "hitl.toml").write_text(f'name = "p"\n{settings}')
+    assert run("embed", "--project")[::2] == (
+        78,
+        "hitl: hitl.toml: no [features] to embed; expected text, image, columns or file there\n",
+    )
+    (tmp_path / "hitl.toml").write_text(f'name = "p"\n{settings}[features]\ntext = "text"\nmodel = "mine.py:lengths"\n')
+    (tmp_path / "mine.py").write_text(MINE)
+    assert "has no items; run `hitl pull` first" in run("embed", "--project")[2]
+    assert run("pull")[0] == 0
+    assert "FAIL  features: not made yet" in run("doctor")[1]
+    code, out, err = run("embed", "--project", "-o", "f.csv")
+    assert (code, err) == (0, "")
+    assert out.startswith("12 items have 2 features each")
+    assert len(seen(tmp_path)) == 12
+    items, x_nd = read_vectors(tmp_path / "f.csv")
+    assert dict(zip(items, x_nd[:, 0].tolist(), strict=True))["10"] == len("text 10")
+    assert "ok    features: 12 of 12 items, 2 numbers each" in run("doctor")[1]
+    assert run("run")[0] == 0
+    assert seen(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ('text = "a"\nimage = "b"', "features: text and image exclude each other; expected one of them"),
+        ('model = "tfidf"', "features: nothing to make them of; expected one of file, columns, text and image"),
+        ('columns = ["a"]\nmodel = "tfidf"', "features: model: sees a text or an image"),
+        ('image = "a"', "features: image needs features.model, such as 'torchvision:resnet18'"),
+        ('text = "a"\nmissing = "zero"', "features.missing: input should be 'skip' or 'refuse' (got 'zero')"),
+        ('txt = "a"', "features.txt: no such key; did you mean 'text'?"),
+    ],
+)
+def test_settings_that_contradict_themselves(run: Run, tmp_path: Path, given: str, message: str) -> None:
+    (tmp_path / "hitl.toml").write_text(f'name = "p"\n[source]\nkind = "tables"\npath = "."\n[features]\n{given}\n')
+    code, _, err = run("status")
+    assert code == 78
+    assert message in err
+
+
+def test_files_of_features(tmp_path: Path) -> None:
+    x_nd = np.array([[0.1, 2.0], [np.nan, np.nan], [3.0, 4.0]])
+    for name in ("f.parquet", "f.csv", "f.jsonl", "f.tsv"):
+        write_vectors(tmp_path / name, ["1", "b", "c"], x_nd)
+        items, found = read_vectors(tmp_path / name)
+        assert items == ["1", "b", "c"], name
+        np.testing.assert_array_equal(found, x_nd)
+    np.savez(tmp_path / "f.npz", items=np.array([1, 2, 3]), VGG=x_nd, y=np.array([0, 1, 2]))
+    items, found = read_vectors(tmp_path / "f.npz")
+    assert items == ["1", "2", "3"]
+    np.testing.assert_array_equal(found, x_nd)
