@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING
 from hitl.active.assignment.missing_skills import in_words, lacking
 from hitl.active.registry import policy
 from hitl.errors import HitlError
-<<<<<<< HEAD
 from hitl.exchange import Check, silent
-=======
-from hitl.exchange import Check
 from hitl.features import stored_features
->>>>>>> features
 from hitl.models.registry import combiner
 from hitl.project import combined, crew_of, opened, reachable, stored_evidence
 
@@ -39,11 +35,8 @@ def checks(config: Path) -> Iterator[Check]:
         yield _outbox(settings, store)
         yield from _skills(settings, store)
         yield from _models(settings, store, connector)
-<<<<<<< HEAD
-        yield from _learning(settings, store, connector)
-=======
         yield from _features(settings, store)
->>>>>>> features
+        yield from _learning(settings, store, connector)
 
 
 def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
@@ -86,7 +79,6 @@ def _models(settings: Settings, store: Store, connector: Connector) -> Iterator[
     yield Check("models", True, sizes)
 
 
-<<<<<<< HEAD
 def _learning(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
     """What the model of `[learn]` knows; where there is none, whether one would know something."""
     learn, trainings = settings.learn, store.trainings(settings.name)
@@ -116,7 +108,8 @@ def _would_pay(settings: Settings, store: Store, connector: Connector) -> Iterat
         if method.predictions(known, combined(settings, {name: known}, silent)[name]):
             hint = '[learn] with model = "logistic" would save labels; `hitl replay --learn` says how many'
             yield Check("learn", True, f"{name}: a model would learn from the features: {hint}")
-=======
+
+
 def _features(settings: Settings, store: Store) -> Iterator[Check]:
     """Whether the items have the features that `[features]` asks for."""
     items = store.items(settings.name).column("item").to_pylist()
@@ -133,7 +126,6 @@ def _features(settings: Settings, store: Store) -> Iterator[Check]:
     yield Check(
         "features", have == len(items), f"{have:,} of {len(items):,} items, {x_nd.shape[1]:,} numbers each", mend
     )
->>>>>>> features
 
 
 def _skills(settings: Settings, store: Store) -> Iterator[Check]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
+from hitl.models.predictors.texts import tfidf_svd
 from hitl.tables.files import read_table
+from hitl.tables.vectors import read_vectors
 
 FOLDER = Path(os.environ.get("HITL_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -79,3 +82,38 @@ def anonymous(labels: Ints, classes: tuple[str, ...]) -> Annotations:
         classes,
         anonymous=0,
     )
+
+
+def with_features(name: str) -> Evidence:
+    """The same with features: those of the set, or TF-IDF and SVD of its texts as `[features] text` makes them."""
+    path, evidence = folder(name), crowd(name)
+    if (path / "texts.csv.gz").exists():
+        table = read_table(path / "texts.csv.gz")
+        rows = zip(
+            *(table.column(column).to_pylist() for column in table.column_names if column != "item"), strict=True
+        )
+        names, x_nd = table.column("item").to_pylist(), tfidf_svd([" ".join(map(str, row)) for row in rows])
+    else:
+        names, x_nd = read_vectors(next(path.glob("features.*")))
+    row = {str(item): n for n, item in enumerate(names)}
+    return replace(evidence, features=x_nd[[row[str(item)] for item in evidence.annotations.items]])
+
+
+def simulated_crowd(name: str, n_items: int, seed: int = 0) -> Evidence:
+    """Items and features of a set without annotators, five labels each of twenty simulated ones, right in .5 to .9."""
+    path, rng = folder(name), np.random.default_rng(seed)
+    names, x_nd = read_vectors(path / "features.csv.gz")
+    table = read_table(path / "truth.csv")
+    known = dict(zip(map(str, table.column("item").to_pylist()), table.column("label").to_pylist(), strict=True))
+    rows = rng.permutation(len(names))[:n_items]
+    classes = sorted(set(known.values()))
+    accuracy, said = rng.uniform(0.5, 0.9, 20), []
+    for row in rows:
+        for who in rng.permutation(20)[:5]:
+            others = [one for one in classes if one != known[names[row]]]
+            right = rng.random() < accuracy[who]
+            said.append((names[row], f"a{who}", known[names[row]] if right else others[rng.integers(len(others))]))
+    columns = dict(zip(("item", "annotator", "label"), zip(*said, strict=True), strict=True))
+    truth = {"item": [names[row] for row in rows], "label": [known[names[row]] for row in rows]}
+    features = {"item": [names[row] for row in rows], "features": list(x_nd[rows])}
+    return Evidence.from_tables({key: list(value) for key, value in columns.items()}, None, truth, features)

@@ -9,11 +9,7 @@ from typing import Annotated
 import typer
 
 from hitl.active.registry import POLICIES
-<<<<<<< HEAD
-from hitl.cli import annotators, combine, init, learn, models, predict, project, replay, report, schedule, show
-=======
-from hitl.cli import annotators, combine, embed, init, models, predict, project, replay, report, schedule, show
->>>>>>> features
+from hitl.cli import annotators, combine, embed, init, learn, models, predict, project, replay, report, schedule, show
 from hitl.cli.options import examples
 from hitl.connectors.catalog import CONNECTORS
 from hitl.models.registry import COMBINERS

@@ -17,14 +17,10 @@ import pyarrow as pa
 
 from hitl.errors import BadTable
 from hitl.tables.batches import read_any, vectors
-<<<<<<< HEAD
 from hitl.tables.encoding import names_of
-from hitl.tables.files import repeated, require_columns, write_table
-=======
 from hitl.tables.files import require_columns, require_names, write_table
 
 Array = npt.NDArray[np.float64]
->>>>>>> features
 
 FEATURES = "features"
 """The column of lists that is written."""
@@ -66,14 +62,6 @@ def write_vectors(path: str | Path, items: Sequence[str], x_nd: Array, item: str
     write_table(path, pa.table(columns))
 
 
-<<<<<<< HEAD
-def vectors_of(table: pa.Table, where: str, item: str = "item") -> tuple[list[Any], npt.NDArray[np.float64]]:
-    """N names of items and their (N, D) numbers, of a table whose other columns hold numbers or lists of numbers.
-
-    Raises BadTable, naming `where` and the column, for what is not a number.
-    """
-    require_columns(table, [item], where)
-=======
 def packed(numbers: Array) -> bytes:
     """The numbers as bytes: little-endian, after a letter that says of which kind they are."""
     with np.errstate(over="ignore"):
@@ -88,28 +76,23 @@ def unpacked(row: bytes) -> Array:
     return np.frombuffer(row, f"<{row[:1].decode()}", offset=1).astype(np.float64)
 
 
-def _from_table(path: Path, item: str) -> tuple[list[str | None], Array]:
-    table = read_any(path, [item])
-    require_columns(table, [item], str(path))
->>>>>>> features
+def vectors_of(table: pa.Table, where: str, item: str = "item") -> tuple[list[Any], Array]:
+    """N names of items and their (N, D) numbers, of a table whose other columns hold numbers or lists of numbers.
+
+    Raises BadTable, naming `where` and the column, for what is not a number.
+    """
+    require_columns(table, [item], where)
     columns = [name for name in table.column_names if name != item]
     if not columns or not table.num_rows:
         raise BadTable(
             f"{where}: expected a column {item!r}, others of numbers or lists of numbers, and one row an item"
         )
-<<<<<<< HEAD
     parts = [vectors(table.column(name), f"{where}, column {name!r}") for name in columns]
     return names_of(table.column(item)).to_pylist(), np.hstack(parts)
 
 
-def _from_table(path: Path, item: str) -> tuple[list[str | None], npt.NDArray[np.float64]]:
-    names, x_nd = vectors_of(read_any(path, [item]), str(path), item)
-    return [name or None for name in names], x_nd
-=======
-    parts = [vectors(table.column(name), f"{path}, column {name!r}") for name in columns]
-    names: list[str | None] = table.column(item).to_pylist()
-    return names, np.hstack(parts)
->>>>>>> features
+def _from_table(path: Path, item: str) -> tuple[list[str | None], Array]:
+    return vectors_of(read_any(path, [item]), str(path), item)
 
 
 def _from_arrays(path: Path) -> tuple[list[str | None], Array]:
