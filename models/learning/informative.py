@@ -5,9 +5,10 @@
 
 over the items that were trained on, each predicted out of fold. Their beliefs q_nj are proportional to s_j times the
 likelihood of their labels, so that the gain is by how much r as truth prior makes the labels more probable than s does.
-Twice the gain is the likelihood ratio of b. For a classifier that knows nothing it is above 4 in one of 44 cases: half
-a chi-square of one degree of freedom, as b is not below 0. Such a classifier is left out. With it the annotators would
-be judged beside a model, and their confidence corrected for its errors, for nothing.
+Twice the gain is the likelihood ratio of b. For predictions that know nothing it is above 4 in one of 44 cases: half a
+chi-square of one degree of freedom, as b is not below 0. (Out of fold they are not quite independent; on real crowds
+with noise as features it was one of 13, and cost nothing: docs/benchmarks/learn_noise.txt.) Such a classifier is left
+out. With it the annotators would be judged beside a model, and their confidence corrected for its errors, for nothing.
 """
 
 from __future__ import annotations
