@@ -151,7 +151,7 @@ class Annotations(Shown):
             warn_of_similar(class_names)
         annotators, annotator_code, anonymous = annotator_codes(table, annotator)
         seconds = None if time is None else seconds_of(table.column(time), time)
-        length = None if duration is None else numbers_of(table.column(duration), duration)
+        length = None if duration is None else numbers_of(table.column(duration), f"column {duration!r}")
         keep = _latest_answers(item_code, annotator_code, label_code, anonymous, seconds, strict, place_of)
         return cls(
             item=item_code[keep],
@@ -362,7 +362,7 @@ def _latest_answers(
         row = int(order[contradicted].min())
         number = int(contradicted.sum())
         message = (
-            f"{counted(number, 'annotation')} contradict{'s' if number == 1 else ''} another answer of the same "
+            f"{counted(number, 'label')} contradict{'s' if number == 1 else ''} another answer of the same "
             f"annotator to the same item, and no time tells which is the later (first at {place_of(row)})"
         )
         if strict:

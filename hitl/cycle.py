@@ -24,10 +24,19 @@ from hitl.active.registry import policy
 from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Crew
 from hitl.errors import Busy, HitlError, Refused, StoreError
-from hitl.exchange import Connector, Located, Progress, PullSummary, Question, Receipt, silent
+from hitl.exchange import Connector, Located, Pages, Progress, PullSummary, Question, Receipt, pages_of, silent
 from hitl.metrics import metrics_of
 from hitl.operations import Judgement, operations_of
-from hitl.project import budget_of, combined, crew_of, reachable, require_one_name, require_place, stored_evidence
+from hitl.project import (
+    budget_of,
+    combined,
+    crew_of,
+    orders_of_others,
+    reachable,
+    require_one_name,
+    require_place,
+    stored_evidence,
+)
 from hitl.settings import Settings
 
 if TYPE_CHECKING:
@@ -44,6 +53,7 @@ class CycleReport:
     pulled: PullSummary
     judgement: Judgement
     receipts: tuple[Receipt, ...]
+    pages: Pages = Pages()
 
     @property
     def resumed(self) -> bool:
@@ -79,7 +89,7 @@ def run(
         if judgement is None:
             pulled = pull(lease, store, connector, progress)
             crew, unknown = reachable(crew or crew_of(settings, store), connector)
-            pulled += PullSummary(problems=unknown)
+            pulled += PullSummary(problems=(*unknown, *orders_of_others(store, settings.name, connector)))
             with _one_fit:
                 judgement = judge(settings, store, connector.questions(), progress, crew, now)
             if due is not None:
@@ -88,7 +98,9 @@ def run(
             record(lease, settings, store, judgement)
             progress("recorded", 1, 1)
         receipts = (*queued, *push(lease, store, connector, progress))
-    return CycleReport(pulled, judgement, receipts)
+        pages = pages_of(connector)
+        store.note_workplaces(lease, pages)
+    return CycleReport(pulled, judgement, receipts, pages)
 
 
 @contextmanager
@@ -160,6 +172,7 @@ def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement)
     """Store the judgement and what follows from it for the platform, in one transaction; the cycle's number."""
     from hitl.store import CycleRecord
 
+    store.make_mark(lease)
     operations = tuple(operations_of(settings.push, store, lease.project, judgement))
     metrics = judgement.metrics
     return store.record_cycle(

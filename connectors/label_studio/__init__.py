@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from hitl.connectors.label_studio import assign, doctor, pull, push
+from hitl.connectors.label_studio import assign, doctor, predictions, pull, push
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form, parse
 from hitl.errors import BadSettings, MissingToken
-from hitl.exchange import AnnotatorRow, Check, Cursor, Operation, Page, Question, Receipt
+from hitl.exchange import AnnotatorRow, Check, Cursor, Operation, Page, Pages, Question, Receipt
 from hitl.settings import SourceSettings
 
 if TYPE_CHECKING:
@@ -133,9 +133,13 @@ class LabelStudio:
         """The users of the server, all of whom may annotate in Community."""
         return pull.annotators(self.client)
 
-    def workplaces(self) -> Mapping[str, str]:
-        """Email -> address of the annotator's own tab."""
-        return assign.workplaces(self.client, self.project)
+    def workplaces(self) -> Pages:
+        """The tab of each annotator, by email."""
+        return Pages(assign.tabs(self.client, self.project), assign.ADVICE)
+
+    def marks(self) -> frozenset[str]:
+        """The marks of the stores whose order the project carries."""
+        return predictions.marks(self.client, self.project)
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """Everything (cursor None) or what changed since the cursor; each page may be the last one read."""

@@ -1,7 +1,7 @@
 """The tables. All names start with `hitl_`, so that the store can share a database with other programs.
 
-    project      one row a project: its lease (epoch, owner, until), the cursor, the problems of the latest pull, and
-                 why the last cycle failed
+    project      one row a project: its lease (epoch, owner, until), the cursor, the problems of the latest pull, why
+                 the last cycle failed, where annotators answer, and this store's mark on what it orders
     item, annotator, annotation, prediction     what was pulled, keyed by the platform's own keys
     cycle, consensus                            what was concluded
     operation                                   the outbox: what must still be, or was, pushed
@@ -16,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -53,6 +53,8 @@ project = _table(
     column("problems_epoch", sa.BigInteger()),
     column("failure", sa.Text(), null=True),
     column("source", sa.Text(), null=True),
+    column("workplaces", sa.Text(), null=True),
+    column("mark", sa.Text(), null=True),
 )
 
 item = _table(

@@ -107,7 +107,8 @@ def test_parts_that_fit_are_kept(annotations: Annotations) -> None:
     assert evidence.known.tolist() == [True, False, True]
     assert evidence.sequence.tolist() == [[0, 0], [0, 1], [1, 0]]
     assert evidence.graph is graph
-    assert repr(evidence).endswith("classes: x, y; probabilities of m; truth of 2 items; features; sequence; graph)")
+    parts = "classes: x, y; probabilities of m; known truth of 2 items; features; sequence; graph)"
+    assert repr(evidence).endswith(parts)
 
 
 def test_without_a_truth_nothing_is_known(annotations: Annotations) -> None:
@@ -192,7 +193,7 @@ def test_options_and_items_can_be_given() -> None:
             r"probabilities 'm': columns p_<class> name z; expected the classes x, y",
         ),
         ({"probabilities": {"m": model(["a"], x=[1.0])}}, BadEvidence, r"no column p_<class>; found item, x"),
-        ({"probabilities": {"m": model(["a"], p_x=["high"])}}, BadEvidence, r"column 'p_x' is not numeric"),
+        ({"probabilities": {"m": model(["a"], p_x=["high"])}}, BadTable, r"column 'p_x': not numeric"),
         ({"probabilities": {"m": {"p_x": [1.0]}}}, BadTable, r"probabilities 'm': no column 'item'; found p_x"),
         ({"truth": {"item": ["a"]}}, BadTable, r"truth: no column 'label'; found item"),
         (
