@@ -286,7 +286,7 @@ class Tables:
         for path in self._model_files():
             model = _stem(path).removeprefix("probabilities_")
             if model in models:
-                raise BadTable(f"{path}: another file of the same name is there; expected one a model")
+                raise BadTable(f"{path}: another file of the same name is there; expected one for each model")
             models[model] = read_probabilities(path, item, items=order, classes=self._classes or None)
         return models
 

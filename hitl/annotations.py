@@ -210,7 +210,7 @@ class Annotations(Shown):
         named = [columns.get(name, name) for name in ("item", "annotator", "label")]
         table = read_table(path, text=[name for name in named if name])
         if table.num_rows == 0 and not columns.get("items"):
-            raise BadAnnotations(f"{path}: the table is empty; expected one row an annotation")
+            raise BadAnnotations(f"{path}: the table is empty; expected one row for each label")
         return cls.from_frame(table, **columns)
 
     # -- reading -------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ class Evidence(Shown):
         n = self.annotations.n_items
         if not isinstance(self.probabilities, Mapping):
             raise BadEvidence(
-                f"probabilities: expected a dict of one array a model, got {type(self.probabilities).__name__}"
+                f"probabilities: expected a dict with one array for each model, got {type(self.probabilities).__name__}"
             )
         checked = {name: self._check_probabilities(name, rows) for name, rows in self.probabilities.items()}
         object.__setattr__(self, "probabilities", checked)
@@ -199,7 +199,7 @@ class Evidence(Shown):
         self._check_rows(name, values, 2)
         if values.shape[1] != self.annotations.n_classes:
             raise BadEvidence(
-                f"{name}: expected {self.annotations.n_classes} columns, one a class, got {values.shape[1]}"
+                f"{name}: expected {self.annotations.n_classes} columns, one for each class, got {values.shape[1]}"
             )
         predicts = ~np.isnan(values).all(axis=1)
         _require_distributions(values, lambda row: f"{name}: {self._item(row)}")

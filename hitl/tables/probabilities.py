@@ -250,7 +250,7 @@ def _class_label(path: Path, table: pa.Table, width: int) -> list[str] | None:
     fitting = {name: names for name, names in labels.items() if len(names) == width}
     if labels and not fitting:
         sizes = ", ".join(f"{name!r} of {len(names)}" for name, names in labels.items())
-        raise BadTable(f"{path}: {width} numbers a row, but ClassLabel {sizes}; expected one number a class")
+        raise BadTable(f"{path}: {width} numbers a row, but ClassLabel {sizes}; expected one number for each class")
     if len({tuple(names) for names in fitting.values()}) > 1:
         chosen = fitting.get("label") or fitting.get("labels")
         if chosen is None:

@@ -96,7 +96,7 @@ class Inputs:
         for table in batches(self.path, [self.item], NAMES):
             found += self._items(table, len(found))
         if not found:
-            raise BadTable(f"{self.path}: the table is empty; expected one row an item")
+            raise BadTable(f"{self.path}: the table is empty; expected one row for each item")
         twice = repeated(found)
         if twice is not None:
             raise BadTable(f"{self.path}: item {twice!r} appears twice; expected one row each")

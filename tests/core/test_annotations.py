@@ -471,7 +471,7 @@ def test_a_table_of_nobody_in_particular_comes_back(tmp_path: Path, ending: str)
 def test_a_file_with_a_header_alone_is_refused_unless_the_items_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("item,annotator,label\n")
-    with pytest.raises(BadAnnotations, match=r"a\.csv: the table is empty; expected one row an annotation"):
+    with pytest.raises(BadAnnotations, match=r"a\.csv: the table is empty; expected one row for each label"):
         Annotations.read(path)
     assert len(Annotations.read(path, items=["a"], classes=["x", "y"])) == 0
 

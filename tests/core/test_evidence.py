@@ -32,7 +32,7 @@ def with_row(row: list[float]) -> list[list[float]]:
     [
         (GOOD[:2], r"probabilities\['m'\]: expected 3 rows, one for each item in order, got shape \(2, 2\)"),
         ([0.1, 0.2, 0.7], r"expected 3 rows, one for each item in order, got shape \(3,\)"),
-        ([[1.0], [1.0], [1.0]], r"probabilities\['m'\]: expected 2 columns, one a class, got 1"),
+        ([[1.0], [1.0], [1.0]], r"probabilities\['m'\]: expected 2 columns, one for each class, got 1"),
         (with_row([np.inf, 0.0]), r"row 1 \(item 'b'\) is not finite; expected numbers, or a row of NaN"),
         (with_row([np.nan, 1.0]), r"row 1 \(item 'b'\) is not finite; expected numbers, or a row of NaN"),
         (with_row([1.1, -0.1]), r"row 1 \(item 'b'\) has a negative probability; expected values in \[0, 1\]"),

@@ -85,7 +85,10 @@ def test_numbers_and_text_in_a_wide_table() -> None:
     ("table", "words"),
     [
         ({"item": [1, 2], "worker": ["x", "y"], "answer": ["p", "q"]}, "column 'worker' has no label in common"),
-        ({"item": [1, 1], "worker": ["x", "y"], "answer": ["p", "q"]}, "item 1 has two rows; expected one row an item"),
+        (
+            {"item": [1, 1], "worker": ["x", "y"], "answer": ["p", "q"]},
+            "item 1 has two rows; expected one row for each item",
+        ),
         ({"item": [1, None], "ann": ["x", "y"]}, "row 1: 'item' is empty"),
         ({"item": [1, 2]}, "no column beside 'item'; expected a column an annotator"),
     ],
