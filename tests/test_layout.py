@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "cycle": {"core", "models", "active", "settings", "store", "metrics", "project", "operations", "cycle"},
     "additions": {"core", "settings", "store", "project", "cycle"},
     "export": {"core", "operations"},
-    "doctor": {"core", "models", "active", "settings", "store", "project"},
+    "doctor": {"core", "models", "active", "settings", "store", "project", "status"},
     "status": {"core", "settings", "store"},
     "report": {"core", "models", "settings", "store", "metrics", "project", "cycle", "report"},
     "demo": {
