@@ -14,16 +14,17 @@ from hitl.store import Store
 pytestmark = pytest.mark.server
 
 
+@pytest.mark.parametrize("items", [4, pytest.param(10, marks=pytest.mark.trust)])
 def test_the_demo_through_label_studio(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], items: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["hitl", "demo", "--label-studio", "--items", "10", "--stop"])
+    monkeypatch.setattr("sys.argv", ["hitl", "demo", "--label-studio", "--items", str(items), "--stop"])
     with pytest.raises(SystemExit) as ended_with:
         main()
     assert ended_with.value.code == 0
     out = capfd.readouterr().out
-    assert "10 tasks, " in out
+    assert f"{items} tasks, " in out
     ended = re.search(r"hitl: +[\d.]+% right with (\d+) labels", out)
     assert ended is not None
     assert re.search(r"starting Label Studio [\d.]+ from /\S+", out)
