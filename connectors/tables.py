@@ -46,7 +46,7 @@ from hitl.settings import SourceSettings
 from hitl.tables.batches import files_of
 from hitl.tables.encoding import natural_order, seconds_of
 from hitl.tables.files import FORMATS, atomic, read_table, require_columns, write_table
-from hitl.tables.places import place_in, row_number
+from hitl.tables.places import place_in
 from hitl.tables.probabilities import read_probabilities
 
 PAGE = 5_000
@@ -417,7 +417,7 @@ class Tables:
         problems: list[str] = []
         for model, table in self._models().items():
             require_columns(table, [self._columns[0]], f"probabilities_{model}")
-            place_of = place_in(table, lambda row, model=model: f"probabilities_{model}, {row_number(row)}")
+            place_of = place_in(table)
             for number, row in enumerate(table.to_pylist()):
                 key = row[self._columns[0]]
                 stated = {name[2:]: value for name, value in row.items() if name.startswith("p_")}
@@ -427,7 +427,7 @@ class Tables:
                 if key and shares and abs(sum(shares.values()) - 1) <= ROW_TOLERANCE and min(shares.values()) >= 0:
                     grouped.setdefault(key, []).append(PredictionRow(key, QUESTION, model, shares))
                 else:
-                    problems.append(f"{place_of(number)}: no distribution over the classes; left out")
+                    problems.append(f"model {model}, {place_of(number)}: no distribution over the classes; left out")
         return grouped, problems
 
 

@@ -31,13 +31,12 @@ from hitl.tables.encoding import (
     check_names,
     codes_of,
     decoded,
-    numbers_of,
     options_of,
     plain_names,
     seconds_of,
     warn_of_similar,
 )
-from hitl.tables.files import read_table, require_columns, write_table
+from hitl.tables.files import numbers_of, read_table, require_columns, write_table
 from hitl.tables.places import Place, name_of, place_in
 from hitl.tables.wide import melted
 
