@@ -96,7 +96,7 @@ class Annotations(Shown):
         for name, upper in (("item", self.n_items), ("annotator", self.n_annotators), ("label", self.n_options)):
             codes = np.asarray(getattr(self, name))
             if codes.ndim != 1 or codes.shape != shape:
-                raise BadAnnotations(f"{name} has shape {codes.shape}; expected {shape}, one entry an annotation")
+                raise BadAnnotations(f"{name} has shape {codes.shape}; expected {shape}, one entry for each annotation")
             if codes.size and not np.issubdtype(codes.dtype, np.integer):
                 raise BadAnnotations(f"{name} has type {codes.dtype}; expected integer codes")
             if codes.size and not 0 <= codes.min() <= codes.max() < upper:

@@ -146,7 +146,7 @@ def test_the_pool_must_be_one_of_the_annotators() -> None:
         ("label", [-1, 0], r"expected 0 <= label < 2, got -1 at label\[0\]"),
         ("item", [0, 2], r"expected 0 <= item < 2, got 2 at item\[1\]"),
         ("annotator", [0, 1], r"expected 0 <= annotator < 1, got 1 at annotator\[1\]"),
-        ("label", [0], r"label has shape \(1,\); expected \(2,\), one entry an annotation"),
+        ("label", [0], r"label has shape \(1,\); expected \(2,\), one entry for each annotation"),
         ("annotator", [0], r"annotator has shape \(1,\); expected \(2,\)"),
         ("label", [0.0, 1.0], r"label has type float64; expected integer codes"),
         ("time", [1.0], r"time has shape \(1,\); expected \(2,\)"),
