@@ -30,18 +30,14 @@ def ended(report: Path) -> Iterator[Found]:
         yield f"{case.get('classname')}.{case.get('name')}".removeprefix("tests."), how, float(case.get("time", 0))
 
 
-def lines_of(found: Sequence[Found]) -> list[str]:
-    """When they ran, a line for each with its seconds, and how many passed."""
+def lines_of(found: Sequence[Found], only: Sequence[str] = ()) -> list[str]:
+    """When they ran, a line for each with its seconds, and how many passed; `only`: where others were not run."""
     passed = sum(how == "passed" for _, how, _ in found)
     rows = [f"{seconds:8.1f} s  {how:<8} {name}" for name, how, seconds in found]
     whole = sum(seconds for _, _, seconds in found)
-    return [
-        f"{datetime.now(UTC):%Y-%m-%d}, one process",
-        "",
-        *rows,
-        "",
-        f"{passed} of {len(found)} passed, {whole:.0f} s",
-    ]
+    part = f"; only {' '.join(only)}, the others were not run" if only else ""
+    head = f"{datetime.now(UTC):%Y-%m-%d}, one process{part}"
+    return [head, "", *rows, "", f"{passed} of {len(found)} passed, {whole:.0f} s"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = [sys.executable, "-m", "pytest", "-m", "trust", f"--junit-xml={report}", *chosen.more]
         code = subprocess.run(command, cwd=ROOT, check=False).returncode
         found = list(ended(report))
-    lines = lines_of(found)
+    lines = lines_of(found, chosen.more)
     print("\n".join(lines))
     if chosen.save:
         results.save("trust", lines, {name: {"ended": how, "seconds": seconds} for name, how, seconds in found})
