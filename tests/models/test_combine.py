@@ -90,7 +90,7 @@ def test_numbers_and_text_in_a_wide_table() -> None:
             "item 1 has two rows; expected one row for each item",
         ),
         ({"item": [1, None], "ann": ["x", "y"]}, "row 1: 'item' is empty"),
-        ({"item": [1, 2]}, "no column beside 'item'; expected a column an annotator"),
+        ({"item": [1, 2]}, "no column beside 'item'; expected a column for each annotator"),
     ],
 )
 def test_a_long_table_with_other_names_is_not_taken_for_a_wide_one(table: Any, words: str) -> None:
