@@ -11,7 +11,7 @@ export HITL_HOME ?= $(CURDIR)/.venv/home
 export HITL_DATA ?= $(CURDIR)/../shared/data
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo demo-label-studio test quick lint types unit bench format clean
+.PHONY: demo demo-label-studio test trust quick lint types unit bench format clean
 
 demo: $(DEMO)/.ready  ## replay real annotators through the loop; writes hitl-demo-report.html
 	$(DEMO)/bin/hitl demo
@@ -20,6 +20,9 @@ demo-label-studio: $(TEST)/.ready  ## the same through a real Label Studio start
 	$(TEST)/bin/hitl demo --label-studio
 
 test: lint types unit  ## what CI runs
+
+trust: $(TEST)/.ready  ## the longest proofs, of which `make test` runs shorter forms; figures: docs/benchmarks/trust.txt
+	$(TEST)/bin/python -m tests.bench.bench_trust --save
 
 quick: lint  ## the inner loop, under two minutes: nouns, tables, frozen outputs, layout, messages
 	$(TEST)/bin/python -m pytest -q -n $(WORKERS) tests/core tests/test_layout.py tests/test_frozen.py \

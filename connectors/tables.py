@@ -46,6 +46,7 @@ from hitl.settings import SourceSettings
 from hitl.tables.batches import files_of
 from hitl.tables.encoding import natural_order, seconds_of
 from hitl.tables.files import FORMATS, atomic, read_table, require_columns, write_table
+from hitl.tables.places import place_in
 from hitl.tables.probabilities import read_probabilities
 
 PAGE = 5_000
@@ -241,7 +242,7 @@ class Tables:
         try:
             self._files()
             annotations, problems = self._annotations()
-            labels = sum(len(rows) for rows in annotations.values())
+            labels = sum(row.kind == "answer" for rows in annotations.values() for row in rows)
             problems = [*problems, *self._predictions()[1]]
             checks.append(Check("annotations", True, f"{labels:,} labels on {len(annotations):,} items"))
             checks += [Check("annotations", False, problem, "mend the row, or ignore this") for problem in problems]
@@ -285,7 +286,7 @@ class Tables:
         for path in self._model_files():
             model = _stem(path).removeprefix("probabilities_")
             if model in models:
-                raise BadTable(f"{path}: another file of the same name is there; expected one a model")
+                raise BadTable(f"{path}: another file of the same name is there; expected one for each model")
             models[model] = read_probabilities(path, item, items=order, classes=self._classes or None)
         return models
 
@@ -329,10 +330,10 @@ class Tables:
             table = self._read(name, [item])
             if table is not None:
                 require_columns(table, [item], name)
-                for row in table.to_pylist():
+                for number, row in enumerate(table.to_pylist()):
                     key = row.pop(item)
                     if not key:
-                        raise BadTable(f"{self._find(name)}: a row without {item}; expected a name in every row")
+                        raise BadTable(f"{place_in(table)(number)}: the {item} is empty; expected a name in every row")
                     rows[key] = {column: value for column, value in row.items() if value is not None}
         return rows
 
@@ -345,16 +346,18 @@ class Tables:
         table = self._read("annotations", [item, annotator, label])
         version = _now()
         if table is not None:
-            where = str(self._find("annotations"))
-            require_columns(table, [item, label, *([time] if time else [])], where)
+            require_columns(table, [item, label, *([time] if time else [])], str(self._find("annotations")))
+            place_of = place_in(table)
             seconds = seconds_of(table.column(time), time) if time else np.full(table.num_rows, np.nan)
-            for number, row in enumerate(table.to_pylist(), start=1):
+            for number, row in enumerate(table.to_pylist()):
                 if self._classes and row[label] and row[label] not in self._classes:
-                    problems.append(f"{where}, row {number}: {row[label]!r} is not one of source.classes; left out")
+                    problems.append(f"{place_of(number)}: {row[label]!r} is not one of source.classes; left out")
                     continue
-                made = _annotation(row, number, (item, annotator, label), version, where)
+                if not row[item]:
+                    raise BadTable(f"{place_of(number)}: the {item} is empty; expected a name in every row")
+                made = _annotation(row, number + 1, (item, annotator, label), version)
                 key = (made.item, made.key)
-                at = -math.inf if math.isnan(seconds[number - 1]) else float(seconds[number - 1])
+                at = -math.inf if math.isnan(seconds[number]) else float(seconds[number])
                 before, earlier = answers.get(key, (at, None))
                 contradicted += earlier is not None and earlier.label != made.label and before == at
                 if at >= before:
@@ -377,13 +380,15 @@ class Tables:
             if table is not None:
                 require_columns(table, [item, label], name)
                 pairs = zip(table.column(item).to_pylist(), table.column(label).to_pylist(), strict=True)
-                for number, (key, value) in enumerate(pairs, start=1):
+                place_of = place_in(table)
+                for number, (key, value) in enumerate(pairs):
                     if not key or not value:
-                        raise BadTable(f"{self._find(name)}, row {number}: expected an item and a label in every row")
+                        what = label if key else item
+                        raise BadTable(f"{place_of(number)}: the {what} is empty; expected both in every row")
                     if self._classes and value not in self._classes:
                         raise BadTable(
-                            f"{self._find(name)}, row {number}: {value!r} is no class; expected one of "
-                            f"{', '.join(self._classes)} (source.classes)"
+                            f"{place_of(number)}: {value!r} is no class; expected one of {', '.join(self._classes)} "
+                            "(source.classes)"
                         )
                     place = json.dumps([key, None, "truth"])
                     known[key] = AnnotationRow(place, key, QUESTION, None, value, "gold", version, version)
@@ -412,7 +417,8 @@ class Tables:
         problems: list[str] = []
         for model, table in self._models().items():
             require_columns(table, [self._columns[0]], f"probabilities_{model}")
-            for number, row in enumerate(table.to_pylist(), start=1):
+            place_of = place_in(table)
+            for number, row in enumerate(table.to_pylist()):
                 key = row[self._columns[0]]
                 stated = {name[2:]: value for name, value in row.items() if name.startswith("p_")}
                 if key and stated and all(_is_nothing(value) for value in stated.values()):
@@ -421,7 +427,7 @@ class Tables:
                 if key and shares and abs(sum(shares.values()) - 1) <= ROW_TOLERANCE and min(shares.values()) >= 0:
                     grouped.setdefault(key, []).append(PredictionRow(key, QUESTION, model, shares))
                 else:
-                    problems.append(f"probabilities_{model}, row {number}: no distribution over the classes; left out")
+                    problems.append(f"model {model}, {place_of(number)}: no distribution over the classes; left out")
         return grouped, problems
 
 
@@ -442,12 +448,9 @@ def _number(value: Any) -> float:
         return math.nan
 
 
-def _annotation(
-    row: Mapping[str, Any], number: int, columns: tuple[str, str, str], version: str, where: str
-) -> AnnotationRow:
+def _annotation(row: Mapping[str, Any], number: int, columns: tuple[str, str, str], version: str) -> AnnotationRow:
+    """The row of this number (counted from 1, which tells annotators without ids apart)."""
     item, annotator, label = columns
-    if not row[item]:
-        raise BadTable(f"{where}, row {number}: no {item}; expected a name in every row")
     person = row.get(annotator)
     key = json.dumps([row[item], person] if person else [row[item], None, number])
     kind: Any = "answer" if row[label] else "skip"

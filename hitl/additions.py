@@ -19,9 +19,11 @@ import pyarrow as pa
 
 from hitl.cycle import pull, push
 from hitl.errors import BadSettings, BadTable
-from hitl.exchange import Connector, Operation, Progress, Question, Receipt, silent
+from hitl.exchange import NO, YES, Connector, Operation, Progress, Question, Receipt, multiple_choices, silent
 from hitl.project import item_names
+from hitl.shown import listed
 from hitl.tables.files import require_columns
+from hitl.tables.places import Place, place_in, row_number
 
 if TYPE_CHECKING:
     from hitl.settings import Settings
@@ -44,29 +46,60 @@ def new_items(table: pa.Table, item: str, where: str) -> Operation:
     """
     require_columns(table, [item], where)
     rows = json.loads(json.dumps(table.to_pylist(), default=str))  # as the outbox keeps them: a time is text
-    if any(not row[item] for row in rows):
-        raise BadSettings(f"{where}: a row without {item}; every new item needs a name of its own")
+    unnamed = next((number for number, row in enumerate(rows) if not row[item]), None)
+    if unnamed is not None:
+        raise BadSettings(f"{place_in(table)(unnamed)}: the {item} is empty; every new item needs a name of its own")
     return Operation("add_items", Path(where).name, {"items": [{"key": row.pop(item), "data": row} for row in rows]})
 
 
 def known_truth(table: pa.Table, questions: Sequence[Question], question: str | None, where: str) -> Operation:
     """The columns item and label of a table as known truth of one question (None: the only one).
 
+    `question` may name a multiple choice: then a label names the classes that are right, as "art,law" or in a row each
+    (empty: none of them), and it says of all others that they are wrong.
+
     The items go by the names that their user has for them; `send` puts the platform's in their place.
     Raises BadSettings for a question that is not asked, BadTable for a label that is no class or an item named twice.
     """
     require_columns(table, ["item", "label"], where)
-    asked = {one.name: one for one in questions}
-    name = question or next(iter(asked))
-    if name not in asked or (question is None and len(asked) > 1):
-        raise BadSettings(f"--question: expected one of {', '.join(asked)}")
-    labels = dict(zip(table.column("item").to_pylist(), table.column("label").to_pylist(), strict=True))
-    if len(labels) < table.num_rows:
-        raise BadTable(f"{where}: an item appears twice; expected one row each")
-    wrong = [label for label in labels.values() if label not in asked[name].classes]
-    if wrong:
-        raise BadTable(f"{where}: label {wrong[0]!r} is not one of {asked[name].classes}")
+    place_of = place_in(table, lambda row: f"{where}, {row_number(row)}")
+    classes_of = {one.name: one.classes for one in questions}
+    controls = multiple_choices(classes_of)
+    alone = [*controls, *(name for name in classes_of if not any(name in of.values() for of in controls.values()))]
+    name = question or alone[0]
+    if name not in {*classes_of, *controls} or (question is None and len(alone) > 1):
+        raise BadSettings(f"--question: expected one of {', '.join(alone)}")
+    rows = list(zip(table.column("item").to_pylist(), table.column("label").to_pylist(), strict=True))
+    if name in controls:
+        return Operation("gold", name, {"questions": _chosen(rows, controls[name], place_of)})
+    labels: dict[str, str] = {}
+    for row, (item, label) in enumerate(rows):
+        if item in labels:
+            raise BadTable(f"{place_of(row)}: item {item!r} appears twice; expected one row for each item")
+        if label not in classes_of[name]:
+            raise BadTable(f"{place_of(row)}: label {label!r} is not one of {listed(classes_of[name])}")
+        labels[item] = label
     return Operation("gold", name, {"questions": {name: labels}})
+
+
+def _chosen(
+    rows: Sequence[tuple[str, str | None]], questions: Mapping[str, str], place_of: Place
+) -> dict[str, dict[str, str]]:
+    """Question -> item -> yes or no, of a multiple choice (class -> question)."""
+    right: dict[str, set[str]] = {}
+    for row, (item, label) in enumerate(rows):
+        whole = label is None or label in questions  # a class may have a comma in its name
+        named = {label or ""} if whole else {name.strip() for name in str(label).split(",")}
+        for name in sorted(named - {""} - set(questions)):
+            raise BadTable(
+                f"{place_of(row)}: label {name!r} is not one of {listed(list(questions))}; several are separated by "
+                "commas"
+            )
+        right.setdefault(item, set()).update(named)
+    return {
+        question: {item: YES if name in chosen else NO for item, chosen in right.items()}
+        for name, question in questions.items()
+    }
 
 
 def send(

@@ -31,13 +31,12 @@ from hitl.tables.encoding import (
     check_names,
     codes_of,
     decoded,
-    numbers_of,
     options_of,
     plain_names,
     seconds_of,
     warn_of_similar,
 )
-from hitl.tables.files import read_table, require_columns, write_table
+from hitl.tables.files import numbers_of, read_table, require_columns, write_table
 from hitl.tables.places import Place, name_of, place_in
 from hitl.tables.wide import melted
 
@@ -97,7 +96,7 @@ class Annotations(Shown):
         for name, upper in (("item", self.n_items), ("annotator", self.n_annotators), ("label", self.n_options)):
             codes = np.asarray(getattr(self, name))
             if codes.ndim != 1 or codes.shape != shape:
-                raise BadAnnotations(f"{name} has shape {codes.shape}; expected {shape}, one entry an annotation")
+                raise BadAnnotations(f"{name} has shape {codes.shape}; expected {shape}, one entry for each annotation")
             if codes.size and not np.issubdtype(codes.dtype, np.integer):
                 raise BadAnnotations(f"{name} has type {codes.dtype}; expected integer codes")
             if codes.size and not 0 <= codes.min() <= codes.max() < upper:
@@ -151,7 +150,7 @@ class Annotations(Shown):
             warn_of_similar(class_names)
         annotators, annotator_code, anonymous = annotator_codes(table, annotator)
         seconds = None if time is None else seconds_of(table.column(time), time)
-        length = None if duration is None else numbers_of(table.column(duration), duration)
+        length = None if duration is None else numbers_of(table.column(duration), f"column {duration!r}")
         keep = _latest_answers(item_code, annotator_code, label_code, anonymous, seconds, strict, place_of)
         return cls(
             item=item_code[keep],
@@ -210,7 +209,7 @@ class Annotations(Shown):
         named = [columns.get(name, name) for name in ("item", "annotator", "label")]
         table = read_table(path, text=[name for name in named if name])
         if table.num_rows == 0 and not columns.get("items"):
-            raise BadAnnotations(f"{path}: the table is empty; expected one row an annotation")
+            raise BadAnnotations(f"{path}: the table is empty; expected one row for each label")
         return cls.from_frame(table, **columns)
 
     # -- reading -------------------------------------------------------------------------------------------
@@ -362,7 +361,7 @@ def _latest_answers(
         row = int(order[contradicted].min())
         number = int(contradicted.sum())
         message = (
-            f"{counted(number, 'annotation')} contradict{'s' if number == 1 else ''} another answer of the same "
+            f"{counted(number, 'label')} contradict{'s' if number == 1 else ''} another answer of the same "
             f"annotator to the same item, and no time tells which is the later (first at {place_of(row)})"
         )
         if strict:

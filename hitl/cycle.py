@@ -26,7 +26,18 @@ from hitl.active.registry import policy
 from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Crew
 from hitl.errors import Busy, HitlError, Refused, StoreError
-from hitl.exchange import Connector, Files, Located, Progress, PullSummary, Question, Receipt, silent
+from hitl.exchange import (
+    Connector,
+    Files,
+    Located,
+    Pages,
+    Progress,
+    PullSummary,
+    Question,
+    Receipt,
+    pages_of,
+    silent,
+)
 from hitl.features import FeatureSummary, refresh
 from hitl.learning import training
 from hitl.learning.training import LearnSummary
@@ -38,6 +49,7 @@ from hitl.project import (
     crew_of,
     given_evidence,
     item_names,
+    orders_of_others,
     reachable,
     require_one_name,
     require_place,
@@ -59,6 +71,7 @@ class CycleReport:
     pulled: PullSummary
     judgement: Judgement
     receipts: tuple[Receipt, ...]
+    pages: Pages = Pages()
 
     @property
     def resumed(self) -> bool:
@@ -94,7 +107,7 @@ def run(
         if judgement is None:
             pulled = pull(lease, store, connector, progress)
             crew, unknown = reachable(crew or crew_of(settings, store), connector)
-            pulled += PullSummary(problems=unknown)
+            pulled += PullSummary(problems=(*unknown, *orders_of_others(store, settings.name, connector)))
             pulled += PullSummary(problems=embed(lease, settings, store, connector, progress).problems)
             learn(lease, settings, store, connector.questions(), progress)
             with _one_fit:
@@ -105,7 +118,9 @@ def run(
             record(lease, settings, store, judgement)
             progress("recorded", 1, 1)
         receipts = (*queued, *push(lease, store, connector, progress))
-    return CycleReport(pulled, judgement, receipts)
+        pages = pages_of(connector)
+        store.note_workplaces(lease, pages)
+    return CycleReport(pulled, judgement, receipts, pages)
 
 
 @contextmanager
@@ -205,6 +220,7 @@ def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement)
     """Store the judgement and what follows from it for the platform, in one transaction; the cycle's number."""
     from hitl.store import CycleRecord
 
+    store.make_mark(lease)
     operations = tuple(operations_of(settings.push, store, lease.project, judgement))
     metrics = judgement.metrics
     return store.record_cycle(

@@ -12,7 +12,8 @@ from hitl.errors import HitlError
 from hitl.exchange import Check, silent
 from hitl.features import stored_features
 from hitl.models.registry import combiner
-from hitl.project import combined, crew_of, opened, reachable, stored_evidence
+from hitl.project import combined, crew_of, opened, orders_of_others, reachable, stored_evidence
+from hitl.status import stored_in_words
 
 if TYPE_CHECKING:
     from hitl.exchange import Connector
@@ -25,13 +26,16 @@ def checks(config: Path) -> Iterator[Check]:
     with opened(config) as (settings, store, connector):
         yield Check("settings", True, f"{config}: project {settings.name!r}")
         counts = store.counts(settings.name)
-        yield Check("store", True, ", ".join(f"{value:,} {key}" for key, value in counts.items()))
+        yield Check("store", True, stored_in_words(counts))
         combiner(settings.combine.method, **settings.combine.options)
         yield Check("combiner", True, settings.combine.method)
         policy(settings.policy.name, **settings.policy.options)
         yield Check("policy", True, settings.policy.name)
         yield from connector.check()
         yield from _crew(settings, store, connector)
+        for line in orders_of_others(store, settings.name, connector):
+            problem, _, mend = line.partition(": ")
+            yield Check("other projects", False, problem, mend)
         yield _outbox(settings, store)
         yield from _skills(settings, store)
         yield from _models(settings, store, connector)

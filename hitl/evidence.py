@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from hitl.annotations import Annotations, Floats, Ints, Name, Names
 from hitl.errors import BadEvidence
-from hitl.shown import Shown, listed
+from hitl.shown import Shown, counted, listed
 from hitl.tables.arrow import has_columns, is_pandas, table_of
 from hitl.tables.encoding import names_of, natural_order, warn_of_similar
-from hitl.tables.files import empty_as_null, require_columns, with_text
+from hitl.tables.files import empty_as_null, numbers_of, require_columns, with_text
 from hitl.tables.places import Place, name_of, place_in
 from hitl.tables.probabilities import ROW_TOLERANCE as ROW_TOLERANCE
 from hitl.tables.vectors import vectors_of
@@ -73,7 +73,7 @@ class Evidence(Shown):
         n = self.annotations.n_items
         if not isinstance(self.probabilities, Mapping):
             raise BadEvidence(
-                f"probabilities: expected a dict of one array a model, got {type(self.probabilities).__name__}"
+                f"probabilities: expected a dict with one array for each model, got {type(self.probabilities).__name__}"
             )
         checked = {name: self._check_probabilities(name, rows) for name, rows in self.probabilities.items()}
         object.__setattr__(self, "probabilities", checked)
@@ -193,7 +193,7 @@ class Evidence(Shown):
 
     def __str__(self) -> str:
         parts = [f"probabilities of {', '.join(self.probabilities)}"] if self.probabilities else []
-        parts += [f"truth of {int(self.known.sum()):,} items"] if self.known.any() else []
+        parts += [f"known truth of {counted(int(self.known.sum()), 'item')}"] if self.known.any() else []
         parts += [name for name in ("features", "sequence", "graph") if getattr(self, name) is not None]
         return "; ".join([str(self.annotations), *parts])
 
@@ -218,7 +218,7 @@ class Evidence(Shown):
         self._check_rows(name, values, 2)
         if values.shape[1] != self.annotations.n_classes:
             raise BadEvidence(
-                f"{name}: expected {self.annotations.n_classes} columns, one a class, got {values.shape[1]}"
+                f"{name}: expected {self.annotations.n_classes} columns, one for each class, got {values.shape[1]}"
             )
         predicts = ~np.isnan(values).all(axis=1)
         _require_distributions(values, lambda row: f"{name}: {self._item(row)}")
@@ -409,10 +409,7 @@ def _align_probabilities(annotations: Annotations, model: str, table: pa.Table, 
     values = np.full((annotations.n_items, annotations.n_classes), np.nan)
     for code, name in enumerate(annotations.classes):
         if name in columns:
-            try:
-                values[rows, code] = np.asarray(table.column(columns[name]).cast(pa.float64()).to_numpy())
-            except pa.ArrowInvalid as error:
-                raise BadEvidence(f"{where}: column {columns[name]!r} is not numeric: {error}") from None
+            values[rows, code] = numbers_of(table.column(columns[name]), f"{where}, column {columns[name]!r}")
     predicts = ~np.isnan(values).all(axis=1)
     unknown = [name not in columns for name in annotations.classes]  # classes the model does not know
     values[np.ix_(predicts, unknown)] = 0.0

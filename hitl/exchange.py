@@ -43,6 +43,25 @@ class Question:
     options: Names
 
 
+YES, NO = "yes", "no"
+"""The classes of a question that a multiple choice asks of each of its classes."""
+
+
+def multiple_choices(classes_of: Mapping[str, Names]) -> dict[str, dict[str, str]]:
+    """Control -> class -> question, of the multiple choices among these questions (name -> its classes).
+
+    Example:
+        >>> multiple_choices({"topics=art": ("no", "yes"), "topics=law": ("no", "yes"), "mood": ("good", "bad")})
+        {'topics': {'art': 'topics=art', 'law': 'topics=law'}}
+    """
+    found: dict[str, dict[str, str]] = {}
+    for question, classes in classes_of.items():
+        control, joined, name = question.partition("=")
+        if joined and {str(one) for one in classes} == {YES, NO}:
+            found.setdefault(control, {})[name] = question
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class ItemRow:
     """An item as the platform holds it: `data` is what annotators see, `labels_wanted` how many of them.
@@ -159,7 +178,7 @@ class Operation:
     kind, key and payload (JSON values; item and annotator are platform keys):
 
         consensus      {"questions": {question: [{"item", "label", "confidence", "probabilities": {class: p}}]}}
-        order          {"items": [item, ...]}              the first is served first
+        order          {"items": [item, ...], "by": mark}  the first is served first; the mark is that of the store
         assign         {"items": [item, ...]}              key = annotator; empty: nothing to do for them
         labels_wanted  {"items": {item: n}}                n > answers so far: open; else: closed
         add_items      {"items": [{"key", "data"}, ...]}   key = batch name; items known by our own keys
@@ -249,12 +268,34 @@ class Located(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Name of an annotator (as in `AnnotatorRow`) -> address of the page, and what to know there, in a sentence."""
+
+    links: Mapping[str, str] = field(default_factory=dict)
+    advice: str = ""
+
+
 @runtime_checkable
 class Workplaces(Protocol):
     """A connector that knows the page where each annotator finds the questions they are asked."""
 
-    def workplaces(self) -> Mapping[str, str]:
-        """Name of an annotator (as in `AnnotatorRow`) -> address; those who have no page yet are left out."""
+    def workplaces(self) -> Pages:
+        """The pages that there are now; annotators who have none yet are left out."""
+        ...
+
+
+def pages_of(connector: object) -> Pages:
+    """Where annotators answer; no pages where the connector knows none."""
+    return connector.workplaces() if isinstance(connector, Workplaces) else Pages()
+
+
+@runtime_checkable
+class Marked(Protocol):
+    """A connector that can tell which stores have pushed an order that the platform still carries."""
+
+    def marks(self) -> frozenset[str]:
+        """What these orders have as `by` (see `Operation`)."""
         ...
 
 

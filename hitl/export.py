@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from hitl.exchange import YES, multiple_choices
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -31,9 +33,6 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.intp]
 
-YES, NO = "yes", "no"
-"""The classes of a question that a multiple choice asks of each of its classes."""
-
 KNOWN, ANNOTATORS, MODEL, BOTH, NOBODY = "known truth", "annotators", "model", "annotators and model", "nobody"
 """What a label rests on."""
 
@@ -41,18 +40,19 @@ KNOWN, ANNOTATORS, MODEL, BOTH, NOBODY = "known truth", "annotators", "model", "
 def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]) -> dict[str, pa.Table]:
     """Question -> table of labels, one row for each item that was judged and still exists.
 
-    The questions of a multiple choice are one table, under the name of the control: its label is "art,law" where
-    these two are chosen ("" for none), p_art the chance of art, confidence that of the class that is least sure.
+    The questions of a multiple choice are one table, under the name of the control, whatever else the project asks: its
+    label is "art,law" where these two are chosen ("" for none), p_art the chance of art, confidence that of the class
+    that is least sure.
 
     `judgement` is keyed by the platform's ids, and its evidence may be newer than its results; `items` are those of
     `Store.items`, `names` those of `hitl.project.item_names`.
     """
     results = judgement.results
-    control = _control(results)
-    if control is not None:
-        groups = {control: results}
-    else:
-        groups = {question: {question: result} for question, result in results.items()}
+    controls = multiple_choices({question: result.classes for question, result in results.items()})
+    table_of = {q: control for control, of in controls.items() if len(of) > 1 for q in of.values()}
+    groups: dict[str, dict[str, Consensus]] = {}
+    for question, result in results.items():
+        groups.setdefault(table_of.get(question, question), {})[question] = result
     return {name: _table(group, judgement, items, names) for name, group in groups.items()}
 
 
@@ -80,14 +80,6 @@ def iso_8601(seconds: npt.NDArray[np.float64]) -> pa.Array:
     known = np.isfinite(seconds)
     micros = np.round(np.where(known, seconds, 0) * 1e6).astype(np.int64).astype("datetime64[us]")
     return pa.array(np.datetime_as_string(micros, timezone="UTC").astype(object), pa.string(), mask=~known)
-
-
-def _control(results: Mapping[str, Consensus]) -> str | None:
-    """The multiple choice that all these questions are the classes of, if they are."""
-    binary = all(set(map(str, result.classes)) == {YES, NO} for result in results.values())
-    controls = {question.partition("=")[0] for question in results if "=" in question}
-    together = binary and len(controls) == 1 and all("=" in question for question in results)
-    return controls.pop() if together and len(results) > 1 else None
 
 
 def _table(group: Mapping[str, Consensus], judgement: Judgement, items: pa.Table, names: Mapping[str, str]) -> pa.Table:

@@ -26,8 +26,9 @@ DIGITS = 6
 def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget: Budget) -> dict[str, Any]:
     """What the history of cycles and `hitl status` show: JSON values.
 
-    items, labels, annotators, done (and by which reason), mean confidence, agreement; the expected accuracy with its
-    interval, what was spent, the forecast, why the project stopped, and what keeps questions from being asked.
+    items, labels of all questions and how many annotators gave them, done (and by which reason), mean confidence,
+    agreement; the expected accuracy with its interval, what was spent, the forecast, why the project stopped, and what
+    keeps questions from being asked.
     """
     pool = PoolState.of(questions, budget)
     first, results = pool.annotations[0], [consensus for _, consensus in pool]
@@ -38,8 +39,8 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
     lacks = missing_skills.lacking(pool.open_items(), crew)
     return {
         "items": first.n_items,
-        "labels": sum(len(given) for given in pool.annotations) // len(pool),
-        "annotators": int((first.labels_per_annotator > 0).sum()),
+        "labels": sum(len(given) for given in pool.annotations),
+        "annotators": len({a.annotators[k] for a in pool.annotations for k in np.flatnonzero(a.labels_per_annotator)}),
         "done": len(plan.done),
         "reasons": dict(Counter(done.why for done in plan.done)),
         "confidence": round(float(np.mean([result.confidence.mean() for result in results])), DIGITS),

@@ -64,7 +64,8 @@ def operations_of(what: PushSettings, store: Store, project: str, judgement: Jud
     """
     plan, evidence = judgement.plan, judgement.evidence
     if what.order:
-        yield Operation("order", "", {"items": list(dict.fromkeys(str(ask.item) for ask in plan.asks))})
+        asked = list(dict.fromkeys(str(ask.item) for ask in plan.asks))
+        yield Operation("order", "", {"items": asked, "by": store.mark(project)})
     if what.assignments:
         yield from _assignments(store, project, plan)
     if what.labels_wanted:

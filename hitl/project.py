@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hitl.errors import BadInput, BadSettings
-from hitl.exchange import Directory, Located, id_in
+from hitl.exchange import Directory, Located, Marked, id_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,6 +109,17 @@ def require_one_name(store: Store, project: str, connector: Connector) -> None:
                 f"name: the store has {held} under the name {other!r} already, and two projects there would overwrite "
                 "each other's order; use that name. One hitl.toml plans all controls of a project together"
             )
+
+
+def orders_of_others(store: Store, project: str, connector: Connector) -> tuple[str, ...]:
+    """A line where the platform carries an order that another store pushed, as far as the platform can tell."""
+    if not isinstance(connector, Marked) or connector.marks() <= {store.mark(project)}:
+        return ()
+    return (
+        "another hitl project, with a store of its own, has ordered the tasks of this project on the platform, and the "
+        "two overwrite each other's order and tabs: keep one hitl.toml and one store for it. If the other store is "
+        "gone, the next push replaces its order",
+    )
 
 
 # -- evidence and results ----------------------------------------------------------------------------------

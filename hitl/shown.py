@@ -31,9 +31,9 @@ class Shown:
         return title + str(rows.head(ROWS).to_html(index=False, border=0)) + more
 
 
-def counted(number: int, noun: str) -> str:
-    """A number and what it counts: 1 question, 1,200 questions."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str, several: str = "") -> str:
+    """A number and what it counts: 1 question, 1,200 questions; `several` where the plural takes more than an s."""
+    return f"{number:,} {noun if number == 1 else several or noun + 's'}"
 
 
 def listed(names: Sequence[Any]) -> str:

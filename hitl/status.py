@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from hitl.plan import Ask, Plan
+from hitl.shown import counted
 
 if TYPE_CHECKING:
     from hitl.annotations import Name
+    from hitl.exchange import Pages
     from hitl.settings import Settings
     from hitl.store import CycleSummary, Store
     from hitl.store.store import Failure
@@ -41,12 +43,13 @@ class Status:
 
     Attributes:
         now: that moment, in seconds since the epoch.
-        stored: how many items, annotations, annotators, skips and items of known truth are stored.
+        stored: `Store.counts`.
         last: the last cycle, or None before the first.
         pending: operations that the platform has not confirmed.
         running: who writes to the project now, in words, or None; failure: why the last cycle failed, or None.
         problems: what the last pull did not understand.
         queues: who has questions waiting, the longest wait first.
+        pages: where annotators answer, as the last cycle saw it; None where none has noted it.
     """
 
     project: str
@@ -58,6 +61,7 @@ class Status:
     failure: Failure | None
     problems: tuple[str, ...]
     queues: tuple[Queue, ...]
+    pages: Pages | None = None
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, as `hitl status --json` prints them."""
@@ -73,6 +77,7 @@ class Status:
             "problems": list(self.problems),
             "last": None if last is None else dict(last.metrics),
             "outstanding": [asdict(queue) for queue in self.queues],
+            "links": {} if self.pages is None else dict(self.pages.links),
         }
 
 
@@ -90,7 +95,28 @@ def status_of(settings: Settings, store: Store, now: float | None = None) -> Sta
         store.failure(name),
         tuple(store.problems(name)),
         () if plan is None else queues_of(plan, settings.crew.expire_hours, now),
+        store.workplaces(name),
     )
+
+
+def stored_in_words(counts: Mapping[str, int]) -> str:
+    """What `Store.counts` counts, in words. A label is one answer of one annotator about one item and question.
+
+    Skips, known truth and what models predict are no labels, and stand apart.
+
+    Example:
+        >>> stored_in_words({"items": 9, "labels": 27, "annotators_with_labels": 3, "skips": 1, "gold": 0})
+        '9 items, 27 labels of 3 annotators, 1 skip'
+    """
+    if not any(counts.values()):
+        return "nothing pulled yet"
+    active = counts.get("annotators_with_labels", 0)
+    said = [counted(counts["items"], "item"), counted(counts["labels"], "label")]
+    said[1] += f" of {counted(active, 'annotator')}" if active else ""
+    said += [counted(counts[key], word) for key, word in (("skips", "skip"),) if counts.get(key)]
+    said += [f"known truth of {counted(counts['gold'], 'item')}"] if counts.get("gold") else []
+    said += [f"{counted(counts['predictions'], 'prediction')} of models"] if counts.get("predictions") else []
+    return ", ".join(said)
 
 
 def queues_of(plan: Plan, expire_hours: float, now: float) -> tuple[Queue, ...]:

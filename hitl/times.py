@@ -120,6 +120,6 @@ def _wrong(field: str, text: str) -> BadSettings:
     smallest, largest, names = FIELDS[field]
     named = f" or {names[0]} to {names[-1]}" if names else ""
     return BadSettings(
-        f"{text!r} as {field.replace('_', ' ')}; expected {smallest} to {largest}{named}: a number, a range a-b, "
+        f"{text!r} is no {field.replace('_', ' ')}; expected {smallest} to {largest}{named}: a number, a range a-b, "
         "a list a,b or every n-th */n"
     )

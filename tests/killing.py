@@ -14,8 +14,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hitl.cli import main
 from hitl.store import Store
+
+EVERY = pytest.mark.parametrize(
+    "every", [pytest.param(3, id="every third step"), pytest.param(1, id="every step", marks=pytest.mark.trust)]
+)
+"""After which steps a test kills: after each where there is time for it (`make trust`)."""
+
+
+def fatal_steps(steps: int, every: int) -> range:
+    """The steps, counted from 1, after which a command is killed: 2, 5, 8, ... of every third."""
+    return range(1 + every // 2, steps + 1, every)
 
 
 def kill_after(last: int) -> list[str]:

@@ -33,6 +33,7 @@ from hitl.status import status_of
 from hitl.store import Store
 from hitl.tables.files import read_table
 from hitl.tables.probabilities import by_question
+from tests.killing import EVERY, fatal_steps
 from tests.projects import HOUR, NOON, answers, folder_with_tables, settings, state
 
 KILLED = """
@@ -64,13 +65,14 @@ def run_until(folder: Path, event: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
 
 
-def test_a_kill_between_any_two_steps_then_run_ends_in_the_same_state(tmp_path: Path) -> None:
+@EVERY
+def test_a_kill_between_any_two_steps_then_run_ends_in_the_same_state(tmp_path: Path, every: int) -> None:
     whole = folder_with_tables(tmp_path / "whole")
     finished = run_until(whole, 0)
     assert finished.returncode == 0, finished.stderr
     events = int(finished.stdout)
     assert events > 12
-    for event in range(1, events + 1):
+    for event in fatal_steps(events, every):
         folder = folder_with_tables(tmp_path / f"killed-{event}")
         assert run_until(folder, event).returncode == -signal.SIGKILL
         with Store(f"sqlite:///{folder}/hitl.db") as store:

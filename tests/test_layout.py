@@ -60,7 +60,7 @@ MAY_IMPORT = {
     },
     "additions": {"core", "settings", "store", "project", "cycle"},
     "export": {"core", "operations"},
-    "doctor": {"core", "models", "active", "settings", "store", "features", "project"},
+    "doctor": {"core", "models", "active", "settings", "store", "features", "project", "status"},
     "status": {"core", "settings", "store"},
     "report": {"core", "models", "settings", "store", "metrics", "project", "cycle", "report"},
     "demo": {

@@ -70,7 +70,7 @@ class Forecast:
     """What is still to come.
 
     Attributes:
-        labels: labels expected until the project is done; low, high: central 95 % interval.
+        labels: labels of all questions expected until the project is done; low, high: central 95 % interval.
         cost, cost_low, cost_high: the same in the unit of `Crew.cost`.
         accuracy: accuracy expected then, in [0, 1].
         target: the accuracy to reach, or None where the project ends with its items.
@@ -209,7 +209,7 @@ class _Future:
         """One answer about each of these (draw, item) pairs."""
         k = self.order_dnr[d, n, self.asked_dn[d, n]]
         self.asked_dn[d, n] += 1
-        np.add.at(self.labels_d, d, 1.0)
+        np.add.at(self.labels_d, d, float(len(self.beliefs)))  # an answer is a label of each question
         np.add.at(self.cost_d, d, self.cost_k[k])
         for belief, pi_dkjl in zip(self.beliefs, self.pi, strict=True):
             chance = np.cumsum(pi_dkjl[d if len(pi_dkjl) > 1 else 0, k, belief.truth_dn[d, n]], axis=1)

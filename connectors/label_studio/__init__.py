@@ -20,11 +20,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import Field
 
-from hitl.connectors.label_studio import assign, doctor, pull, push
+from hitl.connectors.label_studio import assign, doctor, predictions, pull, push
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form, parse
 from hitl.errors import BadSettings, MissingToken, Refused
-from hitl.exchange import AnnotatorRow, Check, Cursor, Operation, Page, Question, Receipt
+from hitl.exchange import AnnotatorRow, Check, Cursor, Operation, Page, Pages, Question, Receipt
 from hitl.settings import SourceSettings
 
 if TYPE_CHECKING:
@@ -137,9 +137,13 @@ class LabelStudio:
         """The users of the server, all of whom may annotate in Community."""
         return pull.annotators(self.client)
 
-    def workplaces(self) -> Mapping[str, str]:
-        """Email -> address of the annotator's own tab."""
-        return assign.workplaces(self.client, self.project)
+    def workplaces(self) -> Pages:
+        """The tab of each annotator, by email."""
+        return Pages(assign.tabs(self.client, self.project), assign.ADVICE)
+
+    def marks(self) -> frozenset[str]:
+        """The marks of the stores whose order the project carries."""
+        return predictions.marks(self.client, self.project)
 
     def serves(self, address: str) -> bool:
         """Whether it is a file that was uploaded here, or one of a folder that this server shows."""

@@ -26,6 +26,11 @@ from hitl.exchange import Operation, Receipt
 ASSIGN = "hitl-assign-"
 TAB = "hitl: "
 ANNOTATE = "AN"
+ADVICE = (
+    'choose "Label Tasks As Displayed" in the tab; "Label All Tasks" ignores the tab: it serves the questions of all '
+    "annotators, and locks those that are opened"
+)
+"""What annotators should know of their tab."""
 _ORDERING = ["tasks:predictions_score"]
 _HIDDEN = [
     f"tasks:{column}"
@@ -74,7 +79,7 @@ def assign(client: Client, project: int, operation: Operation) -> Receipt:
     return Receipt(operation, changed, detail)
 
 
-def workplaces(client: Client, project: int) -> dict[str, str]:
+def tabs(client: Client, project: int) -> dict[str, str]:
     """Email -> address of the annotator's tab. "Label Tasks As Displayed" there serves their questions."""
     titles = {
         view["data"].get("title") or "": int(view["id"]) for view in client.get("/api/dm/views/", project=project)

@@ -28,13 +28,12 @@ from typing import Any, Literal
 from xml.etree import ElementTree
 
 from hitl.errors import BadSettings, Refused
-from hitl.exchange import Question
+from hitl.exchange import NO, YES, Question
 
 Kind = Literal["choices", "multiple", "rating", "taxonomy", "pairwise"]
 Answers = Mapping[str, str | None]
 """Question -> label, or None where it was left open."""
 
-NO, YES = "no", "yes"
 SEPARATOR = " / "
 SUPPORTED = "Choices (single or multiple), Rating, Taxonomy (leaves) and Pairwise"
 _TYPES = {"multiple": "choices"}

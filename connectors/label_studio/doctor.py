@@ -114,4 +114,6 @@ def _gold(client: Client, project: int) -> Check:
             f"all of the first {len(flags)} annotations are ground truth, so no answer counts",
             'Annotations imported without "ground_truth": false become ground truth: import them again with it',
         )
-    return Check("ground truth", True, f"{sum(flags)} of the first {len(flags)} annotations")
+    return Check(
+        "ground truth", True, f"{sum(flags)} of the first {len(flags)} annotations are ground truth (known truth)"
+    )

@@ -1,8 +1,8 @@
 """What travels to Label Studio as predictions: in which order tasks are served, and the consensus.
 
 Predictions are the only thing Label Studio takes in bulk, and it has no upsert. So each state is a model version
-named after its content, "hitl-order-<digest>", and is swapped in: import the new one, move the project's
-model_version, verify it, delete the old ones. A crash anywhere in between is mended by doing it again.
+named after its content, "hitl-order-<mark of the store>-<digest>", and is swapped in: import the new one, move the
+project's model_version, verify it, delete the old ones. A crash anywhere in between is mended by doing it again.
 
 The order: predictions with an empty result, whose score rises with the rank. Under "Uncertainty sampling" Label
 Studio serves the lowest score of the project's model_version first (and random tasks, silently, when
@@ -21,6 +21,8 @@ from hitl.errors import BadSettings, Refused
 from hitl.exchange import Operation, Receipt
 
 ORDER = "hitl-order-"
+MARK_ENDS = "-"
+"""Between the mark of the store that an order is from and its digest; neither has it."""
 CONSENSUS = "hitl-consensus-"
 SAMPLING = "Uncertainty sampling"
 BATCH = 10_000
@@ -35,7 +37,8 @@ def order(client: Client, project: int, operation: Operation) -> Receipt:
     With no items a single prediction stands in for the order: a project without a model_version would show
     annotators every prediction there is, the consensus among them.
     """
-    name = ORDER + operation.digest
+    by = operation.payload.get("by")
+    name = f"{ORDER}{by}{MARK_ENDS}{operation.digest}" if by else ORDER + operation.digest
     versions = Versions(client, project)
     changed = _prepare(client, project)
     planned = [{"task": task} for task in task_ids(operation.payload["items"])]
@@ -113,6 +116,12 @@ class Versions:
     def remove(self, name: str) -> None:
         """Delete one version."""
         self.client.delete(self.path, {"model_version": name})
+
+
+def marks(client: Client, project: int) -> frozenset[str]:
+    """The marks of the stores whose order the project carries; an order of older versions has none."""
+    named = [name.removeprefix(ORDER) for name in Versions(client, project).counts() if name.startswith(ORDER)]
+    return frozenset(name.partition(MARK_ENDS)[0] for name in named if MARK_ENDS in name)
 
 
 def _consensus_rows(form: Form, operation: Operation, name: str) -> list[Row]:

@@ -93,7 +93,7 @@ class Given:
         models = self._models(classes)
         table = read_table(self.annotations, text)
         if table.num_rows == 0:
-            raise BadTable(f"{self.annotations}: the table is empty; expected one row an annotation")
+            raise BadTable(f"{self.annotations}: the table is empty; expected one row for each label")
         wanted = [*text, *([self.time] if self.time else [])]
         require_columns(table, wanted, str(self.annotations), ANNOTATION_COLUMNS)
         truth = None if self.truth is None else read_table(self.truth, text)

@@ -172,9 +172,9 @@ def predict(
     if trained is not None:
         show.line(f"trained {show.counted((folds.folds or 0) + 1, 'model')} in {trained:.1f} s")
     if done.resumed:
-        show.line(f"went on where an earlier run stopped: {done.resumed:,} items were judged already")
-    quiet = f", none for {done.silent:,}" if done.silent else ""
-    show.line(f"judged {done.items:,} items, {len(predictor.classes)} classes{quiet}, in {done.seconds:.1f} s")
+        show.line(f"went on where an earlier run stopped: {done.resumed:,} items were predicted already")
+    quiet = f", none of {done.silent:,}" if done.silent else ""
+    show.line(f"predicted {done.items:,} items ({len(predictor.classes)} classes){quiet}, in {done.seconds:.1f} s")
     show.wrote([output])
     if seen.project:
         show.line(f"for every cycle, add to {seen.config}: [models] {output.stem} = {str(output)!r}")

@@ -94,9 +94,7 @@ def judged_files(command: str, given: Given, saved: Path | None) -> tuple[Eviden
     from hitl.models.registry import combiner
 
     if given.method is not None and saved is not None:
-        raise BadSettings(
-            f"{command}: --method and --consensus exclude each other; a saved consensus was judged already"
-        )
+        raise BadSettings(f"{command}: --method and --consensus exclude each other; a saved consensus has its method")
     evidence = given.evidence()
     return evidence, Consensus.load(saved) if saved else combiner(given.method or "default").fit(evidence)
 
@@ -111,8 +109,8 @@ def _of_project(kind: Profiler, config: Path, as_json: bool) -> Judged:
             evidence = {name: known for name, known in evidence.items() if known.probabilities}
             if not evidence:
                 raise BadEvidence(
-                    f"project {settings.name!r} has no model's probabilities; in a folder of tables they are "
-                    "probabilities_<model>.csv, in Label Studio predictions"
+                    f"project {settings.name!r}: no model's probabilities; expected probabilities_<model>.csv in a "
+                    "folder of tables, predictions in Label Studio, or a file that [models] of hitl.toml names"
                 )
         results, of_cycle = stored_results(settings, store, evidence, progress)
     by = "judged by the last cycle" if of_cycle else "combined now: something changed since the last cycle"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +20,7 @@ from hitl.errors import BadSettings, HitlError, MissingToken
 from hitl.project import opened, require_place, stored
 
 if TYPE_CHECKING:
-    from hitl.exchange import Check, Operation, Question, Receipt
+    from hitl.exchange import Check, Operation, PullSummary, Question, Receipt
     from hitl.operations import Judgement
     from hitl.settings import Settings
     from hitl.store import Store
@@ -69,10 +69,7 @@ def pull(
     if as_json:
         show.as_json({**asdict(summary), "stored": counts})
         return
-    show.line(
-        f"pulled {summary.items:,} items and {summary.annotations:,} annotations: {summary.changed:,} changed, "
-        f"{summary.deleted:,} deleted; stored: {', '.join(f'{v:,} {k}' for k, v in counts.items())}"
-    )
+    _show_pulled(summary, counts)
     show.problems(summary.problems)
 
 
@@ -149,7 +146,6 @@ def run(
     """One cycle: pull, combine, plan, push. Safe to repeat and to interrupt; `hitl schedule` repeats it."""
     from hitl import cycle
     from hitl.cli.status import where_to_answer
-    from hitl.exchange import Workplaces
     from hitl.project import item_names
 
     if once:
@@ -160,7 +156,7 @@ def run(
             _show_plan(judgement.named(item_names(settings, store)), settings, as_json, dry_run)
             return
         report = cycle.run(settings, store, connector, progress)
-        links = connector.workplaces() if isinstance(connector, Workplaces) else {}
+        counts = store.counts(settings.name)
     pulled, judgement = report.pulled, report.judgement
     if as_json:
         show.as_json(
@@ -170,14 +166,14 @@ def run(
                 "asks": len(judgement.plan.asks),
                 "operations": len(report.receipts),
                 "changed": report.changed,
-                "links": dict(links),
+                "links": dict(report.pages.links),
             }
         )
         return
-    show.line(f"pulled {pulled.items:,} items: {pulled.changed:,} rows changed, {pulled.deleted:,} deleted")
+    _show_pulled(pulled, counts)
     show.line(f"planned {judgement.plan}")
     _show_who(judgement, settings)
-    for text in where_to_answer(judgement.plan, links):
+    for text in where_to_answer(map(str, judgement.plan.annotators), report.pages):
         show.line(text)
     operations, changes = show.counted(len(report.receipts), "operation"), show.counted(report.changed, "change")
     show.line(f"pushed {operations}, {changes} on the platform")
@@ -203,6 +199,7 @@ def export(
     config: Config = HERE,
 ) -> None:
     """Write the labels of the last cycle, one row an item, by your own ids, with what each label rests on."""
+    from hitl.exchange import multiple_choices
     from hitl.export import annotation_table, label_tables
     from hitl.operations import Judgement
     from hitl.project import item_names, stored_evidence
@@ -215,9 +212,11 @@ def export(
         if latest is None:
             raise BadSettings("export: no cycle yet; run `hitl run` (or `hitl plan`) first")
         results, last = latest
-        if question is not None and question not in results:
-            raise BadSettings(f"--question {question!r} is not one of {', '.join(results)}")
-        chosen = results if question is None else {question: results[question]}
+        controls = multiple_choices({name: result.classes for name, result in results.items()})
+        if question is not None and question not in {*results, *controls}:
+            raise BadSettings(f"--question {question!r} is not one of {', '.join({**controls, **results})}")
+        wanted = results if question is None else controls.get(question, {question: question}).values()
+        chosen = {name: results[name] for name in wanted}
         names = item_names(settings, store)
         known = stored_evidence(settings, store, connector.questions())
         gone = [name for name in chosen if name not in known]
@@ -248,7 +247,12 @@ def add(
 
 
 def gold(
-    truth: Annotated[Path, typer.Argument(help="Table with columns item and label: known truth.")],
+    truth: Annotated[
+        Path,
+        typer.Argument(
+            help="Table with columns item and label: known truth. Several labels of a multiple choice: art,law."
+        ),
+    ],
     question: OneQuestion = None,
     config: Config = HERE,
     dry_run: DryRun = False,
@@ -275,6 +279,15 @@ def _send(config: Path, operation: Operation, where: str, dry_run: bool) -> None
         sent = send(settings, store, connector, operation, where, progress)
     show.problems(sent.problems)
     _show_receipts(sent.receipts, False)
+
+
+def _show_pulled(pulled: PullSummary, counts: Mapping[str, int]) -> None:
+    """What the pull brought, and what is stored now; problems are shown elsewhere."""
+    from hitl.status import stored_in_words
+
+    entries = show.counted(pulled.changed, "entry", "entries")
+    line = f"pulled {show.counted(pulled.items, 'item')}: {entries} new or changed, {pulled.deleted:,} deleted"
+    show.line(f"{line}; stored: {stored_in_words(counts)}")
 
 
 def _show_plan(judgement: Judgement, settings: Settings, as_json: bool, dry_run: bool) -> None:

@@ -285,7 +285,7 @@ def _crew(asked: Asked, people: Names) -> Crew:
             given = zip(names, values, strict=False)
             column[key] = {name: float(value) for name, value in given if value not in (None, "")}
         except ValueError as error:
-            raise BadTable(f"{asked.people}: column {key!r} is not numeric: {error}") from None
+            raise BadTable(f"{asked.people}: column {key!r} is not numeric: {error}; expected numbers") from None
     capacity = {name: int(value) for name, value in column["capacity"].items()}
     _need_capacity(max([*capacity.values(), *([general] if set(people) - set(capacity) else [])]))
     return Crew(capacity=capacity, default_capacity=general, cost=column["cost"])

@@ -46,13 +46,13 @@ def report(
 
 
 def _of_project(config: Path) -> Report:
-    from hitl.exchange import Workplaces
+    from hitl.exchange import pages_of
     from hitl.project import opened
     from hitl.report.stored import stored_report
 
     with opened(config) as (settings, store, connector):
         found = stored_report(settings, store, connector.questions())
-        return replace(found, links=connector.workplaces()) if isinstance(connector, Workplaces) else found
+        return replace(found, links=pages_of(connector).links)
 
 
 def _of_file(given: Given, annotations: Path, saved: Path | None) -> Report:

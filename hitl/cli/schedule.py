@@ -58,7 +58,7 @@ def schedule(
         scheduler.wait()
     finally:
         if not scheduler.stop():
-            print(f"hitl: a cycle did not come to its next step in {GRACE:g} s and was left", file=sys.stderr)
+            print(f"hitl: a cycle took no step for {GRACE:g} s and was given up", file=sys.stderr)
 
 
 def _stop_on_signals(scheduler: Scheduler) -> None:

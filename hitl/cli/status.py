@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hitl.cli.show import counted
 
 if TYPE_CHECKING:
-    from hitl.plan import Plan
+    from hitl.exchange import Pages
     from hitl.status import Queue, Status
     from hitl.store import CycleSummary
 
@@ -21,9 +21,11 @@ MOST = 20
 def words(status: Status) -> list[str]:
     """What is stored, how the last cycle ended, what is expected and asked, and what is not on the platform yet."""
     from hitl.metrics import outlook
+    from hitl.status import stored_in_words
 
     last, now = status.last, status.now
-    lines = [f"{status.project}: {_stored(status.stored)}" + ("; no cycle yet: `hitl run`" if last is None else "")]
+    none_yet = "; no cycle yet: `hitl run`" if last is None else ""
+    lines = [f"{status.project}: {stored_in_words(status.stored)}{none_yet}"]
     if status.running is not None:
         lines.append(f"a cycle, or another command that writes, is running now: {status.running}")
     if status.failure is not None:
@@ -31,6 +33,8 @@ def words(status: Status) -> list[str]:
         lines.append(f"the last cycle failed {_when(failure.at, now)}: {failure.error}: {failure.message}")
     if last is not None:
         lines += [_cycle(last, now), *outlook(last.metrics), *asked(status.queues)]
+        waiting = [queue.annotator for queue in status.queues if queue.questions and queue.annotator is not None]
+        lines += where_to_answer(waiting, status.pages)
     if status.problems:
         things = counted(len(status.problems), "thing")
         lines.append(f"the last pull left out {things} that it did not understand: {status.problems[0]}")
@@ -64,12 +68,19 @@ def asked(queues: Sequence[Queue]) -> list[str]:
     return lines
 
 
-def where_to_answer(plan: Plan, links: Mapping[str, str]) -> list[str]:
-    """The page where each annotator who is asked finds their questions, a line each, as far as the platform has one."""
-    asked_of = [str(name) for name in plan.annotators if str(name) in links]
-    lines = [f"  {name}: {links[name]}" for name in asked_of[:MOST]]
-    more = [f"  and {len(asked_of) - MOST} more; `hitl report` has all"] if len(asked_of) > MOST else []
-    return ["where they answer:", *lines, *more] if lines else []
+def where_to_answer(annotators: Iterable[str], pages: Pages | None) -> list[str]:
+    """The page where each annotator who is asked finds their questions, a line each, as far as the platform has one.
+
+    `pages` is None where no cycle has noted them.
+    """
+    names = list(annotators)
+    if pages is None:
+        return ["where they answer: the next `hitl run` notes it, if the platform has a page for each"] if names else []
+    asked_of = [name for name in names if name in pages.links]
+    lines = [f"  {name}: {pages.links[name]}" for name in asked_of[:MOST]]
+    lines += [f"  and {len(asked_of) - MOST} more; `hitl report` has all"] if len(asked_of) > MOST else []
+    lines += [f"  {pages.advice}"] if lines and pages.advice else []
+    return ["where they answer:", *lines] if lines else []
 
 
 def _of_one(queue: Queue) -> str:
@@ -88,18 +99,6 @@ def _takes(queues: Sequence[Queue]) -> str:
     if seconds < 5400:
         return f", about {max(round(seconds / 60), 1)} min"
     return f", about {seconds / 3600:.1f} h" if seconds < 36_000 else f", about {seconds / 3600:,.0f} h"
-
-
-def _stored(counts: Mapping[str, int]) -> str:
-    if not any(counts.values()):
-        return "nothing pulled yet"
-    said = [counted(counts["items"], "item"), counted(counts["annotations"], "annotation")]
-    for key, word in (("annotators", "annotator"), ("skips", "skip")):
-        if counts[key]:
-            said.append(counted(counts[key], word))
-    if counts["gold"]:
-        said.append(f"{counted(counts['gold'], 'item')} of known truth")
-    return ", ".join(said)
 
 
 def _cycle(last: CycleSummary, now: float) -> str:

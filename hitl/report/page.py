@@ -109,10 +109,12 @@ def write_text(path: str | Path, text: str) -> None:
 def _overview(report: Report) -> dict[str, int]:
     """Counts over all questions; an item or an annotator of several questions counts once."""
     annotations = [page.evidence.annotations for page in report.questions]
+    known = [page.evidence.known for page in report.questions]
     return {
         "items": len({item for a in annotations for item in a.items}),
         "labels": sum(len(a) for a in annotations),
         "annotators": len({a.annotators[k] for a in annotations for k in np.flatnonzero(a.labels_per_annotator)}),
+        "known": len({a.items[n] for a, k in zip(annotations, known, strict=True) for n in np.flatnonzero(k)}),
     }
 
 

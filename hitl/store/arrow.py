@@ -93,7 +93,7 @@ class PostgresReader:
         try:
             from adbc_driver_postgresql import dbapi
         except ImportError:
-            raise MissingExtra("PostgreSQL needs: pip install 'hitl-toolkit[postgres]'") from None
+            raise MissingExtra("a store on PostgreSQL needs more: pip install 'hitl-toolkit[postgres]'") from None
         try:
             # Each query is its own transaction: nothing stays open in between.
             self._connection = self._connection or dbapi.connect(self._address, autocommit=True)

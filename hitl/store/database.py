@@ -167,7 +167,7 @@ class Database:
         if found is not None and found not in known:
             raise StoreError(
                 f"{self.name}: its schema is version {found}; this version of hitl knows {schema.HEAD} at most. "
-                "Upgrade: pip install -U hitl-toolkit"
+                "Upgrade hitl: `pip install .` in a newer checkout"
             )
         command.upgrade(config, "head")
 
@@ -261,7 +261,7 @@ def _engine(url: sa.URL) -> sa.Engine:
     try:
         return sa.create_engine(url, isolation_level="READ COMMITTED", pool_pre_ping=True, hide_parameters=True)
     except ImportError:
-        raise MissingExtra("PostgreSQL needs: pip install 'hitl-toolkit[postgres]'") from None
+        raise MissingExtra("a store on PostgreSQL needs more: pip install 'hitl-toolkit[postgres]'") from None
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:

@@ -1,7 +1,8 @@
 """The tables. All names start with `hitl_`, so that the store can share a database with other programs.
 
     project      one row a project: its lease (epoch, owner, until), the cursor, the problems of the latest pull, why
-                 the last cycle failed, which features are complete, and what was learned from them last
+                 the last cycle failed, where annotators answer, this store's mark on what it orders, which features are
+                 complete, and what was learned from them last
     item, annotator, annotation, prediction     what was pulled, keyed by the platform's own keys
     vector                                      features made of items, keyed by how they were made as well
     fold                                        what models predict that learned from the labels of other items
@@ -18,7 +19,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0005"
+HEAD = "0006"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -55,6 +56,8 @@ project = _table(
     column("problems_epoch", sa.BigInteger()),
     column("failure", sa.Text(), null=True),
     column("source", sa.Text(), null=True),
+    column("workplaces", sa.Text(), null=True),
+    column("mark", sa.Text(), null=True),
     column("features", sa.Text(), null=True),
     column("learned", sa.Text(), null=True),
 )

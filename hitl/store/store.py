@@ -8,14 +8,15 @@ that begins with the fence. Reads take a project's name.
 from __future__ import annotations
 
 import json
+import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from hitl.exchange import Cursor, Page, PullSummary
+from hitl.exchange import Cursor, Page, Pages, PullSummary
 from hitl.store import pages
 from hitl.store.cycles import Concluded
 from hitl.store.folds import Learnt
@@ -84,6 +85,29 @@ class Store(Pulled, Embedded, Learnt, Concluded):
     def bind(self, lease: Lease, source: str) -> None:
         """Keep where the project is pulled from."""
         self._note(lease, source=json.dumps(source))
+
+    def note_workplaces(self, lease: Lease, found: Pages) -> None:
+        """Keep where annotators answer; written only where it is news."""
+        if found != self.workplaces(lease.project):
+            self._note(lease, workplaces=json.dumps(asdict(found)))
+
+    def workplaces(self, project: str) -> Pages | None:
+        """Where annotators answer, as the last cycle saw it; None before the first."""
+        found = self._noted("workplaces", project)
+        return None if found is None else Pages(**found)
+
+    def make_mark(self, lease: Lease) -> str:
+        """The mark of this store on what it orders for the project; drawn at random where there is none yet."""
+        mark = self.mark(lease.project)
+        if mark is None:
+            mark = secrets.token_hex(4)
+            self._note(lease, mark=json.dumps(mark))
+        return mark
+
+    def mark(self, project: str) -> str | None:
+        """The mark that `make_mark` made, or None."""
+        found = self._noted("mark", project)
+        return None if found is None else str(found)
 
     def save_page(self, lease: Lease, page: Page) -> PullSummary:
         """Save rows and cursor together, or nothing. `hitl.store.pages` says which of two rows stays."""

@@ -64,9 +64,8 @@ class Pulled(Leased):
     def predictions(self, project: str, question: str) -> dict[str, pa.Table]:
         """For each model a table of live items: item, p_<class>, ...; p is 0 where a prediction does not name it."""
         query = (
-            sa.select(prediction.c.model, prediction.c.item, prediction.c.probabilities)
-            .join(item, sa.and_(item.c.project == prediction.c.project, item.c.item == prediction.c.item))
-            .where(prediction.c.project == project, prediction.c.question == question, item.c.deleted.is_(sa.false()))
+            _of_models(project, prediction.c.model, prediction.c.item, prediction.c.probabilities)
+            .where(prediction.c.question == question)
             .order_by(prediction.c.model, item.c.position)
         )
         found = self.database.table(query)
@@ -76,14 +75,25 @@ class Pulled(Leased):
         return {model: _probabilities(rows) for model, rows in by_model.items()}
 
     def counts(self, project: str) -> dict[str, int]:
-        """Live items; annotators; answers and skips (an annotation counts once, whatever it says); items with gold."""
+        """Of live items: the items; labels, skips, items of known truth, predictions; annotators.
+
+        labels: answers, one for each annotator, item and question, as `hitl.Annotations` has them. annotations: what
+        the platform calls so, which may answer several questions, or one again. annotators: everyone the platform has
+        named; annotators_with_labels: those of them who have labeled. A prediction is that of one model for one item
+        and question.
+        """
         count = sa.func.count
+        who = sa.func.coalesce(annotation.c.annotator, annotation.c.annotation)
+        labels = _live(project, "answer", annotation.c.item, annotation.c.question, who).distinct().subquery()
         queries = {
             "items": sa.select(count()).where(item.c.project == project, item.c.deleted.is_(sa.false())),
             "annotations": _live(project, "answer", count(annotation.c.annotation.distinct())),
+            "labels": sa.select(count()).select_from(labels),
             "annotators": sa.select(count()).where(annotator.c.project == project),
+            "annotators_with_labels": _live(project, "answer", count(annotation.c.annotator.distinct())),
             "skips": _live(project, "skip", count(annotation.c.annotation.distinct())),
             "gold": _live(project, "gold", count(annotation.c.item.distinct())),
+            "predictions": _of_models(project, count()),
         }
         with self.database.read() as connection:
             return {name: int(connection.execute(query).scalar_one()) for name, query in queries.items()}
@@ -101,6 +111,16 @@ def _live(project: str, kind: str, *columns: Any) -> sa.Select[Any]:
             annotation.c.deleted.is_(sa.false()),
             item.c.deleted.is_(sa.false()),
         )
+    )
+
+
+def _of_models(project: str, *columns: Any) -> sa.Select[Any]:
+    """Predictions for items that exist now."""
+    return (
+        sa.select(*columns)
+        .select_from(prediction)
+        .join(item, sa.and_(item.c.project == prediction.c.project, item.c.item == prediction.c.item))
+        .where(prediction.c.project == project, item.c.deleted.is_(sa.false()))
     )
 
 

@@ -27,7 +27,7 @@ def table_of(given: Any, where: str = "the table") -> pa.Table:
     except (pa.ArrowException, TypeError, ValueError) as error:
         reason = "; ".join(str(part) for part in error.args)
         raise BadTable(
-            f"{where}: not a table with one type a column: {reason}; expected numbers or text, not both"
+            f"{where}: not a table whose columns have one type each: {reason}; expected numbers or text, not both"
         ) from None
     if table is None:
         raise BadTable(f"{where}: {_kind(given)}; expected {TABLES}")

@@ -19,7 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.errors import BadTable
-from hitl.tables.files import read_parts, read_table, require_columns, with_text
+from hitl.tables.files import numbers_of, read_parts, read_table, require_columns, with_text
+from hitl.tables.places import Place, row_number
 
 ARROW = (".arrow", ".feather")
 STATE = "state.json"
@@ -74,25 +75,27 @@ def files_of(path: str | Path) -> list[Path]:
     return _dataset_files(path) if path.is_dir() else [path]
 
 
-def vectors(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
+def vectors(column: pa.ChunkedArray, where: str, place_of: Place = row_number) -> npt.NDArray[np.float64]:
     """(N, D) from a column of numbers (D = 1) or of lists of D numbers; a null row is all NaN.
 
-    Raises BadTable, naming `where` and the row, for lists of different lengths and for what is not a number.
+    Raises BadTable, naming `where` and the place of the row, for lists of different lengths and for what is no number.
     """
     import pyarrow.compute as pc
 
     kind = column.type
     if not is_vector(kind):
-        return numbers(column, where)[:, None]
+        return numbers_of(column, where)[:, None]
     lengths = np.asarray(pc.list_value_length(column).fill_null(-1).to_numpy(), dtype=np.int64)
     full = lengths >= 0
     widths = np.unique(lengths[full])
     if len(widths) > 1:
         row = int(np.flatnonzero(full & (lengths != lengths[full][0]))[0])
-        raise BadTable(f"{where}: row {row} has {lengths[row]} numbers, others {lengths[full][0]}; expected one length")
+        raise BadTable(
+            f"{where}: {place_of(row)} has {lengths[row]} numbers, others {lengths[full][0]}; expected one length"
+        )
     width = int(widths[0]) if len(widths) else 0
     values = np.full((len(column), width), np.nan)
-    flat = numbers(pc.list_flatten(column.filter(pa.array(full))), where)
+    flat = numbers_of(pc.list_flatten(column.filter(pa.array(full))), where)
     values[full] = flat.reshape(-1, width)
     return values
 
@@ -100,15 +103,6 @@ def vectors(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
 def is_vector(kind: pa.DataType) -> bool:
     """Whether a column of this type holds a list in each row."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-def numbers(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
-    """(N,) numbers of a column, NaN where it is null. Raises BadTable for what is not a number."""
-    try:
-        values = column.cast(pa.float64()).to_numpy()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise BadTable(f"{where}: not numeric: {error}") from None
-    return np.asarray(values, dtype=np.float64)
 
 
 # -- formats ---------------------------------------------------------------------------------------------------

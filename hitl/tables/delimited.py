@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -51,15 +52,14 @@ def separator_of(path: Path) -> str:
     return max(SEPARATORS, key=plain.count)  # of equals the first
 
 
-def line_of(path: Path, row: int) -> int | None:
-    """The line, counted from 1, on which a row (counted from 0, without the header) begins; None if none is found."""
-    return next((line for number, (line, _) in enumerate(_rows(path, separator_of(path))) if number == row + 1), None)
+def lines(path: Path) -> Iterator[int]:
+    """The line, counted from 1, on which each row below the header begins."""
+    return (line for line, _ in islice(_rows(path, separator_of(path)), 1, None))
 
 
-def line_with_text(path: Path, row: int) -> int | None:
-    """The line, counted from 1, of a row of a file that has one on each line that is not empty; None if none is."""
-    there = (number for number, line in enumerate(_text(path), start=1) if line.strip())
-    return next((number for count, number in enumerate(there) if count == row), None)
+def lines_with_text(path: Path) -> Iterator[int]:
+    """The lines, counted from 1, that are not empty: those of the rows of JSON Lines."""
+    return (number for number, line in enumerate(_text(path), start=1) if line.strip())
 
 
 def _tables(path: Path, size: int | None, separator: str) -> Iterator[pa.Table]:

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hitl.errors import BadAnnotations, SimilarClasses
+from hitl.errors import BadAnnotations, BadTable, SimilarClasses
 from hitl.shown import listed
-from hitl.tables.files import are_whole, as_text, empty_as_null, repeated
+from hitl.tables.files import are_whole, as_text, empty_as_null, numbers_of, repeated
 from hitl.tables.places import Place, row_number
 
 Name = str | int
@@ -147,8 +147,8 @@ def seconds_of(column: pa.ChunkedArray, name: str) -> Floats:
     """Times as seconds since the epoch: numbers as they are, timestamps and ISO 8601 text converted."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         try:
-            return numbers_of(column, name)
-        except BadAnnotations:
+            return numbers_of(column, f"column {name!r}")
+        except BadTable:
             pass
         try:
             column = pc.cast(column, pa.timestamp("us", tz="UTC"))
@@ -162,15 +162,7 @@ def seconds_of(column: pa.ChunkedArray, name: str) -> Floats:
     if pa.types.is_timestamp(column.type):
         micros = pc.cast(pc.cast(column, pa.timestamp("us", tz=column.type.tz), safe=False), pa.int64())
         return np.asarray(pc.divide(pc.cast(micros, pa.float64()), 1e6).to_numpy(), dtype=np.float64)
-    return numbers_of(column, name)
-
-
-def numbers_of(column: pa.ChunkedArray, name: str) -> Floats:
-    """A column of numbers, NaN where it is null. Raises BadAnnotations for another type."""
-    try:
-        return np.asarray(pc.cast(column, pa.float64()).to_numpy(), dtype=np.float64)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise BadAnnotations(f"column {name!r} is not numeric: {error}") from None
+    return numbers_of(column, f"column {name!r}")
 
 
 def decoded(names: Sequence[Name | None], codes: Ints) -> pa.Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -34,9 +35,9 @@ def read(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterato
     yield pa.Table.from_arrays(arrays, names=[str(name) for name in header])
 
 
-def line_of(path: Path, row: int) -> int | None:
-    """The row of the sheet, counted from 1, that holds a row of the table; None if none does."""
-    return next((line for number, (line, _) in enumerate(_rows(path)) if number == row + 1), None)
+def lines(path: Path) -> Iterator[int]:
+    """The row of the sheet, counted from 1, that holds each row of the table."""
+    return (line for line, _ in islice(_rows(path), 1, None))
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:

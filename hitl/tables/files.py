@@ -20,6 +20,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.errors import BadTable
@@ -165,6 +167,15 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.string())
     except pa.ArrowNotImplementedError:
         raise BadTable(f"a column holds {column.type}; expected plain text or numbers") from None
+
+
+def numbers_of(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
+    """(N,) numbers of a column, NaN where it is null. Raises BadTable, naming `where`, for what is not a number."""
+    try:
+        values = column.cast(pa.float64()).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadTable(f"{where}: not numeric: {error}; expected numbers") from None
+    return np.asarray(values, dtype=np.float64)
 
 
 def empty_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -6,7 +6,7 @@ are no longer those of the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,7 +42,20 @@ def place_in(table: pa.Table, otherwise: Place = row_number) -> Place:
     `otherwise` of a table that is not from a file.
     """
     file = _file(table)
-    return otherwise if file is None else lambda row: _in_file(file, row)
+    return otherwise if file is None else place_in_file(file)
+
+
+def place_in_file(file: Path) -> Place:
+    """The same for a file, of which no table is at hand: its rows are counted from its beginning."""
+    lines: list[int] | None = None
+
+    def place_of(row: int) -> str:
+        nonlocal lines
+        if lines is None:  # once for all rows that are named
+            lines = list(_lines(file))
+        return f"{file}, line {lines[row]}" if row < len(lines) else f"{file}, {row_number(row)}"
+
+    return place_of
 
 
 def _file(table: pa.Table) -> Path | None:
@@ -50,15 +63,14 @@ def _file(table: pa.Table) -> Path | None:
     return None if name is None else Path(name.decode())
 
 
-def _in_file(file: Path, row: int) -> str:
+def _lines(file: Path) -> Iterator[int]:
+    """The line, counted from 1, on which each row begins; nothing where rows are no lines."""
     suffix = (file.with_suffix("") if file.suffix == ".gz" else file).suffix.lower()
-    line = None
     if suffix in (".csv", ".tsv"):
-        line = delimited.line_of(file, row)
+        yield from delimited.lines(file)
     elif suffix in (".jsonl", ".ndjson"):
-        line = delimited.line_with_text(file, row)
+        yield from delimited.lines_with_text(file)
     elif suffix == ".xlsx":
         from hitl.tables import excel
 
-        line = excel.line_of(file, row)
-    return f"{file}, {row_number(row)}" if line is None else f"{file}, line {line}"
+        yield from excel.lines(file)

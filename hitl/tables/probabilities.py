@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from hitl.errors import BadTable
 from hitl.tables.batches import is_vector, read_any, vectors
 from hitl.tables.files import as_text, repeated, require_columns
+from hitl.tables.places import place_in, row_number
 
 if TYPE_CHECKING:
     from hitl.exchange import Question
@@ -230,7 +231,8 @@ def _from_lists(path: Path, table: pa.Table, item: str) -> tuple[str, Array, lis
     raw = vectors(column, f"{path}, column {name!r}")
     items = table.column(item).to_pylist() if item in table.column_names else None
     if items is not None and None in items:
-        raise BadTable(f"{path}: row {items.index(None)} has no {item}; expected a name in every row")
+        where = place_in(table, lambda row: f"{path}, {row_number(row)}")(items.index(None))
+        raise BadTable(f"{where}: the {item} is empty; expected a name in every row")
     return name, raw, items, _class_label(path, table, raw.shape[1])
 
 
@@ -248,7 +250,7 @@ def _class_label(path: Path, table: pa.Table, width: int) -> list[str] | None:
     fitting = {name: names for name, names in labels.items() if len(names) == width}
     if labels and not fitting:
         sizes = ", ".join(f"{name!r} of {len(names)}" for name, names in labels.items())
-        raise BadTable(f"{path}: {width} numbers a row, but ClassLabel {sizes}; expected one number a class")
+        raise BadTable(f"{path}: {width} numbers a row, but ClassLabel {sizes}; expected one number for each class")
     if len({tuple(names) for names in fitting.values()}) > 1:
         chosen = fitting.get("label") or fitting.get("labels")
         if chosen is None:

@@ -20,6 +20,8 @@ from hitl.tables.places import Place, name_of, place_in
 LONG = ("item", "annotator", "label")
 """The columns of a long table."""
 
+OTHERWISE = "Where each row is one label, name the columns: item=, annotator=, label="
+
 
 def melted(table: pa.Table, item: str = "item", annotators: Sequence[str] | None = None) -> tuple[pa.Table, list[Name]]:
     """The long table, and the items in order, labeled or not; default annotators: all columns but the item's.
@@ -49,11 +51,10 @@ def _require_wide(items: Sequence[Name], item: str, people: Sequence[str], place
     twice = repeated(items)
     if twice is not None:
         raise BadAnnotations(
-            f"item {twice!r} has two rows; expected one row an item and a column an annotator. For one row a label, "
-            "name the columns: item=, annotator=, label="
+            f"item {twice!r} has two rows; expected one row for each item and a column for each annotator. {OTHERWISE}"
         )
     if not people:
-        raise BadAnnotations(f"no column beside {item!r}; expected a column an annotator")
+        raise BadAnnotations(f"no column beside {item!r}; expected a column for each annotator")
 
 
 def _require_common(labels: dict[str, pa.ChunkedArray]) -> None:
@@ -64,7 +65,7 @@ def _require_common(labels: dict[str, pa.ChunkedArray]) -> None:
         if own and others and own.isdisjoint(others):
             raise BadAnnotations(
                 f"column {name!r} has no label in common with the other columns (for instance {min(map(str, own))!r}); "
-                "expected a column an annotator. For one row a label, name the columns: item=, annotator=, label="
+                f"expected a column for each annotator. {OTHERWISE}"
             )
 
 

@@ -85,7 +85,7 @@ class Judges:
         """
         both = self.both or _method_of(consensus)
         if "probabilities" not in both.uses:
-            raise BadEvidence(f"{name_of(both)!r} makes nothing of models' probabilities; combine with pl-em or pl")
+            raise BadEvidence(f"{name_of(both)!r} does not use models' probabilities; combine with pl-em or pl")
         model_nj = _model_alone(both, consensus, evidence)
         people_nj = self.people.fit(_annotators_alone(evidence)).probabilities.copy()
         both_nj = consensus.probabilities.copy()

@@ -46,7 +46,7 @@ KEYS = {
 }
 """The tables of an account, and the columns that name their rows."""
 
-PEOPLE, ANOTHER = "people", "people (another label)"
+PEOPLE, ANOTHER = "annotators", "annotators (another label)"
 
 
 @dataclass(frozen=True)

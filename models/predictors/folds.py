@@ -166,7 +166,7 @@ def split(examples: Examples, folds: int, seed: int) -> npt.NDArray[np.intp]:
     place = {key: code for code, key in enumerate(dict.fromkeys(keys))}
     if len(place) < folds:
         what = "groups" if grouped else "labeled items"
-        raise BadInput(f"--folds {folds}: there are {len(place)} {what}; expected at least one a fold")
+        raise BadInput(f"--folds {folds}: there are {len(place)} {what}; expected at least one for each fold")
     splitter = selection.StratifiedGroupKFold if grouped else selection.StratifiedKFold
     target = np.array([codes[label] for label in examples.labels])
     fold_m = np.zeros(len(examples), np.intp)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from hitl.errors import BadSettings, BadTable
 from hitl.tables.batches import batches, column_names, files_of, is_arrow, vectors
 from hitl.tables.files import as_text, empty_as_null, read_table, require_columns, require_names
+from hitl.tables.places import place_in_file
 from hitl.tables.probabilities import Array
 
 Kind = Literal["features", "text", "image"]
@@ -134,7 +135,8 @@ class Inputs:
     def _items(self, table: pa.Table, first: int) -> list[str]:
         names = _texts(table.column(self.item))
         if None in names:
-            raise BadTable(f"{self.path}: row {first + names.index(None)} has no {self.item}; expected a name in each")
+            where = place_in_file(self.path)(first + names.index(None))
+            raise BadTable(f"{where}: the {self.item} is empty; expected a name in every row")
         return [name for name in names if name is not None]
 
     def _batch(self, table: pa.Table, first: int, seen: tuple[str, ...]) -> Batch:
@@ -150,8 +152,13 @@ class Inputs:
         return Batch(first, items, "image", [None if name is None else folder / name for name in texts], seen, groups)
 
     def _features(self, table: pa.Table, first: int, seen: tuple[str, ...]) -> tuple[Array, tuple[str, ...]]:
-        where = f"(rows from {first}; name the features with --features)"
-        parts = [vectors(table.column(name), f"{self.path}, column {name!r} {where}") for name in seen]
+        place_of = place_in_file(self.path)
+
+        def vectors_of(name: str) -> Array:
+            where = f"{self.path}, column {name!r} (name the features with --features)"
+            return vectors(table.column(name), where, lambda row: place_of(first + row))
+
+        parts = [vectors_of(name) for name in seen]
         values: Array = np.hstack(parts)
         return values, seen if values.shape[1] == len(seen) else ()
 

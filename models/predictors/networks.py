@@ -79,14 +79,14 @@ class NetworkPredictor:
             said = self.module(inputs)
         said = getattr(said, "logits", said)
         if not torch.is_tensor(said):
-            raise BadInput(f"--model: answers with {type(said).__name__}; expected a tensor (items, classes)")
+            raise BadInput(f"--model: it returns {type(said).__name__}; expected a tensor (items, classes)")
         return said.to("cpu", torch.float64).numpy()
 
     def _pictures(self, batch: Batch, rows: npt.NDArray[np.intp]) -> dict[int, Any]:
         """Row -> tensor of the images that can be read. Raises BadInput when none of many can."""
         transform = self.transform
         if transform is None:
-            raise BadSettings("--image: this model says no transforms; name them with --transforms")
+            raise BadSettings("--image: this model has no transforms of its own; name them with --transforms")
 
         def tensor_of(path: Path) -> Any:
             try:

@@ -52,7 +52,9 @@ def answers(
     except Exception as error:
         raise BadInput(f"{where} (the first is {batch.items[0]!r}): {type(error).__name__}: {error}") from error
     if raw.shape != (len(rows), n_classes):
-        raise BadInput(f"{where}: output of shape {raw.shape}; expected {(len(rows), n_classes)}, one column a class")
+        raise BadInput(
+            f"{where}: output of shape {raw.shape}; expected {(len(rows), n_classes)}, one column for each class"
+        )
     named = [batch.items[row] for row in rows]
     if np.isnan(raw).any():
         first = named[int(np.flatnonzero(np.isnan(raw).any(axis=1))[0])]

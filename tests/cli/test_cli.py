@@ -119,7 +119,7 @@ def test_contradictions_warn_and_are_an_error_with_strict(run: Run, tmp_path: Pa
     (tmp_path / "a.csv").write_text("item,annotator,label\n1,ann,yes\n1,ann,no\n2,ann,yes\n")
     code, _, err = run("combine", "a.csv", "--output", "c.csv")
     assert code == 0
-    assert "warning: 1 annotation contradicts" in err
+    assert "warning: 1 label contradicts" in err
     code, _, err = run("combine", "a.csv", "--strict", "--output", "d.csv")
     assert code == 65
     assert "expected one answer each" in err
@@ -197,7 +197,7 @@ def project(run: Run, tables: Path) -> Path:
 def test_a_project_from_init_to_export(run: Run, project: Path) -> None:
     code, out, err = run("doctor")
     assert (code, err) == (0, "")
-    assert "ok    annotations: 40 labels on 12 items" in out
+    assert "ok    annotations: 36 labels on 12 items" in out
     code, out, _ = run("run")
     assert code == 0
     assert "pulled 14 items" in out
@@ -435,10 +435,10 @@ def test_bad_rows_of_a_project_are_left_out_and_named(run: Run, project: Path) -
     code, _, err = run("run")
     assert code == 0
     assert err.count("no distribution over the classes; left out") == 3  # the empty row 0 is a silence
-    assert "FAIL  annotations: probabilities_net, row 2" in run("doctor")[1]
+    assert "probabilities_net.csv, line 3: no distribution" in run("doctor")[1]
     (project / "truth.csv").write_text("item,label\n,cat\n")
     code, _, err = run("run")
-    assert (code, "truth.csv, row 1: expected an item and a label" in err) == (65, True)
+    assert (code, "truth.csv, line 2: the item is empty" in err) == (65, True)
 
 
 def test_flags_of_a_file_are_refused_in_a_project_and_outputs_must_differ(run: Run, project: Path) -> None:

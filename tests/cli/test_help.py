@@ -98,7 +98,7 @@ def test_another_package_adds_a_method_a_policy_and_a_source(package: Path, tmp_
     (tmp_path / "hitl.toml").write_text(f'{config}kind = "loud"\nshout = "HEY"\n')
     done = hitl(package, tmp_path, "pull")
     assert done.returncode == 0, done.stderr
-    assert "3 annotations" in done.stdout
+    assert "3 labels of 2 annotators" in done.stdout
     assert "ok    combiner: loudest" in hitl(package, tmp_path, "doctor").stdout
     (tmp_path / "hitl.toml").write_text(f'{config}kind = "loud"\nshot = "!"\n')
     said = hitl(package, tmp_path, "pull").stderr

@@ -23,3 +23,9 @@ def test_the_kept_messages_are_those_of_the_source() -> None:
 def test_words_that_are_no_terms_of_the_field_are_in_no_message(word: str) -> None:
     texts = [line for line in messages() if re.search(rf"\b{word}\b", line.partition(": ")[2], re.IGNORECASE)]
     assert texts == []
+
+
+def test_no_message_says_a_where_it_means_for_each() -> None:
+    """ "one row an item" is read twice."""
+    loose = re.compile(r"\bone (?:\w+ )?an? (?:annotation|annotator|class|fold|item|label|model|column)\b")
+    assert [line for line in messages() if loose.search(line)] == []

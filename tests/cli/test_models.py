@@ -64,11 +64,11 @@ def test_the_table_says_who_is_right_where(run: Run, tables: Path) -> None:
     assert f"calibrated {account.error['calibrated'] * 100:.1f} %" in out
     skip = account.skips.to_dict("records")[0]
     assert f"{skip['items']} ({skip['share'] * 100:.1f} %)" in out
-    (row,) = [line for line in lines if line.startswith("people, net")]
+    (row,) = [line for line in lines if line.startswith("annotators, net")]
     assert row.split()[2:5] == [
         str(account.items), *(f"{account.dependence[name][0]:.3f}" for name in ("bits", "chance"))
     ]  # fmt: skip
-    assert "people, people (another label)" in out
+    assert "annotators, annotators (another label)" in out
 
 
 def test_known_truth_measures(run: Run, tables: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_saved_consensus_judges(run: Run, tables: Path, monkeypatch: pytest.Mo
     [
         (["models", "annotations.csv"], 78, "--probabilities is needed"),
         ([*FLAGS, "--method", "majority"], 65, "what 'majority' learns cannot be applied"),
-        ([*FLAGS, "--method", "vb-ibcc"], 65, "'vb-ibcc' makes nothing of models"),
+        ([*FLAGS, "--method", "vb-ibcc"], 65, "'vb-ibcc' does not use models"),
         ([*FLAGS, "--method", "pl"], 65, "known truth of some items"),
         ([*FLAGS, "--method", "pl-em", "--consensus", "c.npz"], 78, "exclude each other"),
         (["models", "--truth", "truth.csv"], 78, "--truth needs an annotations file"),
@@ -159,7 +159,7 @@ def test_a_project_with_a_model(run: Run, tables: Path) -> None:
     code, out, err = run("models")
     assert (code, err) == (0, "")
     assert "judged by the last cycle" in out
-    assert "people, net" in out
+    assert "annotators, net" in out
     found = json.loads(run("models", "--json", "--output", "models.csv")[1])
     (name,) = found["questions"]
     assert found["questions"][name]["expected"]["items"] > 100

@@ -15,7 +15,7 @@ from hitl.connectors.tables import Tables
 from hitl.errors import BadTable, Refused, Unreachable
 from hitl.exchange import Operation, Receipt
 from hitl.store import Store
-from tests.killing import run_until, steps_of
+from tests.killing import EVERY, fatal_steps, run_until, steps_of
 from tests.projects import folder_with_tables, settings, state
 
 ADD, GOLD = ("add", "new.csv"), ("gold", "known.csv")
@@ -34,9 +34,10 @@ def folder_with_files(folder: Path) -> Path:
     return folder
 
 
+@EVERY
 @pytest.mark.parametrize("command", [ADD, GOLD], ids=["add", "gold"])
 def test_killed_after_any_step_the_next_command_ends_as_if_it_had_not_been(
-    tmp_path: Path, command: tuple[str, ...]
+    tmp_path: Path, command: tuple[str, ...], every: int
 ) -> None:
     expected = {}
     for number, after in enumerate(NEXT[command]):
@@ -45,7 +46,7 @@ def test_killed_after_any_step_the_next_command_ends_as_if_it_had_not_been(
         steps_of(run_until(0, *after, folder=whole))
         expected[after] = state(whole)
     assert steps >= 4  # queued, checked, written, confirmed
-    for step in range(1, steps + 1):
+    for step in fatal_steps(steps, every):
         after = NEXT[command][step % len(NEXT[command])]
         folder = folder_with_files(tmp_path / f"killed-{step}")
         assert run_until(step, *command, folder=folder).returncode == -signal.SIGKILL

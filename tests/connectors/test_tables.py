@@ -153,7 +153,7 @@ def test_added_items_and_gold_are_read_back(project: Path) -> None:
     [
         ({}, "neither annotations"),
         ({"annotations": ""}, "the file is empty"),
-        ({"annotations": "item,label\n,yes\n"}, "row 1: no item"),
+        ({"annotations": "item,label\n,yes\n"}, "annotations.csv, line 2: the item is empty"),
         ({"annotations": "thing,label\na,yes\n"}, "no column 'item'"),
         ({"annotations": "item,label\na,yes\n", "items": "text\nhello\n"}, "items: no column 'item'"),
     ],
@@ -208,7 +208,7 @@ def test_truth_that_nobody_has_ever_said_is_told_or_refused(project: Path) -> No
     (page,) = pulled(Tables(project))
     (problem,) = page.problems
     assert "item 'b': no annotator has ever said 'yess'" in problem
-    with pytest.raises(BadTable, match=r"truth.csv, row 2: 'yess' is no class; expected one of no, yes"):
+    with pytest.raises(BadTable, match=r"truth.csv, line 3: 'yess' is no class; expected one of no, yes"):
         pulled(Tables(project, classes=("no", "yes")))
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import hitl
 from hitl.annotations import ANONYMOUS, Annotations, _order
-from hitl.errors import BadAnnotations, BadTable, ConflictingLabels, SimilarClasses
+from hitl.errors import BadAnnotations, BadInput, BadTable, ConflictingLabels, SimilarClasses
 from hitl.evidence import Evidence
 from hitl.tables.encoding import natural_order
 from tests.tables import rows, said
@@ -50,7 +50,7 @@ def test_the_latest_of_two_answers_wins_where_there_is_a_time() -> None:
 
 def test_without_a_time_the_last_row_wins_with_a_warning_that_counts() -> None:
     frame = rows(("a", "ann", "x"), ("a", "ann", "y"), ("b", "bob", "y"), ("b", "bob", "x"), ("c", "bob", "x"))
-    with pytest.warns(ConflictingLabels, match=r"^2 annotations contradict .*first at row 0.*last row of each wins"):
+    with pytest.warns(ConflictingLabels, match=r"^2 labels contradict .*first at row 0.*last row of each wins"):
         annotations = Annotations.from_frame(frame)
     assert said(annotations) == [("a", "ann", "y"), ("b", "bob", "x"), ("c", "bob", "x")]
 
@@ -62,13 +62,13 @@ def test_the_warning_points_at_the_line_that_called() -> None:
 
 
 def test_without_a_time_two_answers_are_an_error_when_strict() -> None:
-    with pytest.raises(BadAnnotations, match=r"^1 annotation contradicts .*row 0.*expected one answer each, or a time"):
+    with pytest.raises(BadAnnotations, match=r"^1 label contradicts .*row 0.*expected one answer each, or a time"):
         Annotations.from_frame(rows(("a", "ann", "x"), ("a", "ann", "y")), strict=True)
 
 
 def test_equal_times_do_not_tell_which_is_the_later() -> None:
     frame = rows(("a", "ann", "y"), ("a", "ann", "x"), ("b", "ann", "y"), at=[7, 7, 7])
-    with pytest.warns(ConflictingLabels, match="^1 annotation contradicts"):
+    with pytest.warns(ConflictingLabels, match="^1 label contradicts"):
         annotations = Annotations.from_frame(frame, time="at")
     assert said(annotations)[0] == ("a", "ann", "x")
 
@@ -81,7 +81,7 @@ def test_equal_times_of_older_answers_do_not_matter() -> None:
 
 @pytest.mark.parametrize("at", [[None, 5.0], [5.0, None], [None, None]])
 def test_an_unknown_time_leaves_only_the_order_of_the_rows(at: list[float | None]) -> None:
-    with pytest.warns(ConflictingLabels, match="^1 annotation contradicts"):
+    with pytest.warns(ConflictingLabels, match="^1 label contradicts"):
         annotations = Annotations.from_frame(
             rows(("a", "ann", "x"), ("a", "ann", "y"), at=at), time="at", classes=["x", "y"]
         )
@@ -146,7 +146,7 @@ def test_the_pool_must_be_one_of_the_annotators() -> None:
         ("label", [-1, 0], r"expected 0 <= label < 2, got -1 at label\[0\]"),
         ("item", [0, 2], r"expected 0 <= item < 2, got 2 at item\[1\]"),
         ("annotator", [0, 1], r"expected 0 <= annotator < 1, got 1 at annotator\[1\]"),
-        ("label", [0], r"label has shape \(1,\); expected \(2,\), one entry an annotation"),
+        ("label", [0], r"label has shape \(1,\); expected \(2,\), one entry for each annotation"),
         ("annotator", [0], r"annotator has shape \(1,\); expected \(2,\)"),
         ("label", [0.0, 1.0], r"label has type float64; expected integer codes"),
         ("time", [1.0], r"time has shape \(1,\); expected \(2,\)"),
@@ -360,10 +360,10 @@ def test_an_unknown_time_is_nan() -> None:
 
 @pytest.mark.parametrize(
     ("column", "message"),
-    [("time", "column 'at' is no time: .*expected ISO 8601 or seconds"), ("duration", "column 'at' is not numeric")],
+    [("time", "column 'at' is no time: .*expected ISO 8601 or seconds"), ("duration", "column 'at': not numeric")],
 )
 def test_text_that_is_no_time_is_refused(column: str, message: str) -> None:
-    with pytest.raises(BadAnnotations, match=message):
+    with pytest.raises(BadInput, match=message):
         Annotations.from_frame(rows(("a", 1, "x"), ("b", 1, "y"), at=["soon", "later"]), **{column: "at"})
 
 
@@ -471,7 +471,7 @@ def test_a_table_of_nobody_in_particular_comes_back(tmp_path: Path, ending: str)
 def test_a_file_with_a_header_alone_is_refused_unless_the_items_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("item,annotator,label\n")
-    with pytest.raises(BadAnnotations, match=r"a\.csv: the table is empty; expected one row an annotation"):
+    with pytest.raises(BadAnnotations, match=r"a\.csv: the table is empty; expected one row for each label"):
         Annotations.read(path)
     assert len(Annotations.read(path, items=["a"], classes=["x", "y"])) == 0
 

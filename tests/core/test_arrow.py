@@ -77,5 +77,5 @@ def test_what_is_no_table_is_told_which_types_are(given: Any, words: str) -> Non
 
 
 def test_mixed_types_in_a_column_are_an_error() -> None:
-    with pytest.raises(BadTable, match="truth: not a table with one type a column"):
+    with pytest.raises(BadTable, match="truth: not a table whose columns have one type each"):
         Evidence.from_tables(COLUMNS, truth={"item": ["a", 1], "label": ["p", "p"]})

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from hitl.errors import BadTable
 from hitl.tables import batches
-from hitl.tables.files import write_table
+from hitl.tables.files import numbers_of, write_table
 from tests.datasets import dataset, feather
 
 TABLE = pa.table({"item": [f"i{n}" for n in range(25)], "n": range(25), "x": np.arange(25) / 4})
@@ -36,7 +36,7 @@ def test_batches_are_the_rows_in_order(tmp_path: Path, ending: str, size: int) -
     whole = pa.concat_tables(found)
     assert whole.column_names == ["x", "item"]
     assert whole.column("item").to_pylist() == TABLE.column("item").to_pylist()
-    assert batches.numbers(whole.column("x"), "x").tolist() == TABLE.column("x").to_pylist()
+    assert numbers_of(whole.column("x"), "x").tolist() == TABLE.column("x").to_pylist()
     assert batches.column_names(path) == ["item", "n", "x"]
     assert batches.read_any(path, ["n"]).column("n").to_pylist() == [str(n) for n in range(25)]
 

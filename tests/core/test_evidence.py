@@ -32,7 +32,7 @@ def with_row(row: list[float]) -> list[list[float]]:
     [
         (GOOD[:2], r"probabilities\['m'\]: expected 3 rows, one for each item in order, got shape \(2, 2\)"),
         ([0.1, 0.2, 0.7], r"expected 3 rows, one for each item in order, got shape \(3,\)"),
-        ([[1.0], [1.0], [1.0]], r"probabilities\['m'\]: expected 2 columns, one a class, got 1"),
+        ([[1.0], [1.0], [1.0]], r"probabilities\['m'\]: expected 2 columns, one for each class, got 1"),
         (with_row([np.inf, 0.0]), r"row 1 \(item 'b'\) is not finite; expected numbers, or a row of NaN"),
         (with_row([np.nan, 1.0]), r"row 1 \(item 'b'\) is not finite; expected numbers, or a row of NaN"),
         (with_row([1.1, -0.1]), r"row 1 \(item 'b'\) has a negative probability; expected values in \[0, 1\]"),
@@ -112,7 +112,8 @@ def test_parts_that_fit_are_kept(annotations: Annotations) -> None:
     assert evidence.known.tolist() == [True, False, True]
     assert evidence.sequence.tolist() == [[0, 0], [0, 1], [1, 0]]
     assert evidence.graph is graph
-    assert repr(evidence).endswith("classes: x, y; probabilities of m; truth of 2 items; features; sequence; graph)")
+    parts = "classes: x, y; probabilities of m; known truth of 2 items; features; sequence; graph)"
+    assert repr(evidence).endswith(parts)
 
 
 def test_a_row_of_nan_is_an_item_without_features(annotations: Annotations) -> None:
@@ -203,7 +204,7 @@ def test_options_and_items_can_be_given() -> None:
             r"probabilities 'm': columns p_<class> name z; expected the classes x, y",
         ),
         ({"probabilities": {"m": model(["a"], x=[1.0])}}, BadEvidence, r"no column p_<class>; found item, x"),
-        ({"probabilities": {"m": model(["a"], p_x=["high"])}}, BadEvidence, r"column 'p_x' is not numeric"),
+        ({"probabilities": {"m": model(["a"], p_x=["high"])}}, BadTable, r"column 'p_x': not numeric"),
         ({"probabilities": {"m": {"p_x": [1.0]}}}, BadTable, r"probabilities 'm': no column 'item'; found p_x"),
         ({"truth": {"item": ["a"]}}, BadTable, r"truth: no column 'label'; found item"),
         (

@@ -103,6 +103,15 @@ def test_the_classes_of_a_multiple_choice_are_one_row() -> None:
     assert [row["labels"] for row in rows] == [2, 1, 0, 0, 0]
 
 
+def test_a_multiple_choice_beside_other_controls_is_one_table_too() -> None:
+    known = evidence(("no", "yes"))
+    judgement = judged({"topics=art": known, "mood": evidence(("good", "bad")), "topics=law": known})
+    tables = label_tables(judgement, items(0, 1, 2, 3, 4), NAMES)
+    assert {name: table.num_rows for name, table in tables.items()} == {"topics": 5, "mood": 5}
+    assert tables["topics"].column("label").to_pylist()[:2] == ["art,law", ""]
+    assert tables["mood"].column("label").to_pylist()[:2] == ["bad", "good"]
+
+
 def test_questions_of_other_kinds_have_a_table_each() -> None:
     judgement = judged({"pet": evidence(), "mood": evidence(("good", "bad"))})
     assert list(label_tables(judgement, items(0, 1), NAMES)) == ["pet", "mood"]

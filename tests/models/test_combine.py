@@ -85,9 +85,12 @@ def test_numbers_and_text_in_a_wide_table() -> None:
     ("table", "words"),
     [
         ({"item": [1, 2], "worker": ["x", "y"], "answer": ["p", "q"]}, "column 'worker' has no label in common"),
-        ({"item": [1, 1], "worker": ["x", "y"], "answer": ["p", "q"]}, "item 1 has two rows; expected one row an item"),
+        (
+            {"item": [1, 1], "worker": ["x", "y"], "answer": ["p", "q"]},
+            "item 1 has two rows; expected one row for each item",
+        ),
         ({"item": [1, None], "ann": ["x", "y"]}, "row 1: 'item' is empty"),
-        ({"item": [1, 2]}, "no column beside 'item'; expected a column an annotator"),
+        ({"item": [1, 2]}, "no column beside 'item'; expected a column for each annotator"),
     ],
 )
 def test_a_long_table_with_other_names_is_not_taken_for_a_wide_one(table: Any, words: str) -> None:

@@ -114,14 +114,14 @@ def test_what_was_missed_is_skipped_at_once() -> None:
     ("line", "message"),
     [
         ("* * * *", "has 4 fields; expected 5"),
-        ("60 * * * *", "'60' as minute; expected 0 to 59"),
-        ("* 18-8 * * *", "'18-8' as hour"),
-        ("* * 0 * *", "'0' as day; expected 1 to 31"),
+        ("60 * * * *", "'60' is no minute; expected 0 to 59"),
+        ("* 18-8 * * *", "'18-8' is no hour"),
+        ("* * 0 * *", "'0' is no day; expected 1 to 31"),
         ("* * * 13 *", "expected 1 to 12 or jan to dec"),
-        ("* * * * monday", "'monday' as day of week; expected 0 to 7 or sun to sat"),
+        ("* * * * monday", "'monday' is no day of week; expected 0 to 7 or sun to sat"),
         ("*/0 * * * *", "every n-th"),
         ("*-5 * * * *", "a range a-b"),
-        ("1,, * * * *", "'' as minute"),
+        ("1,, * * * *", "'' is no minute"),
     ],
 )
 def test_cron_lines_that_are_wrong_say_where(line: str, message: str) -> None:
@@ -143,7 +143,7 @@ def test_a_week_goes_round_and_sunday_has_two_numbers() -> None:
     [
         ('every = "15x"', r"schedule.every: '15x' is not a time; expected for instance '30s'"),
         ("every = -5", "schedule.every: input should be greater than 0"),
-        ('cron = "61 * * * *"', "schedule.cron: '61' as minute"),
+        ('cron = "61 * * * *"', "schedule.cron: '61' is no minute"),
         ('cron = "* * * * *"\nevery = "1h"', "every and cron exclude each other"),
         ('cron = "* * * * *"\ntimezone = "Mars"', "schedule.timezone: 'Mars' is no time zone"),
         ("after_annotations = 0", "schedule.after_annotations"),

@@ -38,7 +38,7 @@ def test_empty_store(store: Store) -> None:
     assert store.cursor("p") is None
     assert store.problems("p") == []
     assert store.predictions("p", "q") == {}
-    assert store.counts("p") == {"items": 0, "annotations": 0, "annotators": 0, "skips": 0, "gold": 0}
+    assert not any(store.counts("p").values())
     assert store.items("p").schema.types == [pa.string(), pa.string(), pa.int64(), pa.bool_(), pa.string()]
     assert store.items("p").column_names == ["item", "data", "labels_wanted", "closed", "ref"]
     assert store.annotators("p").schema == pa.schema([("key", pa.string()), ("name", pa.string())])
@@ -82,7 +82,8 @@ def test_a_page_comes_back(store: Store) -> None:
     first = {"item": "10", "annotator": "u1", "label": "yes", "time": 1714564805.0, "duration": 1.5}
     second = {"item": "10", "annotator": None, "label": "no", "time": 1714564809.0, "duration": None}
     assert store.annotations("p", "q").to_pylist() == [first, second]
-    assert store.counts("p") == {"items": 2, "annotations": 2, "annotators": 2, "skips": 0, "gold": 0}
+    stored = {"items": 2, "annotations": 2, "labels": 2, "annotators": 2, "annotators_with_labels": 1}
+    assert {name: number for name, number in store.counts("p").items() if number} == stored
 
 
 def test_names_of_any_kind(store: Store) -> None:
@@ -218,7 +219,8 @@ def test_answers_skips_and_gold_apart(store: Store) -> None:
     assert store.skips("p").to_pylist() == [{"item": "1", "annotator": "bob"}, {"item": "2", "annotator": None}]
     assert store.gold("p", "q").to_pylist() == [{"item": "2", "label": "yes"}]
     assert store.gold("p", "r").to_pylist() == [{"item": "1", "label": "no"}]
-    assert store.counts("p") == {"items": 2, "annotations": 1, "annotators": 0, "skips": 3, "gold": 2}
+    counts = {"items": 2, "annotations": 1, "labels": 1, "annotators_with_labels": 1, "skips": 3, "gold": 2}
+    assert {name: number for name, number in store.counts("p").items() if number} == counts
 
 
 def test_predictions(store: Store) -> None:

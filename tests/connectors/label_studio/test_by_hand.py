@@ -13,7 +13,7 @@ from hitl import cycle
 from hitl.connectors.label_studio import TOKEN
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project
-from tests.killing import run_until, steps_of
+from tests.killing import EVERY, fatal_steps, run_until, steps_of
 
 pytestmark = pytest.mark.server
 
@@ -49,13 +49,14 @@ def shown(project: Project) -> list[Any]:
     )
 
 
+@EVERY
 @pytest.mark.parametrize(
     ("command", "after"),
     [(("add", "new.csv"), ("push",)), (("gold", "known.csv"), ("add", "new.csv"))],
     ids=["add", "gold"],
 )
 def test_killed_after_any_step_the_next_command_ends_as_if_it_had_not_been(
-    make_project: Callable[..., Project], tmp_path: Path, command: tuple[str, ...], after: tuple[str, ...]
+    make_project: Callable[..., Project], tmp_path: Path, command: tuple[str, ...], after: tuple[str, ...], every: int
 ) -> None:
     whole = prepared(make_project, tmp_path / "whole")
     environment = {TOKEN: whole.server.token}
@@ -64,7 +65,7 @@ def test_killed_after_any_step_the_next_command_ends_as_if_it_had_not_been(
     expected = shown(whole)
     assert len(expected) == 5
     assert steps >= 6  # three answers of the server; queued, checked, confirmed
-    for step in range(1, steps + 1):
+    for step in fatal_steps(steps, every):
         folder = tmp_path / f"killed-{step}"
         project = prepared(make_project, folder)
         before = shown(project)

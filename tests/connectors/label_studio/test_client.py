@@ -293,5 +293,5 @@ def test_each_annotator_has_the_address_of_their_tab() -> None:
 
     connector = LabelStudio(URL, TOKEN, project=12, transport=httpx.MockTransport(answer))
     assert isinstance(connector, Workplaces)
-    assert connector.workplaces() == {"ann@example.com": f"{URL}/projects/12/data?tab=8"}
+    assert connector.workplaces().links == {"ann@example.com": f"{URL}/projects/12/data?tab=8"}
     assert asked[-1] == "/api/dm/views/"

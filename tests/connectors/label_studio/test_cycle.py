@@ -17,6 +17,7 @@ from hitl.settings import CrewSettings, Settings
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import TOPICS, Project, choice
 from tests.connectors.label_studio.projects import connect, labeled_project, settings_for, shown
+from tests.killing import EVERY, fatal_steps
 
 pytestmark = pytest.mark.server
 
@@ -107,8 +108,9 @@ def run_until(project: Project, folder: Path, event: int, crew: list[str]) -> su
     return subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False)
 
 
+@EVERY
 def test_a_kill_between_any_two_steps_then_run_ends_in_the_same_state(
-    make_project: Callable[..., Project], tmp_path: Path
+    make_project: Callable[..., Project], tmp_path: Path, every: int
 ) -> None:
     project, tasks = labeled_project(make_project)
     crew = [project.people[k].email for k in (2, 3)]
@@ -117,7 +119,7 @@ def test_a_kill_between_any_two_steps_then_run_ends_in_the_same_state(
     finished = run_until(project, whole, 0, crew)
     assert finished.returncode == 0, finished.stderr
     expected = shown(project, tasks)
-    for event in range(1, int(finished.stdout) + 1):
+    for event in fatal_steps(int(finished.stdout), every):
         folder = tmp_path / str(event)
         folder.mkdir()
         project, tasks = labeled_project(make_project)
@@ -190,3 +192,15 @@ def test_a_multi_label_project_runs_as_yes_no_questions(make_project: Callable[.
     assert str(report.judgement.plan.asks[0].item) == str(tasks[4])
     predictions = [row for row in project.task(tasks[1])["predictions"] if "consensus" in row["model_version"]]
     assert predictions[0]["result"][0]["value"]["choices"] == ["art", "law"]
+
+
+def test_two_stores_that_plan_one_project_notice(make_project: Callable[..., Project], tmp_path: Path) -> None:
+    project, _ = labeled_project(make_project)
+    settings = settings_for(project.number)
+    with Store(f"sqlite:///{tmp_path}/ours.db") as ours, Store(f"sqlite:///{tmp_path}/theirs.db") as theirs:
+        assert cycle.run(settings, ours, connect(project)).pulled.problems == ()
+        assert projects.orders_of_others(ours, settings.name, connect(project)) == ()
+        (warned,) = cycle.run(settings, theirs, connect(project)).pulled.problems
+        assert warned.startswith("another hitl project, with a store of its own, has ordered the tasks")
+        assert projects.orders_of_others(theirs, settings.name, connect(project)) == ()
+        assert projects.orders_of_others(ours, settings.name, connect(project)) == (warned,)

@@ -135,6 +135,7 @@ def check_the_replay(day: Day) -> None:
     np.testing.assert_allclose(result.probabilities, final.probabilities, rtol=0, atol=1e-6)
 
 
+@pytest.mark.trust
 def test_a_day_of_four_people_who_are_asked_by_name(make_project: Callable[..., Project], tmp_path: Path) -> None:
     project = make_project(CONFIG)
     people = tuple(person.email for person in project.people)

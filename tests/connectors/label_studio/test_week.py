@@ -8,13 +8,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hitl.connectors.label_studio import LabelStudio
-from hitl.connectors.label_studio.server import LocalServer
+from hitl.connectors.label_studio.server import LocalServer, Person
 from tests.connectors.label_studio.conftest import Project, choice
 
 pytestmark = pytest.mark.server
@@ -53,9 +54,9 @@ def hitl(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Team:
     """What a team types, and what its annotators do."""
 
-    def __init__(self, hitl: Path, folder: Path, server: LocalServer) -> None:
+    def __init__(self, hitl: Path, folder: Path, server: LocalServer, people: Sequence[Person] = ()) -> None:
         self.hitl, self.folder, self.server = hitl, folder, server
-        self.people = [server.sign_up(f"ann{k}@example.com", "a-long-password") for k in range(PEOPLE)]
+        self.people = people or [server.sign_up(f"ann{k}@example.com", "a-long-password") for k in range(PEOPLE)]
         self.number = {
             name: LabelStudio.create_project(server.url, server.token, f"project {name}", config)
             for name, config in (("a", ONE), ("b", TWO))
@@ -123,21 +124,37 @@ def test_the_files_part(hitl: Path, tmp_path: Path) -> None:
     assert {row["item"] for row in rows(tmp_path / "consensus.csv")} == {f"r{n}" for n in range(20)}
 
 
-def test_the_team_part(hitl: Path, tmp_path: Path) -> None:
+SOURCE = [{"ref": f"r{n}", "text": f"text {n}"} for n in range(5)]
+
+
+def filled(team: Team) -> Team:
+    """Both projects have the items of the source."""
+    for name in ("a", "b"):
+        project = team.project(name)
+        project.admin.post(f"{project.path}/import", [{"data": row} for row in SOURCE])
+    return team
+
+
+def test_the_first_day(hitl: Path, tmp_path: Path, server: LocalServer, people: Sequence[Person]) -> None:
+    team = filled(Team(hitl, tmp_path, server, people[:PEOPLE]))
+    _monday(team, "annotator2")
+    team.run("export", "a.csv", "-c", "a.toml")
+    joined = {row["item"]: row["text"] for row in rows(tmp_path / "a.csv")}
+    assert joined == {row["ref"]: row["text"] for row in SOURCE}
+
+
+@pytest.mark.trust
+def test_the_whole_week(hitl: Path, tmp_path: Path) -> None:
     (tmp_path / "server").mkdir()
-    source = [{"ref": f"r{n}", "text": f"text {n}"} for n in range(5)]
     with LocalServer(tmp_path / "server") as server:
-        team = Team(hitl, tmp_path, server)
-        for name in ("a", "b"):
-            project = team.project(name)
-            project.admin.post(f"{project.path}/import", [{"data": row} for row in source])
-        _monday(team)
+        team = filled(Team(hitl, tmp_path, server))
+        _monday(team, "ann2")
         _tuesday(team)
     with LocalServer(tmp_path / "server") as server:  # the server was restarted, at another address
         team.server = server
         _wednesday(team)
         _thursday(team)
-    text = {row["ref"]: row["text"] for row in source}
+    text = {row["ref"]: row["text"] for row in SOURCE}
     for name in ("a.csv", "b.tone.csv", "b.stars.csv"):  # a table a control
         exported = rows(tmp_path / name)
         assert all(row["label"] for row in exported)
@@ -145,18 +162,21 @@ def test_the_team_part(hitl: Path, tmp_path: Path) -> None:
         assert joined == (text | {"r5": "text 5"} if name == "a.csv" else text)
 
 
-def _monday(team: Team) -> None:
+def _monday(team: Team, third: str) -> None:
     """A mistyped address: named, and the others work; then mended."""
     team.crew[2] = team.crew[2].replace("@", "@@")
     for name in ("a", "b"):
         team.write(name)
-    assert "no user 'ann2@@example.com'" in team.run("run", "-c", "a.toml")
+    assert f"no user '{third}@@example.com'" in team.run("run", "-c", "a.toml")
     assert "FAIL  crew" in team.run("doctor", "-c", "a.toml", code=1)
     assert team.work("a", tone, most=4) == 4
     team.crew[2] = team.people[2].email
     team.write("a")
     assert "no user" not in team.run("run", "-c", "a.toml")
     assert "ok    crew: 3 named" in team.run("doctor", "-c", "a.toml")
+    status = team.run("status", "-c", "a.toml")
+    assert f"/projects/{team.number['a']}/data?tab={team.tab(team.project('a'), 2)}\n" in status
+    assert status.count("Label Tasks As Displayed") == 1
     assert "tone, stars" in team.run("doctor", "-c", "b.toml")
     team.run("run", "-c", "b.toml")
 

@@ -241,7 +241,7 @@ def test_nobody_is_told_the_truth_of_the_item_they_judge(rng: np.random.Generato
 
 def test_a_method_that_makes_nothing_of_models_is_told(rng: np.random.Generator) -> None:
     evidence = told(rng, known=0.0)
-    with pytest.raises(BadEvidence, match="'dawid-skene' makes nothing of models"):
+    with pytest.raises(BadEvidence, match="'dawid-skene' does not use models"):
         Judges().judge(evidence, DawidSkene().fit(Evidence(evidence.annotations)))
     constant = replace(evidence, probabilities={"m": np.full((80, 3), 1 / 3)})
     Judges().judge(constant, PLEM().fit(constant))

@@ -289,9 +289,9 @@ def test_the_profile_counts_what_can_be_compared(rng: np.random.Generator, known
         names = account.dependence[["first", "second"]].to_numpy().tolist()
         models = list(evidence.probabilities)
         assert names == [
-            *[["people", m] for m in models],
+            *[["annotators", m] for m in models],
             models,
-            ["people", "people (another label)"],
+            ["annotators", "annotators (another label)"],
         ]
     speaks = [~np.isnan(p[:, 0]) for p in evidence.probabilities.values()]
     many = evidence.annotations.labels_per_item

@@ -81,7 +81,7 @@ def test_a_pickled_estimator_needs_trust(run: Run, folder: Path) -> None:
         assert "sprung" not in out + err
     code, out, err = run("predict", "items.csv", "-m", "clf.joblib", "--trust", *FEATURES, "-o", "p.csv")
     assert (code, err) == (0, "")
-    assert "judged 60 items, 2 classes" in out
+    assert "predicted 60 items (2 classes)" in out
     model = joblib.load(folder / "clf.joblib")
     expected = model.predict_proba(columns(folder / "items.csv", "a", "b"))
     np.testing.assert_allclose(columns(folder / "p.csv", "p_cat", "p_dog"), expected, rtol=1e-12)

@@ -188,7 +188,7 @@ def test_texts_are_trained_on_a_fold_at_a_time(tmp_path: Path) -> None:
     ("labels", "groups", "folds", "message"),
     [
         (["a"] * 10, None, 2, "the labels name 1 class"),
-        (["a", "b"], None, 3, "there are 2 labeled items; expected at least one a fold"),
+        (["a", "b"], None, 3, "there are 2 labeled items; expected at least one for each fold"),
         (["a", "b"] * 4, ["x"] * 4 + ["y"] * 4, 3, "there are 2 groups"),
         (["a", "b", "c", "d"], None, 3, "--folds 3: "),
     ],

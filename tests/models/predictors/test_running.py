@@ -131,9 +131,9 @@ def test_the_fingerprint_of_inputs_follows_bytes_columns_and_images(tmp_path: Pa
     [
         ("item,x\n", "the table is empty"),
         ("item,x\na,1\na,2\n", "item 'a' appears twice"),
-        ("item,x\na,1\n,2\n", "row 1 has no item"),
+        ("item,x\na,1\n,2\n", "line 3: the item is empty"),
         ("item\na\n", "no column but 'item'"),
-        ("item,x\na,red\n", r"column 'x' \(rows from 0; name the features with --features\): not numeric"),
+        ("item,x\na,red\n", r"column 'x' \(name the features with --features\): not numeric"),
     ],
 )
 def test_a_table_that_cannot_be_judged(tmp_path: Path, text: str, message: str) -> None:

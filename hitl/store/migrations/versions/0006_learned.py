@@ -7,8 +7,8 @@ from alembic import op
 
 from hitl.store.schema import column, key
 
-revision = "0005"
-down_revision = "0004"
+revision = "0006"
+down_revision = "0005"
 branch_labels = None
 depends_on = None
 
