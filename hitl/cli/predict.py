@@ -173,7 +173,7 @@ def predict(
         show.line(f"trained {show.counted((folds.folds or 0) + 1, 'model')} in {trained:.1f} s")
     if done.resumed:
         show.line(f"went on where an earlier run stopped: {done.resumed:,} items were predicted already")
-    quiet = f", none of {done.silent:,}" if done.silent else ""
+    quiet = f"; {done.silent:,} left out, with nothing to predict from" if done.silent else ""
     show.line(f"predicted {done.items:,} items ({len(predictor.classes)} classes){quiet}, in {done.seconds:.1f} s")
     show.wrote([output])
     if seen.project:

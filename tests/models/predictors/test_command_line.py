@@ -328,7 +328,7 @@ def test_images_of_a_torchvision_model(run: Run, folder: Path) -> None:
     flags += ["--classes", "cat,dog", "--device", "cpu", "-o", "p.csv"]
     code, out, err = run("predict", "photos.csv", *flags)
     assert code == 0
-    assert "none for 1" in out
+    assert "1 left out" in out
     assert "1 images cannot be read; their items have no probabilities (photos/c.png)" in err
     first = columns(folder / "p.csv", "p_cat", "p_dog")
     np.testing.assert_allclose(first[:2].sum(axis=1), 1)
