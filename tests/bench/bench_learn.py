@@ -111,6 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     print("\n".join(lines), flush=True)
     figures: dict[str, Any] = {}
+    title = "learn" if options.model == "logistic" else f"learn_{options.model.replace('-', '_')}"
     for name in options.sets:
         jobs = [Job(name, seed, options.model, options.steps) for seed in range(options.seeds)]
         with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
@@ -118,13 +119,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         figures[name] = figures_of(name, found)
         lines.append(row(name, figures[name]))
         print(lines[-1], flush=True)
-        if options.save:
+        told = results.held(bars(figures))
+        if options.save:  # after each set: a long run that ends early has not been for nothing
             picture(name, found, options.model)
-    told = results.held(bars(figures))
+            results.save(title, [*lines, *told], figures)
     print("\n".join(told))
-    if options.save:
-        title = "learn" if options.model == "logistic" else f"learn_{options.model.replace('-', '_')}"
-        results.save(title, [*lines, *told], figures)
 
 
 def figures_of(name: str, found: Sequence[tuple[dict[str, Track], float]]) -> dict[str, Any]:
