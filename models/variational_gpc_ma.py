@@ -12,8 +12,8 @@ First the hyper-parameters of the kernel are learned, by gradients of the bound,
 many; annotators learn as it goes (`inference.minibatches`). They are held then, and `inference.em` raises the bound in
 q(f), q(z) and the annotators over all items to its top.
 
-Models' probabilities are pooled as in P+L-EM, without truth, and are the mean of the functions: the process learns
-where the pool is wrong, and does not count the same features twice.
+Models' probabilities are pooled as in P+L-EM, without truth, and count as an annotator's answer does: what they say of
+an item is taken to be independent of its features, given its class.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from hitl.shown import listed
 if TYPE_CHECKING:
     from hitl.models.priors.calibrated import Calibrated
     from hitl.models.priors.covariance import CovarianceModule
-    from hitl.models.priors.variational_gp import Inputs, VariationalGP
+    from hitl.models.priors.variational_gp import VariationalGP
 
 GROWTH = 1.5
 """Times as many labels as the hyper-parameters were learned from with which a warm start learns them again."""
@@ -133,8 +133,9 @@ class VariationalGPCMA:
             learned_from = float(start.parameters[LEARNED_FROM])
         else:
             start, learned_from = None, 0.0
+            inputs = _gp().Inputs.standardised(evidence.features, _log_pool(pool))
             prior = _gp().VariationalGP.unlearned(
-                self._inputs(evidence, pool), kernel, annotations.n_classes, self.inducing, self._device, rng
+                inputs, kernel, annotations.n_classes, self.inducing, self._device, rng
             )
         people = self._annotators_at_start(annotations, start)
         if _known(evidence) >= GROWTH * learned_from:
@@ -186,12 +187,9 @@ class VariationalGPCMA:
             return None, voted(evidence)
         return unsupervised(evidence, calibrated_prior(self, evidence))
 
-    def _inputs(self, evidence: Evidence, pool: Calibrated | None) -> Inputs:
-        return _gp().Inputs.standardised(evidence.features, _offset(pool))
-
     def _restored(self, learned: Consensus, evidence: Evidence, pool: Calibrated | None) -> VariationalGP:
         restored: VariationalGP = _gp().VariationalGP.restored(
-            learned.parameters, evidence.features, _offset(pool), self._kernel(evidence), self._device
+            learned.parameters, evidence.features, _log_pool(pool), self._kernel(evidence), self._device
         )
         return restored
 
@@ -255,9 +253,9 @@ def _gp() -> Any:
     return import_module("hitl.models.priors.variational_gp")
 
 
-def _offset(pool: Calibrated | None) -> Floats | None:
-    """(N, J) log probabilities of the pool, 0 where all models abstain."""
-    return None if pool is None else np.where(pool.abstained_n[:, None], 0.0, pool.log_prior())
+def _log_pool(pool: Calibrated | None) -> Floats | None:
+    """(N, J) log probabilities of the pool, NaN where all models abstain."""
+    return None if pool is None else np.where(pool.abstained_n[:, None], np.nan, pool.log_prior())
 
 
 def _known(evidence: Evidence) -> float:

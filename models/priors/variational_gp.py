@@ -1,15 +1,16 @@
 """A Gaussian process over features as the prior of the truth, by variational inference with inducing points.
 
-    f_j(x) = o_j(x) + c + g(x)      c ~ N(0, pi^2 / 6), g ~ GP(0, k), one each for every class j
+    f_j(x) = c_j + g_j(x)      c_j ~ N(0, pi^2 / 6), g_j ~ GP(0, k)      for every class j
     z_n | f ~ softmax(f_1(x_n), ..., f_J(x_n))
 
-o_nj is the log probability of the pool of calibrated models, where there is one, else 0: what the process then learns
-is where, and how far, the pool is wrong. Items without features have o and a constant c of their own, alike for all of
-them: class shares. (The variance of c is that of the logarithm of each share under a flat Dirichlet prior.)
+Items without features have constants c of their own, alike for all of them: class shares. (The variance of c is that of
+the logarithm of a share under a flat Dirichlet prior.) What models say of an item is a message like those of
+annotators: o_nj is the log probability of their pool, less its log mean over the items, which are the class shares that
+f has already; 0 where all models abstain.
 
-Constants and inducing values (see `covariance`) are one vector u_j ~ N(0, I), and f_nj = o_nj + w_n^T u_j + e_nj. With
-q(u_j) = N(m_j, S_j) the marginal of f_nj has mean mu_nj = o_nj + w_n^T m_j, variance s_nj = var e_n + w_n^T S_j w_n.
-Given messages L[n, j] the log evidence is at least (Jensen over z and u, and `numerics.softmax_bound`)
+Constants and inducing values (see `covariance`) are one vector u_j ~ N(0, I), and f_nj = w_n^T u_j + e_nj. With
+q(u_j) = N(m_j, S_j) the marginal of f_nj has mean mu_nj = w_n^T m_j and variance s_nj = var e_n + w_n^T S_j w_n.
+Given messages L[n, j], with o in them, the log evidence is at least (Jensen over z and u, and `numerics.softmax_bound`)
 
     sum_n [ log sum_j exp(L_nj + mu_nj) - B(mu_n, s_n) ]  -  sum_j KL(q(u_j) || p(u_j))
 
@@ -35,6 +36,7 @@ import numpy as np
 
 from hitl.annotations import Floats
 from hitl.models.numerics.softmax_bound import tilted
+from hitl.models.numerics.votes import shares
 from hitl.models.priors import Mask, Posterior
 from hitl.models.priors.covariance import CANDIDATES, Basis, Covariance, CovarianceModule, inducing_points, torch
 
@@ -47,7 +49,7 @@ SAMPLED_STEP = 0.1
 
 MEAN, VARIANCE = "latent mean", "latent variance"
 CENTER, SCALE, POINTS, THETA = "gp center", "gp scale", "gp inducing points", "gp hyper-parameters"
-PRECISION, SHIFT = "gp precision", "gp shift"
+PRECISION, SHIFT, SHARES = "gp precision", "gp shift", "gp log shares of models"
 """Names of what a consensus keeps: of the functions at its items, and of the process."""
 
 CHUNK = 2**24
@@ -60,27 +62,31 @@ class Inputs:
 
     Attributes:
         features: (N, D), rows of NaN for items without.
-        center_d, scale_d: what standardises them.
-        offset_nj: (N, J) log probabilities of the pool, or None.
+        pool_nj: (N, J) log probabilities of the pool of models, rows of NaN where all abstain; None without models.
+        center_d, scale_d: what standardises the features.
+        log_share_j: (J,) log mean of the pool over the items that were learned from; 0 without models.
     """
 
     features: Floats
+    pool_nj: Floats | None
     center_d: Floats
     scale_d: Floats
-    offset_nj: Floats | None = None
+    log_share_j: Floats | float = 0.0
 
     @classmethod
-    def standardised(cls, features: Floats, offset_nj: Floats | None = None) -> Self:
-        """Scaled by the items that have features."""
+    def standardised(cls, features: Floats, pool_nj: Floats | None = None) -> Self:
+        """By the items that have features; shares by those that a model predicts."""
         there = features[~np.isnan(features).any(axis=1)]
-        scale_d = there.std(axis=0) if len(there) else np.ones(features.shape[1])
-        center_d = there.mean(axis=0) if len(there) else np.zeros(features.shape[1])
-        return cls(features, center_d, np.where(scale_d > 0, scale_d, 1.0), offset_nj)
+        center_d, scale_d = np.zeros(features.shape[1]), np.ones(features.shape[1])
+        if len(there):
+            center_d, scale_d = there.mean(axis=0), there.std(axis=0)
+        log_share_j = 0.0 if pool_nj is None else np.log(shares(np.exp(pool_nj[~np.isnan(pool_nj[:, 0])])))
+        return cls(features, pool_nj, center_d, np.where(scale_d > 0, scale_d, 1.0), log_share_j)
 
     def over(self, rows: Any) -> Self:
         """Of these items alone."""
-        offset_nj = None if self.offset_nj is None else self.offset_nj[rows]
-        return replace(self, features=self.features[rows], offset_nj=offset_nj)
+        pool_nj = None if self.pool_nj is None else self.pool_nj[rows]
+        return replace(self, features=self.features[rows], pool_nj=pool_nj)
 
     def __len__(self) -> int:
         return len(self.features)
@@ -91,6 +97,12 @@ class Inputs:
         there_n = ~np.isnan(x_nd).any(axis=1)
         x_nd[~there_n] = 0.0
         return torch.from_numpy(x_nd).to(like), torch.from_numpy(there_n).to(like)
+
+    def heard(self, message_nj: Floats, rows: slice) -> Floats:
+        """(n, J) messages of these rows, with what models say."""
+        if self.pool_nj is None:
+            return message_nj[rows]
+        return message_nj[rows] + np.nan_to_num(self.pool_nj[rows] - self.log_share_j)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -163,7 +175,7 @@ class VariationalGP:
         cls,
         parameters: Mapping[str, Floats],
         features: Floats,
-        offset_nj: Floats | None,
+        pool_nj: Floats | None,
         module: CovarianceModule,
         device: str,
     ) -> Self:
@@ -171,7 +183,7 @@ class VariationalGP:
         z_md, theta_p, precision_jmm, shift_jm = (
             torch.from_numpy(np.array(parameters[name])).to(device) for name in (POINTS, THETA, PRECISION, SHIFT)
         )
-        inputs = Inputs(features, parameters[CENTER], parameters[SCALE], offset_nj)
+        inputs = Inputs(features, pool_nj, *(parameters[name] for name in (CENTER, SCALE, SHARES)))
         return cls(inputs, Covariance.unlearned(module, z_md).at(theta_p), precision_jmm, shift_jm)
 
     @property
@@ -180,7 +192,8 @@ class VariationalGP:
         tensors = {POINTS: self.covariance.z_md, THETA: self.covariance.theta_p}
         tensors |= {PRECISION: self.precision_jmm, SHIFT: self.shift_jm}
         kept: dict[str, Floats] = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
-        return kept | {CENTER: self.inputs.center_d, SCALE: self.inputs.scale_d}
+        log_share_j = np.asarray(self.inputs.log_share_j)
+        return kept | {CENTER: self.inputs.center_d, SCALE: self.inputs.scale_d, SHARES: log_share_j}
 
     def over(self, rows: Any) -> Self:
         """The same prior over these items alone."""
@@ -196,14 +209,13 @@ class VariationalGP:
         found = _Sums(self)
         log_evidence = 0.0
         for rows in self._chunks():
-            logits_nj = torch.from_numpy(message_nj[rows]).to(self.shift_jm)
-            mu_nj, s_nj, gradient = found.marginals(rows)
-            logits_nj = logits_nj + mu_nj
+            mu_nj, s_nj, add = found.marginals(rows)
+            logits_nj = mu_nj + torch.from_numpy(self.inputs.heard(message_nj, rows)).to(mu_nj)
             bound_n, a_nj = tilted(mu_nj, s_nj)
             count_n = torch.from_numpy(counted_n[rows]).to(self.shift_jm)
             log_evidence += float((count_n * (torch.logsumexp(logits_nj, dim=1) - bound_n)).sum())
             q_nj = torch.softmax(logits_nj, dim=1)
-            gradient(q_nj, a_nj, count_n)
+            add(q_nj, a_nj, count_n)
             message_nj[rows] = q_nj.cpu().numpy()
         return Posterior(message_nj, log_evidence, found.statistics())
 
@@ -211,10 +223,10 @@ class VariationalGP:
         """Those of items with these beliefs, whatever the process says of them."""
         found = _Sums(self)
         for rows in self._chunks():
-            mu_nj, s_nj, gradient = found.marginals(rows)
+            mu_nj, s_nj, add = found.marginals(rows)
             _, a_nj = tilted(mu_nj, s_nj)
             beliefs_nj, count_n = (torch.from_numpy(part[rows]).to(self.shift_jm) for part in (q_nj, counted_n))
-            gradient(beliefs_nj, a_nj, count_n)
+            add(beliefs_nj, a_nj, count_n)
         return found.statistics()
 
     def latent(self) -> dict[str, Floats]:
@@ -275,22 +287,19 @@ class _Sums:
             w_nm, rest_n = self.basis.rows(x_nd)
             own_n1 = CONSTANT * there_n[:, None]
             w_nm = torch.cat((w_nm * there_n[:, None], own_n1, CONSTANT - own_n1), dim=1)
-            linear_nj = w_nm @ self.m_jm.T
+            mu_nj = w_nm @ self.m_jm.T
             s_nj = (rest_n * there_n)[:, None] + ((w_nm @ self.spread_jmm) ** 2).sum(2).T
-        mu_nj = linear_nj.detach()
-        if inputs.offset_nj is not None:
-            mu_nj = mu_nj + torch.from_numpy(inputs.offset_nj[rows]).to(mu_nj)
 
         def add(q_nj: Any, a_nj: Any, count_n: Any) -> None:
             gradient_nj, curvature_nj = (count_n[:, None] * part for part in (q_nj - a_nj, a_nj * (1 - a_nj)))
             fixed_nm = w_nm.detach()
             self.precision_jmm += (curvature_nj.T[:, :, None] * fixed_nm).transpose(1, 2) @ fixed_nm
-            self.shift_jm += (gradient_nj + curvature_nj * linear_nj.detach()).T @ fixed_nm
+            self.shift_jm += (gradient_nj + curvature_nj * mu_nj.detach()).T @ fixed_nm
             self.items += float(count_n.sum())
             if self.learning:
-                torch.autograd.backward([linear_nj, s_nj], [gradient_nj, -0.5 * curvature_nj])
+                torch.autograd.backward([mu_nj, s_nj], [gradient_nj, -0.5 * curvature_nj])
 
-        return mu_nj, s_nj.detach(), add
+        return mu_nj.detach(), s_nj.detach(), add
 
     def statistics(self) -> GPStatistics:
         """All that was added."""
