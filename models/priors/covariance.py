@@ -125,7 +125,7 @@ class Covariance:
         with torch.no_grad():
             return float(self.call(self.theta_p, "log_density"))
 
-    def learn(self, gradient_p: Any, rate: float) -> Self:
+    def ascended(self, gradient_p: Any, rate: float) -> Self:
         """A step of Adam up the log evidence, of which this is the gradient, and the log density; `rate` in (0, 1]."""
         theta_p = self.theta_p.detach().clone().requires_grad_()
         self.call(theta_p, "log_density").backward()

@@ -247,7 +247,7 @@ class VariationalGP:
         )
         if not self.rate:
             return learned
-        return replace(learned, covariance=self.covariance.learn(statistics.gradient_p, self.rate))
+        return replace(learned, covariance=self.covariance.ascended(statistics.gradient_p, self.rate))
 
     def log_density(self) -> float:
         """-KL(q(u) || p(u)) and the log density of the hyper-parameters, up to a constant."""
