@@ -40,7 +40,7 @@ JITTER = 1e-6
 
 VARIANCE = 10.0
 
-KERNEL_RATE, BACKBONE_RATE = 0.1, 0.002
+KERNEL_RATE, BACKBONE_RATE = 0.1, 0.01
 """First step of a log hyper-parameter and of a weight of a backbone, in Adam (Kingma & Ba 2015)."""
 
 MOMENTUM, MEMORY = 0.5, 0.9

@@ -44,8 +44,8 @@ CONSTANT = math.pi / math.sqrt(6)
 """Standard deviation of the constants."""
 
 LARGEST_STEP = 0.5
-SAMPLED_STEP = 0.1
-"""Steps towards the statistics of all items, and of a sample, of which some ten are averaged then."""
+SAMPLED_STEP = 0.2
+"""Steps towards the statistics of all items, and of a sample, of which the last five or so count then."""
 
 MEAN, VARIANCE = "latent mean", "latent variance"
 CENTER, SCALE, POINTS, THETA = "gp center", "gp scale", "gp inducing points", "gp hyper-parameters"
