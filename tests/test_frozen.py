@@ -23,6 +23,7 @@ from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.demo.recorded import rte
 from hitl.evidence import Evidence
+from hitl.models.combiner import given, needs_of
 from hitl.models.registry import COMBINERS, combiner
 from hitl.plan import Plan
 from tests import oracles
@@ -151,7 +152,7 @@ def _fits(set_name: str) -> dict[str, dict[str, Any]]:
     everything = SETS[set_name]()
     for kind, evidence in _kinds(everything).items():
         for method in [name for name in COMBINERS if kind == "all" or name in ("default", "vb-ibcc", "pl-em")]:
-            if kind in ("no models", "people only") and method == "pl-em":
+            if not needs_of(COMBINERS.load(method)) <= given(evidence):
                 continue
             consensus = combiner(method, **SHORT.get(method, {})).fit(evidence)
             found[f"{method}, {kind}"] = _of_consensus(consensus)
