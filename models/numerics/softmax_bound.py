@@ -34,7 +34,10 @@ ENOUGH = 1e-11
 
 
 def tilted(mean_nj: Any, variance_nj: Any) -> tuple[Any, Any]:
-    """(N,) the bound on E log sum_j exp f_nj, and (N, J) a at its minimum; of tensors of means and variances >= 0."""
+    """(N,) the bound on E log sum_j exp f_nj, and (N, J) a at its minimum; of tensors of means and variances >= 0.
+
+    Rows of a are distributions, and the derivative in the means, also where the search ended early.
+    """
     # Half-way between the minimum for small variances, softmax(mu), and that for large ones, which is nearly even.
     a_nj = torch.softmax(mean_nj / (1 + variance_nj.amax(1, keepdim=True) / 4), dim=1)
     for _ in range(NEWTON_STEPS):
@@ -43,7 +46,7 @@ def tilted(mean_nj: Any, variance_nj: Any) -> tuple[Any, Any]:
         if not step_nj.numel() or float(step_nj.abs().amax()) < ENOUGH:
             break
     logits_nj = mean_nj + (0.5 - a_nj) * variance_nj
-    return 0.5 * (a_nj * a_nj * variance_nj).sum(1) + torch.logsumexp(logits_nj, dim=1), a_nj
+    return 0.5 * (a_nj * a_nj * variance_nj).sum(1) + torch.logsumexp(logits_nj, dim=1), logits_nj.softmax(1)
 
 
 def _newton_step(mean_nj: Any, variance_nj: Any, a_nj: Any) -> Any:

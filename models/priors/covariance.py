@@ -104,7 +104,8 @@ class Covariance:
 
     @classmethod
     def unlearned(cls, module: CovarianceModule, z_md: Any) -> Self:
-        """As the module is."""
+        """As the module is, on the device of the points."""
+        module.to(z_md.device)
         theta_p = torch.nn.utils.parameters_to_vector(module.parameters()).detach().clone()
         return cls(module, z_md, theta_p, torch.zeros((2, theta_p.numel()), dtype=theta_p.dtype, device=z_md.device))
 
