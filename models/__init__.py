@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hitl.models.pl import PL as PL
     from hitl.models.pl_em import PLEM as PLEM
     from hitl.models.sp import SP as SP
+    from hitl.models.variational_gpc_ma import VariationalGPCMA as VariationalGPCMA
     from hitl.models.vb_ibcc import VBIBCC as VBIBCC
     from hitl.models.vb_ibcc_models import VBIBCCWithModels as VBIBCCWithModels
     from hitl.models.weighted_majority import WeightedMajority as WeightedMajority

@@ -37,6 +37,7 @@ COMBINERS = Registry(
         "sp": "hitl.models.sp:SP",
         "lr": "hitl.models.lr:LR",
         "bayesian-pl": "hitl.models.bayesian_pl:BayesianPL",
+        "variational-gpc-ma": "hitl.models.variational_gpc_ma:VariationalGPCMA",
         "learned": "hitl.models.learning.learned:Learned",
     },
 )

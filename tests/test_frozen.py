@@ -23,7 +23,7 @@ from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.demo.recorded import rte
 from hitl.evidence import Evidence
-from hitl.models.combiner import needs_of
+from hitl.models.combiner import given, needs_of
 from hitl.models.registry import COMBINERS, combiner
 from hitl.plan import Plan
 from tests import oracles
@@ -147,16 +147,12 @@ def _crews(evidence: Evidence) -> dict[str, tuple[ExpectedGain, Crew, Budget]]:
     }
 
 
-FROZEN = [name for name in COMBINERS if "features" not in needs_of(COMBINERS.load(name))]
-"""Methods that came later need features."""
-
-
 def _fits(set_name: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     everything = SETS[set_name]()
     for kind, evidence in _kinds(everything).items():
-        for method in [name for name in FROZEN if kind == "all" or name in ("default", "vb-ibcc", "pl-em")]:
-            if kind in ("no models", "people only") and method == "pl-em":
+        for method in [name for name in COMBINERS if kind == "all" or name in ("default", "vb-ibcc", "pl-em")]:
+            if not needs_of(COMBINERS.load(method)) <= given(evidence):
                 continue
             consensus = combiner(method, **SHORT.get(method, {})).fit(evidence)
             found[f"{method}, {kind}"] = _of_consensus(consensus)

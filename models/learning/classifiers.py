@@ -114,7 +114,9 @@ def classifier(name: str) -> Classifier:
     return Estimating(lambda n_features: make())
 
 
-COMBINERS: Mapping[str, str] = {}
+COMBINERS: Mapping[str, str] = {"gp": "variational-gpc-ma"}
+"""Name of a classifier -> the combiner that it is."""
+
 NAMES = ("logistic", *COMBINERS)
 
 

@@ -14,9 +14,11 @@ import pytest
 import hitl.models.priors
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.priors.calibrated import Calibrated
+from hitl.models.priors.covariance import CovarianceModule
 from hitl.models.priors.dirichlet_shares import DirichletShares
 from hitl.models.priors.fixed import Fixed
 from hitl.models.priors.shares import Shares
+from hitl.models.priors.variational_gp import Inputs, VariationalGP
 from hitl.testing.contract import DoesNotApply
 from hitl.testing.crowds import crowd
 from hitl.testing.priors import FACTS, PriorCase
@@ -41,6 +43,9 @@ def cases() -> dict[str, PriorCase]:
     pool = Calibrated.from_evidence(evidence, LogTemperature())
     chain = ToyChain(rng.dirichlet(np.ones(J)), rng.dirichlet(np.ones(J), size=J))
 
+    inputs = Inputs.standardised(rng.normal(size=(N, 2)))
+    process = VariationalGP.unlearned(inputs, CovarianceModule(2, False), J, 3, "cpu", rng).paced(False, 0.0)
+
     def steps(z: tuple[int, ...]) -> float:
         return float(np.log(chain.start_j[z[0]]) + sum(np.log(chain.step_ij[a, b]) for a, b in pairwise(z)))
 
@@ -49,6 +54,8 @@ def cases() -> dict[str, PriorCase]:
         "DirichletShares": factored(dirichlet, lambda rows: dirichlet),
         "Fixed": factored(fixed, lambda rows: replace(fixed, log_p_nj=fixed.log_p_nj[rows])),
         "Calibrated": factored(pool, None),
+        # Its beliefs are those of a bound: see test_variational_gp for how near they are to enumeration.
+        "VariationalGP": PriorCase(process, N, J, None, process.over),
         "ToyChain": PriorCase(chain, N, J, steps),
     }
 

@@ -1,0 +1,87 @@
+"""Minibatches: many cheap steps of a truth prior, before `em.maximise` makes a few dear ones over all items.
+
+A step takes the next batch of a shuffled order, updates the beliefs of its items, and lets the prior learn from their
+statistics as if they stood for all (stochastic variational inference, Hoffman et al. 2013). Annotators learn now and
+then, from the beliefs that the items seen so far were left with (incremental EM, Neal & Hinton 1998). Steps of what is
+learned by gradients shrink to nothing; `em.maximise` then holds it, and removes the noise from the rest.
+
+Where all items are one batch, this is `em` without momentum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Floats
+from hitl.evidence import Evidence
+from hitl.models.annotators import AnnotatorModel
+from hitl.models.inference import em
+from hitl.models.numerics import kernels
+from hitl.models.numerics.clamping import observe
+from hitl.models.priors import TruthPrior
+
+EVERY = 5
+"""Batches after which annotators learn again."""
+
+
+class Sharded(TruthPrior, Protocol):
+    """A truth prior of independent items that learns from batches of them."""
+
+    def over(self, rows: Any) -> Self:
+        """The same prior over these items alone."""
+        ...
+
+    def paced(self, sampled: bool, rate: float) -> Self:
+        """The same, with steps fit for statistics of a sample or of all; gradient steps shrunk to `rate` in [0, 1]."""
+        ...
+
+
+P = TypeVar("P", bound=Sharded)
+A = TypeVar("A", bound=AnnotatorModel)
+
+
+def learned(
+    evidence: Evidence, prior: P, annotators: A, q_nj: Floats, *, steps: int, batch: int, rng: np.random.Generator
+) -> tuple[P, A, Floats]:
+    """Prior, annotators and beliefs (N, J) after so many steps of batches of so many items, from these beliefs."""
+    labeled = np.flatnonzero(em.informative(evidence, 1))
+    if labeled.size <= batch:
+        return _of_all(evidence, prior, annotators, q_nj, steps)
+    q_nj, seen_n = q_nj.copy(), np.zeros(len(q_nj), dtype=bool)
+    message_nj = _messages(evidence, annotators)
+    for step, rows in zip(range(steps), _batches(labeled, batch, rng), strict=False):
+        prior = prior.paced(True, 1 - step / steps)
+        found = prior.over(rows).posterior(message_nj[rows], np.ones(rows.size, dtype=bool))
+        q_nj[rows], seen_n[rows] = found.q_nj, True
+        prior = prior.learn(found.statistics.standing_for(labeled.size))
+        if step % EVERY == EVERY - 1:
+            annotators = annotators.learn(kernels.counts(evidence.annotations, q_nj, seen_n))
+            message_nj = _messages(evidence, annotators)
+    return prior, annotators, em.expectation(evidence, prior.paced(False, 0.0), annotators.log_pi_klj).q_nj
+
+
+def _of_all(evidence: Evidence, prior: P, annotators: A, q_nj: Floats, steps: int) -> tuple[P, A, Floats]:
+    counted_n = em.informative(evidence, 1)
+    statistics = prior.statistics(q_nj, counted_n)
+    for step in range(steps):
+        prior = prior.paced(False, 1 - step / steps).learn(statistics)
+        annotators = annotators.learn(kernels.counts(evidence.annotations, q_nj, counted_n))
+        found = em.expectation(evidence, prior, annotators.log_pi_klj, counted_n)
+        q_nj, statistics = found.q_nj, found.statistics
+    return prior, annotators, q_nj
+
+
+def _messages(evidence: Evidence, annotators: AnnotatorModel) -> Floats:
+    return observe(kernels.messages(evidence.annotations, annotators.log_pi_klj), evidence)
+
+
+def _batches(rows: npt.NDArray[np.intp], batch: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.intp]]:
+    """Shuffled orders of the rows, one after the other, in batches of equal size."""
+    while True:
+        order = rng.permutation(rows)
+        for begin in range(0, rows.size - batch + 1, batch):
+            yield np.sort(order[begin : begin + batch])

@@ -1,0 +1,221 @@
+"""The covariance of a Gaussian process over features, by gpytorch's kernels, and its hyper-parameters.
+
+    k(x, x') = v exp( -1/2 sum_d (x_d - x'_d)^2 / l_d^2 )        x standardised, or what a backbone makes of it
+
+v is the variance, l_d the length scales: one for all D features, or one each (automatic relevance determination). Both
+are at the mode of their posterior in the log. The prior of l_d knows the number of features (Hvarfner, Hellsten & Nardi
+2024), that of v that features tell classes apart: with v = 10 the logits of two of them differ by 4.5, odds of 90.
+
+    log l_d ~ N(sqrt 2 + 1/2 log D, 3)        log v ~ N(log 10, 1)
+
+A function is known by its values at M inducing points z, whitened: with k(z, z) = L L^T,
+
+    f(x) = w(x)^T u + e(x)        u ~ N(0, I)        w(x) = L^-1 k(z, x)        var e(x) = v - |w(x)|^2
+
+Kernel parameters and the weights of a backbone are one vector theta. Its gradient is a sum over items of what comes
+through k(z, x), and of what comes through L^-1, which is added up first and taken through the factorisation once.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any, Self
+
+import numpy as np
+
+from hitl.errors import BadSettings
+from hitl.models.predictors.predictor import required
+
+torch: Any = required("torch", "a Gaussian process", "hitl-toolkit[gp]")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what gpytorch imports compiles functions in a way that torch has deprecated
+    gpytorch: Any = required("gpytorch", "a Gaussian process", "hitl-toolkit[gp]")
+
+JITTER = 1e-6
+"""Added to the diagonal of k(z, z), as a share of the variance."""
+
+VARIANCE = 10.0
+
+KERNEL_RATE, BACKBONE_RATE = 0.1, 0.01
+"""First step of a log hyper-parameter and of a weight of a backbone, in Adam (Kingma & Ba 2015)."""
+
+MOMENTUM, MEMORY = 0.5, 0.9
+
+
+class CovarianceModule(torch.nn.Module):  # type: ignore[misc]
+    """Backbone and kernel. Called by the name of what is wanted: so `torch.func.functional_call` reaches all of it."""
+
+    def __init__(self, n_features: int, ard: bool, backbone: Any | None = None) -> None:
+        super().__init__()
+        self.backbone = torch.nn.Identity() if backbone is None else backbone.double().eval()
+        with torch.no_grad():
+            n_features = self.backbone(torch.zeros((1, n_features), dtype=torch.float64)).shape[1]
+        in_the_log = gpytorch.constraints.Positive(transform=torch.exp, inv_transform=torch.log)
+        rbf = gpytorch.kernels.RBFKernel(ard_num_dims=n_features if ard else None, lengthscale_constraint=in_the_log)
+        self.kernel = gpytorch.kernels.ScaleKernel(rbf, outputscale_constraint=in_the_log).double()
+        self.middle = math.sqrt(2) + 0.5 * math.log(n_features)
+        rbf.initialize(lengthscale=math.exp(self.middle))
+        self.kernel.initialize(outputscale=VARIANCE)
+
+    def forward(self, wanted: str, *given: Any) -> Any:
+        """What the method `wanted` says."""
+        return getattr(self, wanted)(*given)
+
+    def embedded(self, x_nd: Any) -> Any:
+        """(n, E) what the backbone makes of (n, D) rows."""
+        return self.backbone(x_nd)
+
+    def between(self, x_nd: Any, z_md: Any) -> Any:
+        """(n, M) covariance of embedded rows."""
+        return self.kernel(x_nd, z_md).to_dense()
+
+    def variance(self) -> Any:
+        """The variance v."""
+        return self.kernel.outputscale
+
+    def log_density(self) -> Any:
+        """Log density of the kernel parameters in their logs, up to a constant."""
+        log_length = self.kernel.base_kernel.lengthscale.log()
+        log_variance = self.kernel.outputscale.log()
+        return -((log_length - self.middle) ** 2).sum() / 6 - (log_variance - math.log(VARIANCE)) ** 2 / 2
+
+
+@dataclass(frozen=True, eq=False)
+class Covariance:
+    """A covariance at hyper-parameters theta.
+
+    Attributes:
+        module: what computes it.
+        z_md: (M, D) inducing points, standardised, before the backbone.
+        theta_p: (P,) log kernel parameters and weights, in the order of `module.named_parameters()`.
+        moments_2p: (2, P) running mean and mean square of the gradients, for Adam.
+        steps: steps taken.
+    """
+
+    module: CovarianceModule
+    z_md: Any
+    theta_p: Any
+    moments_2p: Any
+    steps: int = 0
+
+    @classmethod
+    def unlearned(cls, module: CovarianceModule, z_md: Any) -> Self:
+        """As the module is, on the device of the points."""
+        module.to(z_md.device)
+        theta_p = torch.nn.utils.parameters_to_vector(module.parameters()).detach().clone()
+        return cls(module, z_md, theta_p, torch.zeros((2, theta_p.numel()), dtype=theta_p.dtype, device=z_md.device))
+
+    def at(self, theta_p: Any) -> Self:
+        """The same at other hyper-parameters."""
+        return replace(self, theta_p=theta_p)
+
+    def call(self, theta_p: Any, wanted: str, *given: Any) -> Any:
+        """What the module says at theta."""
+        parameters, begin = {}, 0
+        for name, parameter in self.module.named_parameters():
+            parameters[name] = theta_p[begin : begin + parameter.numel()].view_as(parameter)
+            begin += parameter.numel()
+        return torch.func.functional_call(self.module, parameters, (wanted, *given))
+
+    def log_density(self) -> float:
+        """Log density of the kernel parameters, up to a constant."""
+        with torch.no_grad():
+            return float(self.call(self.theta_p, "log_density"))
+
+    def ascended(self, gradient_p: Any, rate: float) -> Self:
+        """A step of Adam up the log evidence, of which this is the gradient, and the log density; `rate` in (0, 1]."""
+        theta_p = self.theta_p.detach().clone().requires_grad_()
+        self.call(theta_p, "log_density").backward()
+        gradient_p = gradient_p + theta_p.grad
+        mean_p = MOMENTUM * self.moments_2p[0] + (1 - MOMENTUM) * gradient_p
+        square_p = MEMORY * self.moments_2p[1] + (1 - MEMORY) * gradient_p**2
+        steps = self.steps + 1
+        size_p = mean_p / (1 - MOMENTUM**steps) / ((square_p / (1 - MEMORY**steps)).sqrt() + 1e-8)
+        learned_p = self.theta_p + rate * self._rates() * size_p
+        return replace(self, theta_p=learned_p, moments_2p=torch.stack((mean_p, square_p)), steps=steps)
+
+    def _rates(self) -> Any:
+        rates = [
+            torch.full((parameter.numel(),), KERNEL_RATE if name.startswith("kernel.") else BACKBONE_RATE)
+            for name, parameter in self.module.named_parameters()
+        ]
+        return torch.cat(rates).to(self.theta_p)
+
+
+class Basis:
+    """w(x) and var e(x) of rows of features, at one theta; with the gradient in theta if it is learned.
+
+    After `w` of some rows has been used, `backward` may take the gradient of a scalar through it; `gradient` then adds
+    up what came through all rows.
+    """
+
+    def __init__(self, covariance: Covariance, learning: bool) -> None:
+        self.covariance, self.learning = covariance, learning
+        self.theta_p = covariance.theta_p.detach().clone().requires_grad_(learning)
+        with torch.set_grad_enabled(learning):
+            self._points = covariance.call(self.theta_p, "embedded", covariance.z_md)
+            k_mm = covariance.call(self.theta_p, "between", self._points, self._points)
+            eye_mm = torch.eye(len(k_mm), dtype=k_mm.dtype, device=k_mm.device)
+            jitter = JITTER * covariance.call(self.theta_p, "variance")
+            factor_mm = torch.linalg.cholesky(k_mm + jitter * eye_mm)
+            self._inverse = torch.linalg.solve_triangular(factor_mm, eye_mm, upper=False)
+        # Leaves of the rows' graphs: what reaches them is added up, and goes on to theta once.
+        self.points_me = self._points.detach().requires_grad_(learning)
+        self.inverse_mm = self._inverse.detach().requires_grad_(learning)
+
+    def rows(self, x_nd: Any) -> tuple[Any, Any]:
+        """(n, M) w(x) and (n,) var e(x)."""
+        with torch.set_grad_enabled(self.learning):
+            embedded = self.covariance.call(self.theta_p, "embedded", x_nd)
+            w_nm = self.covariance.call(self.theta_p, "between", embedded, self.points_me) @ self.inverse_mm.T
+            rest_n = self.covariance.call(self.theta_p, "variance") - (w_nm * w_nm).sum(1)
+            return w_nm, rest_n.clamp_min(0.0)
+
+    def gradient(self) -> Any:
+        """(P,) gradient in theta of all that `backward` was called for."""
+        ends = [(end, leaf.grad) for end, leaf in ((self._inverse, self.inverse_mm), (self._points, self.points_me))]
+        ends = [(end, grad) for end, grad in ends if grad is not None and end.requires_grad]
+        if ends:
+            torch.autograd.backward([end for end, _ in ends], [grad for _, grad in ends])
+        return torch.zeros_like(self.theta_p) if self.theta_p.grad is None else self.theta_p.grad.detach()
+
+
+def backbone_of(given: Any, seed: int) -> Any:
+    """A module: a copy of the one that is given, or of "package.module:name", or what that makes. BadSettings else."""
+    if isinstance(given, str):
+        module, _, name = given.partition(":")
+        try:
+            given = getattr(import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise BadSettings(f"combine.options.backbone is {given!r}: {error}; expected package.module:name") from None
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        made = deepcopy(given) if isinstance(given, torch.nn.Module) or not callable(given) else given()
+    if not isinstance(made, torch.nn.Module):
+        raise BadSettings(f"combine.options.backbone is a {type(made).__name__}; expected a torch module")
+    return made
+
+
+CANDIDATES = 20
+"""Items an inducing point among which these are chosen, where there are more."""
+
+LLOYD = 10
+"""Iterations of k-means: inducing points need to be spread as the items are, no more."""
+
+
+def inducing_points(x_nd: Any, count: int, rng: np.random.Generator) -> Any:
+    """(M, D) at most `count` points that stand for the rows: all different rows where they are few, else k-means."""
+    distinct_nd = torch.unique(x_nd, dim=0)
+    if len(distinct_nd) <= count:
+        return distinct_nd
+    center_md = distinct_nd[torch.from_numpy(rng.choice(len(distinct_nd), count, replace=False)).to(x_nd.device)]
+    for _ in range(LLOYD):
+        nearest_n = torch.cdist(x_nd, center_md).argmin(dim=1)
+        size_m1 = torch.bincount(nearest_n, minlength=count).to(x_nd)[:, None]
+        sum_md = torch.zeros_like(center_md).index_add_(0, nearest_n, x_nd)
+        center_md = torch.where(size_m1 > 0, sum_md / size_m1.clamp_min(1.0), center_md)
+    return center_md

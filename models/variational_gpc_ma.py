@@ -1,0 +1,268 @@
+"""VariationalGPCMA: Gaussian process classification with many annotators, classes and items, by variational inference.
+
+    f_j ~ GP            one function of the features for each class                (`priors.variational_gp`)
+    z_n ~ softmax(f_1(x_n), ..., f_J(x_n))
+    l_nk | z_n = j ~ Cat(pi_kj)     pi_kj ~ Dir(a_j)                                    (`annotators`)
+
+The model of Rodrigues, Pereira & Ribeiro 2014 with several classes and full confusion matrices in place of
+sensitivities and specificities, and in place of expectation propagation a bound on the log evidence that needs sums
+over items only. `GPCMA` is the model of the paper.
+
+First the hyper-parameters of the kernel are learned, by gradients of the bound, on batches of items where they are
+many; annotators learn as it goes (`inference.minibatches`). They are held then, and `inference.em` raises the bound in
+q(f), q(z) and the annotators over all items to its top.
+
+Models' probabilities are pooled as in P+L-EM, without truth, and count as an annotator's answer does: what they say of
+an item is taken to be independent of its features, given its class.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import AnnotatorReport, Consensus
+from hitl.crew import EXPECTED_ACCURACY, EXPECTED_LABELS
+from hitl.errors import BadEvidence, BadSettings
+from hitl.evidence import Evidence
+from hitl.models.annotators import confusion, dirichlet_confusion
+from hitl.models.annotators.confusion import Confusion
+from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
+from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.combiner import require_given, used
+from hitl.models.inference import em, minibatches
+from hitl.models.inference.unsupervised_pool import unsupervised
+from hitl.models.inference.warm_start import require_same_classes
+from hitl.models.numerics.checks import require_chances, require_counts, require_positive
+from hitl.models.numerics.votes import shares, voted
+from hitl.models.pl import calibrated_prior
+from hitl.models.vb_ibcc import VBIBCC
+from hitl.shown import listed
+
+if TYPE_CHECKING:
+    from hitl.models.priors.calibrated import Calibrated
+    from hitl.models.priors.covariance import CovarianceModule
+    from hitl.models.priors.variational_gp import VariationalGP
+
+GROWTH = 1.5
+"""Times as many labels as the hyper-parameters were learned from with which a warm start learns them again."""
+
+LEARNED_FROM = "gp labels"
+"""Name of what a consensus keeps of that number."""
+
+
+@dataclass(frozen=True, slots=True)
+class VariationalGPCMA:
+    """Gaussian process classification with many annotators, for many classes and items; needs the extra `gp`.
+
+    Use it where items have features (D numbers each, the same for all items) that tell something of their class. It
+    judges labeled items by labels and features, and others, also later ones (`apply`), by their features. Items without
+    features (a row of NaN) have the class shares as prior.
+
+    `Consensus.parameters` holds what `apply` needs, and for a policy the (N, J) arrays "latent mean" and "latent
+    variance" of the functions at the items.
+
+    Attributes:
+        inducing: the most inducing points, >= 1. Time rises with their square; where there are as many as items, the
+            process is not approximated by them.
+        ard: whether each feature has a length scale of its own, or all have one.
+        backbone: a torch module, or "package.module:name" of one or of what makes one, applied to the standardised
+            features before the kernel; its weights are learned with the kernel (in float64, in eval mode).
+        annotators: "dirichlet" (a posterior of each confusion matrix, and their prior learned) or "map" (matrices at
+            their posterior mode).
+        accuracy: how often an annotator is expected to be right before any label is seen, in (0, 1).
+        temperature: prior of each model's log temperature, where there are models' probabilities.
+        learning_steps: steps of the hyper-parameters, >= 0; with 0 they stay at the mode of their prior.
+        batch: items of a step; at most so many are not divided.
+        tolerance: an iteration over all items that gains less, in nats an item, is the last.
+        max_iterations: the most of them.
+        device: "cpu", "cuda" (or another name that torch knows), or "auto": a GPU where there is one.
+        seed: of the choice of inducing points and batches, and of a backbone that is made here.
+
+    Example:
+        >>> import numpy as np, hitl
+        >>> from hitl.models import VariationalGPCMA
+        >>> annotations = hitl.Annotations.from_matrix([[0, 0], [0, -1], [1, 1], [-1, 1], [-1, -1]])
+        >>> features = np.array([[0.1], [0.2], [0.9], [0.8], [1.0]])
+        >>> VariationalGPCMA().fit(hitl.Evidence(annotations, features=features)).labels.tolist()
+        [0, 0, 1, 1, 1]
+    """
+
+    uses: ClassVar[frozenset[str]] = frozenset({"features", "probabilities", "truth"})
+    needs: ClassVar[frozenset[str]] = frozenset({"features"})
+
+    inducing: int = 200
+    ard: bool = False
+    backbone: Any = None
+    annotators: str = "dirichlet"
+    accuracy: float = EXPECTED_ACCURACY
+    temperature: LogTemperature = LogTemperature(0.45)
+    learning_steps: int = 50
+    batch: int = 2000
+    tolerance: float = 1e-5
+    max_iterations: int = 200
+    device: str = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_chances(self, "accuracy")
+        require_positive(self, "tolerance")
+        require_counts(self, "inducing", "batch", "max_iterations")
+        require_counts(self, "learning_steps", "seed", least=0)
+        if self.annotators not in ("dirichlet", "map"):
+            raise BadSettings(f"combine.options.annotators is {self.annotators!r}; expected 'dirichlet' or 'map'")
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """Learn hyper-parameters, then raise the bound; from what `start` learned, if it was learned alike.
+
+        Raises BadEvidence without features, MissingExtra without gpytorch.
+        """
+        evidence = used(self, evidence)
+        began = time.perf_counter()
+        annotations, rng = evidence.annotations, np.random.default_rng(self.seed)
+        pool, q_nj = self._pool(evidence)
+        kernel = self._kernel(evidence)
+        if start is not None and self._learned_alike(start, evidence, kernel):
+            prior = self._restored(start, evidence, pool)
+            q_nj = em.expectation(evidence, prior, self._log_pi(start, annotations)).q_nj
+            learned_from = float(start.parameters[LEARNED_FROM])
+        else:
+            start, learned_from = None, 0.0
+            inputs = _gp().Inputs.standardised(evidence.features, _log_pool(pool))
+            prior = _gp().VariationalGP.unlearned(
+                inputs, kernel, annotations.n_classes, self.inducing, self._device, rng
+            )
+        people = self._annotators_at_start(annotations, start)
+        if _known(evidence) >= GROWTH * learned_from:
+            learned_from = _known(evidence)
+            prior, people, q_nj = minibatches.learned(
+                evidence, prior, people, q_nj, steps=self.learning_steps, batch=self.batch, rng=rng
+            )
+        found = em.maximise(
+            evidence,
+            prior.paced(False, 0.0),
+            people,
+            q_nj,
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+        )
+        learned = {} if pool is None else pool.parameters
+        learned |= found.prior.parameters | found.prior.latent() | {LEARNED_FROM: np.array(learned_from)}
+        temperatures = {} if pool is None else pool.temperatures
+        report = self._report(annotations, found)
+        return em.concluded(
+            self._in_words, began, evidence, found, report, temperatures=temperatures, parameters=learned
+        )
+
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Judge other items by features, labels and models with what was learned; new annotators by what is expected.
+
+        Raises BadEvidence without features, with others than were learned from, or with other models.
+        """
+        require_given(self, evidence, self.needs)
+        require_same_classes(consensus, evidence)
+        if set(consensus.temperatures) != set(evidence.probabilities):
+            learned, given = (
+                listed(sorted(names)) or "none" for names in (consensus.temperatures, evidence.probabilities)
+            )
+            raise BadEvidence(f"probabilities: learned beside the models {learned}; the evidence has {given}")
+        if not self._learned_alike(consensus, evidence, self._kernel(evidence)):
+            raise BadEvidence("features: not those, or not with the settings, that this was learned with")
+        pool = calibrated_prior(self, evidence, consensus) if evidence.probabilities else None
+        prior = self._restored(consensus, evidence, pool)
+        q_nj = em.expectation(evidence, prior, self._log_pi(consensus, evidence.annotations)).q_nj
+        judged = consensus.judging(evidence.annotations.items, q_nj)
+        return replace(judged, parameters={**consensus.parameters, **prior.latent()})
+
+    # -- the process -------------------------------------------------------------------------------------------
+
+    def _pool(self, evidence: Evidence) -> tuple[Calibrated | None, Floats]:
+        """The pool of models, if there are any, and the beliefs (N, J) where iterations begin."""
+        if not evidence.probabilities:
+            return None, voted(evidence)
+        return unsupervised(evidence, calibrated_prior(self, evidence))
+
+    def _restored(self, learned: Consensus, evidence: Evidence, pool: Calibrated | None) -> VariationalGP:
+        restored: VariationalGP = _gp().VariationalGP.restored(
+            learned.parameters, evidence.features, _log_pool(pool), self._kernel(evidence), self._device
+        )
+        return restored
+
+    def _learned_alike(self, learned: Consensus, evidence: Evidence, kernel: CovarianceModule) -> bool:
+        """Whether what was learned is of the same classes, features, models and kernel."""
+        same = learned.classes == evidence.annotations.classes
+        same = same and set(learned.temperatures) == set(evidence.probabilities)
+        return same and _gp().fits(learned.parameters, _width(evidence), kernel)
+
+    def _kernel(self, evidence: Evidence) -> CovarianceModule:
+        covariance = import_module("hitl.models.priors.covariance")
+        backbone = None if self.backbone is None else covariance.backbone_of(self.backbone, self.seed)
+        made: CovarianceModule = covariance.CovarianceModule(_width(evidence), self.ard, backbone)
+        return made
+
+    @property
+    def _device(self) -> str:
+        if self.device != "auto":
+            return self.device
+        return "cuda" if _gp().torch.cuda.is_available() else "cpu"
+
+    @property
+    def _in_words(self) -> Self:
+        """The same with a backbone that is a module named by its class: settings are saved as text."""
+        given = self.backbone
+        named = given is None or isinstance(given, str)
+        return self if named else replace(self, backbone=f"{type(given).__module__}:{type(given).__qualname__}")
+
+    # -- the annotators ----------------------------------------------------------------------------------------
+
+    def _annotators_at_start(self, annotations: Annotations, start: Consensus | None) -> Confusion | DirichletConfusion:
+        if self.annotators == "map":
+            return Confusion.unlearned(self._pseudo_counts(annotations), annotations.n_annotators)
+        return self._vb(annotations).annotators_at_start(annotations, start)
+
+    def _log_pi(self, learned: Consensus, annotations: Annotations) -> Floats:
+        """(K, L, J) (expected) log confusion matrices, as learned."""
+        if self.annotators == "map":
+            return np.log(confusion.confusion_from(learned, annotations, self._pseudo_counts(annotations)))
+        return self._vb(annotations).expected_log(learned, annotations)
+
+    def _report(self, annotations: Annotations, found: em.Estimate[Any, Any]) -> AnnotatorReport:
+        share_j = shares(found.q_nj)
+        if self.annotators == "map":
+            return confusion.report(annotations, found.counts_klj, self._pseudo_counts(annotations), share_j)
+        return dirichlet_confusion.report(annotations, found.annotators, share_j)
+
+    def _pseudo_counts(self, annotations: Annotations) -> Floats:
+        """(J, L) a row of a confusion matrix as it is expected, with the weight of EXPECTED_LABELS labels."""
+        wrong = EXPECTED_LABELS * (1 - self.accuracy) / (annotations.n_options - 1)
+        right = EXPECTED_LABELS * self.accuracy
+        return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, right, wrong)
+
+    def _vb(self, annotations: Annotations) -> VBIBCC:
+        pseudo_jl = self._pseudo_counts(annotations)
+        return VBIBCC(diagonal=float(pseudo_jl[0, 0]), off=float(pseudo_jl[0, 1]))
+
+
+def _gp() -> Any:
+    """The module that needs torch and gpytorch. Raises MissingExtra."""
+    return import_module("hitl.models.priors.variational_gp")
+
+
+def _log_pool(pool: Calibrated | None) -> Floats | None:
+    """(N, J) log probabilities of the pool, NaN where all models abstain."""
+    return None if pool is None else np.where(pool.abstained_n[:, None], np.nan, pool.log_prior())
+
+
+def _known(evidence: Evidence) -> float:
+    """Labels and known truths."""
+    return float(len(evidence.annotations) + evidence.known.sum())
+
+
+def _width(evidence: Evidence) -> int:
+    assert evidence.features is not None
+    return int(evidence.features.shape[1])

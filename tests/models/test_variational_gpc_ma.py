@@ -1,0 +1,294 @@
+"""VariationalGPCMA on simulated crowds with features: what it learns, divides, joins, keeps and refuses."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import logsumexp
+
+from hitl import score
+from hitl.annotations import Annotations, Floats, Ints
+from hitl.consensus import Consensus
+from hitl.errors import BadEvidence, BadSettings, MissingExtra
+from hitl.evidence import Evidence
+from hitl.models import VBIBCC, VariationalGPCMA
+from hitl.models.inference import minibatches
+from hitl.models.priors.variational_gp import VariationalGP
+from hitl.testing.crowds import crowd, predictions
+
+FEW = VariationalGPCMA(inducing=30)
+
+
+def featured(n: int = 300, *, unlabeled: int = 0, seed: int = 0, **shape: Any) -> tuple[Evidence, Ints]:
+    """Three classes around the corners of a triangle, one of which has two parts."""
+    rng = np.random.default_rng(seed)
+    shape = {"n_annotators": 8, "asked": 0.3, "unlabeled": unlabeled} | shape
+    evidence, truth = crowd(rng, n, **shape)
+    corners = np.array([[0.0, 0.0], [3.0, 0.0], [1.5, 2.6], [-1.5, 2.6]])
+    part = np.where((truth == 0) & (rng.random(n) < 0.5), 3, truth)
+    return replace(evidence, features=corners[part] + 0.8 * rng.normal(size=(n, 2))), truth
+
+
+def without_features(evidence: Evidence, rows: Any) -> Evidence:
+    """The same with rows of NaN for some items."""
+    features = np.array(evidence.features)
+    features[rows] = np.nan
+    object.__setattr__(evidence, "features", features)
+    return evidence
+
+
+def test_it_learns_what_features_tell() -> None:
+    """Of labeled items more than the labels alone; of items nobody labeled, nearly as much as can be known."""
+    evidence, truth = featured(unlabeled=100)
+    found = FEW.fit(evidence)
+    labels_alone = VBIBCC().fit(Evidence(evidence.annotations))
+    assert score.accuracy(found.probabilities[:200], truth[:200]) > 0.03 + score.accuracy(
+        labels_alone.probabilities[:200], truth[:200]
+    )
+    assert score.accuracy(found.probabilities[200:], truth[200:]) > 0.85
+    assert found.fit.converged
+
+
+def test_annotators_are_told_apart() -> None:
+    evidence, _ = featured(600, accuracy=(0.3, 0.95))
+    for annotators in ("dirichlet", "map"):
+        report = VariationalGPCMA(inducing=30, annotators=annotators).fit(evidence).annotators
+        right = np.array([0.3, 0.95])
+        assert report.accuracy.min() < right.mean() < report.accuracy.max()
+        truth_known, truth = featured(600, accuracy=(0.3, 0.95))
+        at = replace(truth_known, truth=truth)
+        known = VBIBCC().fit(Evidence(at.annotations, truth=truth)).annotators
+        np.testing.assert_allclose(report.accuracy, known.accuracy, atol=0.06)
+
+
+def test_map_and_dirichlet_annotators_judge_alike_and_not_the_same() -> None:
+    evidence, truth = featured()
+    one, other = (VariationalGPCMA(inducing=30, annotators=kind).fit(evidence) for kind in ("dirichlet", "map"))
+    difference = np.abs(one.probabilities - other.probabilities)
+    assert 1e-4 < difference.mean() < 0.05
+    assert abs(score.accuracy(one.probabilities, truth) - score.accuracy(other.probabilities, truth)) < 0.03
+
+
+def test_hundreds_of_annotators() -> None:
+    evidence, truth = featured(600, n_annotators=300, asked=0.01)
+    assert score.accuracy(FEW.fit(evidence).probabilities, truth) > 0.8
+
+
+# -- batches -------------------------------------------------------------------------------------------------
+
+
+def test_batches_come_to_the_same_answer() -> None:
+    """The bound within a hundredth of a nat an item, beliefs within a hundredth on average."""
+    evidence, truth = featured(1500)
+    whole = FEW.fit(evidence)
+    divided = VariationalGPCMA(inducing=30, batch=250).fit(evidence)
+    np.testing.assert_allclose(divided.fit.objective[-1], whole.fit.objective[-1], atol=0.01 * 1500)
+    assert np.abs(divided.probabilities - whole.probabilities).mean() < 0.01
+    assert (divided.labels == whole.labels).mean() > 0.99
+    assert score.accuracy(divided.probabilities, truth) > 0.85
+
+
+def test_batches_pass_through_all_items_alike() -> None:
+    rng = np.random.default_rng(0)
+    batches = minibatches._batches(np.arange(40), 10, rng)
+    seen = np.concatenate([next(batches) for _ in range(4)])
+    assert sorted(seen) == list(range(40))
+
+
+def test_the_bound_never_falls_in_the_loop() -> None:
+    evidence, _ = featured(400, n_annotators=3, accuracy=(0.4, 0.7))
+    for annotators in ("dirichlet", "map"):
+        trace = VariationalGPCMA(inducing=20, annotators=annotators, learning_steps=1).fit(evidence).fit.objective
+        assert len(trace) > 5
+        assert np.diff(trace).min() > -1e-6
+
+
+def test_the_same_seed_gives_the_same_answer() -> None:
+    evidence, _ = featured()
+    method = VariationalGPCMA(inducing=10, batch=100, seed=3)
+    np.testing.assert_allclose(method.fit(evidence).probabilities, method.fit(evidence).probabilities, atol=1e-9)
+
+
+# -- models --------------------------------------------------------------------------------------------------
+
+
+def test_a_model_joins() -> None:
+    """Beside features and labels a good model helps; items on which it abstains keep what features tell."""
+    evidence, truth = featured(600, accuracy=(0.4, 0.6))
+    net = predictions(np.random.default_rng(1), truth, 3, 1)["m0"]
+    net[300:] = np.nan
+    alone, beside = FEW.fit(evidence), FEW.fit(replace(evidence, probabilities={"net": net}))
+    assert score.accuracy(beside.probabilities[:300], truth[:300]) > score.accuracy(
+        alone.probabilities[:300], truth[:300]
+    )
+    assert score.accuracy(beside.probabilities[300:], truth[300:]) > 0.7
+    assert list(beside.temperatures) == ["net"]
+
+
+def test_apply_wants_the_models_it_was_learned_beside() -> None:
+    evidence, _ = featured(models=1)
+    learned = FEW.fit(evidence)
+    with pytest.raises(BadEvidence, match="learned beside the models m0; the evidence has none"):
+        FEW.apply(learned, replace(evidence, probabilities={}))
+
+
+# -- later items, later labels -------------------------------------------------------------------------------
+
+
+def test_items_it_has_not_seen_are_judged_by_their_features() -> None:
+    evidence, _ = featured()
+    later, truth = featured(200, seed=1)
+    bare = replace(later, annotations=later.annotations.select(np.zeros(len(later.annotations), dtype=bool)))
+    learned = FEW.fit(evidence)
+    judged = FEW.apply(learned, bare)
+    assert score.accuracy(judged.probabilities, truth) > 0.85
+    mean_nj = judged.parameters["latent mean"]
+    np.testing.assert_allclose(judged.probabilities, np.exp(mean_nj - logsumexp(mean_nj, axis=1)[:, None]), atol=1e-9)
+    assert judged.parameters["latent variance"].shape == (200, 3)
+    assert (judged.parameters["latent variance"] > 0).all()
+    with_labels = FEW.apply(learned, later)
+    assert score.accuracy(with_labels.probabilities, truth) > score.accuracy(judged.probabilities, truth)
+
+
+def test_other_features_are_refused() -> None:
+    evidence, _ = featured()
+    learned = FEW.fit(evidence)
+    assert evidence.features is not None
+    with pytest.raises(BadEvidence, match="features: not those"):
+        FEW.apply(learned, replace(evidence, features=evidence.features[:, :1]))
+    with pytest.raises(BadEvidence, match=r"needs features of the items .* found none"):
+        FEW.apply(learned, replace(evidence, features=None))
+
+
+def test_a_warm_start_after_ten_labels_costs_a_fifth_and_comes_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, _ = featured(400)
+    a = evidence.annotations
+    fewer = replace(evidence, annotations=a.select(np.arange(len(a)) % (len(a) // 10) != 0))
+    before = Consensus.from_bytes(FEW.fit(fewer).to_bytes())
+    passes: list[int] = []
+    posterior = VariationalGP.posterior
+
+    def counted(self: VariationalGP, message_nj: Floats, counted_n: Any) -> Any:
+        passes.append(len(message_nj) * (2 if self.rate else 1))  # gradients cost as much again
+        return posterior(self, message_nj, counted_n)
+
+    monkeypatch.setattr(VariationalGP, "posterior", counted)
+    cold = FEW.fit(evidence)
+    cost = sum(passes)
+    passes.clear()
+    warm = FEW.fit(evidence, start=before)
+    assert sum(passes) <= cost / 5
+    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.03)
+    assert (warm.labels == cold.labels).mean() > 0.99
+
+
+def test_hyper_parameters_are_learned_again_when_labels_have_grown() -> None:
+    evidence, _ = featured(400)
+    a = evidence.annotations
+    few = FEW.fit(replace(evidence, annotations=a.select(a.item < 100)))
+    again = FEW.fit(evidence, start=few)
+    assert not np.allclose(again.parameters["gp hyper-parameters"], few.parameters["gp hyper-parameters"])
+    some = FEW.fit(replace(evidence, annotations=a.select(a.item < 380)))
+    held = FEW.fit(evidence, start=some)
+    np.testing.assert_array_equal(held.parameters["gp hyper-parameters"], some.parameters["gp hyper-parameters"])
+
+
+# -- items without features, backbones, devices --------------------------------------------------------------
+
+
+def test_items_without_features_are_judged_by_labels_and_shares() -> None:
+    evidence, truth = featured(300, unlabeled=20)
+    found = FEW.fit(without_features(evidence, slice(200, 300)))
+    p = found.probabilities
+    assert score.accuracy(p[:200], truth[:200]) > 0.85
+    assert score.accuracy(p[200:280], truth[200:280]) > 0.5
+    np.testing.assert_allclose(p[280:], np.tile(p[280], (20, 1)), atol=1e-12)
+    np.testing.assert_allclose(p[280], p[200:280].mean(axis=0), atol=0.05)
+    again = FEW.apply(found, evidence)
+    np.testing.assert_allclose(again.probabilities, p, atol=0.02)
+
+
+def test_no_features_anywhere_is_a_model_of_shares() -> None:
+    evidence, truth = featured(100, asked=0.8)
+    found = FEW.fit(without_features(evidence, slice(None)))
+    labels_alone = VBIBCC().fit(Evidence(evidence.annotations))
+    assert abs(score.accuracy(found.probabilities, truth) - score.accuracy(labels_alone.probabilities, truth)) < 0.04
+
+
+def ring(n: int) -> tuple[Evidence, Ints]:
+    """Two classes, inside and outside a circle of two of ten features."""
+    rng = np.random.default_rng(7)
+    evidence, truth = crowd(rng, n, 8, 2, asked=0.5, accuracy=(0.7, 0.9))
+    angle = rng.uniform(0, 2 * np.pi, size=n)
+    radius = 1 + truth + 0.2 * rng.normal(size=n)
+    noise = rng.normal(size=(n, 8))
+    return replace(evidence, features=np.column_stack((radius * np.cos(angle), radius * np.sin(angle), noise))), truth
+
+
+def squares() -> torch.nn.Module:
+    """A backbone: two layers that can tell a radius."""
+    return torch.nn.Sequential(torch.nn.Linear(10, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+
+
+def test_a_backbone_is_learned_with_the_kernel() -> None:
+    evidence, _ = ring(300)
+    method = VariationalGPCMA(inducing=30, backbone=f"{__name__}:squares", learning_steps=100)
+    learned = method.fit(evidence)
+    as_made = VariationalGPCMA(inducing=30, backbone=squares, learning_steps=0)
+    assert learned.fit.objective[-1] > as_made.fit(evidence).fit.objective[-1] + 10
+    assert learned.parameters["gp hyper-parameters"].size == 8 * 11 + 3 * 9 + 2
+    again = method.apply(Consensus.from_bytes(learned.to_bytes()), evidence)
+    np.testing.assert_allclose(again.probabilities, learned.probabilities, atol=0.02)
+
+
+def test_a_module_is_copied_and_named_in_the_settings() -> None:
+    evidence, _ = ring(60)
+    module = squares()
+    before = [parameter.clone() for parameter in module.parameters()]
+    found = VariationalGPCMA(inducing=10, backbone=module, learning_steps=3).fit(evidence)
+    assert found.fit.settings["backbone"] == "torch.nn.modules.container:Sequential"
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+    assert Consensus.from_bytes(found.to_bytes()).fit == found.fit
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"annotators": "coins"}, "annotators is 'coins'; expected 'dirichlet' or 'map'"),
+        ({"inducing": 0}, "inducing is 0; expected a whole number of at least 1"),
+        ({"accuracy": 1.0}, "accuracy is 1.0"),
+        ({"backbone": "no.such.module:net"}, r"backbone is 'no.such.module:net': .*expected package.module:name"),
+        ({"backbone": "math:pi"}, "backbone is a float; expected a torch module"),
+    ],
+)
+def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadSettings, match=message):
+        VariationalGPCMA(**settings).fit(featured(20)[0])
+
+
+def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("hitl.models.priors.") or "softmax_bound" in name]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtra, match=r"a Gaussian process needs torch: pip install 'hitl-toolkit\[gp\]'"):
+        FEW.fit(featured(20)[0])
+
+
+def test_a_device_can_be_named() -> None:
+    evidence, _ = featured(60)
+    named, found = (VariationalGPCMA(inducing=10, device=device).fit(evidence) for device in ("cpu", "auto"))
+    np.testing.assert_allclose(named.probabilities, found.probabilities, atol=1e-6)
+
+
+def test_one_label_is_enough_to_begin() -> None:
+    annotations = Annotations.from_frame(
+        {"item": ["a"], "annotator": ["ann"], "label": ["x"]}, items=list("abcd"), classes=["x", "y"]
+    )
+    p = FEW.fit(Evidence(annotations, features=np.arange(8.0).reshape(4, 2))).probabilities
+    assert np.isfinite(p).all()
+    assert (np.diff(p[:, 0]) < 0).all()  # the farther from the label, the less it tells
