@@ -430,7 +430,7 @@ method = "default"         # see `hitl combine --help`
 # text = "text"            # or image, columns = [..], file = "features.parquet"
 
 # [learn]                  # a model that learns from the labels, by the features, and predicts all items
-# model = "logistic"       # or an estimator of yours: "module:name"
+# model = "logistic"       # or "gp", or an estimator of yours: "module:name"
 
 # [schedule]               # for `hitl schedule`
 # every = "15m"            # or cron = "*/10 8-18 * * mon-fri"

@@ -215,3 +215,23 @@ def test_what_cannot_be_used_is_said() -> None:
     evidence, truth = evidence_of()
     with pytest.raises(BadInput, match=r"Broken cannot be trained: ValueError: no luck today"):
         out_of_fold(Estimating(lambda n: Broken()), trained(evidence, beliefs(evidence, truth)))
+
+
+def test_a_combiner_that_uses_features_is_not_shown_the_labels_of_the_fold() -> None:
+    """ "gp" learns from labels, not from beliefs: those of the items that it predicts are withdrawn, and their truth."""
+    evidence, truth = evidence_of(n_items=80, known=0.3)
+    training = trained(evidence, beliefs(evidence, truth))
+    fold = int(training.fold_n[training.trained_n][0])
+    rows = training.fold_n == fold
+    before = training.predict(classifier("gp"), fold)
+    annotations = training.evidence.annotations
+    said = annotations.label.copy()
+    said[rows[annotations.item]] = (said[rows[annotations.item]] + 1) % 3
+    wrong = replace(
+        training.evidence,
+        annotations=replace(annotations, label=said),
+        truth=np.where(rows & training.evidence.known, (truth + 1) % 3, training.evidence.truth).astype(np.int32),
+    )
+    after = replace(training, evidence=wrong).predict(classifier("gp"), fold)
+    np.testing.assert_array_equal(before, after)
+    assert (before.argmax(axis=1) == truth[rows]).mean() > 0.6
