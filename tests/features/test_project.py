@@ -92,6 +92,10 @@ def test_an_item_without_text_is_named_and_has_no_features(tmp_path: Path) -> No
     assert again.pulled.problems == (told,)
     with pytest.raises(BadInput, match=r"'0': 'text' is empty.; with features.missing = .skip. they are left without"):
         run(folder, **features(text="text", missing="refuse"))
+    write_items(folder, ["?!", *texts(11)])
+    with pytest.raises(BadInput, match=r"no features of 1 item \('0': its text has no word.*\); with features.missing"):
+        run(folder, **features(text="text", missing="refuse"))
+    assert run(folder, **features(text="text")).pulled.problems != ()
 
 
 @pytest.mark.parametrize(
