@@ -146,7 +146,7 @@ def _of_table(
     seen: Seen, how: How, cache: Path, batch_size: int, progress: Progress
 ) -> tuple[list[str], Floats, dict[str, str]]:
     """The items, their features (NaN where there are none), and those left out."""
-    from hitl.models.predictors.embedders import identity
+    from hitl.models.predictors.embedders import embedder, identity
     from hitl.models.predictors.features import TFIDF, aligned, embed
     from hitl.models.predictors.vector_cache import VectorCache
 
@@ -155,8 +155,6 @@ def _of_table(
     make: Callable[[], Embedder] | None = None
     kept = None
     if not (seen.columns or (seen.text and model == TFIDF)):
-        from hitl.models.predictors.embedders import embedder
-
         kind: Literal["text", "image"] = "text" if seen.text else "image"
         kept = VectorCache(cache, identity(model, how.weights))
 
