@@ -38,10 +38,11 @@ from hitl.exchange import (
     pages_of,
     silent,
 )
-from hitl.features import FeatureSummary, refresh
+from hitl.features import refresh
 from hitl.learning import training
 from hitl.learning.training import LearnSummary
 from hitl.metrics import metrics_of
+from hitl.models.predictors.features import without
 from hitl.operations import Judgement, operations_of
 from hitl.project import (
     budget_of,
@@ -108,7 +109,8 @@ def run(
             pulled = pull(lease, store, connector, progress)
             crew, unknown = reachable(crew or crew_of(settings, store), connector)
             pulled += PullSummary(problems=(*unknown, *orders_of_others(store, settings.name, connector)))
-            pulled += PullSummary(problems=embed(lease, settings, store, connector, progress).problems)
+            left_out = embed(lease, settings, store, connector, progress)
+            pulled += PullSummary(problems=(without(left_out),) if left_out else ())
             learn(lease, settings, store, connector.questions(), progress)
             with _one_fit:
                 judgement = judge(settings, store, connector.questions(), progress, crew, now)
@@ -166,13 +168,12 @@ def pull(lease: Lease, store: Store, connector: Connector, progress: Progress = 
 
 def embed(
     lease: Lease, settings: Settings, store: Store, connector: Connector, progress: Progress = silent
-) -> FeatureSummary:
-    """Make the features of what is new or has changed, as `[features]` says; see `hitl.features`."""
+) -> dict[str, str]:
+    """Make the features of what is new or has changed; the items that are left without, and why (`hitl.features`)."""
     if settings.features.kind is None:
-        return FeatureSummary()
+        return {}
     files = connector if isinstance(connector, Files) else None
-    with _one_fit:
-        return refresh(lease, settings, store, item_names(settings, store), files, progress)
+    return refresh(lease, settings, store, item_names(settings, store), files, progress)
 
 
 def learn(

@@ -175,7 +175,7 @@ class Evidence(Shown):
         """(N,) items that have features."""
         featured = np.zeros(self.annotations.n_items, dtype=bool)
         if self.features is not None:
-            featured = ~np.isnan(self.features).any(axis=1)
+            featured |= ~np.isnan(self.features).any(axis=1)
         featured.setflags(write=False)
         return featured
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,22 +34,6 @@ ROWS = 1_000
 """Numbers of so many items are saved at a time, where they were made of all items at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureSummary:
-    """What was made: how many items have features, how many of these anew, and which have none, by own id, and why."""
-
-    items: int = 0
-    made: int = 0
-    left_out: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """The items left out, in words: one line at most."""
-        from hitl.models.predictors.features import without
-
-        return (f"features: {without(self.left_out)}",) if self.left_out else ()
-
-
 def refresh(
     lease: Lease,
     settings: Settings,
@@ -57,14 +41,14 @@ def refresh(
     names: Mapping[str, str],
     files: Files | None = None,
     progress: Progress = silent,
-) -> FeatureSummary:
+) -> dict[str, str]:
     """Make the features of items that have none, or whose content has changed; `names` are own ids by the items' keys.
 
-    Raises BadSettings where no item has what they are made of, BadInput where they can be made of no item, or, if
-    items without features are refused, not of all.
+    Gives the items, by own id, that are left without, and why. Raises BadSettings where no item has what they are made
+    of, BadInput where they can be made of no item, or, if items without features are refused, not of all.
     """
     if settings.features.kind is None or not names:
-        return FeatureSummary()
+        return {}
     return _Refresh(lease, settings.features, store, names, files, progress).run()
 
 
@@ -73,9 +57,10 @@ def stored_features(settings: Settings, store: Store, items: Sequence[str]) -> F
     note = store.features_note(settings.name)
     if settings.features.kind is None or note is None or note.settings != _digest(settings.features):
         return None
-    from hitl.models.predictors.features import rows_of
+    from hitl.models.predictors.features import aligned
 
-    return rows_of(store.vectors(settings.name, note.space), items)
+    held, x_nd = store.vectors(settings.name, note.space)
+    return aligned(held, x_nd, items) if held else None
 
 
 def _digest(chosen: FeatureSettings) -> str:
@@ -96,29 +81,31 @@ class _Refresh:
     files: Files | None
     progress: Progress
 
-    def run(self) -> FeatureSummary:
+    def run(self) -> dict[str, str]:
         """Item by item, together, and the note that says what is complete."""
-        from hitl.models.predictors.features import embed_each
-
-        source = self._source()
-        corpus, left_out, made, each = source.corpus, dict(source.corpus.left_out), 0, None
+        source, before = self._source(), self.store.features_note(self.lease.project)
+        corpus, left_out, each = source.corpus, dict(source.corpus.left_out), None
+        note = FeaturesNote(source.space, _digest(self.chosen))
         if source.load is not None:
+            from hitl.models.predictors.features import embed_each
+
             each = _Stored(self.lease, self.store, source.space)
-            made = int(np.count_nonzero(~each.held(corpus.items, corpus.digests)))
-            failed = embed_each(corpus, source.load, each, progress=self.progress)
-            made, left_out, corpus = made - len(failed), left_out | failed, corpus.but(failed)
+            left_out |= embed_each(corpus, source.load, each, progress=self.progress)
+            corpus = corpus.but(left_out)
         self._require(corpus, left_out)
-        before, note = self.store.features_note(self.lease.project), FeaturesNote(source.space, _digest(self.chosen))
-        if source.load is None or self.chosen.dimensions is not None:
-            note, fitted = self._together(corpus, each, before)
-            made, left_out = fitted or made, left_out | note.together
-            self._require(corpus.but(note.together), left_out)
-        complete = set(corpus.items) - note.together.keys()
-        gone = sorted(self.store.vector_digests(self.lease.project, note.space).keys() - complete)
+        if each is None or self.chosen.dimensions is not None:
+            note = self._together(corpus, each, before)
+            left_out |= note.together
+            self._require(corpus.but(left_out), left_out)
+        self._note(note, before, {note.space, source.space} - {""}, set(corpus.items) - left_out.keys())
+        return {self.names[key]: why for key, why in left_out.items()}
+
+    def _note(self, note: FeaturesNote, before: FeaturesNote | None, spaces: set[str], complete: set[str]) -> None:
+        """Say what is complete, and forget the rest; nothing is written where nothing has changed."""
+        held = [self.store.vector_digests(self.lease.project, space).keys() for space in spaces]
+        gone = sorted(set().union(*held) - complete)
         if note != before or gone:
-            kept = {note.space, source.space} if each is not None else {note.space}
-            self.store.note_features(self.lease, note, sorted(kept), gone)
-        return FeatureSummary(len(complete), made, {self.names[key]: why for key, why in left_out.items()})
+            self.store.note_features(self.lease, note, sorted(spaces), gone)
 
     def _require(self, corpus: Corpus, left_out: Mapping[str, str]) -> None:
         from hitl.models.predictors.features import without
@@ -128,17 +115,16 @@ class _Refresh:
             skip = '; with features.missing = "skip" they are left without' if corpus.items else ""
             raise BadInput(f"features: {told}{skip}")
 
-    def _together(self, corpus: Corpus, each: _Stored | None, before: FeaturesNote | None) -> tuple[FeaturesNote, int]:
-        """What is complete when all items are seen together, and of how many numbers were made anew."""
+    def _together(self, corpus: Corpus, each: _Stored | None, before: FeaturesNote | None) -> FeaturesNote:
+        """What is complete when all items are seen together; made anew unless all items are as they were."""
         from hitl.models.predictors.features import digest_of, embed_together
 
         settings = _digest(self.chosen)
-        space = digest_of(settings, each.space if each else None, corpus.digest())
+        space = digest_of(settings, each and each.space, corpus.digest())
         if before is not None and before.space == space:
-            return before, 0
-        x_nd, left_out = embed_together(
-            corpus, self.chosen.dimensions, None if each is None else each.read(corpus.items, corpus.digests)
-        )
+            return before
+        x_nd = each.read(corpus.items, corpus.digests) if each else None
+        x_nd, left_out = embed_together(corpus, self.chosen.dimensions, x_nd)
         there = [n for n, item in enumerate(corpus.items) if item not in left_out]
         kept = _Stored(self.lease, self.store, space)
         for start in range(0, len(there), ROWS):
@@ -146,7 +132,7 @@ class _Refresh:
             part = corpus.take(some)
             kept.add(part.items, part.digests, x_nd[some])
             self.progress("features", start + len(some), len(there))
-        return FeaturesNote(space, settings, left_out), len(there)
+        return FeaturesNote(space, settings, left_out)
 
     # -- what items hold -----------------------------------------------------------------------------------
 
@@ -233,9 +219,9 @@ class _Stored:
 
     def read(self, items: Sequence[str], digests: Sequence[str]) -> Floats:
         """(N, D), NaN in the rows of items that have none."""
-        from hitl.models.predictors.features import rows_of
+        from hitl.models.predictors.features import aligned
 
-        return rows_of(self.store.vectors(self.lease.project, self.space), items)
+        return aligned(*self.store.vectors(self.lease.project, self.space), items)
 
 
 def _require_field(name: str, key: str, data: Sequence[Mapping[str, Any]]) -> None:

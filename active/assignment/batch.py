@@ -90,7 +90,7 @@ class Choice:
         """The rows of a core set of the best; those without features as far as they are the best of all."""
         waiting = np.flatnonzero(self.free.closed)
         candidates, _ = _places(self.freely().best(rows, math.ceil(limit * self.times)))
-        bare = np.isnan(features[candidates]).any(axis=1)
+        bare = np.isnan(features[candidates]).sum(axis=1) > 0
         seen, unseen = candidates[~bare], candidates[bare]
         most = max(np.count_nonzero(bare[:limit]), limit - len(seen))
         there = np.append(waiting, seen)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -146,8 +146,8 @@ def _of_table(
     seen: Seen, how: How, cache: Path, batch_size: int, progress: Progress
 ) -> tuple[list[str], Floats, dict[str, str]]:
     """The items, their features (NaN where there are none), and those left out."""
-    from hitl.models.predictors.embedders import identity
-    from hitl.models.predictors.features import TFIDF, embed, rows_of
+    from hitl.models.predictors.embedders import embedder, identity
+    from hitl.models.predictors.features import TFIDF, aligned, embed
     from hitl.models.predictors.vector_cache import VectorCache
 
     own, corpus, read = _corpus(seen)
@@ -155,16 +155,14 @@ def _of_table(
     make: Callable[[], Embedder] | None = None
     kept = None
     if not (seen.columns or (seen.text and model == TFIDF)):
-        from hitl.models.predictors.embedders import embedder
-
-        kind = "text" if seen.text else "image"
+        kind: Literal["text", "image"] = "text" if seen.text else "image"
         kept = VectorCache(cache, identity(model, how.weights))
 
         def make() -> Embedder:
             return embedder(model, kind, how.weights, how.device, read)
 
     x_nd, left_out = embed(corpus, make, dimensions=how.dimensions, kept=kept, batch_size=batch_size, progress=progress)
-    return own, rows_of(dict(zip(corpus.items, x_nd, strict=True)), own), left_out
+    return own, aligned(corpus.items, x_nd, own), left_out
 
 
 def _corpus(seen: Seen) -> tuple[list[str], Corpus, Callable[[str], Any] | None]:
@@ -201,7 +199,7 @@ def _of_project(config: Path, progress: Progress) -> tuple[list[str], Floats, di
         if not own:
             raise BadSettings(f"embed: project {settings.name!r} has no items; run `hitl pull` first")
         with store.lease(settings.name) as lease:
-            made = cycle.embed(lease, settings, store, connector, progress)
+            left_out = cycle.embed(lease, settings, store, connector, progress)
         x_nd = stored_features(settings, store, list(own))
     assert x_nd is not None
-    return list(own.values()), x_nd, dict(made.left_out)
+    return list(own.values()), x_nd, left_out

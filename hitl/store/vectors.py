@@ -47,13 +47,12 @@ class Embedded(Leased):
     def vector_width(self, project: str, space: str) -> int | None:
         """How many numbers each item has; None where there is none."""
         row = self.database.scalar(_in(sa.select(vector.c.numbers), project, space).limit(1))
-        return None if row is None else len(unpacked(bytes(row)))
+        return None if row is None else unpacked([bytes(row)]).shape[1]
 
-    def vectors(self, project: str, space: str) -> dict[str, Floats]:
-        """Item -> its numbers (D,)."""
+    def vectors(self, project: str, space: str) -> tuple[list[str], Floats]:
+        """N items and their numbers (N, D)."""
         table = self.database.table(_in(sa.select(vector.c.item, vector.c.numbers), project, space))
-        packed = zip(table.column("item").to_pylist(), table.column("numbers").to_pylist(), strict=True)
-        return {item: unpacked(row) for item, row in packed}
+        return table.column("item").to_pylist(), unpacked(table.column("numbers").to_pylist())
 
     def save_vectors(self, lease: Lease, space: str, rows: Mapping[str, str], x_nd: Floats) -> None:
         """Save the numbers (N, D) of N items, given with the digest of what they were made of."""

@@ -51,14 +51,13 @@ def write_vectors(path: str | Path, items: Sequence[str], x_nd: Array, item: str
 
     A row of NaN is an empty one.
     """
-    there = ~np.isnan(x_nd).any(axis=1)
+    without = np.isnan(x_nd).sum(axis=1) > 0
     columns = {item: pa.array(items, pa.string())}
     if Path(path).suffix in (".parquet", ".jsonl"):
-        rows = [row.tolist() if full else None for row, full in zip(x_nd, there, strict=True)]
-        columns[FEATURES] = pa.array(rows, pa.list_(pa.float64()))
+        columns[FEATURES] = pa.array(x_nd.tolist(), pa.list_(pa.float64()), mask=without)
     else:
         for d in range(x_nd.shape[1]):
-            columns[f"f{d}"] = pa.array(x_nd[:, d], mask=~there)
+            columns[f"f{d}"] = pa.array(x_nd[:, d], mask=without)
     write_table(path, pa.table(columns))
 
 
@@ -71,9 +70,19 @@ def packed(numbers: Array) -> bytes:
     return b"d" + bytes(numbers.astype("<f8").tobytes())
 
 
-def unpacked(row: bytes) -> Array:
-    """(D,) the numbers."""
-    return np.frombuffer(row, f"<{row[:1].decode()}", offset=1).astype(np.float64)
+def unpacked(rows: Sequence[bytes]) -> Array:
+    """(N, D) the numbers of N rows; (0, 0) of none."""
+    if not rows:
+        return np.empty((0, 0))
+    kinds = np.array([row[:1] for row in rows])
+    parts = {kind: [row[1:] for row in rows if row[:1] == kind] for kind in (b"f", b"d")}
+    found = {
+        k: np.frombuffer(b"".join(some), f"<{k.decode()}").reshape(len(some), -1) for k, some in parts.items() if some
+    }
+    x_nd = np.empty((len(rows), next(iter(found.values())).shape[1]))
+    for kind, values in found.items():
+        x_nd[kinds == kind] = values
+    return x_nd
 
 
 def vectors_of(table: pa.Table, where: str, item: str = "item") -> tuple[list[Any], Array]:

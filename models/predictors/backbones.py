@@ -64,7 +64,7 @@ def image_embedder(module: Any, transform: Callable[[Any], Any], device: str, re
 def without_last_layer(module: Any) -> str:
     """Put the identity in place of the last linear layer; the name it had. Raises BadSettings where there is none."""
     nn = torch_module().nn
-    linear = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+    linear: list[str] = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
     if not linear:
         raise BadSettings(f"model {type(module).__name__}: its last layer is not linear; expected another model")
     parent, _, child = linear[-1].rpartition(".")

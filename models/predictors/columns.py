@@ -34,8 +34,8 @@ def scaled(name: str, values: Sequence[Any]) -> Floats:
     if numbers is None:
         return _one_hot(name, [str(value) for value in values])
     deviation = numbers.std(axis=0)
-    centred: Floats = numbers - numbers.mean(axis=0)
-    return centred / np.where(deviation > 0, deviation, 1.0)
+    scaled_nd: Floats = (numbers - numbers.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    return scaled_nd
 
 
 def _numbers(values: Sequence[Any]) -> Floats | None:

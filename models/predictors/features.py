@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -64,8 +64,8 @@ class Corpus:
 
     def take(self, rows: Sequence[int]) -> Corpus:
         """Some of the items."""
-        parts = ([column[row] for row in rows] for column in (self.items, self.values, self.digests))
-        return Corpus(self.kind, *parts, columns=self.columns)
+        items, values, digests = ([column[n] for n in rows] for column in (self.items, self.values, self.digests))
+        return replace(self, items=items, values=values, digests=digests, left_out={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +123,17 @@ class InMemory:
 
     def read(self, items: Sequence[str], digests: Sequence[str]) -> Floats:
         """(N, D) numbers, NaN where there are none."""
-        return rows_of(self._held, digests)
+        x_nd = np.reshape(list(self._held.values()), (len(self._held), self.width or 0))
+        return aligned(list(self._held), x_nd, digests)
 
 
-def rows_of(held: Mapping[str, Floats], keys: Sequence[str]) -> Floats:
-    """(N, D) the numbers of each key, NaN where there are none; D = 0 where nothing is held."""
-    x_nd = np.full((len(keys), len(next(iter(held.values()), ()))), np.nan)
-    for n, key in enumerate(keys):
-        if key in held:
-            x_nd[n] = held[key]
-    return x_nd
+def aligned(names: Sequence[str], x_nd: Floats, wanted: Sequence[str]) -> Floats:
+    """(N, D) the rows of `x_nd` whose names are `wanted`, NaN where there are none."""
+    row = {name: n for n, name in enumerate(names)}
+    rows = np.array([row.get(name, -1) for name in wanted], dtype=np.int64)
+    found = np.full((len(wanted), x_nd.shape[1]), np.nan)
+    found[rows >= 0] = x_nd[rows[rows >= 0]]
+    return found
 
 
 # -- what items hold ---------------------------------------------------------------------------------------
@@ -152,13 +153,13 @@ def rows(items: Sequence[str], values: Sequence[Sequence[Any]], columns: Sequenc
     """A corpus of values of columns; an item that lacks one of them is left out."""
     made = [_row(row, columns) for row in values]
     found = _corpus("columns", items, made, lambda row: digest_of(*map(repr, row)))
-    return Corpus(found.kind, found.items, found.values, found.digests, found.left_out, tuple(columns))
+    return replace(found, columns=tuple(columns))
 
 
 def numbers(items: Sequence[str], x_nd: Floats) -> Corpus:
     """A corpus of numbers (N, D) that are there already; an item whose numbers are not all finite is left out."""
     values = [_Without("its numbers are not finite") if not np.isfinite(row).all() else row for row in x_nd]
-    return _corpus("numbers", items, values, lambda row: digest_of(row.tobytes()))
+    return _corpus("numbers", items, values, lambda row: hashlib.sha256(row.tobytes()).hexdigest()[:32])
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +281,7 @@ def embed(
         x_nd, more = embed_together(there, dimensions, x_nd)
         left_out |= more
     assert x_nd is not None
-    return rows_of(dict(zip(there.items, x_nd, strict=True)), corpus.items), left_out
+    return aligned(there.items, x_nd, corpus.items), left_out
 
 
 def without(left_out: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.errors import BadInput
-from hitl.models.predictors.features import rows_of
+from hitl.models.predictors.features import aligned
 from hitl.tables.vectors import packed, unpacked
 
 
@@ -38,7 +38,7 @@ class VectorCache:
         """D of the numbers; None where there are none."""
         with self._database() as database:
             row = database.execute("SELECT numbers FROM vector WHERE space = ? LIMIT 1", [self._space]).fetchone()
-        return None if row is None else len(unpacked(row[0]))
+        return None if row is None else unpacked([row[0]]).shape[1]
 
     def held(self, items: Sequence[str], digests: Sequence[str]) -> npt.NDArray[np.bool_]:
         """(N,) whether there are numbers made of this."""
@@ -53,8 +53,8 @@ class VectorCache:
 
     def read(self, items: Sequence[str], digests: Sequence[str]) -> Floats:
         """(N, D) numbers, NaN where there are none."""
-        held = {digest: unpacked(numbers) for digest, numbers in self._rows("digest, numbers", digests)}
-        return rows_of(held, digests)
+        held = self._rows("digest, numbers", digests)
+        return aligned([digest for digest, _ in held], unpacked([numbers for _, numbers in held]), digests)
 
     def _rows(self, columns: str, digests: Sequence[str]) -> list[Any]:
         query = f"SELECT {columns} FROM vector WHERE space = ? AND digest IN (SELECT value FROM json_each(?))"

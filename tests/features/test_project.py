@@ -86,12 +86,16 @@ def test_an_item_without_text_is_named_and_has_no_features(tmp_path: Path) -> No
         "1",
     ]
     assert np.isnan(evidence.features[~evidence.featured]).all()
-    told = "features: no features of 2 items ('0': 'text' is empty; '1': its text has no word of two letters or more)"
+    told = "no features of 2 items ('0': 'text' is empty; '1': its text has no word of two letters or more)"
     assert report.pulled.problems == (told,)
     again = run(folder, **features(text="text"))
     assert again.pulled.problems == (told,)
     with pytest.raises(BadInput, match=r"'0': 'text' is empty.; with features.missing = .skip. they are left without"):
         run(folder, **features(text="text", missing="refuse"))
+    write_items(folder, ["?!", *texts(11)])
+    with pytest.raises(BadInput, match=r"no features of 1 item \('0': its text has no word.*\); with features.missing"):
+        run(folder, **features(text="text", missing="refuse"))
+    assert run(folder, **features(text="text")).pulled.problems != ()
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ def test_what_cannot_be_used_is_said() -> None:
 
 
 def test_a_combiner_that_uses_features_is_not_shown_the_labels_of_the_fold() -> None:
-    """ "gp" learns from labels, not from beliefs: those of the items that it predicts are withdrawn, and their truth."""
+    """A process learns from labels, not beliefs: of the items that it predicts they are withdrawn, and their truth."""
     evidence, truth = evidence_of(n_items=80, known=0.3)
     training = trained(evidence, beliefs(evidence, truth))
     fold = int(training.fold_n[training.trained_n][0])

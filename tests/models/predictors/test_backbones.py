@@ -193,3 +193,26 @@ def test_the_identity_of_an_embedder_is_that_of_its_code_and_weights(tmp_path: P
     assert identity(f"{moved}/mine.py:Whole", str(weights)) == said[-1]
     assert identity("json:loads") != identity("json:dumps")
     assert identity("nowhere.at.all:model")
+
+
+def test_weights_by_name_come_from_the_loader_of_torchvision(
+    tmp_path: Path, pictures: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = models.resnet18(weights=None).eval()
+    asked: list[str] = []
+
+    def loaded(address: str, **more: Any) -> Any:
+        asked.append(address)
+        if len(asked) > 1:
+            raise OSError("no route to host")
+        return module.state_dict()
+
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", loaded)
+    found, _ = embedded(tmp_path, pictures, "torchvision:resnet18", "IMAGENET1K_V1")
+    torch.save(module.state_dict(), tmp_path / "w.pt")
+    np.testing.assert_array_equal(
+        found, embedded(tmp_path, pictures, "torchvision:resnet18", str(tmp_path / "w.pt"))[0]
+    )
+    assert asked == [models.ResNet18_Weights.IMAGENET1K_V1.url]
+    with pytest.raises(BadInput, match="weights DEFAULT: cannot be had from torchvision: no route to host"):
+        embedded(tmp_path, pictures, "torchvision:resnet18", "DEFAULT")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from hitl.models.predictors.texts import tfidf_svd
 from hitl.tables.vectors import read_vectors, write_vectors
 from tests.command_line import Run
 from tests.projects import folder_with_tables
+from tests.test_docs import blocks
 
 MINE = """
 from pathlib import Path
@@ -120,27 +122,31 @@ def test_what_cannot_be_embedded_says_why(
 
 
 def test_a_project_embeds_what_its_settings_say(run: Run, tmp_path: Path) -> None:
-    folder_with_tables(tmp_path / "labels")
-    settings = '[source]\nkind = "tables"\npath = "labels"\n'
-    (tmp_path / "hitl.toml").write_text(f'name = "p"\n{settings}')
-    assert run("embed", "--project")[::2] == (
-        78,
-        "hitl: hitl.toml: no [features] to embed; expected text, image, columns or file there\n",
-    )
-    (tmp_path / "hitl.toml").write_text(f'name = "p"\n{settings}[features]\ntext = "text"\nmodel = "mine.py:lengths"\n')
-    (tmp_path / "mine.py").write_text(MINE)
-    assert "has no items; run `hitl pull` first" in run("embed", "--project")[2]
-    assert run("pull")[0] == 0
-    assert "FAIL  features: not made yet" in run("doctor")[1]
-    code, out, err = run("embed", "--project", "-o", "f.csv")
+    """From another folder than that of hitl.toml, beside which its files are."""
+    team = tmp_path / "team"
+    team.mkdir()
+    folder_with_tables(team / "labels")
+    settings, config = '[source]\nkind = "tables"\npath = "labels"\n', ("--config", "team/hitl.toml")
+    (team / "hitl.toml").write_text(f'name = "p"\n{settings}')
+    told = "hitl: team/hitl.toml: no [features] to embed; expected text, image, columns or file there\n"
+    assert run("embed", "--project", *config)[::2] == (78, told)
+    (team / "hitl.toml").write_text(f'name = "p"\n{settings}[features]\ntext = "text"\nmodel = "mine.py:lengths"\n')
+    (team / "mine.py").write_text(MINE)
+    assert "has no items; run `hitl pull` first" in run("embed", "--project", *config)[2]
+    assert run("pull", *config)[0] == 0
+    assert "FAIL  features: not made yet" in run("doctor", *config)[1]
+    code, out, err = run("embed", "--project", "-o", "f.csv", *config)
     assert (code, err) == (0, "")
     assert out.startswith("12 items have 2 features each")
     assert len(seen(tmp_path)) == 12
     items, x_nd = read_vectors(tmp_path / "f.csv")
     assert dict(zip(items, x_nd[:, 0].tolist(), strict=True))["10"] == len("text 10")
-    assert "ok    features: 12 of 12 items, 2 numbers each" in run("doctor")[1]
-    assert run("run")[0] == 0
+    assert "ok    features: 12 of 12 items, 2 numbers each" in run("doctor", *config)[1]
+    assert run("run", *config)[0] == 0
     assert seen(tmp_path) == []
+    (team / "hitl.toml").write_text(f'name = "p"\n{settings}[features]\nfile = "f.csv"\n')
+    (tmp_path / "f.csv").rename(team / "f.csv")
+    assert run("embed", "--project", *config)[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -172,3 +178,31 @@ def test_files_of_features(tmp_path: Path) -> None:
     items, found = read_vectors(tmp_path / "f.npz")
     assert items == ["1", "2", "3"]
     np.testing.assert_array_equal(found, x_nd)
+
+
+MODELS = """
+class Sentences:
+    def encode(self, texts):
+        return [[len(text), text.count("a")] for text in texts]
+"""
+
+
+def test_the_examples_of_the_guide_run(run: Run, tmp_path: Path) -> None:
+    torch, vision = pytest.importorskip("torch"), pytest.importorskip("torchvision")
+    image = pytest.importorskip("PIL.Image")
+    rows = [f"{n},text number{n},{n},{'de' if n % 2 else 'fr'}" for n in range(6)]
+    (tmp_path / "items.csv").write_text("\n".join(["item,text,length,language", *rows]) + "\n")
+    (tmp_path / "photos.csv").write_text("item,path\n0,0.png\n1,1.png\n")
+    (tmp_path / "my_models.py").write_text(MODELS)
+    for n in range(2):
+        image.effect_noise((40, 40), 50).save(tmp_path / f"{n}.png")
+    torch.save(vision.models.resnet18(num_classes=2).state_dict(), tmp_path / "photos.pt")
+    lines = [line for _, code in blocks("embed") for line in code.splitlines()]
+    assert len(lines) == 4
+    for line in lines:
+        name, *arguments = shlex.split(line)
+        assert name == "hitl"
+        code, out, err = run(*arguments)
+        assert (code, err) == (0, ""), f"{line}\n{out}\n{err}"
+    shapes = {path.stem: read_vectors(path)[1].shape for path in tmp_path.glob("*.parquet")}
+    assert shapes == {"texts": (6, 6), "sentences": (6, 2), "photos": (2, 512)}

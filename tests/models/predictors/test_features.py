@@ -168,10 +168,10 @@ def test_fewer_dimensions_are_principal_components() -> None:
 
 def broken(kind: str) -> Any:
     def run(said: Sequence[str]) -> Any:
-        bad = [n for n, text in enumerate(said) if text.startswith("aaa")]
+        bad = [n for n, text in enumerate(said) if len(text) in (4, 5, 9)]
         if kind == "raises" and bad:
             raise ValueError(f"cannot read {said[bad[0]]}")
-        x = np.ones((len(said), 2))
+        x = np.array([[len(text), 1.0] for text in said])
         if kind == "nan":
             x[bad, 1] = np.nan
         if kind == "infinite":
@@ -200,10 +200,11 @@ def broken(kind: str) -> Any:
 )
 def test_an_item_that_breaks_the_model_is_named_and_the_others_are_made(kind: str, why: str) -> None:
     found, left_out = embed(texts(NAMES, SAID), lambda: Embedder(broken(kind)), batch_size=2)
-    assert list(left_out) == NAMES[3:]
+    assert list(left_out) == ["i3", "i4", "i8"]
     assert left_out["i3"] == why
-    assert found[:3].tolist() == [[1.0, 1.0]] * 3
-    assert np.isnan(found[3:]).all()
+    well = [n for n, name in enumerate(NAMES) if name not in left_out]
+    assert found[well].tolist() == [[n + 1, 1] for n in well]
+    assert np.isnan(found[[3, 4, 8]]).all()
 
 
 @pytest.mark.parametrize(
@@ -218,6 +219,15 @@ def test_an_item_that_breaks_the_model_is_named_and_the_others_are_made(kind: st
 def test_a_model_that_makes_nothing_of_any_item_is_an_error(said: Any, why: str) -> None:
     with pytest.raises(BadInput, match=f"no features of 10 items .*{why}"):
         embed(texts(NAMES, SAID), lambda: Embedder(said))
+
+
+def test_numbers_of_another_length_than_those_that_are_kept_are_refused(tmp_path: Path) -> None:
+    cache = VectorCache(tmp_path / "cache", "model")
+    embed(texts(NAMES[:5], SAID[:5]), Lengths().made, kept=cache)
+    found, left_out = embed(texts(NAMES, SAID), lambda: Embedder(lambda said: np.ones((len(said), 3))), kept=cache)
+    assert list(left_out) == NAMES[5:]
+    assert left_out["i5"] == "the model gives shape (1, 3); expected (1, 2), a row each"
+    assert found[:5].tolist() == [[n + 1, n] for n in range(5)]
 
 
 def test_a_cache_that_is_something_else(tmp_path: Path) -> None:
