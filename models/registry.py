@@ -37,6 +37,10 @@ COMBINERS = Registry(
         "sp": "hitl.models.sp:SP",
         "lr": "hitl.models.lr:LR",
         "bayesian-pl": "hitl.models.bayesian_pl:BayesianPL",
+        "gpc-ma": "hitl.models.gpc_ma:GPCMA",
+        "gpc-gold": "hitl.models.gpc_baselines:GPCGold",
+        "gpc-majority": "hitl.models.gpc_baselines:GPCMajority",
+        "gpc-concatenated": "hitl.models.gpc_baselines:GPCConcatenated",
     },
 )
 """Method name -> where its class is."""

@@ -1,6 +1,6 @@
 """Expectation propagation for a Gaussian process whose values are seen through a probit and annotators.
 
-    f ~ N(0, K)            p(labels of n | f_n) = a_n Phi(f_n) + b_n (1 - Phi(f_n))                (Rodrigues 2014, eq. 7)
+    f ~ N(0, K)          p(labels of n | f_n) = a_n Phi(f_n) + b_n (1 - Phi(f_n))        (Rodrigues 2014, eq. 7)
 
 a_n and b_n are the likelihoods of all labels of item n where it is and is not of the class. Each likelihood is replaced
 by a site exp(nu_n f_n - tau_n f_n^2 / 2), so that the posterior is Gaussian, N(mu, Sigma), Sigma = (K^-1 + T)^-1,
@@ -104,6 +104,8 @@ def moments(log_a: Floats, log_b: Floats, mean: Floats, variance: Floats) -> tup
 
 def root(k_nn: Floats) -> Floats:
     """(N, R) L with L L' = K to rounding, R the rank of K."""
+    if not k_nn.size:
+        return np.zeros((0, 0))
     packed, pivot, rank, _ = lapack.dpstrf(k_nn, tol=RANK_TOLERANCE * k_nn.diagonal().max(), lower=1)
     l_nr = np.empty((len(k_nn), rank), order="F")
     l_nr[pivot - 1] = np.tril(packed)[:, :rank]
@@ -113,6 +115,8 @@ def root(k_nn: Floats) -> Floats:
 def gaussian(l_nr: Floats, sites: Floats) -> Gaussian | None:
     """The posterior of sites (2, N), nu and tau; None where there is none."""
     nu, tau = sites
+    if not nu.size:
+        return Gaussian(np.zeros(0), np.zeros(0), np.zeros((0, 0)), 0.0)
     m_rr = l_nr.T @ (tau[:, None] * l_nr)
     m_rr.flat[:: len(m_rr) + 1] += 1.0
     try:

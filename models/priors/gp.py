@@ -4,7 +4,7 @@
 
 The beliefs contain the item's own labels: they are those of its cavity N(m, v), what all other items say of it,
 
-    q_n1  ∝  a_n Phi(m / sqrt(1 + v))        q_n0  ∝  b_n (1 - Phi(m / sqrt(1 + v)))        a = exp L[n, 1], b = exp L[n, 0]
+    q_n1 ∝ a_n Phi(m / sqrt(1 + v))      q_n0 ∝ b_n (1 - Phi(m / sqrt(1 + v)))      a = exp L[n, 1], b = exp L[n, 0]
 
 (eqs. 8 and 10 with the marginal of f alone shrink everybody's accuracy towards chance). Summed over z that is EP's own
 Z_n, so that the gradient of ln Z_EP in what annotators are like is that of the expected log likelihood under q: the
@@ -19,6 +19,7 @@ gradient. EP begins from the same sites when the messages or the kernel have mov
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -117,6 +118,23 @@ class Process:
         return found
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Step:
+    """A turn of learning: where it began and where the sites found there point."""
+
+    theta: Floats
+    move: Floats
+
+    def tries(self, last: Step | None) -> Iterator[Floats]:
+        """Moves to try: the secant of this step and the last one (Anderson 1965, depth 1), this one, shorter ones."""
+        if last is not None:
+            turned = self.move - last.move
+            if (squared := float(turned @ turned)) > 0:
+                share = float(self.move @ turned) / squared
+                yield np.clip(self.move - share * (self.theta - last.theta + turned), -FURTHEST, FURTHEST)
+        yield from (self.move / 2**power for power in range(HALVINGS))
+
+
 @dataclass(frozen=True, eq=False)
 class GaussianProcess:
     """A latent Gaussian process through a probit.
@@ -134,6 +152,7 @@ class GaussianProcess:
     kernel: SquaredExponential
     sites: Floats
     observed_nj: Floats | None = None
+    last: Step | None = None
     held: bool = False
     sweeps: int = 3
 
@@ -149,12 +168,8 @@ class GaussianProcess:
         top_n = message_nj.max(axis=1)
         log_jn = (message_nj - top_n[:, None])[:, ::-1].T  # ln a and ln b, the larger of them 0
         process = self._process(self._likelihoods(log_jn, counted_n))
-        mean_n, variance_n = process.cavities(self.x_nd)
-        eta_n = mean_n / np.sqrt(1 + variance_n)
-        log_q_jn = log_jn + log_ndtr(np.stack((eta_n, -eta_n)))
-        log_q_jn -= np.logaddexp(*log_q_jn)
-        log_evidence = process.log_evidence + float(np.sum(top_n, where=counted_n))
-        return Posterior(np.exp(log_q_jn[::-1].T), log_evidence, process)
+        q_nj = beliefs(message_nj, *process.cavities(self.x_nd))
+        return Posterior(q_nj, process.log_evidence + float(np.sum(top_n, where=counted_n)), process)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> None:
         """None: beliefs that come from elsewhere have no sites."""
@@ -167,13 +182,13 @@ class GaussianProcess:
         stays = replace(self, sites=statistics.sites)
         if self.held or not statistics.rows.size:
             return stays
-        before, theta = statistics.log_evidence + self.log_density(), statistics.nearer()
-        for _ in range(HALVINGS):
-            moved = replace(stays, kernel=self.kernel.at(theta))
+        before, theta = statistics.log_evidence + self.log_density(), self.kernel.theta
+        step = Step(theta, statistics.nearer() - theta)
+        for move in step.tries(self.last):
+            moved = replace(stays, kernel=self.kernel.at(theta + move), last=step)
             process = moved._process_of(statistics.rows, statistics.likelihoods)
             if process.log_evidence + moved.log_density() >= before:
                 return replace(moved, sites=process.sites)
-            theta = 0.5 * (theta + self.kernel.theta)
         return stays
 
     def log_density(self) -> float:
@@ -198,6 +213,14 @@ class GaussianProcess:
         none_n, sure_n = np.full(len(counted_n), -np.inf), np.zeros(len(counted_n))
         times = np.stack((informed_n, self.observed_nj[:, 1], self.observed_nj[:, 0])) * counted_n
         return Likelihoods(np.stack((log_jn[0], sure_n, none_n)), np.stack((log_jn[1], none_n, sure_n)), times)
+
+
+def beliefs(message_nj: Floats, mean_n: Floats, variance_n: Floats) -> Floats:
+    """(N, 2) beliefs given messages and what all else says of f (N,); flat messages: the chance Phi of either class."""
+    eta_n = mean_n / np.sqrt(1 + variance_n)
+    log_q_nj = message_nj + log_ndtr(np.stack((-eta_n, eta_n), axis=1))
+    log_q_nj -= np.logaddexp(log_q_nj[:, :1], log_q_nj[:, 1:])
+    return np.exp(log_q_nj)
 
 
 def at_sites(kernel: SquaredExponential, x_nd: Floats, sites: Floats) -> tuple[float, Floats]:
