@@ -29,6 +29,7 @@ from tests.command_line import Run
 
 ORDERS = ("items", "annotators", "classes", "everything")
 START, ANY_ORDER = "a start changes nothing in the answer", [f"the order of {what} does not matter" for what in ORDERS]
+ALIKE = "an item without labels or predictions gets the prior"
 EXEMPT: dict[tuple[str, str], str] = {
     ("WeightedMajority", START): "always votes from equal weights; nothing to start",
     ("WeightedSum", START): "always votes from equal weights; nothing to start",
@@ -48,6 +49,12 @@ EXEMPT: dict[tuple[str, str], str] = {
     ("BayesianPL", START): "integrates in one step; has nothing to start",
     ("MajorityVote", START): "a closed form; has nothing to start",
     ("DefaultCombiner", "its settings are those of the fit"): "reports the settings of the method it chose",
+    ("GPCMajority", ALIKE): "all its items have the same features, so that labels of some tell of the others",
+    ("GPCConcatenated", ALIKE): "all its items have the same features, so that labels of some tell of the others",
+} | {
+    (name, fact): "judges by features alone, and these two tell few of the items apart"
+    for name in ("GPCGold", "GPCMajority", "GPCConcatenated")
+    for fact in ("not worse than a vote", "what was learned judges other items")
 } | {
     (name, order): f"up to chance: see test_{file}"
     for name, file in {"GibbsIBCC": "gibbs_ibcc", "EBCC": "ebcc", "DBCC": "dbcc", "EDBCC": "edbcc"}.items()
