@@ -22,7 +22,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -39,7 +39,11 @@ from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between, require_counts, require_positive
 from hitl.models.numerics.clamping import observe
 from hitl.models.numerics.votes import shares, voted
+from hitl.models.priors import TruthPrior
+from hitl.models.priors.fixed import Fixed
 from hitl.models.priors.gp import GaussianProcess, Process, beliefs
+
+P = TypeVar("P", bound=TruthPrior)
 
 SETTLED = 200
 """Most sweeps at the end, until EP is at its fixed point."""
@@ -154,16 +158,22 @@ class ProcessMethod(ABC):
             log_answers_klj = learned.log_answers(q, evidence.annotations, self._unmet(evidence.annotations, j))
             q_nj = em.expectation(asked.evidence, prior, log_answers_klj).q_nj
         least_labels = int(self.by_labels)
-        estimate = em.maximise(
-            asked.evidence,
-            prior,
-            annotators,
-            q_nj,
-            tolerance=self.tolerance,
-            max_iterations=self.max_iterations,
-            least_labels=least_labels,
-            counts=self.counts,
-        )
+
+        def climbed(prior: P, q_nj: Floats) -> em.Estimate[P, confusion.Confusion]:
+            return em.maximise(
+                asked.evidence,
+                prior,
+                annotators,
+                q_nj,
+                tolerance=self.tolerance,
+                max_iterations=self.max_iterations,
+                least_labels=least_labels,
+                counts=self.counts,
+            )
+
+        if learned is None and self.by_labels:  # without features iterations cost nothing, and they save some with them
+            q_nj = climbed(Fixed(np.zeros((1, 2))), q_nj).q_nj
+        estimate = climbed(prior, q_nj)
         settled = em.expectation(
             asked.evidence,
             replace(estimate.prior, sweeps=SETTLED),

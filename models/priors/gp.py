@@ -37,7 +37,7 @@ from hitl.models.priors import Mask, Posterior
 OUTSIDE = 1e10
 """What a kernel is worth less with which these sites have no posterior."""
 
-EVALUATIONS = 6
+EVALUATIONS = 10
 """Most evaluations of one turn of learning."""
 
 FURTHEST = 1.0

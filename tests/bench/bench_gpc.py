@@ -21,7 +21,6 @@ can be above it by more than chance.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,7 +33,6 @@ from hitl.evidence import Evidence
 from hitl.models.gpc_baselines import GPCConcatenated, GPCGold, GPCMajority
 from hitl.models.gpc_ma import GPCMA
 from tests import reference_data
-from tests.bench import results
 
 SENSITIVITY = np.array([0.9, 0.9, 0.8, 0.4, 0.3, 0.4, 0.6])
 SPECIFICITY = np.array([0.8, 0.9, 0.9, 0.4, 0.5, 0.5, 0.5])
