@@ -114,7 +114,9 @@ class ProcessMethod(ABC):
         q_nj = one_versus_rest.joined(np.stack([one.q_n for one in found]), evidence)
         latent_qxn = np.stack([np.stack(one.process.marginals(x_nd)) for one in found])
         kept = LatentClasses.of_processes(
-            scaling, [one.process for one in found], [one.estimate.annotators.log_pi_klj for one in found]
+            scaling,
+            [one.process for one in found],
+            [one.estimate.annotators.learn(one.estimate.counts_klj).log_pi_klj for one in found],
         )
         return concluded(
             self,
@@ -156,7 +158,8 @@ class ProcessMethod(ABC):
         if learned is not None:
             prior = learned.resumed(q, prior)
             log_answers_klj = learned.log_answers(q, evidence.annotations, self._unmet(evidence.annotations, j))
-            q_nj = em.expectation(asked.evidence, prior, log_answers_klj).q_nj
+            begun = em.expectation(asked.evidence, replace(prior, sweeps=1), log_answers_klj)
+            prior, q_nj = replace(prior, sites=begun.statistics.sites), begun.q_nj
         least_labels = int(self.by_labels)
 
         def climbed(prior: P, q_nj: Floats) -> em.Estimate[P, confusion.Confusion]:
@@ -176,7 +179,7 @@ class ProcessMethod(ABC):
         estimate = climbed(prior, q_nj)
         settled = em.expectation(
             asked.evidence,
-            replace(estimate.prior, sweeps=SETTLED),
+            replace(estimate.prior, sites=estimate.statistics.sites, sweeps=SETTLED),
             estimate.annotators.log_pi_klj,
             em.informative(asked.evidence, least_labels),
         )

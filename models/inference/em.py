@@ -45,12 +45,16 @@ A = TypeVar("A", bound=AnnotatorModel)
 
 @dataclass(frozen=True, eq=False)
 class Estimate(Generic[P, A]):
-    """What the loop found: beliefs (N, J), the prior, the annotators, their counts (K, L, J), and its trace."""
+    """What the loop found: beliefs (N, J), the prior, the annotators, their counts (K, L, J), and its trace.
+
+    The counts and `statistics` are of the last beliefs: what the annotators and the prior would be learned from next.
+    """
 
     q_nj: Floats
     prior: P
     annotators: A
     counts_klj: Floats
+    statistics: Any
     objective: tuple[float, ...]
     converged: bool
 
@@ -103,7 +107,7 @@ def maximise(
         streak = streak + 1 if enough <= gain < MOMENTUM_BELOW * informative_n.sum() else 0
         annotators, last_klj = step, counts_klj
         counts_klj = counts(annotations, q_nj, informative_n, annotators.log_pi_klj)
-    return Estimate(q_nj, prior, annotators, counts_klj, tuple(trace), converged)
+    return Estimate(q_nj, prior, annotators, counts_klj, statistics, tuple(trace), converged)
 
 
 def concluded(

@@ -51,7 +51,7 @@ RANK_TOLERANCE = 1e-9
 DAMPING = 0.8
 """Share of the way that sites move in a sweep: all of it at once overshoots and comes back."""
 
-TOLERANCE = 1e-6
+TOLERANCE = 1e-4
 """Move of a site, in standard deviations of its item, that is none."""
 
 LEAST_STEP = 1e-6
@@ -117,7 +117,10 @@ def gaussian(l_nr: Floats, sites: Floats) -> Gaussian | None:
     nu, tau = sites
     if not nu.size:
         return Gaussian(np.zeros(0), np.zeros(0), np.zeros((0, 0)), 0.0)
-    m_rr = l_nr.T @ (tau[:, None] * l_nr)
+    up_nr, down_nr = (l_nr[part] * np.sqrt(np.abs(tau[part]))[:, None] for part in (tau > 0, tau < 0))
+    m_rr = up_nr.T @ up_nr  # a matrix by its own transpose costs half a product
+    if len(down_nr):
+        m_rr -= down_nr.T @ down_nr
     m_rr.flat[:: len(m_rr) + 1] += 1.0
     try:
         c_rr = cholesky(m_rr, lower=True, overwrite_a=True, check_finite=False)

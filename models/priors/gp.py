@@ -40,6 +40,9 @@ OUTSIDE = 1e10
 EVALUATIONS = 10
 """Most evaluations of one turn of learning."""
 
+FLAT = 0.1
+"""Gradient, in nats, at which a kernel is left as it is: what a move could gain is less by another such factor."""
+
 FURTHEST = 1.0
 """How far a turn moves a logarithm at most: the sites fit nearby kernels only."""
 
@@ -113,7 +116,7 @@ class Process:
             return -value, -gradient
 
         bounds = [(one - FURTHEST, one + FURTHEST) for one in theta]
-        options = {"maxfun": EVALUATIONS}
+        options = {"maxfun": EVALUATIONS, "gtol": FLAT}
         found: Floats = minimize(falls, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
         return found
 
@@ -184,6 +187,8 @@ class GaussianProcess:
             return stays
         before, theta = statistics.log_evidence + self.log_density(), self.kernel.theta
         step = Step(theta, statistics.nearer() - theta)
+        if not step.move.any():
+            return stays
         for move in step.tries(self.last):
             moved = replace(stays, kernel=self.kernel.at(theta + move), last=step)
             process = moved._process_of(statistics.rows, statistics.likelihoods)

@@ -16,6 +16,7 @@ from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.priors.calibrated import Calibrated
 from hitl.models.priors.dirichlet_shares import DirichletShares
 from hitl.models.priors.fixed import Fixed
+from hitl.models.priors.gp import GaussianProcess
 from hitl.models.priors.shares import Shares
 from hitl.testing.contract import DoesNotApply
 from hitl.testing.crowds import crowd
@@ -41,6 +42,8 @@ def cases() -> dict[str, PriorCase]:
     pool = Calibrated.from_evidence(evidence, LogTemperature())
     chain = ToyChain(rng.dirichlet(np.ones(J)), rng.dirichlet(np.ones(J), size=J))
 
+    process = replace(GaussianProcess.unlearned(rng.normal(size=(N, 2)), ard=False), sweeps=200)
+
     def steps(z: tuple[int, ...]) -> float:
         return float(np.log(chain.start_j[z[0]]) + sum(np.log(chain.step_ij[a, b]) for a, b in pairwise(z)))
 
@@ -50,6 +53,7 @@ def cases() -> dict[str, PriorCase]:
         "Fixed": factored(fixed, lambda rows: replace(fixed, log_p_nj=fixed.log_p_nj[rows])),
         "Calibrated": factored(pool, None),
         "ToyChain": PriorCase(chain, N, J, steps),
+        "GaussianProcess": PriorCase(process, N, 2),
     }
 
 
