@@ -225,7 +225,7 @@ def beliefs(message_nj: Floats, mean_n: Floats, variance_n: Floats) -> Floats:
     eta_n = mean_n / np.sqrt(1 + variance_n)
     log_q_nj = message_nj + log_ndtr(np.stack((-eta_n, eta_n), axis=1))
     log_q_nj -= np.logaddexp(log_q_nj[:, :1], log_q_nj[:, 1:])
-    return np.exp(log_q_nj)
+    return np.asarray(np.exp(log_q_nj))
 
 
 def at_sites(kernel: SquaredExponential, x_nd: Floats, sites: Floats) -> tuple[float, Floats]:
