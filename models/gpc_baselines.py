@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -65,6 +66,8 @@ class GPCGold(TruthfulLabels):
         >>> GPCGold().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"features", "truth"})
 
     def seen(self, annotations: Annotations) -> Floats:
         """None."""

@@ -134,7 +134,7 @@ class ProcessMethod(ABC):
 
         Items that it learned from, of the same name and features, are judged by all but their own earlier labels.
         """
-        require_given(self, evidence, self.needs)
+        require_given(self, evidence, frozenset({"features"}))
         require_same_classes(consensus, evidence)
         assert evidence.features is not None
         annotations = evidence.annotations
