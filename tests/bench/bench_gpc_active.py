@@ -91,7 +91,9 @@ def run(task: Task, strategy: str, seed: int) -> list[float]:
 
     for item in rng.choice(np.flatnonzero(left_nk.any(axis=1)), task.begun, replace=False):
         reveal(item, rng.choice(np.flatnonzero(left_nk[item])))
-    method, found, trace = GPCMA(leave_one_out=STRATEGIES[strategy]), None, []
+    method = GPCMA(leave_one_out=STRATEGIES[strategy], tolerance=1e-3)
+    found: Consensus | None = None
+    trace = []
     for asked in range(0, QUERIES + 1, BATCH):
         evidence = Evidence(Annotations.from_matrix(said, classes=[0, 1]), features=task.x_nd)
         found = method.fit(evidence, start=found if task.warm else None)
@@ -131,21 +133,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
     parser.add_argument("--seeds", type=int, default=0, help="runs of each set (default: 10 of ionosphere, 1 of music)")
+    parser.add_argument("--genres", type=int, default=10, help="how many of music_genre's tasks")
+    parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES), choices=list(STRATEGIES))
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--save", action="store_true", help="write docs/benchmarks/gpc_active.txt and .json")
     options = parser.parse_args(arguments)
-    lines, figures = [], {}
+    lines: list[str] = []
+    figures: dict[str, list[float]] = {}
     for name in options.sets:
         seeds = options.seeds or {"ionosphere": 10, "music_genre": 1}[name]
-        header = f"{name}, {seeds} runs: mean test AUC after queries"
+        of = f" of {options.genres} genres" if name == "music_genre" else ""
+        header = f"{name}, {seeds} run{'' if seeds == 1 else 's'}{of}: mean test AUC after queries"
         lines += ["", header, f"{'':12}{'0':>8}{'50':>8}{'100':>8}{'200':>8}{'300':>8}   flipped"]
         print("\n".join(lines[-2:]), flush=True)
-        for strategy in STRATEGIES:
+        for strategy in options.strategies:
             traces = np.array(
                 [
                     run(task, strategy, seed)
                     for seed in range(options.first, options.first + seeds)
-                    for task in SETS[name](seed)
+                    for task in SETS[name](seed)[: options.genres]
                 ]
             )
             figures[f"{name} {strategy}"] = traces.mean(axis=0).round(4).tolist()
@@ -167,13 +173,14 @@ def bars(figures: dict[str, list[float]]) -> list[tuple[str, str, bool]]:
         told.append(
             ("ionosphere: .896 / .979 after 100 / 300", f"{after[0]:.3f} / {after[1]:.3f}", after >= (0.896, 0.979))
         )
-    if "music_genre both, loo" in figures:
-        last = {strategy: figures[f"music_genre {strategy}"][-1] for strategy in STRATEGIES}
-        mean = {strategy: float(np.mean(figures[f"music_genre {strategy}"])) for strategy in STRATEGIES}
-        best = max(mean["both"], mean["both, loo"])
+    if {"music_genre both, loo", "music_genre item", "music_genre random"} <= set(figures):
+        traces = {name.removeprefix("music_genre "): figures[name] for name in figures if name.startswith("music")}
+        last = {strategy: trace[-1] for strategy, trace in traces.items()}
+        mean = {strategy: float(np.mean(trace)) for strategy, trace in traces.items()}
+        best = mean["both, loo"]
         order = f"{best:.3f}, {mean['item']:.3f}, {mean['random']:.3f}"
         told.append(("music_genre: both > item > random on average", order, best > mean["item"] > mean["random"]))
-        gain = max(last["both"], last["both, loo"]) / last["random"] - 1
+        gain = last["both, loo"] / last["random"] - 1
         told.append(("music_genre: 10 % above random after 300", f"{gain:+.1%}", gain >= 0.1))
     return told
 
