@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.metrics import roc_auc_score
@@ -39,6 +40,7 @@ STRATEGIES = {"random": False, "item": False, "both": False, "both, loo": True}
 """Strategy -> whether annotators are judged without their own labels."""
 
 QUERIES, BATCH = 300, 10
+SHOWN = (0, 50, 100, 200, 300)
 
 
 @dataclass(frozen=True)
@@ -136,51 +138,60 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--genres", type=int, default=10, help="how many of music_genre's tasks")
     parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES), choices=list(STRATEGIES))
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--keep", action="store_true", help="keep the saved figures of the other set")
     parser.add_argument("--save", action="store_true", help="write docs/benchmarks/gpc_active.txt and .json")
     options = parser.parse_args(arguments)
-    lines: list[str] = []
-    figures: dict[str, list[float]] = {}
+    figures: dict[str, Any] = results.load("gpc_active") if options.keep else {}
     for name in options.sets:
         seeds = options.seeds or {"ionosphere": 10, "music_genre": 1}[name]
         of = f" of {options.genres} genres" if name == "music_genre" else ""
-        header = f"{name}, {seeds} run{'' if seeds == 1 else 's'}{of}: mean test AUC after queries"
-        lines += ["", header, f"{'':12}{'0':>8}{'50':>8}{'100':>8}{'200':>8}{'300':>8}   flipped"]
-        print("\n".join(lines[-2:]), flush=True)
+        figures[name] = {"runs": f"{seeds} run{'' if seeds == 1 else 's'}{of}"}
         for strategy in options.strategies:
-            traces = np.array(
-                [
-                    run(task, strategy, seed)
-                    for seed in range(options.first, options.first + seeds)
-                    for task in SETS[name](seed)[: options.genres]
-                ]
-            )
-            figures[f"{name} {strategy}"] = traces.mean(axis=0).round(4).tolist()
-            at = "".join(f"{traces[:, step // BATCH].mean():8.3f}" for step in (0, 50, 100, 200, 300))
-            lines.append(f"{strategy:12}{at}{int((traces[:, -1] < 0.5).sum()):10}")
-            print(lines[-1], flush=True)
+            numbers = range(options.first, options.first + seeds)
+            tasks = [(task, seed) for seed in numbers for task in SETS[name](seed)[: options.genres]]
+            traces = np.array([run(task, strategy, seed) for task, seed in tasks])
+            at = [round(float(traces[:, after // BATCH].mean()), 4) for after in SHOWN]
+            figures[name][strategy] = [*at, int((traces[:, -1] < 0.5).sum())]
+            print(described(name, figures[name])[-1], flush=True)
+    lines = [line for name in SETS if name in figures for line in described(name, figures[name])]
     told = results.held(bars(figures))
-    print("\n".join(told))
+    print("\n".join([*lines, *told]))
     if options.save:
         results.save("gpc_active", [*lines, *told], figures)
 
 
-def bars(figures: dict[str, list[float]]) -> list[tuple[str, str, bool]]:
+def described(name: str, rows: dict[str, Any]) -> list[str]:
+    """The table of a set."""
+    lines = ["", f"{name}, {rows['runs']}: mean test AUC after queries"]
+    lines.append(f"{'':12}{''.join(f'{after:8}' for after in SHOWN)}   flipped")
+    for strategy in (strategy for strategy in STRATEGIES if strategy in rows):
+        *at, flipped = rows[strategy]
+        lines.append(f"{strategy:12}{''.join(f'{auc:8.3f}' for auc in at)}{flipped:10}")
+    return lines
+
+
+def bars(figures: dict[str, Any]) -> list[tuple[str, str, bool]]:
     """The bars of the issue, of the sets that were run."""
     told = []
-    if "ionosphere both, loo" in figures:
-        trace = figures["ionosphere both, loo"]
-        after = trace[100 // BATCH], trace[-1]
+    of = figures.get("ionosphere", {}).get("both, loo")
+    if of:
+        after, last, flipped = of[SHOWN.index(100)], of[SHOWN.index(300)], of[-1]
+        found = f"{after:.3f} / {last:.3f}, {flipped} flipped"
         told.append(
-            ("ionosphere: .896 / .979 after 100 / 300", f"{after[0]:.3f} / {after[1]:.3f}", after >= (0.896, 0.979))
+            (
+                "ionosphere: .896 / .979 after 100 / 300, none flipped",
+                found,
+                after >= 0.896 and last >= 0.979 and not flipped,
+            )
         )
-    if {"music_genre both, loo", "music_genre item", "music_genre random"} <= set(figures):
-        traces = {name.removeprefix("music_genre "): figures[name] for name in figures if name.startswith("music")}
-        last = {strategy: trace[-1] for strategy, trace in traces.items()}
-        mean = {strategy: float(np.mean(trace)) for strategy, trace in traces.items()}
-        best = mean["both, loo"]
-        order = f"{best:.3f}, {mean['item']:.3f}, {mean['random']:.3f}"
-        told.append(("music_genre: both > item > random on average", order, best > mean["item"] > mean["random"]))
-        gain = last["both, loo"] / last["random"] - 1
+    of = figures.get("music_genre", {})
+    if {"both, loo", "item", "random"} <= set(of):
+        mean = [float(np.mean(of[strategy][1:-1])) for strategy in ("both, loo", "item", "random")]
+        order = ", ".join(f"{one:.3f}" for one in mean)
+        told.append(
+            ("music_genre: both > item > random, mean of the columns", order, mean == sorted(mean, reverse=True))
+        )
+        gain = of["both, loo"][-2] / of["random"][-2] - 1
         told.append(("music_genre: 10 % above random after 300", f"{gain:+.1%}", gain >= 0.1))
     return told
 
