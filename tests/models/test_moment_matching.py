@@ -16,8 +16,8 @@ from hitl.annotations import Annotations
 from hitl.errors import BadSettings, MissingExtra
 from hitl.evidence import Evidence
 from hitl.models import moment_matching
-from hitl.models.inference import moment_triples
 from hitl.models.dawid_skene import DawidSkene
+from hitl.models.inference import moment_triples
 from hitl.models.majority import MajorityVote
 from hitl.models.moment_matching import (
     MomentMatching,
