@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from hitl.models.ebcc import EBCC as EBCC
     from hitl.models.edbcc import EDBCC as EDBCC
     from hitl.models.gibbs_ibcc import GibbsIBCC as GibbsIBCC
+    from hitl.models.gpc_ma import GPCMA as GPCMA
+    from hitl.models.learning.gpc_baselines import GPCConcatenated as GPCConcatenated
+    from hitl.models.learning.gpc_baselines import GPCGold as GPCGold
+    from hitl.models.learning.gpc_baselines import GPCMajority as GPCMajority
     from hitl.models.learning.learned import Learned as Learned
     from hitl.models.ll import LL as LL
     from hitl.models.lr import LR as LR

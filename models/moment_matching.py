@@ -41,11 +41,10 @@ from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.errors import MissingExtra
 from hitl.evidence import Evidence
-from hitl.models import moment_triples
 from hitl.models.annotators import confusion
 from hitl.models.combiner import concluded, used
-from hitl.models.inference import em, warm_start
-from hitl.models.moment_triples import Codes
+from hitl.models.inference import em, moment_triples, warm_start
+from hitl.models.inference.moment_triples import Codes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_chances, require_counts, require_positive
 from hitl.models.numerics.clamping import known_truth

@@ -37,8 +37,12 @@ COMBINERS = Registry(
         "sp": "hitl.models.sp:SP",
         "lr": "hitl.models.lr:LR",
         "bayesian-pl": "hitl.models.bayesian_pl:BayesianPL",
+        "gpc-ma": "hitl.models.gpc_ma:GPCMA",
         "variational-gpc-ma": "hitl.models.variational_gpc_ma:VariationalGPCMA",
         "learned": "hitl.models.learning.learned:Learned",
+        "gpc-gold": "hitl.models.learning.gpc_baselines:GPCGold",
+        "gpc-majority": "hitl.models.learning.gpc_baselines:GPCMajority",
+        "gpc-concatenated": "hitl.models.learning.gpc_baselines:GPCConcatenated",
     },
 )
 """Method name -> where its class is."""

@@ -26,6 +26,16 @@ def folder(name: str) -> Path:
     return path
 
 
+def features(name: str, part: str = "") -> tuple[Floats, list[str]]:
+    """(N, D) features, NaN in empty cells, and the N labels; `part` is "_test" for a test set of its own."""
+    table = read_table(folder(name) / f"features{part}.csv.gz")
+    columns = [table.column(column).to_pylist() for column in table.column_names if column != "item"]
+    values = np.array([[np.nan if cell in ("", None) else float(cell) for cell in column] for column in columns]).T
+    truth = read_table(folder(name) / f"truth{part}.csv")
+    label = dict(zip(truth.column("item").to_pylist(), truth.column("label").to_pylist(), strict=True))
+    return values, [label[item] for item in table.column("item").to_pylist()]
+
+
 def crowd(name: str) -> Evidence:
     """Annotations and truth of a crowd set."""
     path = folder(name)

@@ -53,6 +53,25 @@ class Others:
         return q_mj
 
 
+def counts_by_others(
+    annotations: Annotations, q_nj: Floats, among_n: npt.NDArray[np.bool_], log_pi_klj: Floats
+) -> Floats:
+    """(K, L, J) expected counts in which each label is judged by q_nj / pi[k, j, l], what all else says of its item.
+
+    Rodrigues 2014, section 3.3 (in eqs. 8 and 10): asked again and again, an annotator whose labels shape the consensus
+    agrees with it, looks good, and is asked again. For `em.maximise`; known truth stays what it is.
+    """
+    counts_klj = np.zeros((annotations.n_annotators, annotations.n_options, annotations.n_classes))
+    rows = np.flatnonzero(among_n[annotations.item])
+    k, said = annotations.annotator[rows], annotations.label[rows]
+    with np.errstate(divide="ignore"):
+        log_q_mj = np.log(q_nj[annotations.item[rows]]) - log_pi_klj[k, said]
+    log_q_mj -= log_q_mj.max(axis=1, keepdims=True)
+    q_mj = np.exp(log_q_mj)
+    np.add.at(counts_klj, (k, said), q_mj / q_mj.sum(axis=1, keepdims=True))
+    return counts_klj
+
+
 def some_rows(annotations: Annotations, most_labels: int) -> npt.NDArray[np.intp]:
     """At most `most_labels` rows of each annotator, evenly spread in time (in item order without times).
 

@@ -20,13 +20,14 @@ expectations, the densities negative divergences from the priors, and what it cl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from hitl.annotations import Floats
+from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus
 from hitl.evidence import Evidence
 from hitl.models import combiner
@@ -44,14 +45,27 @@ A = TypeVar("A", bound=AnnotatorModel)
 
 @dataclass(frozen=True, eq=False)
 class Estimate(Generic[P, A]):
-    """What the loop found: beliefs (N, J), the prior, the annotators, their counts (K, L, J), and its trace."""
+    """What the loop found: beliefs (N, J), the prior, the annotators, their counts (K, L, J), and its trace.
+
+    The counts and `statistics` are of the last beliefs: what the annotators and the prior would be learned from next.
+    """
 
     q_nj: Floats
     prior: P
     annotators: A
     counts_klj: Floats
+    statistics: Any
     objective: tuple[float, ...]
     converged: bool
+
+
+Counts = Callable[[Annotations, Floats, npt.NDArray[np.bool_], Floats], Floats]
+"""Annotations, beliefs (N, J), which items count (N,), log pi (K, L, J) -> expected counts (K, L, J)."""
+
+
+def counts_by_all(annotations: Annotations, q_nj: Floats, among_n: npt.NDArray[np.bool_], log_pi_klj: Floats) -> Floats:
+    """(K, L, J) counts by the beliefs as they are, the annotator's own labels in them."""
+    return kernels.counts(annotations, q_nj, among_n)
 
 
 def maximise(
@@ -63,17 +77,19 @@ def maximise(
     tolerance: float,
     max_iterations: int,
     least_labels: int = 1,
+    counts: Counts = counts_by_all,
 ) -> Estimate[P, A]:
     """Iterate from the beliefs `q_nj` until an iteration gains less than `tolerance` nats an item.
 
-    The parameters are learned from items with known truth or at least `least_labels` labels; all are judged.
+    The parameters are learned from items with known truth or at least `least_labels` labels; all are judged. `counts`
+    says by which beliefs annotators are judged.
     """
     annotations = evidence.annotations
     informative_n = informative(evidence, least_labels)
     enough = tolerance * max(1, informative_n.sum())
     q_nj = clamp(q_nj, evidence)
     statistics = prior.statistics(q_nj, informative_n)
-    counts_klj = last_klj = kernels.counts(annotations, q_nj, informative_n)
+    counts_klj = last_klj = counts(annotations, q_nj, informative_n, annotators.log_pi_klj)
     trace: list[float] = []
     converged, streak = False, 0
     while not converged and len(trace) < max_iterations:
@@ -90,8 +106,8 @@ def maximise(
         converged = not streak and bool(gain < enough)
         streak = streak + 1 if enough <= gain < MOMENTUM_BELOW * informative_n.sum() else 0
         annotators, last_klj = step, counts_klj
-        counts_klj = kernels.counts(annotations, q_nj, informative_n)
-    return Estimate(q_nj, prior, annotators, counts_klj, tuple(trace), converged)
+        counts_klj = counts(annotations, q_nj, informative_n, annotators.log_pi_klj)
+    return Estimate(q_nj, prior, annotators, counts_klj, statistics, tuple(trace), converged)
 
 
 def concluded(

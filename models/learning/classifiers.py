@@ -114,7 +114,7 @@ def classifier(name: str) -> Classifier:
     return Estimating(lambda n_features: make())
 
 
-COMBINERS: Mapping[str, str] = {"gp": "variational-gpc-ma"}
+COMBINERS: Mapping[str, str] = {"gp": "variational-gpc-ma", "gpc-ma": "gpc-ma"}
 """Name of a classifier -> the combiner that it is."""
 
 NAMES = ("logistic", *COMBINERS)

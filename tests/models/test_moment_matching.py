@@ -15,8 +15,9 @@ from hitl import score
 from hitl.annotations import Annotations
 from hitl.errors import BadSettings, MissingExtra
 from hitl.evidence import Evidence
-from hitl.models import moment_matching, moment_triples
+from hitl.models import moment_matching
 from hitl.models.dawid_skene import DawidSkene
+from hitl.models.inference import moment_triples
 from hitl.models.majority import MajorityVote
 from hitl.models.moment_matching import (
     MomentMatching,

@@ -17,6 +17,7 @@ from hitl.models.priors.calibrated import Calibrated
 from hitl.models.priors.covariance import CovarianceModule
 from hitl.models.priors.dirichlet_shares import DirichletShares
 from hitl.models.priors.fixed import Fixed
+from hitl.models.priors.gp import GaussianProcess
 from hitl.models.priors.shares import Shares
 from hitl.models.priors.variational_gp import Inputs, VariationalGP
 from hitl.testing.contract import DoesNotApply
@@ -44,7 +45,8 @@ def cases() -> dict[str, PriorCase]:
     chain = ToyChain(rng.dirichlet(np.ones(J)), rng.dirichlet(np.ones(J), size=J))
 
     inputs = Inputs.standardised(rng.normal(size=(N, 2)))
-    process = VariationalGP.unlearned(inputs, CovarianceModule(2, False), J, 3, "cpu", rng).paced(False, 0.0)
+    variational = VariationalGP.unlearned(inputs, CovarianceModule(2, False), J, 3, "cpu", rng).paced(False, 0.0)
+    process = replace(GaussianProcess.unlearned(rng.normal(size=(N, 2)), ard=False), sweeps=200)
 
     def steps(z: tuple[int, ...]) -> float:
         return float(np.log(chain.start_j[z[0]]) + sum(np.log(chain.step_ij[a, b]) for a, b in pairwise(z)))
@@ -55,8 +57,9 @@ def cases() -> dict[str, PriorCase]:
         "Fixed": factored(fixed, lambda rows: replace(fixed, log_p_nj=fixed.log_p_nj[rows])),
         "Calibrated": factored(pool, None),
         # Its beliefs are those of a bound: see test_variational_gp for how near they are to enumeration.
-        "VariationalGP": PriorCase(process, N, J, None, process.over),
+        "VariationalGP": PriorCase(variational, N, J, None, variational.over),
         "ToyChain": PriorCase(chain, N, J, steps),
+        "GaussianProcess": PriorCase(process, N, 2),
     }
 
 

@@ -1,0 +1,277 @@
+"""GPC-MA: Gaussian process classification with multiple annotators (Rodrigues, Pereira & Ribeiro 2014).
+
+    f ~ GP(0, k)        p(z_n = 1) = Phi(f(x_n))        l_nk | z_n ~ confusion matrix of annotator k
+
+    E   expectation propagation over the labeled items; q_nj from each item's cavity and its own labels (`priors.gp`)
+    M   confusion matrices at their posterior mode from q_nj (eqs. 8, 10); the kernel's scale and lengths
+
+Features tie items together: what is learned of one item is said of all that are like it, labeled or not. Several
+classes are one question each, class against rest (`inference.one_versus_rest`), with a process and sensitivities and
+specificities of its own.
+
+Annotators have the prior Beta(right, wrong) on their sensitivity and specificity; of more than two classes the wrong
+answers are spread evenly over them. Without it all roles may swap while there are few labels: every annotator wrong,
+every label turned round.
+
+`ProcessMethod` is what this method and its baselines (`gpc_baselines`) share.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeVar
+
+import numpy as np
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import AnnotatorReport, Consensus
+from hitl.evidence import Evidence
+from hitl.models.annotators import confusion
+from hitl.models.annotators.leave_one_out import counts_by_others
+from hitl.models.combiner import concluded, require_given, used
+from hitl.models.inference import em, one_versus_rest
+from hitl.models.inference.latent_classes import LatentClasses, Scaling
+from hitl.models.inference.warm_start import require_same_classes
+from hitl.models.numerics import kernels
+from hitl.models.numerics.checks import require_between, require_counts, require_positive
+from hitl.models.numerics.clamping import observe
+from hitl.models.numerics.votes import shares, voted
+from hitl.models.priors import TruthPrior
+from hitl.models.priors.fixed import Fixed
+from hitl.models.priors.gp import GaussianProcess, Process, beliefs
+
+P = TypeVar("P", bound=TruthPrior)
+
+SETTLED = 200
+"""Most sweeps at the end, until EP is at its fixed point."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Question:
+    """What a method makes of the evidence about one class: two classes, and how often each was seen as the truth."""
+
+    evidence: Evidence
+    observed_nj: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Answered:
+    """What was found of one question: (N,) beliefs that the item is of the class, and the parts."""
+
+    q_n: Floats
+    process: Process
+    estimate: em.Estimate[GaussianProcess, confusion.Confusion]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMethod(ABC):
+    """What the methods of a Gaussian process share: settings, the fit, and how other items are judged."""
+
+    uses: ClassVar[frozenset[str]] = frozenset({"features", "truth"})
+    needs: ClassVar[frozenset[str]] = frozenset({"features"})
+    by_labels: ClassVar[bool] = False
+    """Whether an item's own labels judge it, beside its features."""
+
+    ard: bool = False
+    tolerance: float = 1e-4
+    max_iterations: int = 100
+
+    def __post_init__(self) -> None:
+        require_positive(self, "tolerance")
+        require_counts(self, "max_iterations")
+
+    @abstractmethod
+    def question(self, evidence: Evidence, j: int) -> Question:
+        """What is asked about class j."""
+
+    @abstractmethod
+    def pseudo_counts(self, annotations: Annotations) -> Floats:
+        """(J, L) what is expected of annotators, as pseudo-counts of their confusion rows."""
+
+    @abstractmethod
+    def report(self, evidence: Evidence, q_nj: Floats, found: Sequence[Answered]) -> AnnotatorReport:
+        """What is said of the annotators."""
+
+    @property
+    def counts(self) -> em.Counts:
+        """By which beliefs annotators are judged."""
+        return em.counts_by_all
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """From the votes, or from what `start` learned. Raises BadEvidence without features."""
+        evidence = used(self, evidence)
+        began = time.perf_counter()
+        assert evidence.features is not None
+        annotations = evidence.annotations
+        learned = None if start is None else LatentClasses.matching(start, evidence)
+        scaling = Scaling.of(evidence.features) if learned is None else learned.scaling
+        x_nd = scaling(evidence.features)
+        asked = one_versus_rest.asked(annotations.n_classes)
+        found = [self._answered(evidence, x_nd, q, j, learned) for q, j in enumerate(asked)]
+        q_nj = one_versus_rest.joined(np.stack([one.q_n for one in found]), evidence)
+        latent_qxn = np.stack([np.stack(one.process.marginals(x_nd)) for one in found])
+        kept = LatentClasses.of_processes(
+            scaling,
+            [one.process for one in found],
+            [one.estimate.annotators.learn(one.estimate.counts_klj).log_pi_klj for one in found],
+        )
+        return concluded(
+            self,
+            began,
+            evidence,
+            q_nj,
+            self.report(evidence, q_nj, found),
+            objective=_summed([one.estimate.objective for one in found]),
+            converged=all(one.estimate.converged for one in found),
+            parameters=kept.parameters(latent_qxn),
+        )
+
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Judge other items by their features, and by their labels where the method does; nothing is refitted.
+
+        Items that it learned from, of the same name and features, are judged by all but their own earlier labels.
+        """
+        require_given(self, evidence, frozenset({"features"}))
+        require_same_classes(consensus, evidence)
+        assert evidence.features is not None
+        annotations = evidence.annotations
+        learned = LatentClasses.of(consensus, evidence)
+        x_nd = learned.scaling(evidence.features)
+        latent_qxn = np.stack([learned.latent(q, x_nd) for q in range(len(learned.theta_qp))])
+        q_qn = np.stack(
+            [
+                self._judged(evidence, learned, q, j, latent_qxn[q])
+                for q, j in enumerate(one_versus_rest.asked(annotations.n_classes))
+            ]
+        )
+        judged = consensus.judging(annotations.items, one_versus_rest.joined(q_qn, evidence))
+        return replace(judged, parameters=learned.parameters(latent_qxn))
+
+    def _answered(self, evidence: Evidence, x_nd: Floats, q: int, j: int, learned: LatentClasses | None) -> Answered:
+        asked = self.question(evidence, j)
+        annotators = self._annotators(evidence.annotations, j, evidence.annotations.n_annotators)
+        prior = GaussianProcess.unlearned(x_nd, self.ard, asked.observed_nj)
+        q_nj = one_versus_rest.column(voted(evidence), j)
+        if learned is not None:
+            prior = learned.resumed(q, prior)
+            log_answers_klj = learned.log_answers(q, evidence.annotations, self._unmet(evidence.annotations, j))
+            begun = em.expectation(asked.evidence, replace(prior, sweeps=1), log_answers_klj)
+            prior, q_nj = replace(prior, sites=begun.statistics.sites), begun.q_nj
+        least_labels = int(self.by_labels)
+
+        def climbed(prior: P, q_nj: Floats) -> em.Estimate[P, confusion.Confusion]:
+            return em.maximise(
+                asked.evidence,
+                prior,
+                annotators,
+                q_nj,
+                tolerance=self.tolerance,
+                max_iterations=self.max_iterations,
+                least_labels=least_labels,
+                counts=self.counts,
+            )
+
+        if learned is None and self.by_labels:  # without features iterations cost nothing, and they save some with them
+            q_nj = climbed(Fixed(np.zeros((1, 2))), q_nj).q_nj
+        estimate = climbed(prior, q_nj)
+        settled = em.expectation(
+            asked.evidence,
+            replace(estimate.prior, sites=estimate.statistics.sites, sweeps=SETTLED),
+            estimate.annotators.log_pi_klj,
+            em.informative(asked.evidence, least_labels),
+        )
+        process: Process = settled.statistics
+        q_n = settled.q_nj[:, 1] if self.by_labels else _chance(np.stack(process.marginals(x_nd)))
+        return Answered(q_n, process, estimate)
+
+    def _judged(self, evidence: Evidence, learned: LatentClasses, q: int, j: int, latent_xn: Floats) -> Floats:
+        """(N,) beliefs that the items are of class j."""
+        if not self.by_labels:
+            return _chance(latent_xn)
+        asked = one_versus_rest.question(evidence, j)
+        log_answers_klj = learned.log_answers(q, evidence.annotations, self._unmet(evidence.annotations, j))
+        message_nj = observe(kernels.messages(asked.annotations, log_answers_klj), asked)
+        return beliefs(message_nj, *learned.without_own(q, latent_xn))[:, 1]
+
+    def _annotators(self, annotations: Annotations, j: int, n_annotators: int) -> confusion.Confusion:
+        """Annotators' answers to a question, at the prior's mode."""
+        pseudo_jl = one_versus_rest.collapsed(self.pseudo_counts(annotations), annotations, j)
+        return confusion.Confusion.unlearned(pseudo_jl, n_annotators)
+
+    def _unmet(self, annotations: Annotations, j: int) -> Floats:
+        """(L', 2) log chance of each answer of an annotator not met."""
+        unmet_lj: Floats = self._annotators(annotations, j, 1).log_pi_klj[0]
+        return unmet_lj
+
+
+@dataclass(frozen=True, slots=True)
+class GPCMA(ProcessMethod):
+    """Gaussian process classification with multiple annotators.
+
+    O(N^3) an iteration, for N labeled items: a thousand take seconds a class, some thousands minutes.
+
+    Attributes:
+        ard: one length for each feature (automatic relevance determination) in place of one for all.
+        tolerance: an iteration that gains less, in nats an item, is the last.
+        right, wrong: what sensitivities and specificities are expected to be, Beta(right, wrong), both > 1.
+        leave_one_out: judge annotators by what all else says of an item, their own label left out. For active learning,
+            where annotators are chosen by what they are believed to be.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import GPCMA
+        >>> annotations = Annotations.from_matrix([[0, 0], [1, 1], [0, -1], [-1, -1]])
+        >>> evidence = Evidence(annotations, features=[[0.0], [5.0], [0.5], [5.5]])
+        >>> GPCMA().fit(evidence).labels.tolist()
+        [0, 1, 0, 1]
+    """
+
+    by_labels: ClassVar[bool] = True
+
+    right: float = 8.0
+    wrong: float = 3.0
+    leave_one_out: bool = False
+
+    def __post_init__(self) -> None:
+        ProcessMethod.__post_init__(self)
+        for name in ("right", "wrong"):
+            require_between(name, getattr(self, name), 1)
+
+    @property
+    def counts(self) -> em.Counts:
+        """By all labels, or by those of the others."""
+        return counts_by_others if self.leave_one_out else em.counts_by_all
+
+    def question(self, evidence: Evidence, j: int) -> Question:
+        """Whether items are of class j, as annotators answered."""
+        return Question(one_versus_rest.question(evidence, j))
+
+    def pseudo_counts(self, annotations: Annotations) -> Floats:
+        """(J, L) one less than the Beta parameters; that of wrong answers divided among them."""
+        j, options = annotations.n_classes, annotations.n_options
+        return confusion.on_the_diagonal(j, options, self.right - 1, (self.wrong - 1) / (options - 1))
+
+    def report(self, evidence: Evidence, q_nj: Floats, found: Sequence[Answered]) -> AnnotatorReport:
+        """Confusion matrices by the joint beliefs; of two classes those of the fit."""
+        annotations, pseudo_jl = evidence.annotations, self.pseudo_counts(evidence.annotations)
+        if annotations.n_classes == 2:
+            counts_klj = found[0].estimate.counts_klj
+        else:
+            everything = np.ones(len(q_nj), bool)
+            by_all = confusion.posterior_mode(kernels.counts(annotations, q_nj), pseudo_jl)
+            counts_klj = self.counts(annotations, q_nj, everything, np.log(by_all))
+        return confusion.report(annotations, counts_klj, pseudo_jl, shares(q_nj))
+
+
+def _chance(latent_xn: Floats) -> Floats:
+    """(N,) Phi(mean / sqrt(1 + variance))."""
+    return beliefs(np.zeros((latent_xn.shape[1], 2)), *latent_xn)[:, 1]
+
+
+def _summed(traces: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    """The objective of all questions after each iteration; one that has ended stays where it is."""
+    longest = max(map(len, traces))
+    return tuple(np.sum([[*trace, *trace[-1:] * (longest - len(trace))] for trace in traces], axis=0).tolist())

@@ -1,0 +1,237 @@
+"""Expectation propagation for a Gaussian process whose values are seen through a probit and annotators.
+
+    f ~ N(0, K)          p(labels of n | f_n) = a_n Phi(f_n) + b_n (1 - Phi(f_n))        (Rodrigues 2014, eq. 7)
+
+a_n and b_n are the likelihoods of all labels of item n where it is and is not of the class. Each likelihood is replaced
+by a site exp(nu_n f_n - tau_n f_n^2 / 2), so that the posterior is Gaussian, N(mu, Sigma), Sigma = (K^-1 + T)^-1,
+T = diag(tau). A sweep finds for each item the cavity N(m, v), the posterior without its site, then the moments of
+cavity x likelihood, and the site that gives the posterior these moments:
+
+    eta   = m / sqrt(1 + v)                    Z = b + (a - b) Phi(eta)
+    slope = d ln Z / dm  = (a - b) N(eta) / (Z sqrt(1 + v))
+    curve = -d2 ln Z / dm2 = slope (slope + m / (1 + v))
+    tau'  = curve / (1 - v curve)              nu' = (slope + m curve) / (1 - v curve)
+
+These are the moments of the paper's supplement, without its differences of precisions. All sites move at once, which
+costs one factorisation a sweep, and part of the way (damping), which ends at the same fixed point as one by one.
+
+The likelihood is not log-concave: tau is negative where labels contradict what f was thought to be. So no roots of it
+are taken. With K = L L' (pivoted, of the rank that K has)
+
+    M = I + L' T L = C C'          V = C^-1 L'          Sigma = V' V          mu = Sigma nu
+
+M is positive definite exactly where the posterior exists. A step that leaves that set is halved until it does not.
+
+    ln Z_EP = sum_n [ ln Z_n + ln G(cavity_n) - ln G(marginal_n) ] - 1/2 ln |M| + 1/2 nu' mu
+    ln G(nu, tau) = nu^2 / 2 tau - 1/2 ln tau                          (Rasmussen & Williams 2006, sec. 3.6)
+
+which is the paper's with the right site normaliser. It does not change to first order in the sites at the fixed point,
+so that in parameters of K only the last terms move: with u = nu - T mu and R = T - T Sigma T,
+
+    d ln Z_EP / d theta = 1/2 sum_nm (u_n u_m - R_nm) dK_nm / d theta
+
+Where a point is repeated, its sites of one kind c (the same a, b) are all alike: w_c of them count w_c times, and take
+one out for the cavity. Arrays of sites are (C, N).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import LinAlgError, blas, cholesky, lapack
+from scipy.special import log_ndtr
+
+from hitl.annotations import Floats
+
+RANK_TOLERANCE = 1e-9
+"""Share of the largest variance below which what is left of K is rounding."""
+
+DAMPING = 0.8
+"""Share of the way that sites move in a sweep: all of it at once overshoots and comes back."""
+
+TOLERANCE = 1e-4
+"""Move of a site, in standard deviations of its item, that is none."""
+
+LEAST_STEP = 1e-6
+HALF_LOG_2PI = 0.5 * float(np.log(2 * np.pi))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Likelihoods:
+    """ln a and ln b of sites (C, N), -inf where they are 0, and how often each is there (C, N)."""
+
+    log_a: Floats
+    log_b: Floats
+    times: Floats
+
+    def of(self, rows: npt.NDArray[np.intp]) -> Likelihoods:
+        """Those of some items."""
+        return Likelihoods(self.log_a[:, rows], self.log_b[:, rows], self.times[:, rows])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Gaussian:
+    """The posterior N(mu, V'V): mean and marginal variance (N,), V (R, N), and ln |I + K T|."""
+
+    mean: Floats
+    variance: Floats
+    v_rn: Floats
+    log_determinant: float
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tilted:
+    """Cavities (C, N), with the moments of cavity x likelihood: ln Z and its slope and curvature in the mean."""
+
+    mean: Floats
+    variance: Floats
+    log_z: Floats
+    slope: Floats
+    curve: Floats
+
+
+def moments(log_a: Floats, log_b: Floats, mean: Floats, variance: Floats) -> tuple[Floats, Floats, Floats]:
+    """ln Z, slope and curvature (-d2 ln Z / dm2) of a Phi(f) + b (1 - Phi(f)) under N(mean, variance)."""
+    spread = 1 + variance
+    eta = mean / np.sqrt(spread)
+    log_z = np.logaddexp(log_a + log_ndtr(eta), log_b + log_ndtr(-eta))
+    log_density = -0.5 * eta**2 - HALF_LOG_2PI - log_z
+    slope = (np.exp(log_a + log_density) - np.exp(log_b + log_density)) / np.sqrt(spread)
+    return log_z, slope, slope * (slope + mean / spread)
+
+
+def root(k_nn: Floats) -> Floats:
+    """(N, R) L with L L' = K to rounding, R the rank of K."""
+    if not k_nn.size:
+        return np.zeros((0, 0))
+    packed, pivot, rank, _ = lapack.dpstrf(k_nn, tol=RANK_TOLERANCE * k_nn.diagonal().max(), lower=1)
+    l_nr = np.empty((len(k_nn), rank), order="F")
+    l_nr[pivot - 1] = np.tril(packed)[:, :rank]
+    return l_nr
+
+
+def gaussian(l_nr: Floats, sites: Floats) -> Gaussian | None:
+    """The posterior of sites (2, N), nu and tau; None where there is none."""
+    nu, tau = sites
+    if not nu.size:
+        return Gaussian(np.zeros(0), np.zeros(0), np.zeros((0, 0)), 0.0)
+    up_nr, down_nr = (l_nr[part] * np.sqrt(np.abs(tau[part]))[:, None] for part in (tau > 0, tau < 0))
+    m_rr = up_nr.T @ up_nr  # a matrix by its own transpose costs half a product
+    if len(down_nr):
+        m_rr -= down_nr.T @ down_nr
+    m_rr.flat[:: len(m_rr) + 1] += 1.0
+    try:
+        c_rr = cholesky(m_rr, lower=True, overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        return None
+    v_rn = blas.dtrsm(1.0, c_rr, l_nr, side=1, lower=1, trans_a=1).T
+    return Gaussian(
+        (v_rn @ nu) @ v_rn, np.einsum("rn,rn->n", v_rn, v_rn), v_rn, 2 * float(np.log(c_rr.diagonal()).sum())
+    )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Propagated:
+    """Where sweeps ended: sites (2, C, N), the posterior, the cavities, and how far the last sweep still moved."""
+
+    sites: Floats
+    posterior: Gaussian
+    tilted: Tilted
+    moved: float
+
+
+def propagate(
+    l_nr: Floats, likelihoods: Likelihoods, sites: Floats, *, sweeps: int, tolerance: float = TOLERANCE
+) -> Propagated:
+    """At most so many sweeps from these sites (2, C, N), until none moves by `tolerance` standard deviations.
+
+    Where the sites do not fit K, as they may after K has changed, it begins from none.
+    """
+    found = _at(l_nr, likelihoods, sites)
+    if found is None:
+        found = _at(l_nr, likelihoods, np.zeros_like(sites))
+    assert found is not None
+    for _ in range(sweeps):
+        if found.moved < tolerance:
+            break
+        found = _swept(l_nr, likelihoods, found)
+    return found
+
+
+def log_evidence(found: Propagated, likelihoods: Likelihoods) -> float:
+    """ln Z_EP."""
+    posterior, at = found.posterior, found.tilted
+    part = at.mean**2 / at.variance - posterior.mean**2 / posterior.variance
+    part += np.log(at.variance / posterior.variance)
+    return float(np.sum(likelihoods.times * (at.log_z + 0.5 * part))) + log_gaussian(
+        posterior, collapsed(found.sites, likelihoods)
+    )
+
+
+def log_gaussian(posterior: Gaussian, sites: Floats) -> float:
+    """The terms of ln Z_EP in which K is, of collapsed sites (2, N)."""
+    return 0.5 * float(sites[0] @ posterior.mean) - 0.5 * posterior.log_determinant
+
+
+def gradient_weights(posterior: Gaussian, sites: Floats) -> Floats:
+    """(N, N) d ln Z_EP / dK, of collapsed sites (2, N)."""
+    nu, tau = sites
+    u = nu - tau * posterior.mean
+    weight_nn = posterior.v_rn.T @ posterior.v_rn
+    weight_nn *= tau
+    weight_nn *= tau[:, None]
+    weight_nn += np.outer(u, u)
+    weight_nn.flat[:: len(tau) + 1] -= tau
+    weight_nn *= 0.5
+    return weight_nn
+
+
+def collapsed(sites: Floats, likelihoods: Likelihoods) -> Floats:
+    """(2, N) all sites of each item as one."""
+    total: Floats = np.sum(likelihoods.times * sites, axis=1)
+    return total
+
+
+def predicted(k_mn: Floats, variance: float, posterior: Gaussian, sites: Floats) -> tuple[Floats, Floats]:
+    """(M,) mean and variance of f at other points: `k_mn` with the points of the sites (2, N), collapsed.
+
+    k_mn u, and variance - k_mn R k_nm with R = T - T Sigma T.
+    """
+    nu, tau = sites
+    scaled_mn = k_mn * tau
+    reduction_m = np.einsum("mn,mn->m", scaled_mn, k_mn)
+    reduction_m -= np.sum((scaled_mn @ posterior.v_rn.T) ** 2, axis=1)
+    return k_mn @ (nu - tau * posterior.mean), np.maximum(variance - reduction_m, RANK_TOLERANCE * variance)
+
+
+def _at(l_nr: Floats, likelihoods: Likelihoods, sites: Floats) -> Propagated | None:
+    """The posterior and cavities of these sites; None where one of them has no variance."""
+    posterior = gaussian(l_nr, collapsed(sites, likelihoods))
+    if posterior is None:
+        return None
+    precision = 1 / posterior.variance - sites[1]
+    if not (precision > 0).all():
+        return None
+    variance = 1 / precision
+    mean = variance * (posterior.mean / posterior.variance - sites[0])
+    log_z, slope, curve = moments(likelihoods.log_a, likelihoods.log_b, mean, variance)
+    return Propagated(sites, posterior, Tilted(mean, variance, log_z, slope, curve), np.inf)
+
+
+def _swept(l_nr: Floats, likelihoods: Likelihoods, found: Propagated) -> Propagated:
+    """All sites moved at once; `found`, moved by 0, where no step leads anywhere."""
+    at = found.tilted
+    left = 1 - at.variance * at.curve
+    move = np.stack((at.slope + at.mean * at.curve, at.curve)) / left - found.sites
+    move *= likelihoods.times > 0
+    spread_n = np.sqrt(found.posterior.variance)
+    moved = float(np.max(np.abs(move) * np.stack((spread_n, spread_n**2))[:, None], initial=0.0))
+    step = DAMPING
+    while step > LEAST_STEP:
+        there = _at(l_nr, likelihoods, found.sites + step * move)
+        if there is not None:
+            return replace(there, moved=moved)
+        step /= 2
+    return replace(found, moved=0.0)

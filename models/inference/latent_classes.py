@@ -1,0 +1,165 @@
+"""What a consensus keeps of its Gaussian processes, so that other items are judged, or a fit goes on from them.
+
+    feature mean, feature scale    (D,)            how features are standardised
+    points                         (R, D)          standardised features of the items with sites
+    point rows                     (R,)            which of the consensus's items they are, -1: none of them
+    kernel                         (Q, 1 + lengths) logarithms of scale and lengths, for each question
+    sites                          (Q, 2, R)       nu and tau
+    answers                        (Q, K, L', 2)   log probability of each answer, of the consensus's annotators
+    latent mean, latent variance   (Q, N)          of f, of all items
+
+A question is a class against the rest (`one_versus_rest`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Annotations, Floats, Names
+from hitl.consensus import Consensus
+from hitl.errors import BadEvidence
+from hitl.evidence import Evidence
+from hitl.models.inference import expectation_propagation as ep
+from hitl.models.inference.warm_start import usable
+from hitl.models.numerics.covariance import SquaredExponential
+from hitl.models.priors.gp import GaussianProcess, Process
+
+LATENT_MEAN, LATENT_VARIANCE = "latent mean", "latent variance"
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """How features are standardised: (D,) means and standard deviations, 1 where a feature is constant."""
+
+    mean_d: Floats
+    scale_d: Floats
+
+    @classmethod
+    def of(cls, features: Floats) -> Scaling:
+        """That of these items; rows of NaN are items without features."""
+        present = features[~np.isnan(features).any(axis=1)]
+        if not len(present):
+            return cls(np.zeros(features.shape[1]), np.ones(features.shape[1]))
+        scale_d = present.std(axis=0)
+        constant = scale_d <= 1e-12 * np.abs(present).max(axis=0)
+        return cls(present.mean(axis=0), np.where(constant, 1.0, scale_d))
+
+    def __call__(self, features: Floats) -> Floats:
+        """(N, D) standardised."""
+        if features.shape[1] != len(self.mean_d):
+            raise BadEvidence(
+                f"features: found {features.shape[1]} columns; the consensus was estimated with {len(self.mean_d)}"
+            )
+        return np.asarray((features - self.mean_d) / self.scale_d)
+
+
+@dataclass(frozen=True, eq=False)
+class LatentClasses:
+    """The processes of all questions, aligned to some items; see the module. `annotators` are K names."""
+
+    scaling: Scaling
+    x_rd: Floats
+    rows: npt.NDArray[np.intp]
+    theta_qp: Floats
+    sites_qxr: Floats
+    answers_qklj: Floats
+    annotators: Names = ()
+
+    @classmethod
+    def of_processes(cls, scaling: Scaling, processes: Sequence[Process], answers: Sequence[Floats]) -> LatentClasses:
+        """As a fit has found them: with the same points in all questions."""
+        first = processes[0]
+        theta_qp = np.stack([one.kernel.theta for one in processes])
+        sites_qxr = np.stack([one.collapsed for one in processes])
+        return cls(scaling, first.x_rd, first.rows, theta_qp, sites_qxr, np.stack(answers))
+
+    @classmethod
+    def of(cls, consensus: Consensus, evidence: Evidence) -> LatentClasses:
+        """As a consensus keeps them, aligned to the items of evidence with features.
+
+        An item is the point it was if it has the same name and the same features. Raises BadEvidence where the
+        consensus keeps none, or the features are others.
+        """
+        kept = consensus.parameters
+        if "points" not in kept or evidence.features is None:
+            raise BadEvidence(f"a consensus of {consensus.fit.method} has no Gaussian process; expected one of gpc-ma")
+        scaling, x_rd = Scaling(kept["feature mean"], kept["feature scale"]), kept["points"]
+        x_nd, place = scaling(evidence.features), {name: n for n, name in enumerate(evidence.annotations.items)}
+        before = kept["point rows"].astype(np.intp)
+        rows = np.array([place.get(consensus.items[n], -1) if n >= 0 else -1 for n in before.tolist()], dtype=np.intp)
+        same = np.isclose(x_nd[rows], x_rd, rtol=0, atol=1e-9, equal_nan=True).all(axis=1)
+        rows[~same] = -1
+        return cls(scaling, x_rd, rows, kept["kernel"], kept["sites"], kept["answers"], consensus.annotators.names)
+
+    @classmethod
+    def matching(cls, start: Consensus, evidence: Evidence) -> LatentClasses | None:
+        """What a fit may go on from; None where classes, options or features are others, or there is no process."""
+        kept = start.parameters
+        assert evidence.features is not None
+        fits = "points" in kept and len(kept["feature mean"]) == evidence.features.shape[1]
+        return cls.of(start, evidence) if fits and usable(start, evidence.annotations) else None
+
+    def parameters(self, latent_qxn: Floats) -> dict[str, Floats]:
+        """What a consensus keeps; `latent_qxn` (Q, 2, N) are means and variances of its items."""
+        return {
+            "feature mean": self.scaling.mean_d,
+            "feature scale": self.scaling.scale_d,
+            "points": self.x_rd,
+            "point rows": self.rows.astype(float),
+            "kernel": self.theta_qp,
+            "sites": self.sites_qxr,
+            "answers": self.answers_qklj,
+            LATENT_MEAN: latent_qxn[:, 0],
+            LATENT_VARIANCE: latent_qxn[:, 1],
+        }
+
+    def kernel(self, q: int) -> SquaredExponential:
+        """The kernel of a question."""
+        return SquaredExponential(0.0, np.zeros(1), self.x_rd.shape[1]).at(self.theta_qp[q])
+
+    def latent(self, q: int, x_nd: Floats) -> Floats:
+        """(2, N) mean and variance of f of items with these standardised features, all sites in them."""
+        kernel, sites = self.kernel(q), self.sites_qxr[q]
+        if not len(self.x_rd):
+            return np.stack((np.zeros(len(x_nd)), np.full(len(x_nd), kernel.variance)))
+        posterior = ep.gaussian(ep.root(kernel.over(self.x_rd)), sites)
+        assert posterior is not None
+        k_nr = kernel.between(x_nd, self.x_rd)
+        here = self.rows >= 0
+        k_nr[self.rows[here], np.flatnonzero(here)] = kernel.variance  # an item without features is like itself alone
+        return np.stack(ep.predicted(k_nr, kernel.variance, posterior, sites))
+
+    def without_own(self, q: int, latent_xn: Floats) -> Floats:
+        """(2, N) the same less each item's own site."""
+        here = self.rows >= 0
+        rows, (nu_r, tau_r) = self.rows[here], self.sites_qxr[q][:, here]
+        mean_r, variance_r = latent_xn[:, rows]
+        cavity_r = 1 / (1 / variance_r - tau_r)
+        left = latent_xn.copy()
+        left[:, rows] = cavity_r * (mean_r / variance_r - nu_r), cavity_r
+        return left
+
+    def resumed(self, q: int, prior: GaussianProcess) -> GaussianProcess:
+        """The prior with the kernel of a question; and its sites, where these are of messages alone."""
+        kernel = self.kernel(q)
+        if kernel.theta.size != prior.kernel.theta.size:
+            return prior
+        if prior.observed_nj is not None:
+            return replace(prior, kernel=kernel)
+        sites, here = np.zeros_like(prior.sites), self.rows >= 0
+        sites[:, 0, self.rows[here]] = self.sites_qxr[q][:, here]
+        return replace(prior, kernel=kernel, sites=sites)
+
+    def log_answers(self, q: int, annotations: Annotations, unmet_lj: Floats) -> Floats:
+        """(K, L', 2) of these annotators; those not met answer by `unmet_lj`, log probabilities."""
+        place = {name: k for k, name in enumerate(self.annotators)}
+        answers_klj = np.repeat(unmet_lj[None], annotations.n_annotators, axis=0)
+        if unmet_lj.shape == self.answers_qklj.shape[2:]:
+            for k, name in enumerate(annotations.annotators):
+                if name in place:
+                    answers_klj[k] = self.answers_qklj[q, place[name]]
+        return answers_klj

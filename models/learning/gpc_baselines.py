@@ -1,0 +1,113 @@
+"""What GPC-MA is measured against (Rodrigues 2014, section 4.1): Gaussian process classifiers that know no annotators.
+
+    gpc-gold            learns from known truth alone
+    gpc-majority        takes the majority of an item's labels for its truth; equal ones share it
+    gpc-concatenated    takes every label for the truth of a point of its own, at the same place
+
+All are judged by features: an item's labels count as far as they moved the process, and known truth is kept.
+
+m points at one place have m sites. Those of the same label are alike, so that two kinds of sites an item are enough
+(`inference.expectation_propagation`): the N^3 is that of the items, not of the labels.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import AnnotatorReport
+from hitl.evidence import Evidence
+from hitl.models.annotators import confusion
+from hitl.models.gpc_ma import Answered, ProcessMethod, Question
+from hitl.models.inference import one_versus_rest
+from hitl.models.numerics.votes import votes
+
+
+@dataclass(frozen=True, slots=True)
+class TruthfulLabels(ProcessMethod, ABC):
+    """A classifier that takes labels for the truth, or ignores them."""
+
+    @abstractmethod
+    def seen(self, annotations: Annotations) -> Floats:
+        """(N, J) how often each class is taken for the truth of an item."""
+
+    def question(self, evidence: Evidence, j: int) -> Question:
+        """Whether items are of class j, as their labels or the known truth say."""
+        annotations = evidence.annotations
+        seen_nj = np.where(evidence.known[:, None], 0.0, self.seen(annotations))
+        silent = one_versus_rest.question(evidence, j)
+        none = silent.annotations.select(np.zeros(len(annotations), dtype=bool))
+        observed_nj = np.stack((seen_nj.sum(axis=1) - seen_nj[:, j], seen_nj[:, j]), axis=1)
+        return Question(Evidence(none, truth=silent.truth), observed_nj)
+
+    def pseudo_counts(self, annotations: Annotations) -> Floats:
+        """(J, L) ones: nothing is learned of annotators."""
+        return confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, 1.0)
+
+    def report(self, evidence: Evidence, q_nj: Floats, found: Sequence[Answered]) -> AnnotatorReport:
+        """How often each annotator agrees with the classifier."""
+        return confusion.report_of_votes(evidence.annotations, q_nj)
+
+
+@dataclass(frozen=True, slots=True)
+class GPCGold(TruthfulLabels):
+    """A Gaussian process classifier of the items of known truth; labels are ignored. Settings as `GPCMA` has them.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import GPCGold
+        >>> nothing_said = Annotations.from_matrix([[-1], [-1], [-1]], classes=["a", "b"])
+        >>> evidence = Evidence(nothing_said, features=[[0.0], [5.0], [4.5]], truth=[0, 1, -1])
+        >>> GPCGold().fit(evidence).labels.tolist()
+        [0, 1, 1]
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"features", "truth"})
+
+    def seen(self, annotations: Annotations) -> Floats:
+        """None."""
+        return np.zeros((annotations.n_items, annotations.n_classes))
+
+
+@dataclass(frozen=True, slots=True)
+class GPCMajority(TruthfulLabels):
+    """A Gaussian process classifier of the majority's labels. Settings as `GPCMA` has them.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import GPCMajority
+        >>> annotations = Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [-1, -1, -1]])
+        >>> evidence = Evidence(annotations, features=[[0.0], [5.0], [4.5]])
+        >>> GPCMajority().fit(evidence).labels.tolist()
+        [0, 1, 1]
+    """
+
+    def seen(self, annotations: Annotations) -> Floats:
+        """The class with most labels once; equal ones share it."""
+        votes_nj = votes(annotations)
+        top_nj = ((votes_nj > 0) & (votes_nj == votes_nj.max(axis=1, keepdims=True))).astype(float)
+        seen_nj: Floats = top_nj / np.maximum(top_nj.sum(axis=1, keepdims=True), 1.0)
+        return seen_nj
+
+
+@dataclass(frozen=True, slots=True)
+class GPCConcatenated(TruthfulLabels):
+    """A Gaussian process classifier of all labels, each as if it were the truth. Settings as `GPCMA` has them.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import GPCConcatenated
+        >>> annotations = Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [-1, -1, -1]])
+        >>> evidence = Evidence(annotations, features=[[0.0], [5.0], [4.5]])
+        >>> GPCConcatenated().fit(evidence).labels.tolist()
+        [0, 1, 1]
+    """
+
+    def seen(self, annotations: Annotations) -> Floats:
+        """Every label."""
+        return votes(annotations)

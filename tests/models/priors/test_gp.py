@@ -1,0 +1,71 @@
+"""The Gaussian process prior against dense integration: beliefs contain an item's own labels once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from hitl.annotations import Floats
+from hitl.models.priors.gp import GaussianProcess
+
+
+def exact(prior: GaussianProcess, message_nj: Floats) -> tuple[Floats, float]:
+    """(N, 2) beliefs and the log evidence, by quadrature over all f of all 2^N truths."""
+    node, weight = np.polynomial.hermite_e.hermegauss(40)
+    n = len(message_nj)
+    g = np.array(list(product(node, repeat=n)))
+    w = np.prod(np.array(list(product(weight, repeat=n))), axis=1) / np.sqrt(2 * np.pi) ** n
+    f = g @ np.linalg.cholesky(prior.kernel.over(prior.x_nd)).T
+    joint_gnj = np.stack((ndtr(-f), ndtr(f)), axis=2) * np.exp(message_nj)
+    total_gn = joint_gnj.sum(axis=2)
+    z = w @ total_gn.prod(axis=1)
+    others_gn = total_gn.prod(axis=1)[:, None] / total_gn
+    return np.einsum("g,gn,gnj->nj", w, others_gn, joint_gnj) / z, float(np.log(z))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_beliefs_are_near_those_of_dense_integration(n: int) -> None:
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        prior = replace(GaussianProcess.unlearned(rng.normal(size=(n, 2)), False), sweeps=200)
+        message_nj = rng.normal(scale=1.5, size=(n, 2))
+        q_nj, log_evidence = exact(prior, message_nj)
+        found = prior.posterior(message_nj.copy(), np.ones(n, bool))
+        near = 1e-6 if n == 1 else 0.02  # EP is exact for one item
+        np.testing.assert_allclose(found.q_nj, q_nj, atol=near)
+        assert abs(found.log_evidence - log_evidence) < near
+
+
+def test_an_item_that_does_not_count_is_judged_by_the_others_and_its_labels() -> None:
+    """As if it had been there and said nothing; then its own labels."""
+    rng = np.random.default_rng(5)
+    prior = replace(GaussianProcess.unlearned(rng.normal(size=(6, 2)), False), sweeps=200)
+    message_nj = rng.normal(size=(6, 2))
+    silent_nj = message_nj.copy()
+    silent_nj[5] = 0.3
+    counted = np.arange(6) < 5
+    silent, judged = (prior.posterior(given.copy(), counted) for given in (silent_nj, message_nj))
+    expected = silent.q_nj[5] * np.exp(message_nj[5])
+    np.testing.assert_allclose(judged.q_nj[5], expected / expected.sum(), atol=1e-9)
+    assert judged.log_evidence == pytest.approx(silent.log_evidence)
+
+
+def test_learning_raises_the_evidence_and_ends_at_a_flat_place() -> None:
+    rng = np.random.default_rng(6)
+    x_nd = rng.normal(size=(40, 2))
+    truth = (x_nd[:, 0] > 0).astype(int)
+    message_nj = np.where(np.eye(2)[truth] == 1, 0.0, -2.0)
+    prior, everything = replace(GaussianProcess.unlearned(x_nd, True), sweeps=100), np.ones(40, bool)
+    trace = []
+    for _ in range(12):
+        found = prior.posterior(message_nj.copy(), everything)
+        trace.append(found.log_evidence + prior.log_density())
+        prior = prior.learn(found.statistics)
+    assert np.diff(trace).min() > -1e-6
+    assert trace[-1] > trace[0] + 1
+    assert trace[-1] - trace[-3] < 0.01
+    assert prior.kernel.log_length[0] < prior.kernel.log_length[1]
