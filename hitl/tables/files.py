@@ -205,7 +205,7 @@ def require_names(names: Sequence[str | None], column: str, where: str) -> list[
     """The names, in order. Raises BadTable for an empty or repeated one, and where there are none."""
     found = [name or "" for name in names]
     if not found:
-        raise BadTable(f"{where}: the table is empty; expected one row an item")
+        raise BadTable(f"{where}: the table is empty; expected one row for each item")
     if "" in found:
         raise BadTable(f"{where}: row {found.index('')} has no {column}; expected a name in each")
     twice = repeated(found)

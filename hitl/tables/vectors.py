@@ -94,7 +94,7 @@ def vectors_of(table: pa.Table, where: str, item: str = "item") -> tuple[list[An
     columns = [name for name in table.column_names if name != item]
     if not columns or not table.num_rows:
         raise BadTable(
-            f"{where}: expected a column {item!r}, others of numbers or lists of numbers, and one row an item"
+            f"{where}: expected a column {item!r}, others of numbers or lists of numbers, and one row for each item"
         )
     parts = [vectors(table.column(name), f"{where}, column {name!r}") for name in columns]
     return names_of(table.column(item)).to_pylist(), np.hstack(parts)
