@@ -79,7 +79,8 @@ class Training:
     def predict(self, classifier: Classifier, fold: int) -> Floats:
         """(n, J) what the model of this fold predicts of its items, in their order."""
         seen_n = self.trained_n if fold == ALL else self.trained_n & (self.fold_n != fold)
-        return classifier.predict(self.evidence, self.q_nj, seen_n)[self.fold_n == fold]
+        predicted: Floats = classifier.predict(self.evidence, self.q_nj, seen_n)[self.fold_n == fold]
+        return predicted
 
     def joined(self, parts: Iterator[tuple[int, Floats]]) -> Floats:
         """(N, J) the predictions of all folds; NaN where none predicts."""
@@ -108,7 +109,7 @@ def out_of_fold(
 
 def standardised(x_nd: Floats) -> Floats:
     """(N, D) features less their mean, by their standard deviation; 0 where constant, and for items without any."""
-    there_n = ~np.isnan(x_nd).any(axis=1)
+    there_n: Mask = ~np.isnan(x_nd).any(axis=1)
     centre_d, scale_d = x_nd[there_n].mean(axis=0), x_nd[there_n].std(axis=0)
     scale_d = np.where(scale_d > 1e-12 * (1 + np.abs(centre_d)), scale_d, np.inf)
     z_nd: Floats = np.where(there_n[:, None], (x_nd - centre_d) / scale_d, 0.0)
