@@ -51,7 +51,7 @@ class Training:
         None where there is too little to train on: two classes, one of them in all folds, and two items a fold.
         """
         assert evidence.features is not None
-        featured_n = ~np.isnan(evidence.features).any(axis=1)
+        featured_n = evidence.featured
         trained_n = featured_n & ((evidence.annotations.labels_per_item > 0) | evidence.known)
         names = evidence.annotations.items
         rows = np.array(sorted(np.flatnonzero(trained_n), key=lambda row: str(names[row])), dtype=np.intp)
@@ -109,8 +109,8 @@ def out_of_fold(
 
 def standardised(x_nd: Floats) -> Floats:
     """(N, D) features less their mean, by their standard deviation; 0 where constant, and for items without any."""
-    there_n: Mask = ~np.isnan(x_nd).any(axis=1)
-    centre_d, scale_d = x_nd[there_n].mean(axis=0), x_nd[there_n].std(axis=0)
+    lacking_n = np.asarray(np.isnan(x_nd).any(axis=1))
+    centre_d, scale_d = x_nd[~lacking_n].mean(axis=0), x_nd[~lacking_n].std(axis=0)
     scale_d = np.where(scale_d > 1e-12 * (1 + np.abs(centre_d)), scale_d, np.inf)
-    z_nd: Floats = np.where(there_n[:, None], (x_nd - centre_d) / scale_d, 0.0)
+    z_nd: Floats = np.where(lacking_n[:, None], 0.0, (x_nd - centre_d) / scale_d)
     return z_nd
