@@ -12,10 +12,7 @@ from hitl.errors import BadSettings
 if TYPE_CHECKING:
     from hitl.store.folds import Training
 
-EXAMPLES = examples(
-    "hitl learn  # on the labels as last pulled; every cycle does it when they have grown by learn.growth",
-    "hitl replay annotations.csv --truth truth.csv --features features.parquet --learn logistic  # what it would save",
-)
+EXAMPLES = examples("hitl learn", "hitl learn --json")
 
 
 def learn(config: Config = HERE, as_json: Json = False) -> None:

@@ -386,7 +386,7 @@ def test_all_tables_are_one_frame(rng: np.random.Generator) -> None:
     assert frame.loc[("expected", "skips", "0.95 labels", "items"), "value"] == skip["items"]
     assert np.isnan(frame.loc[("expected", "skips", "0.95 labels", "items"), "low"])
     first = found.measured.dependence.iloc[0]
-    assert frame.loc[("measured", "dependence", f"people {first['second']}", "bits"), "value"] == first["bits"]
+    assert frame.loc[("measured", "dependence", f"annotators {first['second']}", "bits"), "value"] == first["bits"]
 
 
 def test_the_method_that_made_a_consensus_is_found_again(rng: np.random.Generator) -> None:

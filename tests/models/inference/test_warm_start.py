@@ -39,7 +39,8 @@ def known_without_a_class() -> Evidence:
     items = np.searchsorted(rows, evidence.annotations.item[labeled]).astype(np.int32)
     met = replace(evidence.annotations.select(labeled), item=items, items=tuple(range(len(rows))))
     models = {name: p_nj[rows] for name, p_nj in evidence.probabilities.items()}
-    return Evidence(met, models, truth=truth[rows])
+    assert evidence.features is not None
+    return Evidence(met, models, evidence.features[rows], truth[rows])
 
 
 def fit_without_a_class(method: Combiner) -> Consensus:
