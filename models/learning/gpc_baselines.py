@@ -40,10 +40,10 @@ class TruthfulLabels(ProcessMethod, ABC):
         """Whether items are of class j, as their labels or the known truth say."""
         annotations = evidence.annotations
         seen_nj = np.where(evidence.known[:, None], 0.0, self.seen(annotations))
-        silent = one_versus_rest.question(evidence, j)
-        none = silent.annotations.select(np.zeros(len(annotations), dtype=bool))
+        yes_or_no = one_versus_rest.question(evidence, j)
+        none = yes_or_no.annotations.select(np.zeros(len(annotations), dtype=bool))
         observed_nj = np.stack((seen_nj.sum(axis=1) - seen_nj[:, j], seen_nj[:, j]), axis=1)
-        return Question(Evidence(none, truth=silent.truth), observed_nj)
+        return Question(Evidence(none, truth=yes_or_no.truth), observed_nj)
 
     def pseudo_counts(self, annotations: Annotations) -> Floats:
         """(J, L) ones: nothing is learned of annotators."""
@@ -61,8 +61,8 @@ class GPCGold(TruthfulLabels):
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import GPCGold
-        >>> nothing_said = Annotations.from_matrix([[-1], [-1], [-1]], classes=["a", "b"])
-        >>> evidence = Evidence(nothing_said, features=[[0.0], [5.0], [4.5]], truth=[0, 1, -1])
+        >>> no_labels = Annotations.from_matrix([[-1], [-1], [-1]], classes=["a", "b"])
+        >>> evidence = Evidence(no_labels, features=[[0.0], [5.0], [4.5]], truth=[0, 1, -1])
         >>> GPCGold().fit(evidence).labels.tolist()
         [0, 1, 1]
     """

@@ -39,8 +39,8 @@ def gain(p_mj: Floats, q_mj: Floats) -> float:
 
     def more(b: float) -> float:
         r_mj = np.exp(log_softmax(log_s_j + b * x_mj, axis=1))
-        told_m = np.einsum("mj,mj->m", r_mj, odds_mj)
-        return float(np.sum(np.log(np.maximum(told_m, np.finfo(float).tiny))))
+        likelihood_m = np.einsum("mj,mj->m", r_mj, odds_mj)
+        return float(np.sum(np.log(np.maximum(likelihood_m, np.finfo(float).tiny))))
 
     found = [more(b) for b in SHARPNESS]
     best = int(np.argmax(found))

@@ -5,7 +5,8 @@
     consensus  combiner(labels, other models, p_nj)
 
 No item is judged by a prediction that has seen its labels, and nothing is learned from an earlier prediction of the
-classifier, so that the two do not confirm each other. How far the classifier is to be trusted is told by the pool of
+classifier, so that the two do not confirm each other. (A label has a share in the estimate of its annotator, and by it
+in the beliefs about other items.) How far the classifier is to be trusted is told by the pool of
 models (`priors.calibrated`, `inference.unsupervised_pool`), as of any model.
 """
 
