@@ -15,9 +15,9 @@ cold, so that the result depends on the evidence alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -38,9 +38,7 @@ from hitl.exchange import (
     pages_of,
     silent,
 )
-from hitl.features import refresh
-from hitl.learning import training
-from hitl.learning.training import LearnSummary
+from hitl.learning import features, training
 from hitl.metrics import metrics_of
 from hitl.models.predictors.features import without
 from hitl.operations import Judgement, operations_of
@@ -60,6 +58,7 @@ from hitl.settings import Settings
 
 if TYPE_CHECKING:
     from hitl.store import Lease, Store
+    from hitl.store.folds import Training
 
 _one_fit = Lock()
 """Compiled kernels may end the process when two threads run them at once (numba without OpenMP or TBB)."""
@@ -73,6 +72,7 @@ class CycleReport:
     judgement: Judgement
     receipts: tuple[Receipt, ...]
     pages: Pages = Pages()
+    learned: Mapping[str, Training] = field(default_factory=dict)
 
     @property
     def resumed(self) -> bool:
@@ -105,13 +105,14 @@ def run(
         queued = tuple(push(lease, store, connector, progress, by_hand=True))  # first: the pull brings it back
         judgement = None if due is None else _recorded(store, settings.name, due)
         pulled = PullSummary()
+        learned: dict[str, Training] = {}
         if judgement is None:
             pulled = pull(lease, store, connector, progress)
             crew, unknown = reachable(crew or crew_of(settings, store), connector)
             pulled += PullSummary(problems=(*unknown, *orders_of_others(store, settings.name, connector)))
             left_out = embed(lease, settings, store, connector, progress)
             pulled += PullSummary(problems=(without(left_out),) if left_out else ())
-            learn(lease, settings, store, connector.questions(), progress)
+            learned = learn(lease, settings, store, connector.questions(), progress)
             with _one_fit:
                 judgement = judge(settings, store, connector.questions(), progress, crew, now)
             if due is not None:
@@ -122,7 +123,7 @@ def run(
         receipts = (*queued, *push(lease, store, connector, progress))
         pages = pages_of(connector)
         store.note_workplaces(lease, pages)
-    return CycleReport(pulled, judgement, receipts, pages)
+    return CycleReport(pulled, judgement, receipts, pages, learned)
 
 
 @contextmanager
@@ -169,11 +170,11 @@ def pull(lease: Lease, store: Store, connector: Connector, progress: Progress = 
 def embed(
     lease: Lease, settings: Settings, store: Store, connector: Connector, progress: Progress = silent
 ) -> dict[str, str]:
-    """Make the features of what is new or has changed; the items that are left without, and why (`hitl.features`)."""
+    """Make the features of what is new or has changed; the items that are left without, and why."""
     if settings.features.kind is None:
         return {}
     files = connector if isinstance(connector, Files) else None
-    return refresh(lease, settings, store, item_names(settings, store), files, progress)
+    return features.refresh(lease, settings, store, item_names(settings, store), files, progress)
 
 
 def learn(
@@ -184,10 +185,10 @@ def learn(
     progress: Progress = silent,
     *,
     anew: bool = False,
-) -> LearnSummary:
-    """Learn from the labels, as `[learn]` says, where they have grown enough or `anew`; see `hitl.learning`."""
+) -> dict[str, Training]:
+    """Learn from the labels, as `[learn]` says, where they have grown enough or `anew`; what was, by question."""
     if settings.learn.model is None:
-        return LearnSummary({})
+        return {}
     with _one_fit:
         given = given_evidence(settings, store, questions)
         return training.refresh(lease, settings, store, given, progress, anew=anew)

@@ -10,7 +10,7 @@ from hitl.active.assignment.missing_skills import in_words, lacking
 from hitl.active.registry import policy
 from hitl.errors import HitlError
 from hitl.exchange import Check, silent
-from hitl.features import stored_features
+from hitl.learning.features import stored_features
 from hitl.models.registry import combiner
 from hitl.project import combined, crew_of, opened, orders_of_others, reachable, stored_evidence
 from hitl.status import stored_in_words

@@ -138,7 +138,7 @@ def stored_evidence(settings: Settings, store: Store, questions: tuple[Question,
 
 def given_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
     """The same of annotators, the models of the platform and of `[models]`, and the features that were made last."""
-    from hitl.features import stored_features
+    from hitl.learning.features import stored_features
 
     project = settings.name
     items = tuple(store.items(project).column("item").to_pylist())

@@ -189,7 +189,7 @@ def _corpus(seen: Seen) -> tuple[list[str], Corpus, Callable[[str], Any] | None]
 def _of_project(config: Path, progress: Progress) -> tuple[list[str], Floats, dict[str, str]]:
     """The items of the project by own ids, their features, which are stored now, and those left out."""
     from hitl import cycle
-    from hitl.features import stored_features
+    from hitl.learning.features import stored_features
     from hitl.project import item_names, opened
 
     with opened(config) as (settings, store, connector):

@@ -145,6 +145,7 @@ def run(
 ) -> None:
     """One cycle: pull, combine, plan, push. Safe to repeat and to interrupt; `hitl schedule` repeats it."""
     from hitl import cycle
+    from hitl.cli.learn import in_words
     from hitl.cli.status import where_to_answer
     from hitl.project import item_names
 
@@ -162,6 +163,7 @@ def run(
         show.as_json(
             {
                 "pulled": asdict(pulled),
+                "learned": {name: asdict(one) for name, one in report.learned.items()},
                 "metrics": judgement.metrics,
                 "asks": len(judgement.plan.asks),
                 "operations": len(report.receipts),
@@ -171,6 +173,8 @@ def run(
         )
         return
     _show_pulled(pulled, counts)
+    for name, training in report.learned.items():
+        show.line(in_words(name, training))
     show.line(f"planned {judgement.plan}")
     _show_who(judgement, settings)
     for text in where_to_answer(map(str, judgement.plan.annotators), report.pages):

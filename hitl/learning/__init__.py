@@ -1,1 +1,4 @@
-"""Models that learn while a project is labeled: `training` trains them on its labels and keeps what they predict."""
+"""Models that learn while a project is labeled.
+
+`features` makes numbers of what items hold and keeps them; `training` trains on the labels and keeps what is predicted.
+"""

@@ -33,13 +33,6 @@ if TYPE_CHECKING:
     from hitl.store import Lease, Store
 
 
-@dataclass(frozen=True, slots=True)
-class LearnSummary:
-    """What was learned now: question -> its training; none where labels are not new, or too few to learn from."""
-
-    trainings: Mapping[str, Trained]
-
-
 def refresh(
     lease: Lease,
     settings: Settings,
@@ -48,14 +41,15 @@ def refresh(
     progress: Progress = silent,
     *,
     anew: bool = False,
-) -> LearnSummary:
+) -> dict[str, Trained]:
     """Train for each question whose labels have grown by `learn.growth` since the last time, or, `anew`, for each.
 
-    `evidence` is that of annotators and other models, with features. Raises BadSettings where there are no features.
+    Gives the new trainings, by question: none where labels are not new, or too few to learn from. `evidence` is that of
+    annotators and other models, with features. Raises BadSettings where there are no features.
     """
     learn = settings.learn
     if learn.model is None:
-        return LearnSummary({})
+        return {}
     before, complete = store.trainings(settings.name), dict[str, Trained]()
     groups = _groups(settings, store)
     for question, known in evidence.items():
@@ -70,7 +64,7 @@ def refresh(
             complete[question] = found
     if complete != before:
         store.note_trainings(lease, complete)
-    return LearnSummary({name: one for name, one in complete.items() if before.get(name) != one})
+    return {name: one for name, one in complete.items() if before.get(name) != one}
 
 
 def with_predictions(settings: Settings, store: Store, question: str, evidence: Evidence) -> Evidence:

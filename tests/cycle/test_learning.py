@@ -111,12 +111,14 @@ def test_what_is_asked_first_is_of_all_kinds_however_items_are_sorted(tmp_path: 
 
 def test_it_learns_anew_when_labels_have_grown_enough(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "p", 40)  # 80 labels
-    run(folder)
+    begun = run(folder)
     first = trainings(folder)["label"]
     assert (first.labels, first.items) == (80, 40)
+    assert begun.learned == {"label": first}
     label(folder, range(40, 44))  # 88: not more than a tenth more
     again = run(folder)
     assert trainings(folder)["label"] == first
+    assert again.learned == {}
     predicted = again.judgement.evidence["label"].probabilities[NAME]
     assert not np.isnan(predicted).any()
     label(folder, range(44, 45))
@@ -251,7 +253,10 @@ def test_doctor_says_when_it_would_pay_and_learn_what_it_knows(
     assert code == 0, err
     assert "label: learned from 40 items; of items that it did not see it predicts" in out
     assert "label: logistic, from 40 items, predicts" in run("doctor")[1]
-    assert json.loads(run("learn", "--json")[1])["label"]["items"] == 40
+    label(folder, range(40, 80))
+    assert "label: learned from 80 items; of items that" in run("run")[1]
+    assert "label: learned from" not in run("run")[1]
+    assert json.loads(run("learn", "--json")[1])["label"]["items"] == 80
     (folder / "hitl.toml").write_text(TOML.partition("[features]")[0] + '[learn]\nmodel = "logistic"\n')
     code, out, _ = run("doctor")
     assert code != 0

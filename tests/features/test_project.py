@@ -252,7 +252,8 @@ def test_judging_reads_what_is_stored_and_was_made_as_the_settings_say(tmp_path:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from hitl import cycle, features
+from hitl import cycle
+from hitl.learning import features
 from hitl.connectors.tables import Tables
 from hitl.models.predictors import features as library
 from hitl.settings import FeatureSettings
