@@ -36,6 +36,7 @@ from hitl.models.inference import em, one_versus_rest
 from hitl.models.inference.latent_classes import LatentClasses, Scaling
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics import kernels
+from hitl.models.numerics.blas_threads import threads_for
 from hitl.models.numerics.checks import require_between, require_counts, require_positive
 from hitl.models.numerics.clamping import observe
 from hitl.models.numerics.votes import shares, voted
@@ -110,7 +111,8 @@ class ProcessMethod(ABC):
         scaling = Scaling.of(evidence.features) if learned is None else learned.scaling
         x_nd = scaling(evidence.features)
         asked = one_versus_rest.asked(annotations.n_classes)
-        found = [self._answered(evidence, x_nd, q, j, learned) for q, j in enumerate(asked)]
+        with threads_for(int(em.informative(evidence, 1).sum())):
+            found = [self._answered(evidence, x_nd, q, j, learned) for q, j in enumerate(asked)]
         q_nj = one_versus_rest.joined(np.stack([one.q_n for one in found]), evidence)
         latent_qxn = np.stack([np.stack(one.process.marginals(x_nd)) for one in found])
         kept = LatentClasses.of_processes(

@@ -56,10 +56,13 @@ def refresh(
         if known.features is None:
             raise BadSettings("learn.model needs features of the items; expected [features] with text, columns, ...")
         last, by = before.get(question), _digest(settings, known)
-        if not anew and last is not None and last.settings == by and not _is_due(known, last, learn.growth):
+        if last is not None and last.settings != by:
+            last = None
+        if last is not None and not anew and not _is_due(known, last, learn.growth):
             complete[question] = last
             continue
-        found = _Learning(lease, settings, store, question, known, by, progress).run(groups)
+        # where annotators alone now seem to see one class only, as few labels may, the last training still stands
+        found = _Learning(lease, settings, store, question, known, by, progress).run(groups) or last
         if found is not None:
             complete[question] = found
     if complete != before:

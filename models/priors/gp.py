@@ -12,20 +12,20 @@ loop of `inference.em` climbs it.
 
 Items whose messages are flat have no site. They are predicted, and take no part in the N^3.
 
-What it learns from are the sites: natural parameters, which add up. At given sites the scale and lengths of the kernel
-maximise ln Z_EP + their log density, a few steps of L-BFGS at a time; at the fixed point of EP that has the same
-gradient. EP begins from the same sites when the messages or the kernel have moved a little.
+What it learns from are the sites: natural parameters, which add up. At the fixed point of EP the gradient of
+ln Z_EP + log density in the scale and lengths of the kernel is that at given sites, so that a turn of learning needs no
+sweep. The first two turns go where it is largest while the sites stay, the next ones as a quasi-Newton step says (BFGS)
+that knows from the last moves how the sites follow. No turn lowers the evidence. EP begins from the same sites when the
+messages or the kernel have moved a little.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 from scipy.special import log_ndtr
 
 from hitl.annotations import Floats
@@ -38,16 +38,25 @@ OUTSIDE = 1e10
 """What a kernel is worth less with which these sites have no posterior."""
 
 EVALUATIONS = 10
-"""Most evaluations of one turn of learning."""
+"""Most evaluations of a turn while the sites stay."""
 
-FLAT = 0.1
-"""Gradient, in nats, at which a kernel is left as it is: what a move could gain is less by another such factor."""
+AT_SITES = 2
+"""So many turns begin while the sites stay: then the way they follow is known well enough."""
+
+FLAT = 0.2
+"""Gradient at which a kernel is left as it is: a move gains at most half its square, as the prior alone bends by 1."""
 
 FURTHEST = 1.0
 """How far a turn moves a logarithm at most: the sites fit nearby kernels only."""
 
 HALVINGS = 4
 """How often a move that lowers the evidence is halved before the kernel stays as it is."""
+
+TRIAL = 2
+"""Most sweeps with a kernel that is tried: nearly all of what it gains shows."""
+
+NO_CURVATURE = 1e-3
+"""Cosine of a move and what it does to the gradient, below which it tells nothing."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -107,35 +116,55 @@ class Process:
         mean_n[others], variance_n[others] = self.latent(x_nd[others])
         return mean_n, variance_n
 
-    def nearer(self) -> Floats:
-        """The logarithms of the kernel after a few steps of L-BFGS at these sites."""
+    def gradient(self) -> Floats:
+        """(1 + lengths,) of ln Z_EP + log density in the logarithms of the kernel; exact at the fixed point of EP."""
+        weight_rr = ep.gradient_weights(self.found.posterior, self.collapsed)
+        of_evidence = self.kernel.gradient(self.x_rd, self.kernel.over(self.x_rd), weight_rr)
+        return of_evidence + self.kernel.log_density_gradient()
+
+    def at_these_sites(self, gradient: Floats) -> Turn:
+        """Where a few steps of BFGS lead while the sites stay, and the inverse Hessian; `gradient` is that here."""
         theta, sites = self.kernel.theta, self.collapsed
-
-        def falls(theta: Floats) -> tuple[float, Floats]:
-            value, gradient = at_sites(self.kernel.at(theta), self.x_rd, sites)
-            return -value, -gradient
-
-        bounds = [(one - FURTHEST, one + FURTHEST) for one in theta]
-        options = {"maxfun": EVALUATIONS, "gtol": FLAT}
-        found: Floats = minimize(falls, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
-        return found
+        value = ep.log_gaussian(self.found.posterior, sites) + self.kernel.log_density()
+        turn = Turn(theta, gradient, np.eye(theta.size) / max(1.0, float(np.linalg.norm(gradient))))
+        there = theta + turn.move
+        for _ in range(EVALUATIONS):
+            at_there, slope = at_sites(self.kernel.at(there), self.x_rd, sites)
+            if at_there < value:
+                there = (turn.theta + there) / 2
+                continue
+            turn, value = turn.onwards(there, slope), at_there
+            if np.abs(slope).max() < FLAT:
+                break
+            there = np.clip(turn.theta + turn.move, theta - FURTHEST, theta + FURTHEST)
+        return turn
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Step:
-    """A turn of learning: where it began and where the sites found there point."""
+class Turn:
+    """A step of BFGS: where it begins, the gradient there, and the inverse Hessian as `steps` moves have shown it."""
 
     theta: Floats
-    move: Floats
+    gradient: Floats
+    inverse: Floats
+    steps: int = 0
 
-    def tries(self, last: Step | None) -> Iterator[Floats]:
-        """Moves to try: the secant of this step and the last one (Anderson 1965, depth 1), this one, shorter ones."""
-        if last is not None:
-            turned = self.move - last.move
-            if (squared := float(turned @ turned)) > 0:
-                share = float(self.move @ turned) / squared
-                yield np.clip(self.move - share * (self.theta - last.theta + turned), -FURTHEST, FURTHEST)
-        yield from (self.move / 2**power for power in range(HALVINGS))
+    def onwards(self, theta: Floats, gradient: Floats) -> Turn:
+        """The next step, whose inverse Hessian agrees with what the last move did to the gradient."""
+        moved, fell = theta - self.theta, self.gradient - gradient
+        along = float(moved @ fell)
+        if along <= NO_CURVATURE * float(np.sqrt((moved @ moved) * (fell @ fell))):
+            return Turn(theta, gradient, self.inverse, self.steps)
+        # the first move tells the size of the inverse in all directions (Nocedal & Wright 2006, eq. 6.20)
+        before = self.inverse if self.steps else np.eye(theta.size) * along / float(fell @ fell)
+        across = np.eye(theta.size) - np.outer(moved, fell) / along
+        inverse = across @ before @ across.T + np.outer(moved, moved) / along
+        return Turn(theta, gradient, inverse, self.steps + 1)
+
+    @property
+    def move(self) -> Floats:
+        """Where the gradient would be none; not too far."""
+        return np.clip(self.inverse @ self.gradient, -FURTHEST, FURTHEST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +184,7 @@ class GaussianProcess:
     kernel: SquaredExponential
     sites: Floats
     observed_nj: Floats | None = None
-    last: Step | None = None
+    last: Turn | None = None
     held: bool = False
     sweeps: int = 3
 
@@ -185,16 +214,29 @@ class GaussianProcess:
         stays = replace(self, sites=statistics.sites)
         if self.held or not statistics.rows.size:
             return stays
-        before, theta = statistics.log_evidence + self.log_density(), self.kernel.theta
-        step = Step(theta, statistics.nearer() - theta)
-        if not step.move.any():
+        turn, move = self._turn(statistics)
+        if not move.any():
             return stays
-        for move in step.tries(self.last):
-            moved = replace(stays, kernel=self.kernel.at(theta + move), last=step)
-            process = moved._process_of(statistics.rows, statistics.likelihoods)
+        before = statistics.log_evidence + self.log_density()
+        for power in range(HALVINGS):
+            kernel = self.kernel.at(turn.theta + move / 2**power)
+            moved = replace(stays, kernel=kernel, last=turn)
+            process = replace(moved, sweeps=TRIAL)._process_of(statistics.rows, statistics.likelihoods)
             if process.log_evidence + moved.log_density() >= before:
                 return replace(moved, sites=process.sites)
-        return stays
+        return replace(stays, last=None)
+
+    def _turn(self, statistics: Process) -> tuple[Turn, Floats]:
+        """This turn and its move: as far as the last turns say or, in the first ones, as the sites do."""
+        theta, gradient = self.kernel.theta, statistics.gradient()
+        steps = 0 if self.last is None else self.last.steps
+        if np.abs(gradient).max() < FLAT:
+            return Turn(theta, gradient, np.eye(theta.size)), np.zeros_like(theta)
+        if self.last is not None and steps >= AT_SITES:
+            turn = self.last.onwards(theta, gradient)
+            return turn, turn.move
+        found = statistics.at_these_sites(gradient)
+        return Turn(theta, gradient, found.inverse, steps + 1), found.theta - theta
 
     def log_density(self) -> float:
         """Log density of scale and lengths, up to a constant."""

@@ -126,6 +126,20 @@ def test_it_learns_anew_when_labels_have_grown_enough(tmp_path: Path) -> None:
     assert trainings(folder)["label"].labels == 90
 
 
+def test_a_training_stands_while_annotators_alone_see_one_class(tmp_path: Path) -> None:
+    """Few labels by unequal annotators may look like one class to the people's consensus; what was learned is kept."""
+    folder = folder_of(tmp_path / "p", 40)
+    run(folder)
+    first = trainings(folder)["label"]
+    (folder / "annotations.csv").write_text("item,annotator,label\n")
+    label(folder, range(60), says=lambda n: "sea")
+    with (folder / "annotations.csv").open("a") as file:
+        file.write("0,cat,bread\n")
+    report = run(folder)
+    assert report.learned == {}
+    assert trainings(folder) == {"label": first}
+
+
 def test_an_item_that_is_labeled_after_the_training_keeps_its_prediction(tmp_path: Path) -> None:
     """It did not learn from it, so that the prediction stands beside the label as any model's does."""
     folder = folder_of(tmp_path / "p", 40)
