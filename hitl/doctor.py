@@ -86,7 +86,7 @@ def _models(settings: Settings, store: Store, connector: Connector) -> Iterator[
 def _learning(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
     """What the model of `[learn]` knows; where there is none, whether one would know something."""
     learn, trainings = settings.learn, store.trainings(settings.name)
-    if learn.model is not None and settings.features.kind is None:
+    if learn.model is not None and settings.features.kind is None and learn.field is None:
         mend = "add [features] with text, image, columns or file"
         yield Check("learn", False, f"learn.model {learn.model!r} has no features to learn from", mend)
     elif learn.model is not None:

@@ -175,15 +175,26 @@ class FeatureSettings(_Part):
 class LearnSettings(_Part):
     """What learns from the labels while they come, from the features. Without a model nothing does.
 
-    `groups` names a field of an item's data: near-duplicates, which share a fold. It learns anew when the labels have
-    grown by `growth`, a share of those it learned from.
+    `field` names one of an item's data that an estimator of yours learns from as it is, in place of features; `groups`
+    one that near-duplicates have in common, which share a fold. It learns anew when the labels have grown by `growth`,
+    a share of those it learned from.
     """
 
     model: str | None = Field(default=None, min_length=1)
+    field: str | None = Field(default=None, min_length=1)
     folds: int = Field(default=5, ge=2)
     groups: str | None = Field(default=None, min_length=1)
     growth: float = Field(default=0.1, ge=0)
     seed: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _field_of_own(self) -> LearnSettings:
+        if self.field is not None and ":" not in (self.model or ""):
+            raise ValueError(
+                f'field is {self.field!r}: it is for an estimator of yours, model = "module:name"; others learn from '
+                "[features]"
+            )
+        return self
 
 
 class PushSettings(_Part):

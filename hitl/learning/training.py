@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hitl.annotations import Name
 from hitl.errors import BadSettings
@@ -51,9 +52,10 @@ def refresh(
     if learn.model is None:
         return {}
     before, complete = store.trainings(settings.name), dict[str, Trained]()
-    groups = _groups(settings, store)
+    groups = _values(settings, store, "groups", learn.groups)
+    inputs = _values(settings, store, "field", learn.field)
     for question, known in evidence.items():
-        if known.features is None:
+        if known.features is None and learn.field is None:
             raise BadSettings("learn.model needs features of the items; expected [features] with text, columns, ...")
         last, by = before.get(question), _digest(settings, known)
         if last is not None and last.settings != by:
@@ -62,7 +64,7 @@ def refresh(
             complete[question] = last
             continue
         # where annotators alone now seem to see one class only, as few labels may, the last training still stands
-        found = _Learning(lease, settings, store, question, known, by, progress).run(groups) or last
+        found = _Learning(lease, settings, store, question, known, by, progress, inputs).run(groups) or last
         if found is not None:
             complete[question] = found
     if complete != before:
@@ -108,16 +110,15 @@ def _digest(settings: Settings, evidence: Evidence) -> str:
     return digest_of(learn, features, settings.combine.model_dump_json(), evidence.annotations.classes)
 
 
-def _groups(settings: Settings, store: Store) -> dict[Name, str] | None:
-    """Item -> its group, of the items that have one; None where no field is named."""
-    field = settings.learn.groups
+def _values(settings: Settings, store: Store, key: str, field: str | None) -> dict[Name, str] | None:
+    """Item -> what its data have in a field, of the items that have it; None where no field is named."""
     if field is None:
         return None
     items = store.items(settings.name)
     data = [json.loads(text) for text in items.column("data").to_pylist()]
     if not any(field in one for one in data):
         names = ", ".join(dict.fromkeys(name for one in data for name in one))
-        raise BadSettings(f"learn.groups: no item has the field {field!r}; expected one of {names}")
+        raise BadSettings(f"learn.{key}: no item has the field {field!r}; expected one of {names}")
     found = zip(items.column("item").to_pylist(), (one.get(field) for one in data), strict=True)
     return {item: str(value) for item, value in found if value not in (None, "")}
 
@@ -133,6 +134,7 @@ class _Learning:
     evidence: Evidence
     by: str
     progress: Progress
+    inputs: Mapping[Name, str] | None
 
     def run(self, groups: Mapping[Name, str] | None) -> Trained | None:
         """Train what is not saved yet; None where there is too little to learn from."""
@@ -145,7 +147,8 @@ class _Learning:
         method = combiner(chosen.method, **chosen.options)
         people = method.fit(seen_by(method, self.evidence))
         grouped = None if groups is None else [groups.get(item) for item in self.evidence.annotations.items]
-        training = Training.of(self.evidence, people.probabilities, learn.folds, learn.seed, grouped)
+        there_n = None if self.inputs is None else np.array([one is not None for one in self._inputs()])
+        training = Training.of(self.evidence, people.probabilities, learn.folds, learn.seed, grouped, there_n)
         if training is None:
             return None
         p_nj, rows = self._predicted(training), training.trained_n
@@ -163,7 +166,7 @@ class _Learning:
         """(N, J) of all folds; each that is not saved yet is trained, and saved."""
         from hitl.models.learning.classifiers import classifier
 
-        learner = classifier(str(self.settings.learn.model))
+        learner = classifier(str(self.settings.learn.model), None if self.inputs is None else self._inputs())
         run, folds = self._run(training), training.parts
         saved = self.store.predicted(self.lease.project, self.question, run)
         p_nj = np.full(training.q_nj.shape, np.nan)
@@ -180,10 +183,16 @@ class _Learning:
 
     def _run(self, training: Training) -> str:
         """A digest of all that the predictions depend on."""
-        found = sha256(repr((self.by, self.evidence.annotations.items)).encode())
-        for array in (training.evidence.features, training.q_nj, training.fold_n):
+        seen = training.evidence.features if self.inputs is None else None
+        found = sha256(repr((self.by, self.evidence.annotations.items, self.inputs)).encode())
+        for array in (training.q_nj, training.fold_n, *([] if seen is None else [seen])):
             found.update(np.ascontiguousarray(array).data)
         return found.hexdigest()[:32]
+
+    def _inputs(self) -> npt.NDArray[np.object_]:
+        """(N,) what an estimator of one's own is given of each item; None where there is nothing."""
+        assert self.inputs is not None
+        return np.array([self.inputs.get(item) for item in self.evidence.annotations.items], dtype=object)
 
     def _table(self, rows: Any, p_rj: Floats) -> pa.Table:
         import pyarrow as pa

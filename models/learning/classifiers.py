@@ -39,22 +39,26 @@ class Classifier(Protocol):
     def predict(self, evidence: Evidence, q_nj: Floats, trained_n: Mask) -> Floats:
         """(N, J) distributions, by a model that learned from the items `trained_n` (N,) alone.
 
-        `q_nj` (N, J) are beliefs. All items have features, finite and standardised.
+        `q_nj` (N, J) are beliefs. All items have features, finite and standardised, unless it has inputs of its own.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Estimating:
-    """A scikit-learn estimator, made anew for each training by `make(number of features)`."""
+    """A scikit-learn estimator, made anew for each training by `make(number of features)`.
+
+    Attributes:
+        input_n: (N,) what it is given of each item in place of features, such as a text; None where there is nothing.
+    """
 
     make: Callable[[int], Any]
+    input_n: npt.NDArray[np.object_] | None = None
 
     def predict(self, evidence: Evidence, q_nj: Floats, trained_n: Mask) -> Floats:
         """As `Classifier.predict`. A class that nothing was trained on gets 1 / (M + J) after M items."""
-        assert evidence.features is not None
-        x_nd, q_mj = evidence.features, q_nj[trained_n]
-        estimator = self.make(x_nd.shape[1])
+        x_nd, q_mj = self._inputs(evidence), q_nj[trained_n]
+        estimator = self.make(x_nd.shape[-1])
         require_probabilities(estimator)
         row, code = np.nonzero(q_mj > LEAST)
         weight: Mapping[str, Any] = {}
@@ -67,12 +71,28 @@ class Estimating:
             return _constant(q_mj, len(x_nd))
         try:
             estimator.fit(x_nd[trained_n][row], code, **weight)
-            own_nj = np.asarray(estimator.predict_proba(x_nd), dtype=np.float64)
+            own_nj = self._predicted(estimator, x_nd)
         except Exception as error:  # user code
             raise BadInput(
                 f"learn.model: {type(estimator).__name__} cannot be trained: {type(error).__name__}: {error}"
             ) from error
         return _over_all(own_nj, np.asarray(estimator.classes_, dtype=np.intp), len(q_mj), q_nj.shape[1])
+
+    def _inputs(self, evidence: Evidence) -> npt.NDArray[Any]:
+        """(N, D) features, or (N,) inputs of its own."""
+        if self.input_n is not None:
+            return self.input_n
+        assert evidence.features is not None
+        return evidence.features
+
+    def _predicted(self, estimator: Any, x_nd: npt.NDArray[Any]) -> Floats:
+        """(N, classes) of all items; NaN where there is no input."""
+        if self.input_n is None:
+            return np.asarray(estimator.predict_proba(x_nd), dtype=np.float64)
+        there = np.array([one is not None for one in self.input_n])
+        own_nj = np.full((len(there), len(estimator.classes_)), np.nan)
+        own_nj[there] = estimator.predict_proba(self.input_n[there])
+        return own_nj
 
 
 @dataclass(frozen=True)
@@ -96,9 +116,10 @@ class Combining:
         return combiner(self.method).fit(shown).probabilities
 
 
-def classifier(name: str) -> Classifier:
+def classifier(name: str, input_n: npt.NDArray[np.object_] | None = None) -> Classifier:
     """The classifier of a name: "logistic", "gp", "gpc-ma", or module:name of an estimator or what makes one.
 
+    `input_n` (N,) is for one of your own, in place of features: see `Estimating`.
     Raises BadSettings for an unknown name, MissingExtra where scikit-learn is not installed.
     """
     if name == "logistic":
@@ -111,7 +132,7 @@ def classifier(name: str) -> Classifier:
             "an estimator with fit and predict_proba"
         )
     make = maker(find(ModelSettings(name)))
-    return Estimating(lambda n_features: make())
+    return Estimating(lambda n_features: make(), input_n)
 
 
 COMBINERS: Mapping[str, str] = {"gp": "variational-gpc-ma", "gpc-ma": "gpc-ma"}

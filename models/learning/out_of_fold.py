@@ -44,14 +44,20 @@ class Training:
 
     @classmethod
     def of(
-        cls, evidence: Evidence, q_nj: Floats, folds: int, seed: int = 0, groups: Sequence[str | None] | None = None
+        cls,
+        evidence: Evidence,
+        q_nj: Floats,
+        folds: int,
+        seed: int = 0,
+        groups: Sequence[str | None] | None = None,
+        there_n: Mask | None = None,
     ) -> Training | None:
         """The folds of these items, in whatever order they are; `groups` (N,) of near-duplicates share a fold.
 
-        None where there is too little to train on: two classes, one of them in all folds, and two items a fold.
+        `there_n` (N,) says which items can be learned from and predicted (default: those with features). None where
+        there is too little to train on: two classes, one of them in all folds, and two items a fold.
         """
-        assert evidence.features is not None
-        featured_n = evidence.featured
+        featured_n = evidence.featured if there_n is None else there_n
         trained_n = featured_n & ((evidence.annotations.labels_per_item > 0) | evidence.known)
         names = evidence.annotations.items
         rows = np.array(sorted(np.flatnonzero(trained_n), key=lambda row: str(names[row])), dtype=np.intp)
@@ -69,7 +75,8 @@ class Training:
         home = {group_n[row]: fold_n[row] for row in rows if group_n[row] is not None}
         for n in np.flatnonzero(featured_n & ~trained_n):
             fold_n[n] = home.get(group_n[n], ALL)
-        return cls(replace(evidence, features=standardised(evidence.features)), q_nj, fold_n, trained_n)
+        x_nd = None if evidence.features is None else standardised(evidence.features)
+        return cls(replace(evidence, features=x_nd), q_nj, fold_n, trained_n)
 
     @property
     def parts(self) -> list[int]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from hitl import cycle
 from hitl.connectors.tables import Tables, TablesSettings
@@ -190,6 +191,38 @@ def test_a_near_duplicate_does_not_tell_the_label_of_another(tmp_path: Path) -> 
         assert len({folds[str(n)] for n in range(4 * day, 4 * day + 4)}) == 1
     with pytest.raises(BadSettings, match=r"learn\.groups: no item has the field 'week'; expected one of text, day"):
         run(folder, learn={"model": "logistic", "groups": "week"})
+
+
+ESTIMATOR = """
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+def words():
+    return make_pipeline(CountVectorizer(), LogisticRegression())
+"""
+
+
+def test_an_estimator_of_ones_own_learns_from_a_field_as_it_is(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "p", 40)
+    (folder / "mine.py").write_text(ESTIMATOR)
+    with (folder / "items.csv").open("a") as file:
+        file.write("120,\n")
+    learning = {"model": f"{folder}/mine.py:words", "field": "text"}
+    evidence = run(folder, features={}, learn=learning).judgement.evidence["label"]
+    right = np.array([topic(int(item)) == "sea" for item in evidence.annotations.items[:120]])
+    p_n = evidence.probabilities[NAME][:, evidence.annotations.classes.index("sea")]
+    assert np.mean((p_n[:120] > 0.5) == right) > 0.95
+    assert np.isnan(p_n[120])  # it has no text
+    first = trainings(folder)["label"]
+    (folder / "items.csv").write_text((folder / "items.csv").read_text().replace("120,", "120,storm"))
+    label(folder, range(40, 60))
+    run(folder, features={}, learn=learning)
+    assert trainings(folder)["label"].run != first.run
+    with pytest.raises(BadSettings, match=r"learn\.field: no item has the field 'txt'; expected one of text"):
+        run(folder, features={}, learn=learning | {"field": "txt"})
+    with pytest.raises(ValidationError, match=r"it is for an estimator of yours"):
+        settings(learn={"model": "logistic", "field": "text"})
 
 
 def test_it_needs_features(tmp_path: Path) -> None:
