@@ -25,6 +25,16 @@ def until(what: Callable[[], bool], seconds: float = 60.0) -> None:
     raise AssertionError("it did not come to that")
 
 
+def settled(told: Told) -> int:
+    """How many cycles there were when none has begun for two seconds: on a slow machine an answer is heard late."""
+    for _ in range(20):
+        before = len(told["began"])
+        threading.Event().wait(2.0)
+        if len(told["began"]) == len(told["done"]) == before:
+            break
+    return len(told["began"])
+
+
 def test_an_answer_brings_a_cycle_and_a_push_brings_none(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,12 +64,11 @@ def test_an_answer_brings_a_cycle_and_a_push_brings_none(
         project.answer(1, tasks[0], "good")
         until(lambda: len(told["done"]) >= 2)
         until(lambda: told["done"][-1]["labels"] == 2)
-        cycles = len(told["done"])
+        cycles = settled(told)
         assert cycles <= 3  # two answers are one cycle, or two on a slow machine
         project.skip(2, tasks[1])
-        until(lambda: len(told["done"]) == cycles + 1)
-        threading.Event().wait(2.0)  # what the cycles pushed has been heard, and has caused nothing
-        assert len(told["began"]) == cycles + 1
+        until(lambda: len(told["done"]) > cycles)
+        assert settled(told) == cycles + 1  # what the cycles pushed has been heard, and has caused nothing
         assert scheduler.next_runs()[0]["kind"] == "every"
     finally:
         scheduler.stop()
