@@ -39,6 +39,8 @@ COMBINERS = Registry(
         "bayesian-pl": "hitl.models.bayesian_pl:BayesianPL",
         "gpc-ma": "hitl.models.gpc_ma:GPCMA",
         "variational-gpc-ma": "hitl.models.variational_gpc_ma:VariationalGPCMA",
+        "sequential-dawid-skene": "hitl.models.sequences.sequential_dawid_skene:SequentialDawidSkene",
+        "sequential-ibcc": "hitl.models.sequences.sequential_ibcc:SequentialIBCC",
         "learned": "hitl.models.learning.learned:Learned",
         "gpc-gold": "hitl.models.learning.gpc_baselines:GPCGold",
         "gpc-majority": "hitl.models.learning.gpc_baselines:GPCMajority",

@@ -226,7 +226,7 @@ def without_what_it_needs_it_says_what_to_supply(combiner: Combiner) -> None:
 def same_in_another_order(what: str, combiner: Combiner) -> None:
     """Another order of rows, items, annotators, classes or all of them permutes the answer exactly."""
     evidence, _ = sample(combiner, seed=4, n_items=60, n_options=4, pool=20, unlabeled=3, abstaining=0.1)
-    evidence = replace(evidence, sequence=None, graph=None)
+    evidence = without(evidence, frozenset({"sequence", "graph"}) - needs_of(combiner))
     rng, a = np.random.default_rng(5), evidence.annotations
     sizes = {"rows": len(a), "items": a.n_items, "annotators": a.n_annotators, "classes": a.n_classes}
     order = {key: rng.permutation(size) for key, size in sizes.items() if what in (key, "everything")}

@@ -56,6 +56,8 @@ EXEMPT: dict[tuple[str, str], str] = (
         ("BayesianPL", START): "integrates in one step; has nothing to start",
         ("MajorityVote", START): "a closed form; has nothing to start",
         ("DefaultCombiner", "its settings are those of the fit"): "reports the settings of the method it chose",
+        ("SequentialDawidSkene", ALIKE): "its neighbours tell of it",
+        ("SequentialIBCC", ALIKE): "its neighbours tell of it",
         ("GPCMajority", ALIKE): "all its items have the same features, so that labels of some tell of the others",
         ("GPCConcatenated", ALIKE): "all its items have the same features, so that labels of some tell of the others",
     }
@@ -63,6 +65,11 @@ EXEMPT: dict[tuple[str, str], str] = (
         (name, fact): "judges by features alone, and these two tell few of the items apart"
         for name in ("GPCGold", "GPCMajority", "GPCConcatenated")
         for fact in ("not worse than a vote", "what was learned judges other items")
+    }
+    | {
+        (name, fact): "known truth of an item reaches its neighbours: see test_sequential"
+        for name in ("SequentialDawidSkene", "SequentialIBCC")
+        for fact in ("what was learned judges other items", "items it learned from are judged as before")
     }
     | {
         (name, order): f"up to chance: see test_{file}"

@@ -5,19 +5,23 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from dataclasses import is_dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import digamma
 
 import hitl.models.priors
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.priors.calibrated import Calibrated
 from hitl.models.priors.covariance import CovarianceModule
+from hitl.models.priors.dirichlet_chain import DirichletChain
 from hitl.models.priors.dirichlet_shares import DirichletShares
 from hitl.models.priors.fixed import Fixed
 from hitl.models.priors.gp import GaussianProcess
+from hitl.models.priors.markov_chain import MarkovChain, Sequences
 from hitl.models.priors.shares import Shares
 from hitl.models.priors.variational_gp import Inputs, VariationalGP
 from hitl.testing.contract import DoesNotApply
@@ -42,6 +46,21 @@ def cases() -> dict[str, PriorCase]:
     fixed = Fixed(np.log(rng.dirichlet(np.ones(J), size=N)))
     evidence, _ = crowd(rng, N, 4, J, models=2, abstaining=0.2)
     pool = Calibrated.from_evidence(evidence, LogTemperature())
+    places = np.array([[7, 0], [7, 4], [2, 1], [2, 0], [2, 9]])  # two sequences, one of them not in order
+    p_rj = np.random.default_rng(1).dirichlet(np.ones(J), size=1 + J)
+    markov = MarkovChain(Sequences(places), p_rj[0], p_rj[1:], 0.3)
+    bayesian = DirichletChain(Sequences(places), 5 * p_rj, 0.7)
+
+    def transitions(log_p_rj: Any, z: tuple[int, ...]) -> float:
+        follow = [(0, 1), (3, 2), (2, 4)]
+        return float(log_p_rj[0, [z[0], z[3]]].sum() + sum(log_p_rj[1 + z[a], z[b]] for a, b in follow))
+
+    def chain_case(prior: Any, log_p_rj: Any) -> PriorCase:
+        def part(rows: Any) -> Any:
+            return replace(prior, sequences=Sequences(places[rows]))
+
+        return PriorCase(prior, N, J, partial(transitions, log_p_rj), part)
+
     chain = ToyChain(rng.dirichlet(np.ones(J)), rng.dirichlet(np.ones(J), size=J))
 
     inputs = Inputs.standardised(rng.normal(size=(N, 2)))
@@ -58,6 +77,8 @@ def cases() -> dict[str, PriorCase]:
         "Calibrated": factored(pool, None),
         # Its beliefs are those of a bound: see test_variational_gp for how near they are to enumeration.
         "VariationalGP": PriorCase(variational, N, J, None, variational.over),
+        "MarkovChain": chain_case(markov, np.log(p_rj)),
+        "DirichletChain": chain_case(bayesian, digamma(bayesian.nu_rj) - digamma(bayesian.nu_rj.sum(axis=1))[:, None]),
         "ToyChain": PriorCase(chain, N, J, steps),
         "GaussianProcess": PriorCase(process, N, 2),
     }

@@ -1,0 +1,115 @@
+"""Markov chains of true classes: tokens of a sentence, frames of a video (Traganitis & Giannakis 2019, section 4).
+
+    z_1 ~ Cat(first)        z_t | z_{t-1} = i ~ Cat(step[i])                                              (eq. 3)
+
+Items are places of sequences; the chain is the same for all sequences. Beliefs are exact, by forward and backward
+passes, so that known truth of an item reaches its neighbours. What the chain learns from are the expected first classes
+and the expected pairs of neighbours, which add up over sequences.
+
+An item that does not count has a flat message for all others; its own message enters its own beliefs alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Floats
+from hitl.models.numerics.forward_backward import Indices, forward_backward
+from hitl.models.priors import Mask, Posterior
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """Which items follow each other: (N, 2) the sequence of each item and its position in it."""
+
+    place_n2: npt.NDArray[np.int64]
+
+    @cached_property
+    def rows(self) -> Indices:
+        """(N,) the items, sequence by sequence, in the order of their positions."""
+        rows: Indices = np.lexsort((self.place_n2[:, 1], self.place_n2[:, 0]))
+        return rows
+
+    @cached_property
+    def start(self) -> Indices:
+        """(S + 1,) where in `rows` each sequence begins."""
+        ordered = self.place_n2[self.rows, 0]
+        return np.concatenate(([0], np.flatnonzero(np.diff(ordered)) + 1, [len(ordered)]))
+
+    @cached_property
+    def follows(self) -> Mask:
+        """(N - 1,) whether the next one in `rows` is of the same sequence."""
+        follows: Mask = np.diff(self.place_n2[self.rows, 0]) == 0
+        return follows
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Transitions:
+    """Expected first classes (J,) and expected pairs of neighbours (J, J) of some sequences."""
+
+    first_j: Floats
+    pairs_ij: Floats
+
+    def __add__(self, other: Transitions) -> Transitions:
+        return Transitions(self.first_j + other.first_j, self.pairs_ij + other.pairs_ij)
+
+
+@dataclass(frozen=True, eq=False)
+class MarkovChain:
+    """A chain at its posterior mode: `smoothing` > 0 pseudo-counts of every first class and every step."""
+
+    sequences: Sequences
+    first_j: Floats
+    step_ij: Floats
+    smoothing: float = 0.01
+
+    @classmethod
+    def even(cls, sequences: Sequences, n_classes: int, smoothing: float = 0.01) -> Self:
+        """Every class after every class."""
+        return cls(
+            sequences, np.full(n_classes, 1 / n_classes), np.full((n_classes, n_classes), 1 / n_classes), smoothing
+        )
+
+    def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
+        """Beliefs given the messages of the whole sequence."""
+        return chained(self.sequences, message_nj, counted_n, self.first_j, self.step_ij)
+
+    def statistics(self, q_nj: Floats, counted_n: Mask) -> Transitions:
+        """Pairs of neighbours as if they were independent."""
+        return independent(self.sequences, q_nj, counted_n)
+
+    def learn(self, statistics: Transitions) -> Self:
+        """Posterior mode: (expected + smoothing) / total, of the first classes and of each row of steps."""
+        first_j, step_ij = statistics.first_j + self.smoothing, statistics.pairs_ij + self.smoothing
+        return replace(self, first_j=first_j / first_j.sum(), step_ij=step_ij / step_ij.sum(axis=1, keepdims=True))
+
+    def log_density(self) -> float:
+        """Log Dirichlet density of all rows, up to a constant."""
+        return self.smoothing * float(np.log(self.first_j).sum() + np.log(self.step_ij).sum())
+
+
+def chained(sequences: Sequences, message_nj: Floats, counted_n: Mask, first_j: Floats, step_ij: Floats) -> Posterior:
+    """The posterior of chains with these (perhaps not normalised) first classes and steps."""
+    counts = counted_n.all()
+    heard_nj = message_nj if counts else np.where(counted_n[:, None], message_nj, 0.0)
+    found = forward_backward(heard_nj, sequences.rows, sequences.start, first_j, step_ij)
+    q_nj = found.q_nj
+    if not counts:
+        own_nj = message_nj[~counted_n]
+        q_nj[~counted_n] *= np.exp(own_nj - own_nj.max(axis=1, keepdims=True))
+        q_nj[~counted_n] /= q_nj[~counted_n].sum(axis=1, keepdims=True)
+    return Posterior(q_nj, float(found.log_z_s.sum()), Transitions(found.first_j, found.pairs_ij))
+
+
+def independent(sequences: Sequences, q_nj: Floats, counted_n: Mask) -> Transitions:
+    """What beliefs that know nothing of each other make of first classes and pairs, of items that count."""
+    rows, follows = sequences.rows, sequences.follows
+    ordered_nj, counted = q_nj[rows], counted_n[rows]
+    pairs = follows & counted[:-1] & counted[1:]
+    first = sequences.start[:-1][counted[sequences.start[:-1]]]
+    return Transitions(ordered_nj[first].sum(axis=0), ordered_nj[:-1][pairs].T @ ordered_nj[1:][pairs])

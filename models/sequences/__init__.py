@@ -1,0 +1,5 @@
+"""Methods for items that follow each other: tokens of a sentence, frames of a video.
+
+`sequential_dawid_skene` and `sequential_ibcc` are the confusion-matrix methods with a Markov chain as truth prior;
+`learned_chain` is what they keep of it.
+"""

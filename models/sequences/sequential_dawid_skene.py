@@ -1,0 +1,92 @@
+"""Dawid-Skene for sequences (Traganitis & Giannakis 2019, Algorithm 1): a Markov chain x confusion matrices, by EM.
+
+    z_1 ~ Cat(first)      z_t | z_{t-1} = i ~ Cat(step[i])      l_tk | z_t = j ~ Cat(pi_k[j])
+
+    E   q_t = p(z_t | all labels of the sequence), and the expected pairs, by forward and backward passes (eqs. 39-49)
+    M   pi[k, j, l], first[j], step[i, j] ∝ expected counts + smoothing
+
+An item takes part through its neighbours, labeled or not. With steps that do not depend on the class before it is
+Dawid-Skene.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import Consensus
+from hitl.evidence import Evidence
+from hitl.models.annotators import confusion
+from hitl.models.combiner import require_given, used
+from hitl.models.inference import em
+from hitl.models.numerics.checks import require_counts, require_positive
+from hitl.models.numerics.votes import shares
+from hitl.models.priors.markov_chain import MarkovChain
+from hitl.models.sequences import learned_chain
+
+
+@dataclass(frozen=True, slots=True)
+class SequentialDawidSkene:
+    """Dawid-Skene whose true classes are a Markov chain.
+
+    Attributes:
+        smoothing: pseudo-count of each confusion cell, > 0.
+        step_smoothing: pseudo-count of each class at the beginning, and of each step, > 0.
+        tolerance: an iteration that gains less, in nats an item, is the last.
+
+    Example:
+        >>> import numpy as np
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import SequentialDawidSkene
+        >>> labels = Annotations.from_matrix([[0, 0], [0, 0], [0, 1], [0, 0], [1, 1], [1, 1], [1, 1]])
+        >>> sentence = np.stack((np.zeros(7, int), np.arange(7)), axis=1)
+        >>> SequentialDawidSkene().fit(Evidence(labels, sequence=sentence)).labels.tolist()
+        [0, 0, 0, 0, 1, 1, 1]
+    """
+
+    uses: ClassVar[frozenset[str]] = frozenset({"truth", "sequence"})
+    needs: ClassVar[frozenset[str]] = frozenset({"sequence"})
+
+    smoothing: float = 0.01
+    step_smoothing: float = 0.01
+    tolerance: float = 1e-6
+    max_iterations: int = 500
+
+    def __post_init__(self) -> None:
+        require_positive(self, "smoothing", "step_smoothing", "tolerance")
+        require_counts(self, "max_iterations")
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """EM from the votes, or from what `start` learned. Raises BadEvidence without a sequence."""
+        evidence = used(self, evidence)
+        began = time.perf_counter()
+        annotations, pseudo_jl = evidence.annotations, self._pseudo_counts(evidence.annotations)
+        found = em.maximise(
+            evidence,
+            MarkovChain.even(learned_chain.sequences_of(evidence), annotations.n_classes, self.step_smoothing),
+            confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators),
+            learned_chain.first_beliefs(evidence, start, self._log_answers),
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+        )
+        people = confusion.report(annotations, found.counts_klj, pseudo_jl, shares(found.q_nj))
+        chain = {learned_chain.FIRST: found.prior.first_j, learned_chain.STEPS: found.prior.step_ij}
+        return em.concluded(self, began, evidence, found, people, parameters=chain)
+
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Judge other sequences, by the same or new annotators, with what was learned."""
+        require_given(self, evidence, self.needs)
+        log_pi_klj = self._log_answers(consensus, evidence.annotations)
+        return consensus.judging(evidence.annotations.items, learned_chain.judged(consensus, evidence, log_pi_klj))
+
+    def _pseudo_counts(self, annotations: Annotations) -> Floats:
+        return confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, self.smoothing)
+
+    def _log_answers(self, consensus: Consensus, annotations: Annotations) -> Floats:
+        """(K, L, J) of these annotators; those not met by the prior."""
+        log_pi_klj: Floats = np.log(confusion.confusion_from(consensus, annotations, self._pseudo_counts(annotations)))
+        return log_pi_klj

@@ -1,0 +1,89 @@
+"""VB-IBCC for sequences: a Markov chain x confusion rows, all with Dirichlet posteriors, by variational Bayes.
+
+    first, step_i ~ Dir(1)      z_t | z_{t-1} = i ~ Cat(step_i)      l_tk | z_t = j ~ Cat(pi_kj)      pi_kj ~ Dir(a_j)
+
+The Bayesian twin of `sequential_dawid_skene`, with the annotators of VB-IBCC: their rows share a prior a, which is
+learned, so that annotators with few labels are judged by the others. What rises is the bound on the log evidence.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hitl.consensus import Consensus
+from hitl.evidence import Evidence
+from hitl.models.annotators import dirichlet_confusion
+from hitl.models.combiner import require_given, used
+from hitl.models.inference import em
+from hitl.models.numerics.checks import require_counts, require_positive
+from hitl.models.numerics.votes import shares
+from hitl.models.priors.dirichlet_chain import DirichletChain
+from hitl.models.sequences import learned_chain
+from hitl.models.vb_ibcc import VBIBCC
+
+
+@dataclass(frozen=True, slots=True)
+class SequentialIBCC:
+    """VB-IBCC whose true classes are a Markov chain.
+
+    Attributes:
+        diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0; where `shared`, the
+            mode of their hyper-prior.
+        shared: learn the rows' prior from all annotators (empirical Bayes).
+        step_smoothing: pseudo-count of each class at the beginning, and of each step, > 0.
+        tolerance: an iteration that gains less, in nats an item, is the last.
+
+    Example:
+        >>> import numpy as np
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import SequentialIBCC
+        >>> labels = Annotations.from_matrix([[0, 0], [0, 0], [0, 1], [0, 0], [1, 1], [1, 1], [1, 1]])
+        >>> sentence = np.stack((np.zeros(7, int), np.arange(7)), axis=1)
+        >>> SequentialIBCC().fit(Evidence(labels, sequence=sentence)).labels.tolist()
+        [0, 0, 0, 0, 1, 1, 1]
+    """
+
+    uses: ClassVar[frozenset[str]] = frozenset({"truth", "sequence"})
+    needs: ClassVar[frozenset[str]] = frozenset({"sequence"})
+
+    diagonal: float = 2.0
+    off: float = 1.0
+    shared: bool = True
+    step_smoothing: float = 1.0
+    tolerance: float = 1e-6
+    max_iterations: int = 500
+
+    def __post_init__(self) -> None:
+        require_positive(self, "diagonal", "off", "step_smoothing", "tolerance")
+        require_counts(self, "max_iterations")
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """Raise the bound from the votes, or from what `start` learned. Raises BadEvidence without a sequence."""
+        evidence = used(self, evidence)
+        began = time.perf_counter()
+        annotations = evidence.annotations
+        found = em.maximise(
+            evidence,
+            DirichletChain.even(learned_chain.sequences_of(evidence), annotations.n_classes, self.step_smoothing),
+            self._rows.annotators_at_start(annotations, start),
+            learned_chain.first_beliefs(evidence, start, self._rows.expected_log),
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+        )
+        people = dirichlet_confusion.report(annotations, found.annotators, shares(found.q_nj))
+        mean_rj = found.prior.mean_rj
+        chain = {learned_chain.FIRST: mean_rj[0], learned_chain.STEPS: mean_rj[1:]}
+        return em.concluded(self, began, evidence, found, people, parameters=chain)
+
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Judge other sequences, by the same or new annotators, with what was learned."""
+        require_given(self, evidence, self.needs)
+        log_pi_klj = self._rows.expected_log(consensus, evidence.annotations)
+        return consensus.judging(evidence.annotations.items, learned_chain.judged(consensus, evidence, log_pi_klj))
+
+    @property
+    def _rows(self) -> VBIBCC:
+        """What is expected of annotators."""
+        return VBIBCC(self.diagonal, self.off, self.shared)
