@@ -24,6 +24,7 @@ from tests.bench import (
     bench_replay_people,
     bench_satellite,
     bench_schedule_crashes,
+    bench_sequences,
     bench_update,
 )
 
@@ -43,6 +44,7 @@ for bench in (
     bench_many_items,
     bench_satellite,
     bench_schedule_crashes,
+    bench_sequences,
     bench_update,
     bench_assign,
 ):
