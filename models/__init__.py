@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hitl.models.moment_matching import MomentMatching as MomentMatching
     from hitl.models.pl import PL as PL
     from hitl.models.pl_em import PLEM as PLEM
+    from hitl.models.sequences.bsc_seq import BSCSeq as BSCSeq
     from hitl.models.sequences.sequential_dawid_skene import SequentialDawidSkene as SequentialDawidSkene
     from hitl.models.sequences.sequential_ibcc import SequentialIBCC as SequentialIBCC
     from hitl.models.sp import SP as SP

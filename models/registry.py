@@ -41,6 +41,7 @@ COMBINERS = Registry(
         "variational-gpc-ma": "hitl.models.variational_gpc_ma:VariationalGPCMA",
         "sequential-dawid-skene": "hitl.models.sequences.sequential_dawid_skene:SequentialDawidSkene",
         "sequential-ibcc": "hitl.models.sequences.sequential_ibcc:SequentialIBCC",
+        "bsc-seq": "hitl.models.sequences.bsc_seq:BSCSeq",
         "learned": "hitl.models.learning.learned:Learned",
         "gpc-gold": "hitl.models.learning.gpc_baselines:GPCGold",
         "gpc-majority": "hitl.models.learning.gpc_baselines:GPCMajority",

@@ -4,6 +4,8 @@
 
 The passes forward and backward take exp E ln p in place of the probabilities, which sum to less than 1: what they find
 is the part of the bound on the log evidence in which the true classes are (Beal 2003, section 3.4).
+
+Steps that are not allowed have no part in the Dirichlets, and probability e^-40: known truth may break the rule.
 """
 
 from __future__ import annotations
@@ -12,12 +14,16 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.models.numerics.special import digamma
 from hitl.models.priors import Mask, Posterior
 from hitl.models.priors.dirichlet_shares import log_beta
 from hitl.models.priors.markov_chain import Sequences, Transitions, chained, independent
+
+NEVER = -40.0
+"""Log probability of a step that is not allowed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,16 +34,25 @@ class DirichletChain:
         sequences: which items follow each other.
         nu_rj: (1 + J, J) their parameters: of the first class, and of the step from each class.
         smoothing: pseudo-counts of each in the prior, > 0.
+        allowed_rj: (1 + J, J) which first classes and steps there are; None: all.
     """
 
     sequences: Sequences
     nu_rj: Floats
     smoothing: float = 1.0
+    allowed_rj: npt.NDArray[np.bool_] | None = None
 
     @classmethod
-    def even(cls, sequences: Sequences, n_classes: int, smoothing: float = 1.0) -> Self:
+    def even(
+        cls,
+        sequences: Sequences,
+        n_classes: int,
+        smoothing: float = 1.0,
+        allowed_rj: npt.NDArray[np.bool_] | None = None,
+    ) -> Self:
         """The prior itself."""
-        return cls(sequences, np.full((1 + n_classes, n_classes), smoothing), smoothing)
+        allowed = np.ones((1 + n_classes, n_classes), dtype=bool) if allowed_rj is None else allowed_rj
+        return cls(sequences, np.where(allowed, smoothing, 0.0), smoothing, allowed_rj)
 
     @property
     def mean_rj(self) -> Floats:
@@ -56,16 +71,22 @@ class DirichletChain:
 
     def learn(self, statistics: Transitions) -> Self:
         """Pseudo-counts and expected counts."""
-        return replace(self, nu_rj=self.smoothing + np.vstack((statistics.first_j, statistics.pairs_ij)))
+        counted_rj = self.smoothing + np.vstack((statistics.first_j, statistics.pairs_ij))
+        return replace(
+            self, nu_rj=counted_rj if self.allowed_rj is None else np.where(self.allowed_rj, counted_rj, 0.0)
+        )
 
     def log_density(self) -> float:
         """-KL(q || prior) of all rows."""
-        prior_rj = np.full_like(self.nu_rj, self.smoothing)
-        expected_rj = self._expected_log()
-        return float(
-            np.sum(log_beta(self.nu_rj) - log_beta(prior_rj) - np.sum((self.nu_rj - prior_rj) * expected_rj, axis=1))
-        )
+        rows = zip(self.nu_rj, self._expected_log(), strict=True)
+        return sum(self._row_density(nu_j[nu_j > 0], expected_j[nu_j > 0]) for nu_j, expected_j in rows)
+
+    def _row_density(self, nu_j: Floats, expected_j: Floats) -> float:
+        prior_j = np.full_like(nu_j, self.smoothing)
+        return float(log_beta(nu_j) - log_beta(prior_j) - (nu_j - prior_j) @ expected_j)
 
     def _expected_log(self) -> Floats:
-        expected: Floats = digamma(self.nu_rj) - digamma(self.nu_rj.sum(axis=1, keepdims=True))
+        there = self.nu_rj > 0
+        total = digamma(self.nu_rj.sum(axis=1, keepdims=True))
+        expected: Floats = np.where(there, digamma(np.where(there, self.nu_rj, 1.0)) - total, NEVER)
         return expected

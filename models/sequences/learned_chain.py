@@ -17,6 +17,7 @@ from hitl.models.annotators import confusion
 from hitl.models.inference import em
 from hitl.models.inference.warm_start import require_same_classes, usable
 from hitl.models.numerics.votes import voted
+from hitl.models.priors.dirichlet_chain import NEVER
 from hitl.models.priors.markov_chain import MarkovChain, Sequences
 
 FIRST, STEPS = "first", "steps"
@@ -35,14 +36,19 @@ def judged(consensus: Consensus, evidence: Evidence, log_pi_klj: Floats) -> Floa
     """(N, J) beliefs by the chain that was learned and these annotators. Raises BadEvidence for other classes."""
     require_same_classes(consensus, evidence)
     kept = consensus.parameters
-    chain = MarkovChain(sequences_of(evidence), kept[FIRST], kept[STEPS])
+    first_j, step_ij = (np.maximum(kept[name], np.exp(NEVER)) for name in (FIRST, STEPS))
+    chain = MarkovChain(sequences_of(evidence), first_j, step_ij)
     return em.expectation(evidence, chain, log_pi_klj).q_nj
 
 
 def first_beliefs(evidence: Evidence, start: Consensus | None, log_pi: LogAnswers) -> Floats:
     """(N, J) where iterations begin: at the votes, or at what an earlier fit says of items of annotators it has met."""
-    votes_nj = voted(evidence)
     if start is None or FIRST not in start.parameters or not usable(start, evidence.annotations):
-        return votes_nj
+        return voted(evidence)
+    return where_met(start, evidence, judged(start, evidence, log_pi(start, evidence.annotations)))
+
+
+def where_met(start: Consensus, evidence: Evidence, q_nj: Floats) -> Floats:
+    """(N, J) these beliefs for items of annotators that `start` has met, votes for others."""
     met_n = confusion.judged_by(start.annotators, evidence.annotations)
-    return np.where(met_n[:, None], judged(start, evidence, log_pi(start, evidence.annotations)), votes_nj)
+    return np.where(met_n[:, None], q_nj, voted(evidence))

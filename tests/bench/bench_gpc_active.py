@@ -230,6 +230,12 @@ def page(figures: dict[str, Any]) -> list[str]:
         lines += ["", f"{name}: mean test AUC after queries (standard deviation over the {many} seeds)"]
         lines.append(f"{'':12}{''.join(f'{after:8}        ' for after in SHOWN)}  flipped")
         lines += [row(strategy, figures[name][strategy]) for strategy in STRATEGIES if strategy in figures[name]]
+    if "music_genre" in figures:
+        lines += [
+            "",
+            "music_genre: all 2,945 labels give .958, the true genres .970 (bench_gpc): what is 10 % above random",
+        ]
+        lines += ["after 300 is above both."]
     return [*lines, *results.held(bars(figures))]
 
 
@@ -241,12 +247,12 @@ def save(figures: dict[str, Any]) -> None:
 def bars(figures: dict[str, Any]) -> list[tuple[str, str, bool]]:
     """The bars of the issue, of the sets that were run."""
     told = []
-    of = figures.get("ionosphere", {}).get("both, loo")
+    of = figures.get("ionosphere", {}).get("both")
     if of:
         after, last, flipped = of["mean"][SHOWN.index(100)], of["mean"][SHOWN.index(300)], of["flipped"]
         holds = after >= 0.896 and last >= 0.979 and not flipped
         found = f"{after:.3f} / {last:.3f}, {flipped} flipped"
-        told.append(("ionosphere, both, loo: .896 / .979 after 100 / 300, none flipped", found, holds))
+        told.append(("ionosphere, both: .896 / .979 after 100 / 300, none flipped", found, holds))
     of = figures.get("music_genre", {})
     if {"both", "item", "random"} <= set(of):
         mean = [float(np.mean(of[strategy]["mean"][1:])) for strategy in ("both", "item", "random")]

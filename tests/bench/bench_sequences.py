@@ -20,7 +20,7 @@ import numpy as np
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
-from hitl.models import VBIBCC, DawidSkene, MajorityVote, SequentialDawidSkene, SequentialIBCC
+from hitl.models import VBIBCC, BSCSeq, DawidSkene, MajorityVote, SequentialDawidSkene, SequentialIBCC
 from hitl.models.inference import em
 from hitl.models.priors.markov_chain import Sequences
 from hitl.models.sequences.spans import partial, spans, strict
@@ -35,7 +35,9 @@ METHODS = {
     "vb-ibcc": VBIBCC(),
     "sequential-dawid-skene": SequentialDawidSkene(),
     "sequential-ibcc": SequentialIBCC(),
+    "bsc-seq": BSCSeq(),
 }
+METHODS_OF_CHAINS = {"sequential-dawid-skene", "sequential-ibcc", "bsc-seq"}
 KINDS: dict[str, dict[str, Any]] = {"any chain": {}, "sticky, weak": {"sticky": 0.8, "right": (0.05, 0.45)}}
 
 Part = tuple[list[str], dict[str, Any]]
@@ -44,7 +46,7 @@ Part = tuple[list[str], dict[str, Any]]
 def fitted(name: str, evidence: Evidence) -> Any:
     """What a method finds; those without a chain are not given the sequences."""
     method = METHODS[name]
-    return method.fit(evidence if name.startswith("sequential") else Evidence(evidence.annotations))
+    return method.fit(evidence if METHODS_OF_CHAINS & {name} else Evidence(evidence.annotations))
 
 
 def near_the_oracle(seeds: int) -> Part:
@@ -110,7 +112,7 @@ def cost(seeds: int) -> Part:
     annotations = Annotations(item, annotator, label, tuple(range(n)), tuple(range(k)), names, names)
     places = np.stack((np.arange(n) // 20, np.arange(n) % 20), axis=1)
     seconds, steps = {}, {}
-    for name in ("vb-ibcc", "sequential-ibcc", "sequential-dawid-skene"):
+    for name in ("vb-ibcc", *sorted(METHODS_OF_CHAINS)):
         fitted(name, Evidence(annotations.select(annotations.item < 20_000), sequence=places))  # compiles
         began = time.perf_counter()
         steps[name] = fitted(name, Evidence(annotations, sequence=places)).fit.iterations

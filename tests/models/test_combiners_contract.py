@@ -58,6 +58,7 @@ EXEMPT: dict[tuple[str, str], str] = (
         ("DefaultCombiner", "its settings are those of the fit"): "reports the settings of the method it chose",
         ("SequentialDawidSkene", ALIKE): "its neighbours tell of it",
         ("SequentialIBCC", ALIKE): "its neighbours tell of it",
+        ("BSCSeq", ALIKE): "its neighbours tell of it",
         ("GPCMajority", ALIKE): "all its items have the same features, so that labels of some tell of the others",
         ("GPCConcatenated", ALIKE): "all its items have the same features, so that labels of some tell of the others",
     }
@@ -68,7 +69,7 @@ EXEMPT: dict[tuple[str, str], str] = (
     }
     | {
         (name, fact): "known truth of an item reaches its neighbours: see test_sequential"
-        for name in ("SequentialDawidSkene", "SequentialIBCC")
+        for name in ("SequentialDawidSkene", "SequentialIBCC", "BSCSeq")
         for fact in ("what was learned judges other items", "items it learned from are judged as before")
     }
     | {
