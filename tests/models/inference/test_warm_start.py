@@ -40,7 +40,8 @@ def known_without_a_class() -> Evidence:
     met = replace(evidence.annotations.select(labeled), item=items, items=tuple(range(len(rows))))
     models = {name: p_nj[rows] for name, p_nj in evidence.probabilities.items()}
     assert evidence.features is not None
-    return Evidence(met, models, evidence.features[rows], truth[rows])
+    places = np.stack((np.arange(len(rows)) // 10, np.arange(len(rows)) % 10), axis=1)
+    return Evidence(met, models, evidence.features[rows], truth[rows], places)
 
 
 def fit_without_a_class(method: Combiner) -> Consensus:
