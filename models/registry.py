@@ -42,6 +42,8 @@ COMBINERS = Registry(
         "sequential-dawid-skene": "hitl.models.sequences.sequential_dawid_skene:SequentialDawidSkene",
         "sequential-ibcc": "hitl.models.sequences.sequential_ibcc:SequentialIBCC",
         "bsc-seq": "hitl.models.sequences.bsc_seq:BSCSeq",
+        "network-dawid-skene": "hitl.models.graphs.network_dawid_skene:NetworkDawidSkene",
+        "network-ibcc": "hitl.models.graphs.network_ibcc:NetworkIBCC",
         "learned": "hitl.models.learning.learned:Learned",
         "gpc-gold": "hitl.models.learning.gpc_baselines:GPCGold",
         "gpc-majority": "hitl.models.learning.gpc_baselines:GPCMajority",

@@ -10,6 +10,7 @@ apart: expected counts are sums over the labels as they are now.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -68,6 +69,18 @@ def first_beliefs(evidence: Evidence, start: Consensus | None, unmet_jl: Floats)
         return votes_nj
     met_n = confusion.judged_by(start.annotators, evidence.annotations)
     return np.where(met_n[:, None], judged(start, evidence, unmet_jl), votes_nj)
+
+
+def beliefs_of(evidence: Evidence, start: Consensus | None, kept: str, judge: Callable[[Consensus], Floats]) -> Floats:
+    """(N, J) beliefs where iterations begin, of a method that judges by more than class shares and matrices.
+
+    `kept`: a parameter that a start of this method has; `judge` says what the start makes of all items.
+    """
+    votes_nj = voted(evidence)
+    if start is None or kept not in start.parameters or not usable(start, evidence.annotations):
+        return votes_nj
+    met_n = confusion.judged_by(start.annotators, evidence.annotations)
+    return np.where(met_n[:, None], judge(start), votes_nj)
 
 
 # -- updates --------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -25,10 +26,10 @@ from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
 from hitl.models.annotators.previous_label import after_own_labels, merged
 from hitl.models.combiner import require_given, used
 from hitl.models.inference import em
-from hitl.models.inference.warm_start import require_same_classes
+from hitl.models.inference.warm_start import beliefs_of, require_same_classes
 from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.numerics.special import digamma
-from hitl.models.numerics.votes import shares, voted
+from hitl.models.numerics.votes import shares
 from hitl.models.priors.dirichlet_chain import DirichletChain
 from hitl.models.sequences import learned_chain
 from hitl.models.sequences.spans import steps_of_spans
@@ -82,7 +83,7 @@ class BSCSeq:
             each,
             DirichletChain.even(sequences, j, self.step_smoothing, allowed_rj),
             DirichletConfusion.unlearned(self._hyper(annotations), each.annotations.n_annotators),
-            voted(evidence) if start is None else self._start(start, evidence),
+            beliefs_of(evidence, start, AFTER, partial(self._judged, evidence=evidence)),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
         )
@@ -100,13 +101,6 @@ class BSCSeq:
         """Judge other sequences, by the same or new annotators, with what was learned."""
         require_given(self, evidence, self.needs)
         return consensus.judging(evidence.annotations.items, self._judged(consensus, evidence))
-
-    def _start(self, start: Consensus, evidence: Evidence) -> Floats:
-        """(N, J) where iterations begin."""
-        same = AFTER in start.parameters and start.annotators.options == evidence.annotations.options
-        if not same or start.classes != evidence.annotations.classes:
-            return voted(evidence)
-        return learned_chain.where_met(start, evidence, self._judged(start, evidence))
 
     def _judged(self, consensus: Consensus, evidence: Evidence) -> Floats:
         require_same_classes(consensus, evidence)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.combiner import require_given, used
 from hitl.models.inference import em
+from hitl.models.inference.warm_start import beliefs_of
 from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.numerics.votes import shares
 from hitl.models.priors.markov_chain import MarkovChain
@@ -69,7 +71,7 @@ class SequentialDawidSkene:
             evidence,
             MarkovChain.even(learned_chain.sequences_of(evidence), annotations.n_classes, self.step_smoothing),
             confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators),
-            learned_chain.first_beliefs(evidence, start, self._log_answers),
+            beliefs_of(evidence, start, learned_chain.STEPS, partial(self._judged, evidence=evidence)),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
         )
@@ -80,8 +82,10 @@ class SequentialDawidSkene:
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other sequences, by the same or new annotators, with what was learned."""
         require_given(self, evidence, self.needs)
-        log_pi_klj = self._log_answers(consensus, evidence.annotations)
-        return consensus.judging(evidence.annotations.items, learned_chain.judged(consensus, evidence, log_pi_klj))
+        return consensus.judging(evidence.annotations.items, self._judged(consensus, evidence))
+
+    def _judged(self, consensus: Consensus, evidence: Evidence) -> Floats:
+        return learned_chain.judged(consensus, evidence, self._log_answers(consensus, evidence.annotations))
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
         return confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, self.smoothing)

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
+from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import dirichlet_confusion
 from hitl.models.combiner import require_given, used
 from hitl.models.inference import em
+from hitl.models.inference.warm_start import beliefs_of
 from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.numerics.votes import shares
 from hitl.models.priors.dirichlet_chain import DirichletChain
@@ -68,7 +71,7 @@ class SequentialIBCC:
             evidence,
             DirichletChain.even(learned_chain.sequences_of(evidence), annotations.n_classes, self.step_smoothing),
             self._rows.annotators_at_start(annotations, start),
-            learned_chain.first_beliefs(evidence, start, self._rows.expected_log),
+            beliefs_of(evidence, start, learned_chain.STEPS, partial(self._judged, evidence=evidence)),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
         )
@@ -80,8 +83,10 @@ class SequentialIBCC:
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other sequences, by the same or new annotators, with what was learned."""
         require_given(self, evidence, self.needs)
-        log_pi_klj = self._rows.expected_log(consensus, evidence.annotations)
-        return consensus.judging(evidence.annotations.items, learned_chain.judged(consensus, evidence, log_pi_klj))
+        return consensus.judging(evidence.annotations.items, self._judged(consensus, evidence))
+
+    def _judged(self, consensus: Consensus, evidence: Evidence) -> Floats:
+        return learned_chain.judged(consensus, evidence, self._rows.expected_log(consensus, evidence.annotations))
 
     @property
     def _rows(self) -> VBIBCC:

@@ -59,6 +59,8 @@ EXEMPT: dict[tuple[str, str], str] = (
         ("SequentialDawidSkene", ALIKE): "its neighbours tell of it",
         ("SequentialIBCC", ALIKE): "its neighbours tell of it",
         ("BSCSeq", ALIKE): "its neighbours tell of it",
+        ("NetworkDawidSkene", ALIKE): "its neighbours tell of it",
+        ("NetworkIBCC", ALIKE): "its neighbours tell of it",
         ("GPCMajority", ALIKE): "all its items have the same features, so that labels of some tell of the others",
         ("GPCConcatenated", ALIKE): "all its items have the same features, so that labels of some tell of the others",
     }
@@ -68,8 +70,8 @@ EXEMPT: dict[tuple[str, str], str] = (
         for fact in ("not worse than a vote", "what was learned judges other items")
     }
     | {
-        (name, fact): "known truth of an item reaches its neighbours: see test_sequential"
-        for name in ("SequentialDawidSkene", "SequentialIBCC", "BSCSeq")
+        (name, fact): "known truth of an item reaches its neighbours: see test_sequential, test_networks"
+        for name in ("SequentialDawidSkene", "SequentialIBCC", "BSCSeq", "NetworkDawidSkene", "NetworkIBCC")
         for fact in ("what was learned judges other items", "items it learned from are judged as before")
     }
     | {

@@ -11,16 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.special import digamma
 
 import hitl.models.priors
 from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.numerics.graph import Graph
 from hitl.models.priors.calibrated import Calibrated
 from hitl.models.priors.covariance import CovarianceModule
 from hitl.models.priors.dirichlet_chain import DirichletChain
 from hitl.models.priors.dirichlet_shares import DirichletShares
 from hitl.models.priors.fixed import Fixed
 from hitl.models.priors.gp import GaussianProcess
+from hitl.models.priors.graph_field import SWEEPS_ALONE, GraphField
 from hitl.models.priors.markov_chain import MarkovChain, Sequences
 from hitl.models.priors.shares import Shares
 from hitl.models.priors.variational_gp import Inputs, VariationalGP
@@ -67,6 +70,12 @@ def cases() -> dict[str, PriorCase]:
     variational = VariationalGP.unlearned(inputs, CovarianceModule(2, False), J, 3, "cpu", rng).paced(False, 0.0)
     process = replace(GaussianProcess.unlearned(rng.normal(size=(N, 2)), ard=False), sweeps=200)
 
+    links = sparse.csr_array(
+        np.array([[0, 1, 0, 0, 0], [1, 0, 0, 0, 0], [0, 0, 0, 2, 0], [0, 0, 2, 0, 1], [0, 0, 0, 1, 0]])
+    )
+    strength_j, share_j = np.array([0.7, 0.2, 1.1]), rng.dirichlet(np.ones(J))
+    potts = GraphField(Graph.of(links), strength_j, share_j, 0.3, True, "belief-propagation", SWEEPS_ALONE)
+
     def steps(z: tuple[int, ...]) -> float:
         return float(np.log(chain.start_j[z[0]]) + sum(np.log(chain.step_ij[a, b]) for a, b in pairwise(z)))
 
@@ -77,6 +86,8 @@ def cases() -> dict[str, PriorCase]:
         "Calibrated": factored(pool, None),
         # Its beliefs are those of a bound: see test_variational_gp for how near they are to enumeration.
         "VariationalGP": PriorCase(variational, N, J, None, variational.over),
+        # Its evidence is a pseudo-likelihood: see test_networks for what it is on a tree.
+        "GraphField": PriorCase(potts, N, J, None, lambda rows: replace(potts, graph=Graph.of(links[rows][:, rows]))),
         "MarkovChain": chain_case(markov, np.log(p_rj)),
         "DirichletChain": chain_case(bayesian, digamma(bayesian.nu_rj) - digamma(bayesian.nu_rj.sum(axis=1))[:, None]),
         "ToyChain": PriorCase(chain, N, J, steps),

@@ -1,0 +1,40 @@
+"""Mean field of a Potts model (Zhang 1992): beliefs that know the beliefs of their neighbours.
+
+    q_n[j] ∝ exp( message_n[j] + ln share[j] + strength[j] sum_m w_nm q_m[j] )
+
+All items move at once and half of the way: the order of the items does not matter, and no neighbours swap for ever.
+A fixed point is a stationary point of the bound
+
+    sum_n q_n (message_n + ln share)  +  1/2 sum_nm w_nm sum_j strength[j] q_n[j] q_m[j]  -  sum_n q_n ln q_n.
+"""
+
+from __future__ import annotations
+
+from hitl.annotations import Floats
+from hitl.models.numerics import kernels
+from hitl.models.numerics.graph import Graph, Heard
+
+ENOUGH = 1e-5
+"""Change of a belief below which it stays."""
+
+
+def begin(graph: Graph, q_nj: Floats) -> Floats:
+    """Where sweeps begin with these beliefs: there."""
+    return q_nj
+
+
+def settle(
+    message_nj: Floats, log_share_j: Floats, graph: Graph, strength_j: Floats, q_nj: Floats, sweeps: int
+) -> Heard:
+    """What the neighbours say, after at most `sweeps` from beliefs (N, J), which go on."""
+    around_nj = graph.sums(q_nj)
+    for _ in range(sweeps):
+        step_nj, _ = kernels.beliefs(message_nj, log_share_j + strength_j * around_nj)
+        step_nj -= q_nj
+        step_nj *= 0.5
+        change = max(float(step_nj.max(initial=0.0)), -float(step_nj.min(initial=0.0)))
+        step_nj += q_nj
+        q_nj, around_nj = step_nj, graph.sums(step_nj)
+        if change < ENOUGH:
+            break
+    return Heard(strength_j * around_nj, around_nj, q_nj)

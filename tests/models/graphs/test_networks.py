@@ -1,0 +1,277 @@
+"""Fields on graphs: against enumeration, Dawid-Skene, and the truth that made the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import get_num_threads, set_num_threads
+from scipy import sparse
+from scipy.special import logsumexp
+
+from hitl import Annotations, Evidence
+from hitl.annotations import Floats, Ints
+from hitl.errors import BadEvidence, BadSettings
+from hitl.models import VBIBCC, DawidSkene, NetworkDawidSkene, NetworkIBCC
+from hitl.models.numerics import belief_propagation, iterated_modes, mean_field
+from hitl.models.numerics.graph import Graph
+from hitl.models.priors.graph_field import SWEEPS_ALONE, GraphField
+
+METHODS = (NetworkDawidSkene(), NetworkIBCC())
+APPROXIMATIONS = ("mean-field", "icm", "belief-propagation")
+J = 3
+
+
+def linked(n_items: int, pairs: list[tuple[int, int]], weights: list[float] | None = None) -> sparse.csr_array:
+    """A symmetric matrix of these edges."""
+    rows, columns = np.array(pairs).T
+    half = sparse.coo_array((weights or np.ones(len(pairs)), (rows, columns)), shape=(n_items, n_items))
+    return sparse.csr_array(half + half.T)
+
+
+TREE = linked(6, [(0, 1), (1, 2), (1, 3), (4, 5)], [1.0, 0.5, 2.0, 1.5])
+
+
+def random_graph(n_items: int, n_edges: int, rng: np.random.Generator) -> sparse.csr_array:
+    pairs = {tuple(sorted(rng.choice(n_items, 2, replace=False))) for _ in range(n_edges)}
+    return linked(n_items, sorted(pairs), list(rng.uniform(0.5, 2, size=len(pairs))))
+
+
+def grid(side: int) -> sparse.csr_array:
+    at = np.arange(side * side).reshape(side, side)
+    pairs = [*zip(at[:, :-1].ravel(), at[:, 1:].ravel(), strict=True)]
+    pairs += [*zip(at[:-1].ravel(), at[1:].ravel(), strict=True)]
+    return linked(side * side, pairs)
+
+
+def patches(side: int, seed: int, labels_an_item: float = 2.0) -> tuple[Evidence, Ints]:
+    """A grid of items in patches of three classes; eight annotators, right in .35 to .8 of the cases."""
+    rng = np.random.default_rng(seed)
+    centres, kind = rng.uniform(0, side, size=(9, 2)), np.arange(9) % J
+    places = np.stack(np.meshgrid(np.arange(side), np.arange(side), indexing="ij"), axis=-1).reshape(-1, 2)
+    truth = kind[((places[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)].astype(np.int32)
+    accuracy = rng.uniform(0.35, 0.8, size=8)
+    said = np.where(rng.random((side**2, 8)) < accuracy, truth[:, None], rng.integers(J, size=(side**2, 8)))
+    said[rng.random(said.shape) > labels_an_item / 8] = -1
+    annotations = Annotations.from_matrix(said, classes=list(range(J)))
+    return Evidence(annotations, graph=grid(side)), truth
+
+
+def log_joint(adjacency: sparse.csr_array, strength_j: Floats, share_j: Floats, message_nj: Floats) -> dict[Any, float]:
+    """z -> log p(z) + its messages, up to a constant, by plain loops."""
+    edges = sparse.coo_array(sparse.triu(adjacency, 1))
+    found = {}
+    for z in product(range(len(share_j)), repeat=len(message_nj)):
+        alike = sum(
+            w * strength_j[z[n]] for n, m, w in zip(edges.row, edges.col, edges.data, strict=True) if z[n] == z[m]
+        )
+        own = sum(np.log(share_j[c]) + message_nj[n, c] for n, c in enumerate(z))
+        found[z] = float(own + alike)
+    return found
+
+
+STRENGTH, SHARES = np.array([0.8, 0.3, 1.2]), np.array([0.2, 0.3, 0.5])
+
+
+def test_neighbours_are_summed_as_the_matrix_does_whatever_the_threads() -> None:
+    rng = np.random.default_rng(0)
+    for n_items, n_edges in ((30, 60), (20_000, 60_000)):
+        adjacency = random_graph(n_items, n_edges, rng)
+        value_nj = rng.normal(size=(n_items, J))
+        before = get_num_threads()
+        try:
+            for threads in (1, 2):
+                set_num_threads(min(threads, before))
+                np.testing.assert_allclose(Graph.of(adjacency).sums(value_nj), adjacency @ value_nj, atol=1e-12)
+        finally:
+            set_num_threads(before)
+
+
+def test_the_other_direction_of_every_edge_is_found() -> None:
+    graph = Graph.of(random_graph(30, 60, np.random.default_rng(1)))
+    item_e = np.repeat(np.arange(30), np.diff(graph.start_n))
+    np.testing.assert_array_equal(graph.neighbour_e[graph.reverse_e], item_e)
+    np.testing.assert_array_equal(item_e[graph.reverse_e], graph.neighbour_e)
+
+
+def test_belief_propagation_is_exact_on_trees_and_its_evidence_is_that_of_each_item_given_all_others() -> None:
+    rng = np.random.default_rng(2)
+    field = GraphField(Graph.of(TREE), STRENGTH, SHARES, approximation="belief-propagation", sweeps=SWEEPS_ALONE)
+    for known in ({}, {0: 1}, {2: 0, 4: 2}):
+        message_nj = rng.normal(scale=1.5, size=(6, J))
+        for n, j in known.items():
+            message_nj[n, np.arange(J) != j] = -np.inf
+        with np.errstate(divide="ignore"):
+            joint = log_joint(TREE, STRENGTH, SHARES, message_nj)
+        weight, truths = np.array(list(joint.values())), np.array(list(joint))
+        p = np.exp(weight - logsumexp(weight))
+        found = field.posterior(message_nj, np.ones(6, bool))
+        np.testing.assert_allclose(found.q_nj, np.einsum("z,znj->nj", p, np.eye(J)[truths]), atol=1e-7)
+        without = [
+            logsumexp(weight) - logsumexp(list(log_joint(TREE, STRENGTH, SHARES, silent(message_nj, n)).values()))
+            for n in range(6)
+        ]
+        assert found.log_evidence == pytest.approx(sum(without), abs=1e-6)
+
+
+def silent(message_nj: Floats, item: int) -> Floats:
+    """The messages without those of one item."""
+    return np.where(np.arange(len(message_nj))[:, None] == item, 0.0, message_nj)
+
+
+def test_mean_field_ends_where_no_belief_nearby_has_a_higher_bound() -> None:
+    rng = np.random.default_rng(3)
+    adjacency = random_graph(12, 20, rng)
+    message_nj, q_nj, bounds = rng.normal(size=(12, J)), np.full((12, J), 1 / J), []
+
+    def bound(q_nj: Floats) -> float:
+        alike = float((STRENGTH * q_nj * (adjacency @ q_nj)).sum()) / 4
+        return float((q_nj * (message_nj + np.log(SHARES) - np.log(q_nj))).sum()) + alike
+
+    for _ in range(60):
+        bounds.append(bound(q_nj))
+        q_nj = mean_field.settle(message_nj, np.log(SHARES), Graph.of(adjacency), STRENGTH / 2, q_nj, 1).begun
+    assert (np.diff(bounds) > -1e-9).all()
+    for _ in range(200):
+        nearby_nj = q_nj * np.exp(rng.normal(scale=0.01, size=q_nj.shape))
+        nearby_nj /= nearby_nj.sum(axis=1, keepdims=True)
+        assert bound(nearby_nj) <= bounds[-1] + 1e-9
+
+
+def test_iterated_modes_end_where_no_item_alone_would_change() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        adjacency = random_graph(20, 40, rng)
+        message_nj = rng.normal(size=(20, J))
+        begin = iterated_modes.begin(Graph.of(adjacency), rng.random((20, J)))
+        found = iterated_modes.settle(message_nj, np.log(SHARES), Graph.of(adjacency), STRENGTH, begin, 100)
+        np.testing.assert_allclose(found.field_nj, STRENGTH * (adjacency @ found.begun), atol=1e-12)
+        best_n = (message_nj + np.log(SHARES) + found.field_nj).argmax(axis=1)
+        np.testing.assert_array_equal(best_n, found.begun.argmax(axis=1))
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+def test_a_step_learns_what_makes_the_beliefs_likelier_given_what_the_neighbours_say(approximation: str) -> None:
+    """Its gradient is that of finite differences, and steps end where no shares and strengths nearby are better."""
+    rng = np.random.default_rng(15)
+    graph, message_nj = Graph.of(random_graph(60, 120, rng)), rng.normal(scale=2, size=(60, J))
+    field = GraphField(graph, STRENGTH, SHARES, 1e-9, approximation=approximation, sweeps=3)
+    found = field.posterior(message_nj, np.ones(60, bool))
+
+    def likelihood(strength_j: Floats, share_j: Floats) -> float:
+        heard = field._approximation.settle(message_nj, np.log(share_j), graph, strength_j, found.statistics.begun, 0)
+        log_p_nj = np.log(share_j) + heard.field_nj
+        return float((found.q_nj * (log_p_nj - logsumexp(log_p_nj, axis=1, keepdims=True))).sum())
+
+    for j in range(J):
+        up, down = (likelihood(STRENGTH + sign * 1e-5 * np.eye(J)[j], SHARES) for sign in (1, -1))
+        assert found.statistics.gradient_j[j] == pytest.approx((up - down) / 2e-5, abs=1e-4)
+    for _ in range(300):
+        heard = field._approximation.settle(
+            message_nj, np.log(field.share_j), graph, field.strength_j, found.statistics.begun, 0
+        )
+        field = field.learn(field._counts(found.q_nj, heard, np.ones(60, bool))[0])
+    best = likelihood(field.strength_j, field.share_j)
+    for _ in range(200):
+        nearby_j = field.share_j * np.exp(rng.normal(scale=0.01, size=J))
+        strength_j = np.maximum(field.strength_j + rng.normal(scale=0.01, size=J), 0)
+        assert likelihood(strength_j, nearby_j / nearby_j.sum()) <= best + 1e-7
+
+
+def test_neighbours_that_would_swap_for_ever_do_not() -> None:
+    graph, flat_nj, half_j, one_j = Graph.of(linked(2, [(0, 1)])), np.zeros((2, 2)), np.log([0.5, 0.5]), np.ones(2)
+    for sweeps in (100, 101):
+        z_nj = iterated_modes.settle(flat_nj, half_j, graph, one_j, np.eye(2), sweeps).begun
+        np.testing.assert_array_equal(z_nj, np.eye(2)[::-1])
+    q_nj = mean_field.settle(flat_nj, half_j, graph, one_j, np.eye(2), 200).begun
+    np.testing.assert_allclose(q_nj, 0.5, atol=1e-3)
+
+
+def test_threads_change_nothing() -> None:
+    rng = np.random.default_rng(5)
+    adjacency, message_nj = random_graph(30_000, 60_000, rng), rng.normal(size=(30_000, J))
+    before, found = get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            set_num_threads(min(threads, before))
+            graph = Graph.of(adjacency)
+            c_ej = belief_propagation.begin(graph, np.full((30_000, J), 1 / J))
+            found.append(belief_propagation.settle(message_nj, np.zeros(J), graph, STRENGTH, c_ej, 5))
+    finally:
+        set_num_threads(before)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+def test_without_strength_it_is_dawid_skene(approximation: str) -> None:
+    evidence, _ = patches(12, 6)
+    alone = DawidSkene(tolerance=1e-6).fit(Evidence(evidence.annotations))
+    found = NetworkDawidSkene(strength=0, approximation=approximation).fit(evidence)
+    np.testing.assert_allclose(found.probabilities, alone.probabilities, atol=1e-10)
+    np.testing.assert_allclose(found.fit.objective, alone.fit.objective, rtol=1e-12)
+    np.testing.assert_allclose(found.annotators.confusion, alone.annotators.confusion, atol=1e-10)
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+@pytest.mark.parametrize("made", [NetworkDawidSkene, NetworkIBCC])
+def test_neighbours_help_and_how_much_is_learned(made: Callable[..., Any], approximation: str) -> None:
+    for seed in (7, 8):
+        evidence, truth = patches(30, seed)
+        alone = VBIBCC().fit(Evidence(evidence.annotations))
+        found = made(approximation=approximation).fit(evidence)
+        assert (found.labels == truth).mean() > (alone.labels == truth).mean() + 0.1
+        given = (made(approximation=approximation, strength=delta).fit(evidence) for delta in (0.5, 1.0, 1.5, 2.0))
+        best = max((one.labels == truth).mean() for one in given)
+        assert (found.labels == truth).mean() > best - 0.03
+
+
+@pytest.mark.parametrize("made", [NetworkDawidSkene, NetworkIBCC])
+def test_a_graph_that_says_nothing_is_left_out(made: Callable[..., Any]) -> None:
+    evidence, _ = patches(30, 9, labels_an_item=4)
+    order = np.random.default_rng(10).permutation(900)
+    mixed = replace(evidence, graph=evidence.graph[order][:, order])
+    found = made().fit(mixed)
+    assert found.parameters["strength"].max() < 0.3
+    alone = made(strength=0).fit(mixed)
+    assert (found.labels == alone.labels).mean() > 0.98
+
+
+def test_a_graph_without_edges_is_dawid_skene() -> None:
+    evidence, _ = patches(12, 11)
+    bare = replace(evidence, graph=sparse.csr_array((144, 144)))
+    alone = DawidSkene(tolerance=1e-6).fit(Evidence(evidence.annotations))
+    np.testing.assert_allclose(NetworkDawidSkene().fit(bare).probabilities, alone.probabilities, atol=1e-10)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda one: type(one).__name__)
+def test_known_truth_reaches_the_neighbours(method: NetworkDawidSkene) -> None:
+    evidence, truth = patches(30, 12, labels_an_item=0.4)
+    learned = method.fit(evidence)
+    known = np.arange(900) % 3 == 0
+    knowing = method.apply(learned, replace(evidence, truth=np.where(known, truth, -1).astype(np.int32)))
+    before, after = ((found.labels == truth)[~known].mean() for found in (learned, knowing))
+    assert after > before + 0.02
+    np.testing.assert_array_equal(knowing.labels[known], truth[known])
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda one: type(one).__name__)
+def test_items_without_labels_are_judged_by_their_neighbours(method: NetworkDawidSkene) -> None:
+    evidence, truth = patches(30, 13, labels_an_item=0.7)
+    found, bare = method.fit(evidence), evidence.annotations.labels_per_item == 0
+    assert bare.mean() > 0.3
+    assert (found.labels == truth)[bare].mean() > 0.75
+
+
+def test_what_it_cannot_use_is_refused() -> None:
+    evidence, _ = patches(5, 14)
+    with pytest.raises(BadEvidence, match=r"network-dawid-skene needs a graph of the items"):
+        NetworkDawidSkene().fit(Evidence(evidence.annotations))
+    with pytest.raises(BadSettings, match=r"approximation is 'exact'; expected .*mean-field"):
+        NetworkDawidSkene(approximation="exact")
+    with pytest.raises(BadSettings, match=r"strength is -1; expected a number above 0"):
+        NetworkIBCC(strength=-1)
