@@ -21,11 +21,10 @@ from hitl.models.annotators import dirichlet_confusion
 from hitl.models.combiner import require_given, used
 from hitl.models.graphs import learned_field
 from hitl.models.inference import em
+from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.inference.warm_start import beliefs_of
 from hitl.models.numerics.checks import require_counts, require_positive
-from hitl.models.numerics.graph import Graph
 from hitl.models.numerics.votes import shares
-from hitl.models.priors.graph_field import GraphField
 from hitl.models.vb_ibcc import VBIBCC
 
 
@@ -54,7 +53,7 @@ class NetworkIBCC:
         [0, 0, 0, 1, 1]
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"truth", "graph"})
+    uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth", "graph"})
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
 
     strength: float | None = None
@@ -77,17 +76,20 @@ class NetworkIBCC:
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations = evidence.annotations
-        graph = Graph.of(evidence.graph)
+        outputs = Outputs.of(evidence)
+        field = learned_field.at_start(evidence, self.strength, self.share_smoothing, self.approximation, start)
         found = em.maximise(
             evidence,
-            GraphField.even(graph, annotations.n_classes, self.strength, self.share_smoothing, self.approximation),
+            outputs.beside(field),
             self._rows.annotators_at_start(annotations, start),
             beliefs_of(evidence, start, learned_field.STRENGTH, partial(self._judged, evidence=evidence)),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
         )
         people = dirichlet_confusion.report(annotations, found.annotators, shares(found.q_nj))
-        return em.concluded(self, began, evidence, found, people, parameters=learned_field.parameters(found.prior))
+        return em.concluded(
+            self, began, evidence, found, people, **outputs.kept(learned_field.parameters(found.prior.prior))
+        )
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge the items of another graph, by the same or new annotators, with what was learned."""

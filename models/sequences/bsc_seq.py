@@ -22,10 +22,10 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import dirichlet_confusion
-from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
 from hitl.models.annotators.previous_label import after_own_labels, merged
 from hitl.models.combiner import require_given, used
 from hitl.models.inference import em
+from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.inference.warm_start import beliefs_of, require_same_classes
 from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.numerics.special import digamma
@@ -59,7 +59,7 @@ class BSCSeq:
         [0, 1, 2, 0]
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"truth", "sequence"})
+    uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth", "sequence"})
     needs: ClassVar[frozenset[str]] = frozenset({"sequence"})
 
     diagonal: float = 2.0
@@ -78,24 +78,25 @@ class BSCSeq:
         began = time.perf_counter()
         annotations, sequences = evidence.annotations, learned_chain.sequences_of(evidence)
         each = replace(evidence, annotations=after_own_labels(annotations, sequences))
+        outputs = Outputs.of(evidence)
         j, allowed_rj = annotations.n_classes, steps_of_spans(annotations.classes)
         found = em.maximise(
             each,
-            DirichletChain.even(sequences, j, self.step_smoothing, allowed_rj),
-            DirichletConfusion.unlearned(self._hyper(annotations), each.annotations.n_annotators),
+            outputs.beside(DirichletChain.even(sequences, j, self.step_smoothing, allowed_rj)),
+            self._rows.annotators_at_start(each.annotations, start),
             beliefs_of(evidence, start, AFTER, partial(self._judged, evidence=evidence)),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
         )
         people = replace(found.annotators, counts_klj=merged(found.annotators.counts_klj, annotations.n_options))
         report = dirichlet_confusion.report(annotations, people, shares(found.q_nj))
-        mean_rj = found.prior.mean_rj
+        mean_rj = found.prior.prior.mean_rj
         kept = {
             learned_chain.FIRST: mean_rj[0],
             learned_chain.STEPS: mean_rj[1:],
             AFTER: np.ascontiguousarray(found.annotators.alpha_klj),
         }
-        return em.concluded(self, began, evidence, found, report, parameters=kept)
+        return em.concluded(self, began, evidence, found, report, **outputs.kept(kept))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other sequences, by the same or new annotators, with what was learned."""
@@ -113,7 +114,9 @@ class BSCSeq:
         """(K (L + 1), L, J) E ln pi of these annotators; those not met are at the prior that was learned."""
         alpha = consensus.parameters[AFTER]
         each = annotations.n_options + 1
-        prior_jl = consensus.annotators.prior if consensus.annotators.prior is not None else self._hyper(annotations)
+        prior_jl = (
+            consensus.annotators.prior if consensus.annotators.prior is not None else self._rows.hyper(annotations)
+        )
         alpha_khlj = np.tile(prior_jl.T, (annotations.n_annotators, each, 1, 1))
         place = {name: k for k, name in enumerate(consensus.annotators.names)}
         learned_khlj = alpha.reshape(-1, each, *alpha.shape[1:])
@@ -123,5 +126,7 @@ class BSCSeq:
         expected: Floats = digamma(alpha_khlj) - digamma(alpha_khlj.sum(axis=2, keepdims=True))
         return expected.reshape(-1, *alpha.shape[1:])
 
-    def _hyper(self, annotations: Annotations) -> Floats:
-        return VBIBCC(self.diagonal, self.off).hyper(annotations)
+    @property
+    def _rows(self) -> VBIBCC:
+        """What is expected of annotators after any of their labels."""
+        return VBIBCC(self.diagonal, self.off)

@@ -12,6 +12,7 @@ from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.inference import em
+from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.priors.dirichlet_chain import NEVER
 from hitl.models.priors.markov_chain import MarkovChain, Sequences
@@ -31,4 +32,5 @@ def judged(consensus: Consensus, evidence: Evidence, log_pi_klj: Floats) -> Floa
     kept = consensus.parameters
     first_j, step_ij = (np.maximum(kept[name], np.exp(NEVER)) for name in (FIRST, STEPS))
     chain = MarkovChain(sequences_of(evidence), first_j, step_ij)
-    return em.expectation(evidence, chain, log_pi_klj).q_nj
+    prior = Outputs.of(evidence, consensus).beside(chain)
+    return em.expectation(evidence, prior, log_pi_klj).q_nj

@@ -24,6 +24,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.combiner import require_given, used
 from hitl.models.inference import em
+from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.inference.warm_start import beliefs_of
 from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.numerics.votes import shares
@@ -50,7 +51,7 @@ class SequentialDawidSkene:
         [0, 0, 0, 0, 1, 1, 1]
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"truth", "sequence"})
+    uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth", "sequence"})
     needs: ClassVar[frozenset[str]] = frozenset({"sequence"})
 
     smoothing: float = 0.01
@@ -67,17 +68,18 @@ class SequentialDawidSkene:
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations, pseudo_jl = evidence.annotations, self._pseudo_counts(evidence.annotations)
+        outputs, sequences = Outputs.of(evidence), learned_chain.sequences_of(evidence)
         found = em.maximise(
             evidence,
-            MarkovChain.even(learned_chain.sequences_of(evidence), annotations.n_classes, self.step_smoothing),
+            outputs.beside(MarkovChain.even(sequences, annotations.n_classes, self.step_smoothing)),
             confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators),
             beliefs_of(evidence, start, learned_chain.STEPS, partial(self._judged, evidence=evidence)),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
         )
         people = confusion.report(annotations, found.counts_klj, pseudo_jl, shares(found.q_nj))
-        chain = {learned_chain.FIRST: found.prior.first_j, learned_chain.STEPS: found.prior.step_ij}
-        return em.concluded(self, began, evidence, found, people, parameters=chain)
+        chain = {learned_chain.FIRST: found.prior.prior.first_j, learned_chain.STEPS: found.prior.prior.step_ij}
+        return em.concluded(self, began, evidence, found, people, **outputs.kept(chain))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other sequences, by the same or new annotators, with what was learned."""

@@ -19,6 +19,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import dirichlet_confusion
 from hitl.models.combiner import require_given, used
 from hitl.models.inference import em
+from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.inference.warm_start import beliefs_of
 from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.numerics.votes import shares
@@ -48,7 +49,7 @@ class SequentialIBCC:
         [0, 0, 0, 0, 1, 1, 1]
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"truth", "sequence"})
+    uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth", "sequence"})
     needs: ClassVar[frozenset[str]] = frozenset({"sequence"})
 
     diagonal: float = 2.0
@@ -67,18 +68,19 @@ class SequentialIBCC:
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations = evidence.annotations
+        outputs, sequences = Outputs.of(evidence), learned_chain.sequences_of(evidence)
         found = em.maximise(
             evidence,
-            DirichletChain.even(learned_chain.sequences_of(evidence), annotations.n_classes, self.step_smoothing),
+            outputs.beside(DirichletChain.even(sequences, annotations.n_classes, self.step_smoothing)),
             self._rows.annotators_at_start(annotations, start),
             beliefs_of(evidence, start, learned_chain.STEPS, partial(self._judged, evidence=evidence)),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
         )
         people = dirichlet_confusion.report(annotations, found.annotators, shares(found.q_nj))
-        mean_rj = found.prior.mean_rj
+        mean_rj = found.prior.prior.mean_rj
         chain = {learned_chain.FIRST: mean_rj[0], learned_chain.STEPS: mean_rj[1:]}
-        return em.concluded(self, began, evidence, found, people, parameters=chain)
+        return em.concluded(self, began, evidence, found, people, **outputs.kept(chain))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other sequences, by the same or new annotators, with what was learned."""

@@ -1,0 +1,196 @@
+"""Fields on graphs: documents that cite each other, songs and scenes with like features, and what the sweeps cost.
+
+    python -m tests.bench.bench_networks                 all parts
+    python -m tests.bench.bench_networks --parts cost
+
+citations   cora and pubmed: ten classifiers of scikit-learn, each trained on so many random documents, label all that
+            have words (of pubmed 1,060 of 19,717). Macro F of all documents with a label; ten draws.
+features    music_genre and labelme: each item linked to those with the nearest features (standardised, Euclidean)
+cost        a million items and four million edges, 10 classes, 5 labels an item: seconds beside VB-IBCC
+
+No constant was chosen on these sets. The strength is learned from the labels; no truth is seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Perceptron, RidgeClassifier
+from sklearn.metrics import f1_score
+from sklearn.naive_bayes import BernoulliNB, GaussianNB, MultinomialNB
+from sklearn.neighbors import KNeighborsClassifier, kneighbors_graph
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from hitl.annotations import Annotations, Ints
+from hitl.evidence import Evidence
+from hitl.models import VBIBCC, DawidSkene, DefaultCombiner, MajorityVote, NetworkDawidSkene, NetworkIBCC
+from hitl.tables.files import read_table
+from tests import reference_data
+from tests.bench import results
+
+ALONE = {"majority": MajorityVote(), "dawid-skene": DawidSkene(), "vb-ibcc": VBIBCC(), "default": DefaultCombiner()}
+LINKED = {
+    "network, icm": NetworkDawidSkene(approximation="icm"),
+    "network, mean field": NetworkDawidSkene(),
+    "network, bp": NetworkDawidSkene(approximation="belief-propagation"),
+    "network-ibcc": NetworkIBCC(),
+}
+TRAINED_ON = (60, 150)
+NEIGHBOURS = (5, 10, 20)
+
+Part = tuple[list[str], dict[str, Any]]
+
+
+def classifiers(seed: int) -> list[Any]:
+    """Those of the notes to Traganitis & Giannakis 2019."""
+    return [
+        LogisticRegression(),
+        RidgeClassifier(),
+        Perceptron(random_state=seed),
+        BernoulliNB(),
+        MultinomialNB(),
+        DecisionTreeClassifier(random_state=seed),
+        KNeighborsClassifier(5),
+        LinearSVC(C=0.1, random_state=seed),
+        RandomForestClassifier(50, random_state=seed),
+        GaussianNB(),
+    ]
+
+
+def said(words: Any, truth: Ints, trained_on: int, seed: int) -> Ints:
+    """(N, 10) the labels of ten classifiers, each trained on other documents."""
+    rng = np.random.default_rng(seed)
+    columns = []
+    for model in classifiers(seed):
+        rows = rng.choice(len(truth), trained_on, replace=False)
+        seen = words.toarray() if isinstance(model, GaussianNB) else words
+        columns.append(model.fit(seen[rows], truth[rows]).predict(seen))
+    return np.stack(columns, axis=1).astype(np.int32)
+
+
+def documents(name: str) -> tuple[Any, Ints, Ints, sparse.csr_array]:
+    """Words (n, D) of some documents, their rows (n,), the classes of all (N,) and the citations (N, N)."""
+    path = reference_data.folder(name)
+    truth = read_table(path / "truth.csv")
+    items, labels = truth.column("item").to_pylist(), truth.column("label").to_pylist()
+    row = {item: n for n, item in enumerate(items)}
+    classes = sorted(set(labels))
+    kept = np.load(path / "features.npz", allow_pickle=True)
+    words = sparse.csr_matrix((kept["data"], kept["indices"], kept["indptr"]), shape=tuple(kept["shape"]))
+    edges = read_table(path / "edges.csv")
+    ends = [[row[item] for item in edges.column(side).to_pylist()] for side in ("source", "target")]
+    half = sparse.csr_array((np.ones(len(ends[0])), ends), shape=(len(items), len(items)))
+    linked = half.maximum(half.T)
+    linked.data[:] = 1.0
+    rows = np.array([row[str(item)] for item in kept["items"]], dtype=np.int32)
+    return words, rows, np.array([classes.index(label) for label in labels], dtype=np.int32), linked
+
+
+def citations(seeds: int) -> Part:
+    lines, figures = [f"{'macro F':20}" + "".join(f"{name:>22}" for name in [*ALONE, *LINKED])], {}
+    for name in ("cora", "pubmed"):
+        words, rows, truth, linked = documents(name)
+        for trained_on in TRAINED_ON:
+            scores: dict[str, list[float]] = {}
+            for seed in range(seeds):
+                labels = np.full((len(truth), 10), -1, dtype=np.int32)
+                labels[rows] = said(words, truth[rows], trained_on, seed)
+                annotations = Annotations.from_matrix(labels, classes=list(range(truth.max() + 1)))
+                for method, combiner in (ALONE | LINKED).items():
+                    evidence = Evidence(annotations, graph=linked if method in LINKED else None)
+                    found = combiner.fit(evidence).labels[rows]
+                    scores.setdefault(method, []).append(float(f1_score(truth[rows], found, average="macro")))
+            figures[f"{name}, {trained_on}"] = {method: float(np.mean(one)) for method, one in scores.items()}
+            cells = "".join(f"{np.mean(one):14.3f} ({np.std(one):.3f})" for one in scores.values())
+            lines.append(f"{f'{name}, {trained_on}':20}{cells}")
+    return [*lines, f"means of {seeds} draws (standard deviation)"], figures
+
+
+def features(seeds: int) -> Part:
+    lines, figures = [f"{'accuracy':20}" + "".join(f"{name:>20}" for name in [*ALONE, *LINKED])], {}
+    for name in ("music_genre", "labelme"):
+        evidence, truth = reference_data.with_features(name), reference_data.crowd(name).truth
+        assert evidence.features is not None
+        assert truth is not None
+        x_nd = (evidence.features - evidence.features.mean(axis=0)) / (evidence.features.std(axis=0) + 1e-9)
+        known = truth >= 0
+        bare = Evidence(evidence.annotations)
+
+        def right(combiner: Any, given: Evidence, known: Any = known, truth: Ints = truth) -> float:
+            return float((combiner.fit(given).labels == truth)[known].mean())
+
+        alone = {method: right(combiner, bare) for method, combiner in ALONE.items()}
+        for k in NEIGHBOURS:
+            nearest = kneighbors_graph(x_nd, k)
+            given = Evidence(evidence.annotations, graph=sparse.csr_array(nearest.maximum(nearest.T)))
+            found = alone | {method: right(combiner, given) for method, combiner in LINKED.items()}
+            figures[f"{name}, {k}"] = found
+            lines.append(f"{f'{name}, {k} nearest':20}" + "".join(f"{one:20.3f}" for one in found.values()))
+    return lines, figures
+
+
+def cost(seeds: int) -> Part:
+    rng, n, j, k = np.random.default_rng(0), 1_000_000, 10, 300
+    truth = np.repeat(rng.integers(j, size=n // 10), 10)
+    item = np.repeat(np.arange(n, dtype=np.int32), 5)
+    annotator = ((rng.integers(k, size=(n, 1)) + np.arange(5) * 7) % k).ravel().astype(np.int32)
+    right = rng.random(item.size) < rng.uniform(0.3, 0.7, size=k)[annotator]
+    label = np.where(right, truth[item], rng.integers(j, size=item.size)).astype(np.int32)
+    annotations = Annotations(
+        item, annotator, label, tuple(range(n)), tuple(range(k)), tuple(range(j)), tuple(range(j))
+    )
+    near = np.arange(n) + rng.integers(1, 6, size=(4, n))
+    ends = np.concatenate([[np.arange(n), other % n] for other in near], axis=1)
+    half = sparse.csr_array((np.ones(ends.shape[1]), ends), shape=(n, n))
+    linked = half.maximum(half.T)
+    timed: dict[str, Any] = {
+        "vb-ibcc": VBIBCC(),
+        "network-dawid-skene": NetworkDawidSkene(),
+        "network-ibcc": NetworkIBCC(),
+    }
+    seconds, lines = {}, []
+    for name, method in timed.items():
+        graph = None if name == "vb-ibcc" else linked
+        replace(method, max_iterations=1).fit(Evidence(annotations, graph=graph))  # compiles
+        began = time.perf_counter()
+        found = method.fit(Evidence(annotations, graph=graph))
+        seconds[name] = time.perf_counter() - began
+        ratio, share = seconds[name] / seconds["vb-ibcc"], (found.labels == truth).mean()
+        told = f"{found.fit.iterations:5} iterations {ratio:8.2f} x vb-ibcc   right {share:.3f}"
+        lines.append(f"{name:24}{seconds[name]:8.1f} s {told}")
+    return [f"{linked.nnz // 2:,} edges", *lines], seconds
+
+
+PARTS: dict[str, Callable[[int], Part]] = {"citations": citations, "features": features, "cost": cost}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--save", action="store_true", help="also write docs/benchmarks/networks.txt and .json")
+    chosen = parser.parse_args(arguments)
+    lines: list[str] = []
+    figures = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for name in chosen.parts:
+            part, figures[name] = PARTS[name](chosen.seeds)
+            lines += [name, *part, ""]
+            print("\n".join([name, *part, ""]), flush=True)
+    if chosen.save:
+        results.save("networks", lines, figures)
+
+
+if __name__ == "__main__":
+    main()
