@@ -99,9 +99,9 @@ class Graph:
             largest_n[linked_n] = np.maximum.reduceat(value_n[self.neighbour_e], self.start_n[:-1][linked_n])
         return largest_n
 
-    def sums(self, value_nj: Floats) -> Floats:
-        """(N, J) weighted sums over the neighbours of each item."""
-        sum_nj = np.empty_like(value_nj)
+    def sums(self, value_nj: Floats, out: Floats | None = None) -> Floats:
+        """(N, J) weighted sums over the neighbours of each item, into `out` where it is given."""
+        sum_nj = np.empty_like(value_nj) if out is None else out
         add = _sums if len(self.runs) == 2 else _sums_threaded
         add(self.runs, self.start_n, self.neighbour_e, self.weight_e, value_nj, sum_nj)
         return sum_nj

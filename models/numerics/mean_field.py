@@ -10,8 +10,10 @@ A fixed point is a stationary point of the bound
 
 from __future__ import annotations
 
+import numpy as np
+
 from hitl.annotations import Floats
-from hitl.models.numerics import kernels
+from hitl.models.numerics.field_passes import half_step
 from hitl.models.numerics.graph import Graph, Heard
 
 ENOUGH = 1e-5
@@ -29,12 +31,10 @@ def settle(
     """What the neighbours say, after at most `sweeps` from beliefs (N, J), which go on."""
     around_nj = graph.sums(q_nj)
     for _ in range(sweeps):
-        step_nj, _ = kernels.beliefs(message_nj, log_share_j + strength_j * around_nj)
-        step_nj -= q_nj
-        step_nj *= 0.5
-        change = max(float(step_nj.max(initial=0.0)), -float(step_nj.min(initial=0.0)))
-        step_nj += q_nj
-        q_nj, around_nj = step_nj, graph.sums(step_nj)
+        next_nj = np.empty_like(q_nj)
+        change = half_step(message_nj, log_share_j, strength_j, around_nj, q_nj, next_nj)
+        q_nj = next_nj
+        around_nj = graph.sums(q_nj, out=around_nj)
         if change < ENOUGH:
             break
     return Heard(strength_j * around_nj, around_nj, q_nj)

@@ -26,6 +26,7 @@ import numpy as np
 
 from hitl.annotations import Floats
 from hitl.models.numerics import belief_propagation, iterated_modes, kernels, mean_field
+from hitl.models.numerics.field_passes import judged
 from hitl.models.numerics.graph import Graph, Heard
 from hitl.models.priors import Mask, Posterior
 
@@ -35,7 +36,7 @@ FIRST = 0.5
 MOST = 1.0
 """Most by which these log odds change in one step."""
 
-SWEEPS = 5
+SWEEPS = 2
 """Most sweeps over the graph of one posterior while parameters are learned: each goes on where the last one ended."""
 
 SWEEPS_ALONE = 200
@@ -133,14 +134,14 @@ class GraphField:
         log_share_j = np.log(self.share_j)
         begun = self._begin(kernels.beliefs(heard_nj, log_share_j)[0]) if self.begun is None else self.begun
         heard = self._approximation.settle(heard_nj, log_share_j, self.graph, self.strength_j, begun, self.sweeps)
-        q_nj, log_q_n = kernels.beliefs(message_nj, log_share_j + heard.field_nj)
-        counts, log_p_n = self._counts(q_nj, heard, counted_n)
-        return Posterior(q_nj, float(np.sum(log_q_n - log_p_n, where=counted_n)), counts)
+        found = judged(message_nj, log_share_j, heard.field_nj, heard.slope_nj, counted_n)
+        return Posterior(found.q_nj, found.log_evidence, FieldCounts(*found[2:], heard.begun))
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> FieldCounts:
         """Of beliefs that have not heard of each other."""
-        silent_nj = np.zeros_like(q_nj)
-        return self._counts(q_nj, Heard(silent_nj, silent_nj, self._begin(q_nj)), counted_n)[0]
+        believed_j = kernels.totals(q_nj, counted_n)
+        none_j = np.zeros_like(believed_j)
+        return FieldCounts(believed_j, self.share_j * counted_n.sum(), none_j, none_j, self._begin(q_nj))
 
     def learn(self, statistics: FieldCounts) -> Self:
         """A step of shares and strengths; sweeps go on where they ended."""
@@ -163,17 +164,6 @@ class GraphField:
         most = MOST / self.graph.degree
         stepped: Floats = np.maximum(self.strength_j + np.clip(step_j, -most, most), 0.0)
         return stepped
-
-    def _counts(self, q_nj: Floats, heard: Heard, counted_n: Mask) -> tuple[FieldCounts, Floats]:
-        """What is learned from, and (N,) the log normalisers of what the neighbours say."""
-        p_nj, log_p_n = kernels.beliefs(heard.field_nj, np.log(self.share_j))
-        believed_j, expected_j = kernels.totals(q_nj, counted_n), kernels.totals(p_nj, counted_n)
-        gradient_j = curvature_j = np.zeros_like(self.share_j)
-        if self.learns_strength:
-            slope_nj = heard.slope_nj if counted_n.all() else heard.slope_nj * counted_n[:, None]
-            gradient_j = np.einsum("nj,nj->j", slope_nj, q_nj) - np.einsum("nj,nj->j", slope_nj, p_nj)
-            curvature_j = np.einsum("nj,nj,nj,nj->j", slope_nj, slope_nj, p_nj, 1 - p_nj)
-        return FieldCounts(believed_j, expected_j, gradient_j, curvature_j, heard.begun), log_p_n
 
     @property
     def _approximation(self) -> Approximation:

@@ -141,7 +141,7 @@ def features(seeds: int) -> Part:
 
 def cost(seeds: int) -> Part:
     rng, n, j, k = np.random.default_rng(0), 1_000_000, 10, 300
-    truth = np.repeat(rng.integers(j, size=n // 10), 10)
+    truth = np.repeat(rng.integers(j, size=n // 20), 20)
     item = np.repeat(np.arange(n, dtype=np.int32), 5)
     annotator = ((rng.integers(k, size=(n, 1)) + np.arange(5) * 7) % k).ravel().astype(np.int32)
     right = rng.random(item.size) < rng.uniform(0.3, 0.7, size=k)[annotator]
@@ -149,7 +149,7 @@ def cost(seeds: int) -> Part:
     annotations = Annotations(
         item, annotator, label, tuple(range(n)), tuple(range(k)), tuple(range(j)), tuple(range(j))
     )
-    near = np.arange(n) + rng.integers(1, 6, size=(4, n))
+    near = np.arange(n) + rng.integers(1, 4, size=(4, n)) + 3 * np.arange(4)[:, None]
     ends = np.concatenate([[np.arange(n), other % n] for other in near], axis=1)
     half = sparse.csr_array((np.ones(ends.shape[1]), ends), shape=(n, n))
     linked = half.maximum(half.T)

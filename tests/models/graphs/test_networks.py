@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 from numba import get_num_threads, set_num_threads
 from scipy import sparse
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from hitl import Annotations, Evidence
 from hitl.annotations import Floats, Ints
 from hitl.errors import BadEvidence, BadSettings
 from hitl.models import VBIBCC, DawidSkene, NetworkDawidSkene, NetworkIBCC
 from hitl.models.numerics import belief_propagation, iterated_modes, mean_field
-from hitl.models.numerics.graph import Graph
-from hitl.models.priors.graph_field import SWEEPS_ALONE, GraphField
+from hitl.models.numerics.field_passes import judged
+from hitl.models.numerics.graph import Graph, Heard
+from hitl.models.priors.graph_field import SWEEPS_ALONE, FieldCounts, GraphField
 
 METHODS = (NetworkDawidSkene(), NetworkIBCC())
 APPROXIMATIONS = ("mean-field", "icm", "belief-propagation")
@@ -174,12 +175,40 @@ def test_a_step_learns_what_makes_the_beliefs_likelier_given_what_the_neighbours
         heard = field._approximation.settle(
             message_nj, np.log(field.share_j), graph, field.strength_j, found.statistics.begun, 0
         )
-        field = field.learn(field._counts(found.q_nj, heard, np.ones(60, bool))[0])
+        field = field.learn(counts_of(found.q_nj, field, heard))
     best = likelihood(field.strength_j, field.share_j)
     for _ in range(200):
         nearby_j = field.share_j * np.exp(rng.normal(scale=0.01, size=J))
         strength_j = np.maximum(field.strength_j + rng.normal(scale=0.01, size=J), 0)
         assert likelihood(strength_j, nearby_j / nearby_j.sum()) <= best + 1e-7
+
+
+def counts_of(q_nj: Floats, field: GraphField, heard: Heard) -> FieldCounts:
+    """What a field learns from these beliefs, by NumPy."""
+    p_nj, slope_nj = softmax(np.log(field.share_j) + heard.field_nj, axis=1), heard.slope_nj
+    gradient_j, curvature_j = (slope_nj * (q_nj - p_nj)).sum(axis=0), (slope_nj**2 * p_nj * (1 - p_nj)).sum(axis=0)
+    return FieldCounts(q_nj.sum(axis=0), p_nj.sum(axis=0), gradient_j, curvature_j)
+
+
+def test_a_posterior_is_that_of_numpy_whatever_the_threads_and_what_counts() -> None:
+    rng = np.random.default_rng(16)
+    message_nj, field_nj, slope_nj = rng.normal(size=(3, 20_000, J))
+    counted_n, before = rng.random(20_000) < 0.7, get_num_threads()
+    message_nj[:5, 1:] = -np.inf
+    log_p_nj = np.log(SHARES) + field_nj
+    q_nj, p_nj = softmax(log_p_nj + message_nj, axis=1), softmax(log_p_nj, axis=1)
+    log_z_n = logsumexp(log_p_nj + message_nj, axis=1) - logsumexp(log_p_nj, axis=1)
+    expected = [q_nj, p_nj, slope_nj * (q_nj - p_nj), slope_nj**2 * p_nj * (1 - p_nj)]
+    try:
+        for threads in (1, 2):
+            set_num_threads(min(threads, before))
+            found = judged(message_nj, np.log(SHARES), field_nj, slope_nj, counted_n)
+            np.testing.assert_allclose(found.q_nj, q_nj, atol=1e-12)
+            assert found.log_evidence == pytest.approx(log_z_n[counted_n].sum())
+            for one, other in zip(found[2:], expected, strict=True):
+                np.testing.assert_allclose(one, other[counted_n].sum(axis=0), rtol=1e-9)
+    finally:
+        set_num_threads(before)
 
 
 def test_neighbours_that_would_swap_for_ever_do_not() -> None:
