@@ -2,11 +2,13 @@
 
 Read from the folder (CSV, JSON Lines or Parquet; .gz allowed), or a single annotations file:
 
-    annotations.*              item, annotator, label [, time, duration]; an empty label is a skip
+    annotations.*              item, annotator, label [, time, duration]; an empty label is a skip;
+                               with start and end parts of texts are marked (`table_spans`)
     items.*                    item and any other columns: what annotators see; items without labels
     truth.*                    item, label: known truth
     probabilities_<model>.*    item, p_<class>, or any other form that `hitl combine` reads (.npz, Hugging Face);
                                an array without names of its rows has those of items.*, in order
+    graph.*                    item, neighbour [, weight]: items that are linked; read in each cycle, not pulled
 
 Written to `output` (default <folder>/hitl-output/): consensus.csv, order.csv, assignments/<annotator>.csv,
 labels_wanted.csv, added_items.jsonl and gold.csv; the last two are read back. A file is written whole, and only when
@@ -18,7 +20,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from hitl.connectors import table_spans
+from hitl.connectors.table_output import file_name, table_of_rows, write_if_changed
 from hitl.errors import BadInput, BadTable, Refused
 from hitl.evidence import ROW_TOLERANCE
 from hitl.exchange import (
@@ -42,10 +45,10 @@ from hitl.exchange import (
     Question,
     Receipt,
 )
-from hitl.settings import SourceSettings
+from hitl.settings import GraphSettings, SourceSettings
 from hitl.tables.batches import files_of
 from hitl.tables.encoding import natural_order, seconds_of
-from hitl.tables.files import FORMATS, atomic, read_table, require_columns, write_table
+from hitl.tables.files import read_table, require_columns, table_in
 from hitl.tables.places import place_in
 from hitl.tables.probabilities import read_probabilities
 
@@ -70,6 +73,11 @@ class TablesSettings(SourceSettings):
     classes: tuple[str, ...] = ()
     abstain: tuple[str, ...] = ()
     output: str | None = None
+
+    def graph(self, folder: Path) -> GraphSettings:
+        """That of graph.*, if it is in the folder of tables."""
+        found = table_in(folder / self.path, "graph")
+        return GraphSettings() if found is None else GraphSettings(file=str(found.resolve()), item=self.item)
 
 
 class Tables:
@@ -128,9 +136,10 @@ class Tables:
 
     def questions(self) -> tuple[Question, ...]:
         """One question; its classes are the labels and probability columns seen, unless given."""
-        if self._classes:
-            return (Question(QUESTION, self._classes, self._classes + self._abstain),)
         item, _, label, _ = self._columns
+        text = table_spans.TEXT if self._marks_parts() else None
+        if self._classes:
+            return (Question(QUESTION, self._classes, self._classes + self._abstain, text),)
         found: dict[str, None] = {}
         for name in ("annotations", "truth", "gold"):
             table = self._read(name, [item, label])
@@ -139,7 +148,7 @@ class Tables:
         for table in self._models().values():
             found |= dict.fromkeys(name[2:] for name in table.column_names if name.startswith("p_"))
         classes = tuple(natural_order([name for name in found if name not in self._abstain]))
-        return (Question(QUESTION, classes, classes + self._abstain),)
+        return (Question(QUESTION, classes, classes + self._abstain, text),)
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """All pages when a file changed since the cursor, else none; resumable by item.
@@ -193,10 +202,14 @@ class Tables:
                 raise Refused(f"tables: an operation {operation.kind!r} is not known; expected {', '.join(writers)}")
             (self._output / "assignments").mkdir(parents=True, exist_ok=True)
             path, table = writers[operation.kind](operation)
-            changed = _write_if_changed(path, table)
+            changed = write_if_changed(path, table)
             yield Receipt(operation, table.num_rows if changed else 0, str(path))
 
     def _push_consensus(self, operation: Operation) -> tuple[Path, pa.Table]:
+        pushed = [row for rows in operation.payload["questions"].values() for row in rows]
+        if any("spans" in row for row in pushed):
+            columns = ["item", "start", "end", "label", "confidence", "text"]
+            return self._output / "consensus.csv", table_of_rows(table_spans.consensus_rows(pushed), columns)
         rows = [
             {
                 "item": row["item"],
@@ -204,27 +217,26 @@ class Tables:
                 "confidence": row["confidence"],
                 **{f"p_{name}": p for name, p in row["probabilities"].items()},
             }
-            for rows in operation.payload["questions"].values()
-            for row in rows
+            for row in pushed
         ]
-        return self._output / "consensus.csv", _table(rows, ["item", "label", "confidence"])
+        return self._output / "consensus.csv", table_of_rows(rows, ["item", "label", "confidence"])
 
     def _push_order(self, operation: Operation) -> tuple[Path, pa.Table]:
         """The order of all, or of what one annotator is asked."""
-        name = "order.csv" if operation.kind == "order" else f"assignments/{_file_name(operation.key)}.csv"
+        name = "order.csv" if operation.kind == "order" else f"assignments/{file_name(operation.key)}.csv"
         rows = [{"priority": rank, "item": key} for rank, key in enumerate(operation.payload["items"], start=1)]
-        return self._output / name, _table(rows, ["priority", "item"])
+        return self._output / name, table_of_rows(rows, ["priority", "item"])
 
     def _push_labels_wanted(self, operation: Operation) -> tuple[Path, pa.Table]:
         rows = [{"item": key, "labels": wanted} for key, wanted in sorted(operation.payload["items"].items())]
-        return self._output / "labels_wanted.csv", _table(rows, ["item", "labels"])
+        return self._output / "labels_wanted.csv", table_of_rows(rows, ["item", "labels"])
 
     def _push_items(self, operation: Operation) -> tuple[Path, pa.Table]:
         item = self._columns[0]
         path = self._output / "added_items.jsonl"
         known = {row[item]: row for row in read_table(path, [item]).to_pylist()} if path.exists() else {}
         known |= {row["key"]: {item: row["key"], **row["data"]} for row in operation.payload["items"]}
-        return path, _table(list(known.values()), [item])
+        return path, table_of_rows(list(known.values()), [item])
 
     def _push_gold(self, operation: Operation) -> tuple[Path, pa.Table]:
         item, _, label, _ = self._columns
@@ -232,7 +244,7 @@ class Tables:
         known = {row[item]: row for row in read_table(path, [item, label]).to_pylist()} if path.exists() else {}
         for labels in operation.payload["questions"].values():
             known |= {key: {item: key, label: value} for key, value in labels.items()}
-        return path, _table(list(known.values()), [item, label])
+        return path, table_of_rows(list(known.values()), [item, label])
 
     # -- check ---------------------------------------------------------------------------------------------
 
@@ -262,19 +274,15 @@ class Tables:
             if not self._path.exists():
                 raise BadTable(f"{self._path}: no such file or folder")
             return self._path
-        folder = self._output if name in ("added_items", "gold") else self._path
-        if not folder.is_dir():
-            return None
-        found = sorted(
-            path for path in folder.iterdir() if path.name.removesuffix(".gz") in {name + suffix for suffix in FORMATS}
-        )
-        if len(found) > 1:
-            raise BadTable(f"{folder}: {found[0].name} and {found[1].name} both are there; expected one {name} table")
-        return found[0] if found else None
+        return table_in(self._output if name in ("added_items", "gold") else self._path, name)
 
     def _read(self, name: str, text: list[str]) -> pa.Table | None:
         path = self._find(name)
         return None if path is None else read_table(path, text)
+
+    def _marks_parts(self) -> bool:
+        """Whether annotations are parts of texts."""
+        return table_spans.are_in(self._read("annotations", [self._columns[2]]))
 
     def _models(self) -> dict[str, pa.Table]:
         if not self._path.is_dir():
@@ -344,13 +352,16 @@ class Tables:
         contradicted = 0
         problems: list[str] = []
         table = self._read("annotations", [item, annotator, label])
+        of_texts = table is not None and table_spans.are_in(table)
+        if table is not None and of_texts:
+            table = table_spans.as_answers(table, self._items(), item, label, [annotator, *([time] if time else [])])
         version = _now()
         if table is not None:
             require_columns(table, [item, label, *([time] if time else [])], str(self._find("annotations")))
             place_of = place_in(table)
             seconds = seconds_of(table.column(time), time) if time else np.full(table.num_rows, np.nan)
             for number, row in enumerate(table.to_pylist()):
-                if self._classes and row[label] and row[label] not in self._classes:
+                if self._classes and not of_texts and row[label] and row[label] not in self._classes:
                     problems.append(f"{place_of(number)}: {row[label]!r} is not one of source.classes; left out")
                     continue
                 if not row[item]:
@@ -377,15 +388,17 @@ class Tables:
         known: dict[str, AnnotationRow] = {}
         for name in ("truth", "gold"):
             table = self._read(name, [item, label])
+            of_texts = table is not None and table_spans.are_in(table)
             if table is not None:
                 require_columns(table, [item, label], name)
+                table = table_spans.as_answers(table, self._items(), item, label) if of_texts else table
                 pairs = zip(table.column(item).to_pylist(), table.column(label).to_pylist(), strict=True)
                 place_of = place_in(table)
                 for number, (key, value) in enumerate(pairs):
                     if not key or not value:
                         what = label if key else item
                         raise BadTable(f"{place_of(number)}: the {what} is empty; expected both in every row")
-                    if self._classes and value not in self._classes:
+                    if self._classes and not of_texts and value not in self._classes:
                         raise BadTable(
                             f"{place_of(number)}: {value!r} is no class; expected one of {', '.join(self._classes)} "
                             "(source.classes)"
@@ -402,7 +415,7 @@ class Tables:
         usual = {row.label for row in rows if row.kind == "answer"} | {
             name for several in predictions.values() for row in several for name in row.probabilities
         }
-        if self._classes or not usual - {None}:
+        if self._classes or not usual - {None} or self._marks_parts():
             return []
         strange = {row.label: row.item for row in reversed(rows) if row.kind == "gold" and row.label not in usual}
         return [
@@ -462,37 +475,3 @@ def _annotation(row: Mapping[str, Any], number: int, columns: tuple[str, str, st
 def _now() -> str:
     """The version of everything read now: what a file says today wins, whatever the times in it or of it are."""
     return datetime.now(UTC).isoformat()
-
-
-def _table(rows: list[dict[str, Any]], columns: list[str]) -> pa.Table:
-    """A table with every column that any row has; a column of mixed kinds becomes text."""
-    names = dict.fromkeys([*(columns if not rows else ()), *(name for row in rows for name in row)])
-    arrays = {}
-    for name in names:
-        values = [row.get(name) for row in rows]
-        try:
-            arrays[name] = pa.array(values) if rows else pa.array([], pa.string())
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
-            arrays[name] = pa.array([None if value is None else str(value) for value in values], pa.string())
-    return pa.table(arrays)
-
-
-def _write_if_changed(path: Path, table: pa.Table) -> bool:
-    """Write the table unless the file holds the same bytes already."""
-    fresh = path.with_name(f".new-{path.name}")
-    write_table(fresh, table)
-    try:
-        content = fresh.read_bytes()
-        if path.exists() and path.read_bytes() == content:
-            return False
-        with atomic(path) as handle:
-            handle.write(content)
-        return True
-    finally:
-        fresh.unlink()
-
-
-def _file_name(name: str) -> str:
-    """A file name for an annotator: itself where it is harmless, else with a digest so that no two collide."""
-    plain = re.sub(r"[^\w.@+-]", "_", name)
-    return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -19,7 +19,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
@@ -36,6 +36,7 @@ from hitl.design_effect import DesignEffect
 from hitl.errors import BadInput, BadTable
 from hitl.shown import Shown, counted, listed
 from hitl.tables.files import atomic, write_table
+from hitl.texts.span_labels import FoundSpan
 
 BROKEN = (zipfile.BadZipFile, zlib.error)
 """What a damaged archive raises."""
@@ -206,6 +207,8 @@ class Consensus(Shown):
             None where not modelled.
         design_effect: how these probabilities came from those under independence.
         parameters: what else was learned, by names of the method's own, for its `apply`.
+        spans: where items are texts of which annotators mark parts, the spans that are right, and others that an
+            annotator marked; None where items are judged as wholes.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -228,6 +231,7 @@ class Consensus(Shown):
     difficulty: Floats | None = None
     design_effect: DesignEffect = field(default_factory=DesignEffect)
     parameters: Mapping[str, Floats] = field(default_factory=dict)
+    spans: tuple[FoundSpan, ...] | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.items), len(self.classes))
@@ -289,6 +293,7 @@ class Consensus(Shown):
             "options": people.options,
             "temperatures": dict(self.temperatures),
             "fit": asdict(self.fit),
+            "spans": None if self.spans is None else [astuple(span) for span in self.spans],
         }
         known = {"difficulty": self.difficulty, "dependence": people.dependence, "prior": people.prior}
         known |= {"answers": people.answers}
@@ -308,7 +313,9 @@ class Consensus(Shown):
 
     def judging(self, items: Names, probabilities: Floats) -> Consensus:
         """What was learned, with the probabilities (N, J) of other items."""
-        return replace(self, items=items, probabilities=probabilities, difficulty=None, design_effect=DesignEffect())
+        return replace(
+            self, items=items, probabilities=probabilities, difficulty=None, design_effect=DesignEffect(), spans=None
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Consensus:
@@ -363,6 +370,7 @@ class Consensus(Shown):
             arrays.get("difficulty"),
             _design_effect(header, arrays),
             {_current(name): array for name, array in arrays.items() if name.startswith(PARAMETER)},
+            None if header.get("spans") is None else tuple(FoundSpan(*span) for span in header["spans"]),
         )
 
 

@@ -11,8 +11,10 @@ from hitl.active.registry import policy
 from hitl.errors import HitlError
 from hitl.exchange import Check, silent
 from hitl.learning.features import stored_features
+from hitl.models.combiner import needs_of
 from hitl.models.registry import combiner
-from hitl.project import combined, crew_of, opened, orders_of_others, reachable, stored_evidence
+from hitl.project import combined, crew_of, graph_of, opened, orders_of_others, reachable, stored_evidence
+from hitl.shown import counted
 from hitl.status import stored_in_words
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ def checks(config: Path) -> Iterator[Check]:
         yield from _skills(settings, store)
         yield from _models(settings, store, connector)
         yield from _features(settings, store)
+        yield from _graph(settings, store)
         yield from _learning(settings, store, connector)
 
 
@@ -130,6 +133,42 @@ def _features(settings: Settings, store: Store) -> Iterator[Check]:
     yield Check(
         "features", have == len(items), f"{have:,} of {len(items):,} items, {x_nd.shape[1]:,} numbers each", mend
     )
+
+
+def _graph(settings: Settings, store: Store) -> Iterator[Check]:
+    """Whether `[graph]` links the items, and whether the combiner uses it."""
+    name, kind = settings.combine.method, settings.graph.kind
+    method = combiner(name, **settings.combine.options)
+    if kind is None and "graph" in needs_of(method):
+        yield Check("graph", False, f"combine.method {name!r} needs one", "add [graph] with file or neighbours")
+    if kind is not None:
+        yield from _edges(settings, store)
+    if kind is not None and "graph" not in method.uses:
+        mend = 'combine.method = "network-ibcc" or "network-dawid-skene" uses it; or take the graph away'
+        yield Check("graph", False, f"combine.method {name!r} does not use it", mend)
+
+
+def _edges(settings: Settings, store: Store) -> Iterator[Check]:
+    """How many edges there are, how many items have none, and how many edges are left out; or why there are none."""
+    items = tuple(store.items(settings.name).column("item").to_pylist())
+    if not items:
+        return
+    if settings.graph.kind == "neighbours" and settings.features.kind is None:
+        mend = "add [features] with text, image, columns or file"
+        yield Check("graph", False, "graph.neighbours has no features to find neighbours by", mend)
+        return
+    try:
+        linked = graph_of(settings, store, items, stored_features(settings, store, items))
+    except HitlError as error:
+        yield Check("graph", False, str(error), "mend the file, or its name in [graph]; `hitl pull` reads the items")
+        return
+    if linked is None:
+        yield Check("graph", False, "not made yet: it waits for the features", "`hitl embed --project`")
+        return
+    edges, left_out = counted(linked.edges, "edge"), counted(linked.left_out, "edge")
+    alone = f"; {counted(linked.alone, 'item has', 'items have')} none" if linked.alone else ""
+    others = f"; left out: {left_out} to items that the project does not have" if linked.left_out else ""
+    yield Check("graph", True, f"{edges} among {counted(len(items), 'item')}{alone}{others}")
 
 
 def _skills(settings: Settings, store: Store) -> Iterator[Check]:

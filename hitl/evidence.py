@@ -21,6 +21,7 @@ import pyarrow as pa
 from hitl.annotations import Annotations, Floats, Ints, Name, Names
 from hitl.errors import BadEvidence
 from hitl.shown import Shown, counted, listed
+from hitl.tables import edges
 from hitl.tables.arrow import has_columns, is_pandas, table_of
 from hitl.tables.encoding import names_of, natural_order, warn_of_similar
 from hitl.tables.files import empty_as_null, numbers_of, require_columns, with_text
@@ -30,6 +31,8 @@ from hitl.tables.vectors import vectors_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from hitl.texts.span_labels import Parts
 
 ITEM = "item"
 """The column of items of a table that is given in place of an array."""
@@ -50,7 +53,10 @@ class Evidence(Shown):
         truth: (N,) known class codes, -1 where unknown (all -1 when None is given); or a pandas Series of codes or of
             class names, by item.
         sequence: (N, 2) integers, sequence and position, or None.
-        graph: sparse symmetric (N, N) non-negative weights, or None.
+        graph: sparse symmetric (N, N) non-negative weights; or edges by the names of their items: a table with columns
+            item, neighbour and perhaps weight, a list of pairs, a networkx graph (`hitl.tables.edges`); or None.
+
+        parts: the tokens of items that are texts; the labels of such an item are those of one token. Else None.
 
     Raises BadEvidence, naming the field and the item.
 
@@ -68,6 +74,7 @@ class Evidence(Shown):
     truth: Ints | None = None
     sequence: npt.NDArray[np.int64] | None = None
     graph: Any = None
+    parts: Parts | None = None
 
     def __post_init__(self) -> None:
         n = self.annotations.n_items
@@ -105,6 +112,7 @@ class Evidence(Shown):
         truth: Any = None,
         features: Any = None,
         *,
+        graph: Any = None,
         item: str = "item",
         label: str = "label",
         classes: Any = None,
@@ -112,12 +120,13 @@ class Evidence(Shown):
         items: Any = None,
         **columns: Any,
     ) -> Evidence:
-        """From tables that name their items: annotations, `p_<class>` columns a model, known labels, features.
+        """From tables that name their items: annotations, `p_<class>` columns a model, known labels, features, edges.
 
         The items are those of all tables together, the classes those of the annotations, the `p_` columns
         and the truth together, unless `items`, `classes` or `options` fix them. Probability and truth tables
         share the names of the item and label columns; an empty truth is not known. Features are all other columns of
-        their table: numbers, or lists of numbers. Raises BadEvidence when a table has no item in common with the rest.
+        their table: numbers, or lists of numbers. A graph is what `Evidence` takes: the items of its edges are items
+        too; a matrix is in the order of `items`. Raises BadEvidence when a table has no item in common with the rest.
         """
         labels = table_of(annotations, "annotations")
         require_columns(labels, [item, label], name_of(labels, "annotations"))
@@ -134,11 +143,15 @@ class Evidence(Shown):
         if known is not None:
             require_columns(known, [item, label], name_of(known, "truth"))
         seen = None if features is None else _like(labels, table_of(features, "features"), item)
-        if tables or known is not None or seen is not None:  # else the annotations name all there is
+        linked = _edges(labels, graph, item) if edges.names_items(graph) else None
+        if tables or any(
+            given is not None for given in (known, seen, linked)
+        ):  # else the annotations name all there is
             filled = None if known is None else known.filter(_are_filled(known, label))
             others = {name_of(table, f"probabilities {name!r}"): table for name, table in tables.items()}
             others |= {} if filled is None or known is None else {name_of(known, "truth"): filled}
             others |= {} if seen is None else {name_of(seen, "features"): seen}
+            others |= {} if linked is None else {name_of(linked, "graph"): pa.table({item: edges.ends(linked, item)})}
             items = items if items is not None else _union_of_items(labels, others, item)
             if classes is None and options is None:
                 classes = _union_of_classes(labels, tables, filled, label)
@@ -151,6 +164,7 @@ class Evidence(Shown):
             {name: _align_probabilities(built, name, table, item) for name, table in tables.items()},
             features=None if seen is None else _align_features(built, seen, item),
             truth=None if known is None else _align_truth(built, known, item, label),
+            graph=graph if linked is None else edges.adjacency(linked, built.items, item=item),
         )
 
     @cached_property
@@ -240,6 +254,9 @@ class Evidence(Shown):
 
     def _check_graph(self) -> None:
         n = self.annotations.n_items
+        if edges.names_items(self.graph):
+            named = edges.adjacency(edges.edge_table(self.graph), self.annotations.items)
+            object.__setattr__(self, "graph", named)
         if getattr(self.graph, "shape", None) != (n, n):
             raise BadEvidence(
                 f"graph: expected a sparse ({n}, {n}) matrix, got shape {getattr(self.graph, 'shape', None)}"
@@ -309,6 +326,13 @@ def _truth(annotations: Annotations, given: Any) -> npt.NDArray[Any]:
     truth = np.full(annotations.n_items, -1, np.asarray(given).dtype)
     truth[_rows_of(annotations, table.column(ITEM), lambda _: "truth")] = np.asarray(given)
     return truth
+
+
+def _edges(labels: pa.Table, graph: Any, item: str) -> pa.Table:
+    """The edges, their items as text where the labels have text."""
+    table = edges.edge_table(graph, "graph", item)
+    are_text = pa.types.is_string(names_of(labels.column(item)).type)
+    return with_text(table, [item, edges.NEIGHBOUR]) if are_text else table
 
 
 def _like(labels: pa.Table, table: pa.Table, *names: str) -> pa.Table:

@@ -31,16 +31,35 @@ Kind = Literal["answer", "skip", "gold"]
 class Question:
     """One thing asked of every item.
 
-    A project with a single-choice control has one; a multi-label control has one yes/no question a class.
+    A project with a single-choice control has one; a multi-label control has one yes/no question a class; a control
+    with which parts of a text are marked has one.
 
     Attributes:
         name: unique in the project, stable (for instance "sentiment" or "topics=sports").
         classes: true classes; options: all legal answers, classes first.
+        text: the field of an item's data that holds the text whose parts are marked; an answer is then a list of spans
+            (`spans_as_label`), and the classes are what a span can be. None: an answer is one of the options.
     """
 
     name: str
     classes: Names
     options: Names
+    text: str | None = None
+
+
+def spans_as_label(spans: Iterable[tuple[int, int, str]]) -> str:
+    """Start, end and kind of the spans of one answer as a label, in one form: in order, each once.
+
+    Example:
+        >>> spans_as_label([(8, 11, "PER"), (0, 3, "PER")])
+        '[[0,3,"PER"],[8,11,"PER"]]'
+    """
+    return json.dumps(sorted(set(spans)), ensure_ascii=False, separators=(",", ":"))
+
+
+def spans_in(label: str) -> list[tuple[int, int, str]]:
+    """What `spans_as_label` wrote."""
+    return [(start, end, kind) for start, end, kind in json.loads(label)]
 
 
 YES, NO = "yes", "no"
@@ -178,6 +197,8 @@ class Operation:
     kind, key and payload (JSON values; item and annotator are platform keys):
 
         consensus      {"questions": {question: [{"item", "label", "confidence", "probabilities": {class: p}}]}}
+                       of texts whose parts are marked: "spans": [{"start", "end", "label", "confidence", "text"}]
+                       in place of "label" and "probabilities"
         order          {"items": [item, ...], "by": mark}  the first is served first; the mark is that of the store
         assign         {"items": [item, ...]}              key = annotator; empty: nothing to do for them
         labels_wanted  {"items": {item: n}}                n > answers so far: open; else: closed

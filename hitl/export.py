@@ -4,6 +4,8 @@ item_table          one row an item: what there is to label
 label_tables        one row an item; classes of a multiple choice side by side, questions of other kinds apart
 annotation_table    one row an annotation, times as ISO 8601
 
+of texts whose parts are marked: one row a span, and one a marked part of each answer (`hitl.texts.span_tables`)
+
 item         the user's own id, or else the platform's
 task         the platform's id, where any item has an id of its own
 label, confidence, p_<class>                        of the consensus
@@ -21,6 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from hitl.exchange import YES, multiple_choices
+from hitl.tables.encoding import iso_8601
+from hitl.texts.span_tables import answer_table, found_table
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -47,13 +51,41 @@ def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]
     `judgement` is keyed by the platform's ids, and its evidence may be newer than its results; `items` are those of
     `Store.items`, `names` those of `hitl.project.item_names`.
     """
-    results = judgement.results
+    of_texts = {name: known.parts.question for name, known in judgement.evidence.items() if known.parts is not None}
+    results = {question: result for question, result in judgement.results.items() if question not in of_texts}
     controls = multiple_choices({question: result.classes for question, result in results.items()})
     table_of = {q: control for control, of in controls.items() if len(of) > 1 for q in of.values()}
     groups: dict[str, dict[str, Consensus]] = {}
     for question, result in results.items():
         groups.setdefault(table_of.get(question, question), {})[question] = result
-    return {name: _table(group, judgement, items, names) for name, group in groups.items()}
+    tables = {name: _table(group, judgement, items, names) for name, group in groups.items()}
+    return tables | {name: _spans(name, judgement, names) for name in dict.fromkeys(of_texts.values())}
+
+
+def _spans(question: str, judgement: Judgement, names: Mapping[str, str]) -> pa.Table:
+    """One row a span of the texts that annotators answered, of all layers; one without a span where there is none."""
+    layers = [name for name, known in judgement.evidence.items() if known.parts and known.parts.question == question]
+    known = judgement.evidence[layers[0]]
+    assert known.parts is not None
+    found = [span for name in layers for span in judgement.results[name].spans or () if span.found]
+    answered = (known.annotations.labels_per_item > 0) | known.known
+    marked = {span.document for span in found}
+    items = known.annotations.items
+    empty = [items[n] for n in np.flatnonzero(answered) if items[n] not in marked]
+    table = found_table(found, dict(zip(items, known.parts.labels.texts, strict=True)), empty)
+    return _own_ids(table, names)
+
+
+def span_annotation_table(evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
+    """One row a span of each answer, as `hitl combine` reads them."""
+    assert evidence.parts is not None
+    return _own_ids(answer_table(evidence.parts.labels), names)
+
+
+def _own_ids(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """The table with the users' own ids of its documents."""
+    own = [names.get(str(key), str(key)) for key in table.column("document").to_pylist()]
+    return table.set_column(0, "document", pa.array(own, pa.string()))
 
 
 def annotation_table(annotations: Annotations, names: Mapping[str, str]) -> pa.Table:
@@ -73,13 +105,6 @@ def item_table(items: pa.Table, names: Mapping[str, str]) -> pa.Table:
     for field, values in _fields([json.loads(text) for text in data]).items():
         columns[_free(field, columns)] = values
     return pa.table(columns)
-
-
-def iso_8601(seconds: npt.NDArray[np.float64]) -> pa.Array:
-    """Seconds since the epoch as text, such as 2026-01-31T12:00:00.500000Z; NaN as null."""
-    known = np.isfinite(seconds)
-    micros = np.round(np.where(known, seconds, 0) * 1e6).astype(np.int64).astype("datetime64[us]")
-    return pa.array(np.datetime_as_string(micros, timezone="UTC").astype(object), pa.string(), mask=~known)
 
 
 def _table(group: Mapping[str, Consensus], judgement: Judgement, items: pa.Table, names: Mapping[str, str]) -> pa.Table:

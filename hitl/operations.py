@@ -39,14 +39,19 @@ class Judgement:
         for question, known in self.evidence.items():
             items = _named(known.annotations.items, names)
             evidence[question] = replace(known, annotations=replace(known.annotations, items=items))
-        results = {
-            question: replace(result, items=_named(result.items, names)) for question, result in self.results.items()
-        }
+        results = {question: _named_result(result, names) for question, result in self.results.items()}
         return replace(self, evidence=evidence, results=results, plan=_named_plan(self.plan, names))
 
 
 def _named(items: Names, names: Mapping[str, str]) -> Names:
     return tuple(names.get(str(item), item) for item in items)
+
+
+def _named_result(result: Consensus, names: Mapping[str, str]) -> Consensus:
+    spans = result.spans
+    if spans is not None:
+        spans = tuple(replace(span, document=names.get(str(span.document), span.document)) for span in spans)
+    return replace(result, items=_named(result.items, names), spans=spans)
 
 
 def _named_plan(plan: Plan, names: Mapping[str, str]) -> Plan:
@@ -87,10 +92,10 @@ def _same_consensus(shown: Mapping[str, list[dict[str, Any]]], fresh: Mapping[st
     """Whether items and labels are equal and all probabilities equal to the digits that are pushed."""
 
     def named(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-        return [(row["item"], row["label"], *row["probabilities"]) for row in rows]
+        return [(row["item"], row.get("label"), *row.get("probabilities", ()), *_places(row)) for row in rows]
 
     def numbers(rows: list[dict[str, Any]]) -> list[float]:
-        return [p for row in rows for p in (row["confidence"], *row["probabilities"].values())]
+        return [p for row in rows for p in (row["confidence"], *row.get("probabilities", {}).values(), *_sure(row))]
 
     return shown.keys() == fresh.keys() and all(
         named(shown[name]) == named(fresh[name])
@@ -99,10 +104,21 @@ def _same_consensus(shown: Mapping[str, list[dict[str, Any]]], fresh: Mapping[st
     )
 
 
+def _places(row: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    return [(span["start"], span["end"], span["label"]) for span in row.get("spans", ())]
+
+
+def _sure(row: Mapping[str, Any]) -> list[float]:
+    return [span["confidence"] for span in row.get("spans", ())]
+
+
 def _consensus_rows(judgement: Judgement) -> dict[str, list[dict[str, Any]]]:
     rows: dict[str, list[dict[str, Any]]] = {}
     for name, result in judgement.results.items():
         known = judgement.evidence[name]
+        if known.parts is not None:
+            rows[known.parts.question] = _with_spans(rows.get(known.parts.question), known, result)
+            continue
         supported = (known.annotations.labels_per_item > 0) | known.known | known.predicted
         rows[name] = [
             {
@@ -116,6 +132,32 @@ def _consensus_rows(judgement: Judgement) -> dict[str, list[dict[str, Any]]]:
             }
             for n in np.flatnonzero(supported)
         ]
+    return rows
+
+
+def _with_spans(others: list[dict[str, Any]] | None, known: Evidence, result: Consensus) -> list[dict[str, Any]]:
+    """Rows of texts with their spans, those of other layers among them."""
+    assert known.parts is not None
+    text_of = dict(zip(known.annotations.items, known.parts.labels.texts, strict=True))
+    spans: dict[Name, list[dict[str, Any]]] = {}
+    for span in result.spans or ():
+        if span.found:
+            spans.setdefault(span.document, []).append(
+                {
+                    "start": span.start,
+                    "end": span.end,
+                    "label": str(span.kind),
+                    "confidence": round(span.probability, DIGITS),
+                    "text": text_of[span.document][span.start : span.end],
+                }
+            )
+    before = {row["item"]: row for row in others or ()}
+    rows = []
+    for n in np.flatnonzero((known.annotations.labels_per_item > 0) | known.known):
+        item, sure = result.items[n], round(float(result.confidence[n]), DIGITS)
+        row = before.get(str(item), {"confidence": 1.0, "spans": []})
+        found = sorted([*row["spans"], *spans.get(item, ())], key=lambda span: (span["start"], span["end"]))
+        rows.append({"item": str(item), "confidence": min(row["confidence"], sure), "spans": found})
     return rows
 
 

@@ -25,11 +25,12 @@ from hitl.exchange import Directory, Located, Marked, id_in
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hitl.annotations import Name
+    from hitl.annotations import Floats, Name
     from hitl.consensus import Consensus
     from hitl.crew import Budget, Crew
     from hitl.evidence import Evidence
     from hitl.exchange import Connector, Progress, Question
+    from hitl.learning.graph import ProjectGraph
     from hitl.settings import Settings
     from hitl.store import Store
 
@@ -40,8 +41,13 @@ def load(config: Path) -> Settings:
     from hitl.connectors.catalog import settings_of
 
     loaded = settings.load(config, settings_of)
-    models = {name: str(config.parent / p) for name, p in loaded.models.items()}
-    return loaded.model_copy(update={"models": models, "features": loaded.features.within(config.parent)})
+    folder, graph = config.parent, loaded.graph
+    if graph.kind is None:
+        graph = loaded.source.graph(folder)
+    models = {name: str(folder / p) for name, p in loaded.models.items()}
+    return loaded.model_copy(
+        update={"models": models, "features": loaded.features.within(folder), "graph": graph.within(folder)}
+    )
 
 
 @contextmanager
@@ -137,8 +143,9 @@ def stored_evidence(settings: Settings, store: Store, questions: tuple[Question,
 
 
 def given_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
-    """The same of annotators, the models of the platform and of `[models]`, and the features that were made last."""
+    """The same of annotators, the models of the platform and of `[models]`, the features made last, and the graph."""
     from hitl.learning.features import stored_features
+    from hitl.texts import stored_answers
 
     project = settings.name
     items = tuple(store.items(project).column("item").to_pylist())
@@ -146,12 +153,32 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
         raise BadInput(f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform")
     names, files = annotator_names(store, project), _model_files(settings, store, questions)
     features = stored_features(settings, store, items)
-    return {
-        question.name: replace(
-            _evidence_of(store, project, question, items, names, files[question.name]), features=features
-        )
-        for question in questions
-    }
+    linked = graph_of(settings, store, items, features)
+    given: dict[str, Evidence] = {}
+    for question in questions:
+        if question.text is not None:
+            answers, gold = store.annotations(project, question.name), store.gold(project, question.name)
+            given |= stored_answers.evidence_of(question, store.items(project), answers, gold, names)
+        else:
+            given[question.name] = _evidence_of(store, project, question, items, names, files[question.name])
+    adjacency = None if linked is None else linked.adjacency
+    return {name: replace(known, features=features, graph=adjacency) for name, known in given.items()}
+
+
+def graph_of(settings: Settings, store: Store, items: tuple[str, ...], features: Floats | None) -> ProjectGraph | None:
+    """Which of these items are linked, as `[graph]` says; None without it, or without the features it needs.
+
+    Raises BadInput where its file does not fit.
+    """
+    from hitl.learning.graph import graph_of_features, graph_of_file
+
+    chosen = settings.graph
+    if chosen.file is not None:
+        names = item_names(settings, store)
+        return graph_of_file(chosen.file, chosen.item, [names[key] for key in items])
+    if chosen.neighbours is None or features is None:
+        return None
+    return graph_of_features(features, chosen.neighbours)
 
 
 def _evidence_of(
@@ -216,15 +243,19 @@ def stored_results(
 def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Progress) -> dict[str, Consensus]:
     """Question name -> its consensus, fitted now by the combiner of the settings.
 
-    Features are there for policies and models too: a combiner that does not use them is not given them.
+    Features are there for policies and models too: a combiner that does not use them is not given them. The default
+    for parts of texts is that of `span_consensus`.
     """
     from hitl.models.combiner import seen_by
     from hitl.models.registry import combiner
+    from hitl.models.sequences import span_consensus
 
     method = combiner(settings.combine.method, **settings.combine.options)
+    for_parts = None if settings.combine.method == "default" else method
     results = {}
     for position, (name, known) in enumerate(evidence.items(), start=1):
-        results[name] = method.fit(seen_by(method, known))
+        parts = known.parts is not None
+        results[name] = span_consensus.of_texts(known, for_parts) if parts else method.fit(seen_by(method, known))
         progress("combine", position, len(evidence))
     return results
 

@@ -57,6 +57,10 @@ class SourceSettings(_Part):
 
     kind: str
 
+    def graph(self, folder: Path) -> GraphSettings:
+        """The graph among the files of the source, of a project in this folder; of no kind where there is none."""
+        return GraphSettings()
+
 
 @runtime_checkable
 class Keyed(Protocol):
@@ -169,6 +173,33 @@ class FeatureSettings(_Part):
             raise ValueError(
                 "image needs features.model, such as 'torchvision:resnet18', 'module:name', 'file.py:name'"
             )
+        return self
+
+
+class GraphSettings(_Part):
+    """Which items are linked, for combiners that use a graph. Neither file nor neighbours: none are.
+
+    `file` has the edges by the user's own ids: the columns `item`, neighbour and perhaps weight. `neighbours` links
+    each item to so many with the nearest features.
+    """
+
+    file: str | None = Field(default=None, min_length=1)
+    item: str = Field(default="item", min_length=1)
+    neighbours: int | None = Field(default=None, ge=1)
+
+    @property
+    def kind(self) -> Literal["file", "neighbours"] | None:
+        """What it is made of; None where there is none."""
+        return next((name for name in ("file", "neighbours") if getattr(self, name)), None)
+
+    def within(self, folder: Path) -> GraphSettings:
+        """The same with its file in this folder, but for one that has a full path."""
+        return self if self.file is None else self.model_copy(update={"file": str(folder / self.file)})
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> GraphSettings:
+        if (self.file is None) == (self.neighbours is None) and self.model_fields_set:
+            raise ValueError("expected one of file and neighbours")
         return self
 
 
@@ -305,6 +336,7 @@ class Settings(_FromFile):
     crew: CrewSettings = CrewSettings()
     policy: PolicySettings = PolicySettings()
     features: FeatureSettings = FeatureSettings()
+    graph: GraphSettings = GraphSettings()
     learn: LearnSettings = LearnSettings()
     push: PushSettings = PushSettings()
     schedule: ScheduleSettings = ScheduleSettings()
@@ -439,6 +471,9 @@ method = "default"         # see `hitl combine --help`
 
 # [features]               # what items look like, for models and for batches that are not all alike
 # text = "text"            # or image, columns = [..], file = "features.parquet"
+
+# [graph]                  # which items are linked, for combine.method = "network-ibcc"
+# neighbours = 10          # each to those with the nearest features; or file = "graph.csv": item, neighbour, weight
 
 # [learn]                  # a model that learns from the labels, by the features, and predicts all items
 # model = "logistic"       # or "gp", or an estimator of yours: "module:name"

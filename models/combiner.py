@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 EVIDENCE = {
     "probabilities": "class probabilities of a model (probabilities=, --probabilities)",
     "truth": "known truth of some items (truth=, --truth)",
-    "features": "features of the items (features=)",
+    "features": "features of the items (features=, --features)",
     "sequence": "the sequence of the items (sequence=)",
-    "graph": "a graph of the items (graph=)",
+    "graph": "a graph of the items (graph=, --graph, [graph])",
 }
 """Each kind of evidence beside the annotations (a field of `Evidence`), and how it is supplied."""
 

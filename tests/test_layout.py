@@ -29,6 +29,7 @@ CORE = (
     "score",
     "shown",
     "tables",
+    "texts",
     "times",
 )
 MAY_IMPORT = {

@@ -7,6 +7,7 @@
     Rating                      one, classes "1".."n"                 {"rating": 4}
     Taxonomy                    one, leaf paths joined by " / "       {"taxonomy": [["A", "A1"]]}
     Pairwise                    one, classes "left" and "right"       {"selected": "left"}
+    Labels on Text              one, about its parts (`text_labels`)  {"start": 0, "end": 3, "labels": ["A"]}, ...
 
 An alias replaces the value in results, so the alias is our name too. A model's probabilities travel in
 `meta: {"hitl": {"distribution": {class: p}}}` of the result (read as well: `meta: {"distribution": ...}` or
@@ -27,23 +28,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from xml.etree import ElementTree
 
+from hitl.connectors.label_studio.answers import Answers, NotUnderstood
+from hitl.connectors.label_studio.text_labels import TextLabels
 from hitl.errors import BadSettings, Refused
 from hitl.exchange import NO, YES, Question
 
 Kind = Literal["choices", "multiple", "rating", "taxonomy", "pairwise"]
-Answers = Mapping[str, str | None]
-"""Question -> label, or None where it was left open."""
-
 SEPARATOR = " / "
-SUPPORTED = "Choices (single or multiple), Rating, Taxonomy (leaves) and Pairwise"
+SUPPORTED = "Choices (single or multiple), Rating, Taxonomy (leaves) and Pairwise of whole tasks, and Labels on Text"
 _TYPES = {"multiple": "choices"}
 """The type of a kind's results where it is not called as the kind."""
 _VALUE_KEYS = {"multiple": "choices", "pairwise": "selected"}
 """The same of the key that holds what was chosen."""
-
-
-class NotUnderstood(Exception):
-    """A result that does not fit the control; the text says what is wrong. Never leaves the connector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,25 +204,53 @@ class Control:
         return probabilities
 
 
-def controls(xml: str) -> tuple[dict[str, Control], dict[str, str]]:
+def controls(xml: str) -> tuple[dict[str, Control | TextLabels], dict[str, str]]:
     """The supported controls by name, and for each other one why it is not supported. Raises Refused for bad XML."""
     try:
         root = ElementTree.fromstring(xml)
     except ElementTree.ParseError as error:
         raise Refused(f"the labeling configuration is not XML: {error}. Save it again in Label Studio") from error
-    supported: dict[str, Control] = {}
+    supported: dict[str, Control | TextLabels] = {}
     refused: dict[str, str] = {}
+    objects = {name: element for element in root.iter() if (name := _attributes(element).get("name"))}
     for element in root.iter():
         attributes = _attributes(element)
         name = attributes.get("name")
         if name is None or not attributes.get("toname"):
             continue
-        reason = _why_not(element, attributes)
-        if reason is None:
-            supported[name] = _control(element, attributes)
+        if element.tag == "Labels":
+            found = _text_labels(element, attributes, objects)
+            reason = found if isinstance(found, str) else None
+            if isinstance(found, TextLabels):
+                supported[name] = found
         else:
-            refused[name] = f"<{element.tag} name={name!r}> {reason}"
+            reason = _why_not(element, attributes)
+            if reason is None:
+                supported[name] = _control(element, attributes)
+        if reason is None:
+            continue
+        refused[name] = f"<{element.tag} name={name!r}> {reason}"
     return supported, refused
+
+
+def _text_labels(
+    element: ElementTree.Element, attributes: Mapping[str, str], objects: Mapping[str, ElementTree.Element]
+) -> TextLabels | str:
+    """The control, or why it is not supported."""
+    name, target = attributes["name"], attributes["toname"].split(",")[0].strip()
+    if target not in objects or objects[target].tag != "Text":
+        return f"labels parts of {target!r}, which is no <Text>"
+    about = _attributes(objects[target])
+    field = about.get("value", "")
+    if not field.startswith("$") or about.get("valuetype", "text").lower() != "text":
+        return f"labels parts of {target!r}, whose text is not in a field of the task (value='$field')"
+    if attributes.get("value", "").startswith("$"):
+        return "takes its labels from the task data (value), so classes differ from task to task"
+    labels = [_attributes(child) for child in element.iter("Label")]
+    choices = tuple(label.get("alias") or label.get("value", "") for label in labels)
+    if not choices or not all(choices) or len(set(choices)) < len(choices):
+        return "has no labels, the same one twice, or one without a value"
+    return TextLabels(name, target, field[1:], choices)
 
 
 def _attributes(element: ElementTree.Element) -> dict[str, str]:

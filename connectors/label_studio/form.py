@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hitl.connectors.label_studio.config import SUPPORTED, Answers, Control, controls
+from hitl.connectors.label_studio.answers import Answers
+from hitl.connectors.label_studio.config import SUPPORTED, Control, controls
+from hitl.connectors.label_studio.text_labels import TextLabels
 from hitl.errors import BadSettings, Refused
 from hitl.exchange import Question
 
@@ -22,7 +24,7 @@ Result = Sequence[Mapping[str, Any]]
 class Form:
     """The controls that hitl works with, in the order of the labeling configuration; one at least."""
 
-    controls: tuple[Control, ...]
+    controls: tuple[Control | TextLabels, ...]
 
     @property
     def name(self) -> str:
@@ -94,7 +96,9 @@ def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> 
     return Form(tuple(_with_abstain(each, abstain) for each in supported.values()))
 
 
-def _with_abstain(control: Control, abstain: Sequence[str]) -> Control:
+def _with_abstain(control: Control | TextLabels, abstain: Sequence[str]) -> Control | TextLabels:
+    if isinstance(control, TextLabels):
+        return control
     own = tuple(label for label in abstain if label in control.choices)
     chosen = Control(control.name, control.target, control.kind, control.choices, own, control.paths)
     if len(chosen.classes) < (1 if chosen.kind == "multiple" else 2):
@@ -103,8 +107,8 @@ def _with_abstain(control: Control, abstain: Sequence[str]) -> Control:
 
 
 def _refusal(reasons: str) -> str:
-    return f"{reasons}. hitl supports {SUPPORTED} for whole tasks: change the labeling configuration or pick a control"
+    return f"{reasons}. hitl supports {SUPPORTED}: change the labeling configuration or pick a control"
 
 
-def _names(supported: Mapping[str, Control]) -> str:
+def _names(supported: Mapping[str, Control | TextLabels]) -> str:
     return ", ".join(repr(name) for name in supported) or "no supported control"

@@ -18,7 +18,7 @@ from typing import Any
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings, Refused
-from hitl.exchange import Operation, Receipt
+from hitl.exchange import Operation, Receipt, spans_as_label
 
 ORDER = "hitl-order-"
 MARK_ENDS = "-"
@@ -132,8 +132,8 @@ def _consensus_rows(form: Form, operation: Operation, name: str) -> list[Row]:
             by_item.setdefault(str(answer["item"]), {})[question] = answer
     rows = []
     for item, answers in by_item.items():
-        labels = {question: str(answer["label"]) for question, answer in answers.items()}
-        shares = {question: answer["probabilities"] for question, answer in answers.items()}
+        labels = {question: _label(answer) for question, answer in answers.items()}
+        shares = {question: _shares(answer) for question, answer in answers.items()}
         confidence = min(float(answer["confidence"]) for answer in answers.values())
         rows.append(
             {
@@ -144,6 +144,24 @@ def _consensus_rows(form: Form, operation: Operation, name: str) -> list[Row]:
             }
         )
     return rows
+
+
+def _label(answer: Mapping[str, Any]) -> str:
+    """The label of an answer; of a text the label that says its spans."""
+    if "spans" not in answer:
+        return str(answer["label"])
+    return spans_as_label([_span(span) for span in answer["spans"]])
+
+
+def _shares(answer: Mapping[str, Any]) -> Mapping[str, float]:
+    """Class probabilities; of a text the probability of each span, by the label of that span alone."""
+    if "spans" not in answer:
+        return dict(answer["probabilities"])
+    return {spans_as_label([_span(span)]): float(span["confidence"]) for span in answer["spans"]}
+
+
+def _span(span: Mapping[str, Any]) -> tuple[int, int, str]:
+    return int(span["start"]), int(span["end"]), str(span["label"])
 
 
 def existing(client: Client, project: int, rows: Sequence[Row]) -> tuple[list[Row], list[int]]:

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from hitl.connectors.label_studio.answers import Answers, NotUnderstood
 from hitl.connectors.label_studio.client import Client, TaskPage, where
-from hitl.connectors.label_studio.config import Answers, NotUnderstood
 from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings
 from hitl.exchange import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Kind, Page, PredictionRow

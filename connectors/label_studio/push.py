@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.assign import assign
 from hitl.connectors.label_studio.client import Client
-from hitl.connectors.label_studio.config import NotUnderstood
 from hitl.connectors.label_studio.form import Form, merged
 from hitl.connectors.label_studio.predictions import consensus, order, said, task_ids
 from hitl.connectors.label_studio.pull import META, added_as, answers, submitted

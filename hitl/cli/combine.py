@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hitl.cli import show
+from hitl.cli import show, spans
 from hitl.cli.evidence import Given, of_question
 from hitl.cli.options import AnnotatorsOutput, Json, examples, grouped
 from hitl.errors import BadSettings
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "hitl combine annotations.csv --output consensus.csv",
     "hitl combine labels.parquet --method pl-em --probabilities resnet=probs.csv",
+    "hitl combine spans.jsonl --texts texts.csv --output found.csv",
     "hitl combine  # inside a project",
 )
 
@@ -45,11 +46,19 @@ class Results:
             raise BadSettings("--labels adds the label of every item to --json; expected both")
 
 
+Texts = Annotated[
+    Path | None,
+    typer.Option(help="For annotations that are spans (document, annotator, start, end, label): document, text."),
+]
+
+
 @grouped
-def combine(given: Given, results: Results, annotators: AnnotatorsOutput) -> None:
+def combine(given: Given, results: Results, annotators: AnnotatorsOutput, texts: Texts = None) -> None:
     """Fuse labels (and model probabilities) into the best-supported label of every item."""
-    if given.annotations is None:
-        given.need_project("combine", save=results.save)
+    if given.annotations is not None and (texts is not None or spans.are_in(given.annotations, given.item)):
+        _spans(given, texts, results, annotators.path)
+    elif given.annotations is None:
+        given.need_project("combine", save=results.save, texts=texts)
         _project(given.config, results, annotators.path)
     else:
         _files(given, results, annotators.path)
@@ -57,7 +66,6 @@ def combine(given: Given, results: Results, annotators: AnnotatorsOutput) -> Non
 
 def _files(given: Given, wanted: Results, annotators: Path | None) -> None:
     """Combine, write what was asked for over none of the files read, and show a summary."""
-    from hitl.models.registry import combiner
     from hitl.tables.files import require_distinct, require_folder, require_writable
 
     output, save = wanted.output, wanted.save
@@ -66,7 +74,7 @@ def _files(given: Given, wanted: Results, annotators: Path | None) -> None:
     require_distinct([output, annotators, save], given.files)
     if save is not None:
         require_folder(save)
-    consensus = combiner(given.method or "default").fit(evidence)
+    consensus = given.consensus(evidence)
     write({"": consensus}, output, annotators)
     if save is not None:
         consensus.save(save)
@@ -90,22 +98,57 @@ def _files(given: Given, wanted: Results, annotators: Path | None) -> None:
     show.wrote([output, annotators, save])
 
 
+def _spans(given: Given, texts: Path | None, wanted: Results, annotators: Path | None) -> None:
+    """Combine spans of texts, write what was asked for, and show a summary."""
+    import pyarrow as pa
+
+    from hitl.tables.files import require_distinct, require_writable, write_table
+
+    spans.require_no_others(given, save=wanted.save)
+    found = spans.combined_from(given, texts)
+    require_writable(wanted.output, annotators)
+    require_distinct([wanted.output, annotators], [*given.files, *([texts] if texts else [])])
+    tables: dict[Path | None, pa.Table] = {wanted.output: found.table(), annotators: found.annotators()}
+    written = {path: table for path, table in tables.items() if path is not None}
+    for path, table in written.items():
+        write_table(path, table)
+    if wanted.as_json:
+        show.as_json(spans.summary(found, wanted.labels) | {"written": [str(path) for path in written]})
+        return
+    show.line(str(found.labels))
+    show.line(str(found))
+    if wanted.output is None:
+        show.frame("Spans", found.table().to_pandas())
+    if annotators is None:
+        show.frame("Annotators", found.annotators().to_pandas().sort_values("texts", ascending=False), 10)
+    show.wrote(list(written))
+
+
 def _project(config: Path, wanted: Results, annotators: Path | None) -> None:
     """Combine what is stored and show or write it; nothing is recorded."""
     from hitl import cycle
     from hitl.project import item_names, opened
+    from hitl.tables.files import require_writable, write_table
 
     with opened(config) as (settings, store, connector), show.progress(wanted.as_json) as progress:
         names = item_names(settings, store)
         judgement = cycle.judge(settings, store, connector.questions(), progress).named(names)
-    results = judgement.results
-    write(results, wanted.output, annotators)
+    results, found = judgement.results, spans.found_in(judgement)
+    tables = {name: result.table() for name, result in results.items() if result.spans is None} | found
+    require_writable(wanted.output, annotators)
+    write(results, None, annotators)
+    for name, table in tables.items():
+        if wanted.output is not None:
+            write_table(of_question(wanted.output, name, len(tables)), table)
     if wanted.as_json:
-        labels = {"consensus": {name: _rows(result) for name, result in results.items()}} if wanted.labels else {}
+        labels = {"consensus": {name: table.to_pylist() for name, table in tables.items()}} if wanted.labels else {}
         show.as_json(dict(judgement.metrics) | labels)
         return
+    for name, table in found.items():
+        if wanted.output is None:
+            show.frame(f"Spans: {name}", table.to_pandas())
     for name, result in results.items():
-        _show(f": {name}", result, wanted.output is None, True)
+        _show(f": {name}", result, wanted.output is None and result.spans is None, True)
 
 
 def _rows(consensus: Consensus) -> list[dict[Any, Any]]:

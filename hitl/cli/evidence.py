@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,13 @@ from hitl.cli.options import (
     Classes,
     Config,
     Features,
+    Graph,
     ItemColumn,
     Items,
     LabelColumn,
     Labels,
     Method,
+    Neighbours,
     Options,
     Probabilities,
     Strict,
@@ -28,6 +30,7 @@ from hitl.cli.options import (
 from hitl.errors import BadSettings, BadTable
 
 if TYPE_CHECKING:
+    from hitl.consensus import Consensus
     from hitl.evidence import Evidence
 
 ANNOTATION_COLUMNS = (
@@ -45,6 +48,8 @@ class Given:
     method: Method = None
     probabilities: Probabilities = None
     features: Features = None
+    graph: Graph = None
+    neighbours: Neighbours = None
     items: Items = None
     truth: Truth = None
     item: ItemColumn = "item"
@@ -61,13 +66,16 @@ class Given:
     def files(self) -> list[Path]:
         """The files that are read."""
         models = [Path(entry.partition("=")[2]) for entry in self.probabilities or ()]
-        return [path for path in (self.annotations, self.truth, self.features, *models) if path is not None]
+        return [path for path in (self.annotations, self.truth, self.features, self.graph, *models) if path]
+
+    def other_than(self, names: Sequence[str]) -> list[str]:
+        """The options that were given, but for these."""
+        own = [each for each in fields(self) if each.name not in names]
+        return [each.name for each in own if getattr(self, each.name) != each.default]
 
     def need_project(self, command: str, **others: object) -> None:
         """Raise BadSettings for an option, of these or of `others`, that means something with a file only."""
-        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "config"}
-        defaults = {each.name: each.default for each in fields(self)}
-        given = [name for name, value in {**own, **others}.items() if value != defaults.get(name)]
+        given = [*self.other_than(("config",)), *(name for name, value in others.items() if value is not None)]
         if given:
             flags = ", ".join(f"--{name}" for name in given)
             raise BadSettings(
@@ -81,7 +89,33 @@ class Given:
 
     def evidence(self) -> Evidence:
         """The evidence of the files; warns of labels that contradict one another. Raises HitlError."""
+        self._require_one_graph()
+        found = self._tables()
+        if self.neighbours is None:
+            return found
+        from hitl.models.graphs.neighbours import nearest_neighbours
+
+        assert found.features is not None
+        return replace(found, graph=nearest_neighbours(found.features, self.neighbours))
+
+    def consensus(self, evidence: Evidence) -> Consensus:
+        """By the method. There is no warning of unused features where --neighbours has made a graph of them."""
+        from hitl.models.combiner import seen_by
+        from hitl.models.registry import combiner
+
+        method = combiner(self.method or "default")
+        return method.fit(evidence if self.neighbours is None else seen_by(method, evidence))
+
+    def _require_one_graph(self) -> None:
+        if self.neighbours is not None and self.graph is not None:
+            raise BadSettings("--graph and --neighbours exclude each other; expected one graph")
+        if self.neighbours is not None and self.features is None:
+            raise BadSettings("--neighbours needs --features: items are linked to those with the nearest ones")
+
+    def _tables(self) -> Evidence:
+        """All but a graph of neighbours."""
         from hitl.evidence import Evidence
+        from hitl.tables.edges import COLUMNS, NEIGHBOUR
         from hitl.tables.files import read_table, require_columns
 
         classes, options = names(self.classes), names(self.options)
@@ -99,11 +133,15 @@ class Given:
         truth = None if self.truth is None else read_table(self.truth, text)
         if truth is not None:
             require_columns(truth, [self.item, self.label], str(self.truth), TRUTH_COLUMNS)
+        graph = None if self.graph is None else read_table(self.graph, [self.item, NEIGHBOUR])
+        if graph is not None:
+            require_columns(graph, [self.item, NEIGHBOUR], str(self.graph), f"{COLUMNS}. {ITEM_COLUMN}")
         return Evidence.from_tables(
             table,
             models,
             truth,
             self._features(),
+            graph=graph,
             item=self.item,
             label=self.label,
             annotator=annotator,

@@ -59,6 +59,14 @@ Features = Annotated[
     Path | None,
     typer.Option(help="Features of the items, for what learns from them: item and columns of numbers, or .npz."),
 ]
+Graph = Annotated[
+    Path | None,
+    typer.Option(help="Items that are linked, for methods that use a graph: item, neighbour and perhaps weight."),
+]
+Neighbours = Annotated[
+    int | None,
+    typer.Option(help="In place of --graph: link each item to so many with the nearest --features.", min=1),
+]
 Items = Annotated[
     Path | None, typer.Option(help="Table whose items, in order, name the rows of arrays without names (.npy).")
 ]

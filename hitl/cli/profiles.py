@@ -91,12 +91,11 @@ def _of_files(kind: Profiler, given: Given, consensus: Path | None, output: Path
 def judged_files(command: str, given: Given, saved: Path | None) -> tuple[Evidence, Consensus]:
     """The evidence of the files, and the saved consensus or one by the method. Raises BadSettings for both."""
     from hitl.consensus import Consensus
-    from hitl.models.registry import combiner
 
     if given.method is not None and saved is not None:
         raise BadSettings(f"{command}: --method and --consensus exclude each other; a saved consensus has its method")
     evidence = given.evidence()
-    return evidence, Consensus.load(saved) if saved else combiner(given.method or "default").fit(evidence)
+    return evidence, Consensus.load(saved) if saved else given.consensus(evidence)
 
 
 def _of_project(kind: Profiler, config: Path, as_json: bool) -> Judged:

@@ -204,7 +204,7 @@ def export(
 ) -> None:
     """Write the labels of the last cycle, one row an item, by your own ids, with what each label rests on."""
     from hitl.exchange import multiple_choices
-    from hitl.export import annotation_table, label_tables
+    from hitl.export import annotation_table, label_tables, span_annotation_table
     from hitl.operations import Judgement
     from hitl.project import item_names, stored_evidence
     from hitl.tables.files import require_distinct, require_writable, write_table
@@ -219,21 +219,24 @@ def export(
         controls = multiple_choices({name: result.classes for name, result in results.items()})
         if question is not None and question not in {*results, *controls}:
             raise BadSettings(f"--question {question!r} is not one of {', '.join({**controls, **results})}")
-        wanted = results if question is None else controls.get(question, {question: question}).values()
-        chosen = {name: results[name] for name in wanted}
         names = item_names(settings, store)
         known = stored_evidence(settings, store, connector.questions())
+        wanted = results if question is None else controls.get(question, {question: question}).values()
+        layers = [name for name, one in known.items() if one.parts and one.parts.question == question]
+        chosen = {name: results[name] for name in layers or wanted if name in results}
         gone = [name for name in chosen if name not in known]
         if gone:
             raise BadSettings(f"export: the project no longer asks {', '.join(gone)}; run `hitl run` first")
-        tables = label_tables(Judgement(known, chosen, last), store.items(settings.name), names)
+        of_chosen = {name: known[name] for name in chosen}
+        tables = label_tables(Judgement(of_chosen, chosen, last), store.items(settings.name), names)
         for name, table in tables.items():
             write_table(of_question(output, name, len(tables)), table)
         write(chosen, None, annotators.path)
         if annotations is not None:
-            for name in chosen:
-                path = of_question(annotations, name, len(chosen))
-                write_table(path, annotation_table(known[name].annotations, names))
+            asked = {one.parts.question if one.parts else name: one for name, one in of_chosen.items()}
+            for name, one in asked.items():
+                table = span_annotation_table(one, names) if one.parts else annotation_table(one.annotations, names)
+                write_table(of_question(annotations, name, len(asked)), table)
     show.wrote([output])
 
 

@@ -21,10 +21,12 @@ from hitl.cli.options import (
     Anonymous,
     Classes,
     Features,
+    Graph,
     ItemColumn,
     Json,
     LabelColumn,
     Method,
+    Neighbours,
     Policies,
     Probabilities,
     examples,
@@ -66,6 +68,8 @@ class Recorded:
     annotations: Annotated[Path | None, typer.Argument(help="Recorded annotations; none with --simulate.")] = None
     probabilities: Probabilities = None
     features: Features = None
+    graph: Graph = None
+    neighbours: Neighbours = None
     item: ItemColumn = "item"
     annotator: AnnotatorColumn = "annotator"
     label: LabelColumn = "label"

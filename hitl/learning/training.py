@@ -55,6 +55,8 @@ def refresh(
     groups = _values(settings, store, "groups", learn.groups)
     inputs = _values(settings, store, "field", learn.field)
     for question, known in evidence.items():
+        if known.parts is not None:  # what is learned of whole texts says nothing of their parts
+            continue
         if known.features is None and learn.field is None:
             raise BadSettings("learn.model needs features of the items; expected [features] with text, columns, ...")
         last, by = before.get(question), _digest(settings, known)

@@ -168,3 +168,10 @@ def seconds_of(column: pa.ChunkedArray, name: str) -> Floats:
 def decoded(names: Sequence[Name | None], codes: Ints) -> pa.Array:
     """The names behind codes."""
     return pa.array(names).take(pa.array(codes))
+
+
+def iso_8601(seconds: npt.NDArray[np.float64]) -> pa.Array:
+    """Seconds since the epoch as text, such as 2026-01-31T12:00:00.500000Z; NaN as null."""
+    known = np.isfinite(seconds)
+    micros = np.round(np.where(known, seconds, 0) * 1e6).astype(np.int64).astype("datetime64[us]")
+    return pa.array(np.datetime_as_string(micros, timezone="UTC").astype(object), pa.string(), mask=~known)

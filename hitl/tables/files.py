@@ -89,6 +89,18 @@ def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | Non
         raise BadTable(f"{path}: cannot be read as {kind}: {error}") from error
 
 
+def table_in(folder: Path, name: str) -> Path | None:
+    """The table of this name, in any format; None where there is none. Raises BadTable where there are two."""
+    if not folder.is_dir():
+        return None
+    found = sorted(
+        path for path in folder.iterdir() if path.name.removesuffix(".gz") in {name + suffix for suffix in FORMATS}
+    )
+    if len(found) > 1:
+        raise BadTable(f"{folder}: {found[0].name} and {found[1].name} both are there; expected one {name} table")
+    return found[0] if found else None
+
+
 def write_table(path: str | Path, table: pa.Table) -> None:
     """Write an Arrow table in the format of the file name, whole or not at all."""
     write_parts(path, [table])

@@ -77,12 +77,16 @@ class Outputs:
         return cls(pool, np.exp(pool.log_prior())[~pool.abstained_n].mean(axis=0) if kept is None else kept)
 
     def beside(self, prior: P) -> Observed[P]:
-        """The prior with what the models say of each item, which is nothing where all of them abstain."""
+        """The prior with what the models say of each item."""
+        return Observed(prior, self.log_likelihood())
+
+    def log_likelihood(self) -> Floats | None:
+        """(N, J) what the models say of each item, 0 where all of them abstain; None where there is no model."""
         if self.pool is None:
-            return Observed(prior, None)
-        said_nj = self.pool.log_prior() - np.log(self.share_j)
+            return None
+        said_nj: Floats = self.pool.log_prior() - np.log(self.share_j)
         said_nj[self.pool.abstained_n] = 0.0
-        return Observed(prior, said_nj)
+        return said_nj
 
     def kept(self, parameters: dict[str, Floats]) -> dict[str, Any]:
         """Fields of a consensus that keeps the models, and these parameters of the prior."""

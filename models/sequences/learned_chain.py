@@ -2,22 +2,35 @@
 
 first    (J,)    probability of each class at the beginning of a sequence
 steps    (J, J)  probability of each class after each class; rows sum to 1
+
+With the messages of the items it is a posterior over whole sequences (`Heard`): beliefs of each item, the most probable
+path, and the probability of anything that is said of several items, such as where a span begins and ends.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
-from hitl.annotations import Floats
+from hitl.annotations import Floats, Ints
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.inference import em
 from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.inference.warm_start import require_same_classes
+from hitl.models.numerics import kernels
+from hitl.models.numerics.clamping import observe
+from hitl.models.numerics.forward_backward import Indices, Passed, forward_backward
+from hitl.models.numerics.viterbi import most_probable
 from hitl.models.priors.dirichlet_chain import NEVER
 from hitl.models.priors.markov_chain import MarkovChain, Sequences
 
 FIRST, STEPS = "first", "steps"
+
+AT_ONCE = 500_000
+"""About how many places of sequences are held while probabilities of events are found."""
 
 
 def sequences_of(evidence: Evidence) -> Sequences:
@@ -26,11 +39,57 @@ def sequences_of(evidence: Evidence) -> Sequences:
     return Sequences(evidence.sequence)
 
 
-def judged(consensus: Consensus, evidence: Evidence, log_pi_klj: Floats) -> Floats:
-    """(N, J) beliefs by the chain that was learned and these annotators. Raises BadEvidence for other classes."""
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """A chain and what is known of each item: `message_nj` (N, J) log likelihoods, known truth among them."""
+
+    message_nj: Floats
+    chain: MarkovChain
+
+    @cached_property
+    def passed(self) -> Passed:
+        """Beliefs, and the log evidence of each sequence."""
+        return self._pass(self.message_nj, self.chain.sequences.rows, self.chain.sequences.start)
+
+    @property
+    def path(self) -> Ints:
+        """(N,) codes of the classes on the most probable path of each sequence."""
+        order = self.chain.sequences
+        return most_probable(self.message_nj, order.rows, order.start, self.chain.first_j, self.chain.step_ij)
+
+    def probabilities(self, sequence_e: Indices, where: Callable[[int, Floats], None]) -> Floats:
+        """(E,) probability of each of E events, event e in the sequence of number sequence_e[e].
+
+        `where(e, message_tj)` sets the messages of classes that the event rules out to -inf, items in their order.
+        """
+        start, rows = self.chain.sequences.start, self.chain.sequences.rows
+        log_e = np.empty(len(sequence_e))
+        ends = np.cumsum(start[sequence_e + 1] - start[sequence_e])
+        parts = np.split(
+            np.arange(len(sequence_e)), np.searchsorted(ends, np.arange(AT_ONCE, int(ends[-1:].sum()), AT_ONCE))
+        )
+        for part in parts:
+            copies = [self.message_nj[rows[start[s] : start[s + 1]]] for s in sequence_e[part]]
+            for event, message_tj in zip(part.tolist(), copies, strict=True):
+                where(event, message_tj)
+            if copies:
+                borders = np.cumsum([0, *map(len, copies)])
+                log_e[part] = self._pass(np.concatenate(copies), np.arange(borders[-1]), borders).log_z_s
+        # A sequence that the event makes impossible has no evidence at all.
+        return np.nan_to_num(np.exp(log_e - self.passed.log_z_s[sequence_e]), nan=0.0)
+
+    def _pass(self, message_nj: Floats, rows: Indices, start: Indices) -> Passed:
+        return forward_backward(message_nj, rows, start, self.chain.first_j, self.chain.step_ij)
+
+
+def heard(consensus: Consensus, evidence: Evidence, log_pi_klj: Floats) -> Heard:
+    """The chain that was learned, and what these annotators and models say. Raises BadEvidence for other classes."""
     require_same_classes(consensus, evidence)
     kept = consensus.parameters
     first_j, step_ij = (np.maximum(kept[name], np.exp(NEVER)) for name in (FIRST, STEPS))
-    chain = MarkovChain(sequences_of(evidence), first_j, step_ij)
-    prior = Outputs.of(evidence, consensus).beside(chain)
-    return em.expectation(evidence, prior, log_pi_klj).q_nj
+    message_nj = observe(kernels.messages(evidence.annotations, log_pi_klj), evidence)
+    said_nj = Outputs.of(evidence, consensus).log_likelihood()
+    return Heard(
+        message_nj if said_nj is None else message_nj + said_nj,
+        MarkovChain(sequences_of(evidence), first_j / first_j.sum(), step_ij / step_ij.sum(axis=1, keepdims=True)),
+    )

@@ -27,13 +27,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Perceptron, RidgeClassifier
 from sklearn.metrics import f1_score
 from sklearn.naive_bayes import BernoulliNB, GaussianNB, MultinomialNB
-from sklearn.neighbors import KNeighborsClassifier, kneighbors_graph
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from hitl.annotations import Annotations, Ints
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, DawidSkene, DefaultCombiner, MajorityVote, NetworkDawidSkene, NetworkIBCC
+from hitl.models.graphs.neighbours import nearest_neighbours
 from hitl.tables.files import read_table
 from tests import reference_data
 from tests.bench import results
@@ -122,7 +123,6 @@ def features(seeds: int) -> Part:
         evidence, truth = reference_data.with_features(name), reference_data.crowd(name).truth
         assert evidence.features is not None
         assert truth is not None
-        x_nd = (evidence.features - evidence.features.mean(axis=0)) / (evidence.features.std(axis=0) + 1e-9)
         known = truth >= 0
         bare = Evidence(evidence.annotations)
 
@@ -131,8 +131,7 @@ def features(seeds: int) -> Part:
 
         alone = {method: right(combiner, bare) for method, combiner in ALONE.items()}
         for k in NEIGHBOURS:
-            nearest = kneighbors_graph(x_nd, k)
-            given = Evidence(evidence.annotations, graph=sparse.csr_array(nearest.maximum(nearest.T)))
+            given = Evidence(evidence.annotations, graph=nearest_neighbours(evidence.features, k))
             found = alone | {method: right(combiner, given) for method, combiner in LINKED.items()}
             figures[f"{name}, {k}"] = found
             lines.append(f"{f'{name}, {k} nearest':20}" + "".join(f"{one:20.3f}" for one in found.values()))

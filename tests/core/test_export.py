@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from hitl.evidence import Evidence
-from hitl.export import annotation_table, iso_8601, label_tables
+from hitl.export import annotation_table, label_tables
 from hitl.models.majority import MajorityVote
 from hitl.operations import Judgement
 from hitl.plan import Ask, Done, Plan
-from hitl.tables.encoding import seconds_of
+from hitl.tables.encoding import iso_8601, seconds_of
 from hitl.tables.files import read_table, write_table
 
 NAMES = {str(n): f"own {n}" for n in range(5)}

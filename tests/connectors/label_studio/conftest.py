@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from hitl.connectors.label_studio import LabelStudio
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.server import LocalServer, Person
+from tests.connectors.label_studio.browser import opened
 
 SENTIMENT = """<View><Text name="text" value="$text"/>
 <Choices name="sentiment" toName="text"><Choice value="good"/><Choice value="bad"/><Choice value="Unsure"/></Choices>
@@ -105,3 +106,9 @@ def choice(*labels: str, control: str = "sentiment") -> list[dict[str, Any]]:
 @pytest.fixture
 def project(make_project: Callable[..., Project]) -> Project:
     return make_project()
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    with opened() as driver:
+        yield driver

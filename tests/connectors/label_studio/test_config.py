@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hitl.connectors.label_studio.config import NotUnderstood, controls
+from hitl.connectors.label_studio.answers import NotUnderstood
+from hitl.connectors.label_studio.config import controls
 from hitl.connectors.label_studio.form import merged, parse
 from hitl.errors import BadSettings, Refused
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,59 +10,11 @@ import pytest
 
 from hitl import cycle
 from hitl.store import Store
+from tests.connectors.label_studio.browser import log_in, needs_browser, text, wait
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import connect, labeled_project, settings_for
 
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(
-        not (shutil.which("chromium") and shutil.which("chromedriver")),
-        reason="needs chromium and chromedriver (Debian: apt-get install chromium chromium-driver)",
-    ),
-]
-
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --window-size=1700,1000"
-)
-PATIENCE = 40.0
-
-
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.options import Options
-    from selenium.webdriver.chrome.service import Service
-
-    with tempfile.TemporaryDirectory() as profile:
-        options = Options()
-        options.binary_location = str(shutil.which("chromium"))
-        for flag in [*FLAGS.split(), f"--user-data-dir={profile}"]:
-            options.add_argument(flag)
-        driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-        try:
-            yield driver
-        finally:
-            driver.quit()
-
-
-def log_in(browser: Any, url: str, email: str, password: str) -> None:
-    browser.get(f"{url}/user/login/")
-    browser.find_element("name", "email").send_keys(email)
-    browser.find_element("name", "password").send_keys(password)
-    browser.find_element("css selector", "form button, form [type=submit]").click()
-    wait(lambda: "/user/login" not in browser.current_url)
-
-
-def wait(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + PATIENCE
-    while not (found := condition()) and time.monotonic() < deadline:
-        time.sleep(0.3)
-    return found
-
-
-def text(browser: Any) -> str:
-    return str(browser.find_element("tag name", "body").text)
+pytestmark = [pytest.mark.server, needs_browser]
 
 
 def test_tabs_order_and_predictions_are_there_to_see(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hitl.annotations import Annotations
-from hitl.connectors.label_studio.config import NotUnderstood
+from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.form import parse
 from hitl.evidence import Evidence
 from hitl.models import PL

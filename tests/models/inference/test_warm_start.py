@@ -39,7 +39,8 @@ def known_without_a_class() -> Evidence:
     items = np.searchsorted(rows, evidence.annotations.item[labeled]).astype(np.int32)
     met = replace(evidence.annotations.select(labeled), item=items, items=tuple(range(len(rows))))
     models = {name: p_nj[rows] for name, p_nj in evidence.probabilities.items()}
-    assert evidence.features is not None and evidence.graph is not None
+    assert evidence.features is not None
+    assert evidence.graph is not None
     places = np.stack((np.arange(len(rows)) // 10, np.arange(len(rows)) % 10), axis=1)
     graph = evidence.graph[rows][:, rows]
     return Evidence(met, models, evidence.features[rows], truth[rows], places, graph)

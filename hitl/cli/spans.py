@@ -1,0 +1,89 @@
+"""What `hitl combine` does with spans of texts in place of labels of items."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hitl.cli import show
+from hitl.cli.evidence import Given
+from hitl.errors import BadSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from hitl.models.sequences.span_consensus import SpanConsensus
+    from hitl.operations import Judgement
+
+DOCUMENT, ITEM = "document", "item"
+
+UNDERSTOOD = ("annotations", "method", "truth", "item", "annotator", "label", "config")
+"""The options of `Given` that mean something for spans."""
+
+
+def are_in(path: Path, item: str) -> bool:
+    """Whether a file of annotations holds spans: it has columns `start` and `end`, and documents in place of items."""
+    from hitl.tables.files import read_parts
+
+    first = next(iter(read_parts(path, 1)), None) if path.exists() else None
+    columns = () if first is None else first.column_names
+    return {"start", "end"} <= set(columns) and _document(item) in columns and ITEM not in columns
+
+
+def require_no_others(given: Given, **others: object) -> None:
+    """Raise BadSettings for options that mean nothing for spans."""
+    said = given.other_than(UNDERSTOOD) + [name for name, value in others.items() if value is not None]
+    if said:
+        flags = ", ".join(f"--{name}" for name in said)
+        raise BadSettings(
+            f"{given.annotations} holds spans, for which {flags} means nothing; expected --texts, --truth, --method, "
+            "--item (the document), --annotator, --label, --output"
+        )
+
+
+def combined_from(given: Given, texts: Path | None) -> SpanConsensus:
+    """The consensus about the spans of these files. Raises HitlError."""
+    from hitl.models.registry import combiner
+    from hitl.models.sequences.span_consensus import combined
+    from hitl.tables.files import read_table
+    from hitl.texts.span_labels import SpanLabels
+
+    document = _document(given.item)
+    names = [document, given.annotator, given.label, "text"]
+    assert given.annotations is not None
+    tables = [None if path is None else read_table(path, names) for path in (given.annotations, texts, given.truth)]
+    labels = SpanLabels.from_tables(*tables, document=document, annotator=given.annotator, label=given.label)
+    if labels.merged:
+        show.warning(
+            f"{show.counted(labels.merged, 'span')} of an annotator overlapped another of the same label; each pair "
+            "counts as one"
+        )
+    return combined(labels, None if given.method is None else combiner(given.method))
+
+
+def summary(found: SpanConsensus, with_spans: bool) -> dict[str, Any]:
+    """What `--json` prints: counts, and with `--labels` each span."""
+    told = {
+        "texts": len(found.labels.documents),
+        "annotators": len(found.labels.annotators),
+        "answers": len(found.labels.answer_a2),
+        "kinds": found.labels.kinds,
+        "spans": len(found.spans),
+        "layers": len(found.layers),
+    }
+    return told | ({"consensus": found.table().to_pylist()} if with_spans else {})
+
+
+def found_in(judgement: Judgement) -> dict[str, pa.Table]:
+    """Question about parts of texts -> what was found, of a judgement whose items have their own names."""
+    from hitl.export import label_tables
+
+    of_texts = {name: known for name, known in judgement.evidence.items() if known.parts is not None}
+    only = replace(judgement, evidence=of_texts, results={name: judgement.results[name] for name in of_texts})
+    return label_tables(only, None, {})
+
+
+def _document(item: str) -> str:
+    """The column of the document: as --item says, else `document`."""
+    return DOCUMENT if item == ITEM else item

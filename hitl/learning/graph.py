@@ -1,0 +1,68 @@
+"""The graph of a project's items, for combiners that use one.
+
+a file       its edges by the items' own ids; what it says of other items is left out
+features     each item linked to those with the nearest features
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from hitl.annotations import Floats
+from hitl.errors import BadTable
+from hitl.tables.edges import NEIGHBOUR, adjacency, edge_table, ends
+from hitl.tables.files import read_table
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectGraph:
+    """Which items of a project are linked.
+
+    Attributes:
+        adjacency: symmetric (N, N) weights.
+        left_out: edges of the file with an item that the project does not have.
+    """
+
+    adjacency: sparse.csr_array
+    left_out: int = 0
+
+    @property
+    def edges(self) -> int:
+        """How many, each counted once."""
+        return int(self.adjacency.nnz) // 2
+
+    @property
+    def alone(self) -> int:
+        """Items without an edge."""
+        return int((np.diff(self.adjacency.indptr) == 0).sum())
+
+
+def graph_of_file(path: str, item: str, own_ids: Sequence[str]) -> ProjectGraph:
+    """The edges of a file (columns `item`, neighbour and perhaps weight) among the N items with these ids.
+
+    Raises BadTable, or BadEvidence, with the line, for a row that is no edge, and where no item is of the project.
+    """
+    table = edge_table(read_table(path, [item, NEIGHBOUR]), path, item)
+    known = set(own_ids)
+    named = ends(table, item).unique().to_pylist()
+    others = [name for name in named if name and name not in known]
+    if named and not known.intersection(named):
+        raise BadTable(
+            f"{path}: none of its {len(named)} items is one of the project's {len(own_ids)} ({named[:1]} beside "
+            f"{own_ids[:1]}); expected the ids that `hitl export` writes"
+        )
+    n = len(own_ids)
+    everywhere = adjacency(table, [*own_ids, *others], path, item)
+    linked = sparse.csr_array(everywhere[:n, :n])
+    return ProjectGraph(linked, int(everywhere.nnz - linked.nnz) // 2)
+
+
+def graph_of_features(x_nd: Floats, neighbours: int) -> ProjectGraph:
+    """Each of N items linked to those with the nearest features, (N, D)."""
+    from hitl.models.graphs.neighbours import nearest_neighbours
+
+    return ProjectGraph(nearest_neighbours(x_nd, neighbours))

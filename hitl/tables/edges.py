@@ -1,0 +1,139 @@
+"""Edges of an undirected graph by the names of their items, and the matrix (N, N) of their weights.
+
+    a table            columns item, neighbour and, where edges differ in weight, weight
+    a list             pairs (item, neighbour), or with a weight (item, neighbour, weight)
+    a networkx graph   its edges, weighted by their attribute "weight", 1 for an edge without it
+
+An edge counts in both directions, however it is written. Of one that is there several times, such as two documents
+that cite each other, the largest weight counts. An edge of weight 0, and one from an item to itself, is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from scipy import sparse
+
+from hitl.errors import BadEvidence, BadTable
+from hitl.tables.arrow import has_columns, table_of
+from hitl.tables.encoding import Name, names_of
+from hitl.tables.files import as_text, empty_as_null, numbers_of, require_columns, with_text
+from hitl.tables.places import Place, name_of, place_in, row_number
+
+ITEM, NEIGHBOUR, WEIGHT = "item", "neighbour", "weight"
+COLUMNS = "A graph has the columns item and neighbour, and a column weight where edges differ in weight"
+
+Codes = npt.NDArray[np.int64]
+
+
+def names_items(graph: Any) -> bool:
+    """Whether it is a graph whose edges name their items: a table, a list or a networkx graph, and no matrix."""
+    return _is_networkx(graph) or has_columns(graph) or isinstance(graph, list | tuple)
+
+
+def edge_table(graph: Any, where: str = "graph", item: str = ITEM) -> pa.Table:
+    """A table of E edges: the columns `item` and neighbour, and weight if there is one.
+
+    Raises BadTable, naming `where`, for what is no such table, list or graph.
+
+    Example:
+        >>> from hitl.tables.edges import edge_table
+        >>> edge_table([("a", "b"), ("b", "c", 2.0)]).to_pydict()
+        {'item': ['a', 'b'], 'neighbour': ['b', 'c'], 'weight': [1.0, 2.0]}
+    """
+    if _is_networkx(graph):
+        graph = [tuple(edge) for edge in graph.edges(data=WEIGHT, default=1.0)]
+    if isinstance(graph, list | tuple) and not any(isinstance(row, Mapping) for row in graph):
+        graph = _columns(graph, where, item)
+    table = table_of(graph, where)
+    require_columns(table, [item, NEIGHBOUR], name_of(table, where), COLUMNS)
+    return table
+
+
+def ends(table: pa.Table, item: str = ITEM) -> pa.ChunkedArray:
+    """(2 E,) the names of both items of each edge."""
+    both = [names_of(table.column(name)) for name in (item, NEIGHBOUR)]
+    if both[0].type != both[1].type:
+        both = [as_text(column) for column in both]
+    return pa.chunked_array([chunk for column in both for chunk in column.chunks], both[0].type)
+
+
+def adjacency(table: pa.Table, items: Sequence[Name], where: str = "graph", item: str = ITEM) -> sparse.csr_array:
+    """The symmetric (N, N) weights of the edges among these N items.
+
+    Raises BadEvidence, naming the row, for an item that is not one of these, or a weight that is negative or no number;
+    BadTable for a row without a name, and for weights that are text.
+
+    Example:
+        >>> from hitl.tables.edges import adjacency, edge_table
+        >>> adjacency(edge_table([("a", "b"), ("b", "a", 3.0), ("c", "c")]), ("a", "b", "c")).toarray().tolist()
+        [[0.0, 3.0, 0.0], [3.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    n = len(items)
+    if items and isinstance(items[0], str):
+        table = with_text(table, [item, NEIGHBOUR])
+    place_of = place_in(table, lambda row: f"{where}, {row_number(row)}")
+    one, other = (_codes(table.column(name), name, items, place_of) for name in (item, NEIGHBOUR))
+    weight = _weights(table, name_of(table, where), place_of)
+    counts = (one != other) & (weight > 0)
+    one, other, weight = one[counts], other[counts], weight[counts]
+    pair, place = np.unique(np.minimum(one, other) * n + np.maximum(one, other), return_inverse=True)
+    largest = np.zeros(len(pair))
+    np.maximum.at(largest, place, weight)
+    half = sparse.csr_array((largest, np.divmod(pair, n)), shape=(n, n))
+    return sparse.csr_array(half + half.T)
+
+
+def _is_networkx(graph: Any) -> bool:
+    """By what it can do: networkx is not imported, as it is not needed."""
+    return all(hasattr(graph, name) for name in ("edges", "nodes", "is_multigraph"))
+
+
+def _columns(rows: Sequence[Any], where: str, item: str) -> dict[str, Any]:
+    for number, row in enumerate(rows):
+        if not isinstance(row, list | tuple) or len(row) not in (2, 3):
+            raise BadTable(
+                f"{where}, {row_number(number)}: got {row!r}; expected (item, neighbour) or (item, neighbour, weight)"
+            )
+        if not all(isinstance(name, str | Integral) for name in row[:2]):
+            raise BadTable(
+                f"{where}, {row_number(number)}: got {row[:2]!r}; expected names that are text or whole numbers"
+            )
+    weights = pa.array([row[2] if len(row) == 3 else 1.0 for row in rows])
+    return {item: [row[0] for row in rows], NEIGHBOUR: [row[1] for row in rows], WEIGHT: weights}
+
+
+def _codes(column: pa.ChunkedArray, kind: str, items: Sequence[Name], place_of: Place) -> Codes:
+    """(E,) the places of names among the items."""
+    column = empty_as_null(names_of(column))
+    if column.null_count:
+        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+        raise BadTable(f"{place_of(row)}: the {kind} is empty; expected a name in every row")
+    encoded = column.dictionary_encode().chunks  # one dictionary for all chunks
+    found = encoded[0].dictionary.to_pylist() if encoded else []
+    place = {name: code for code, name in enumerate(items)}
+    code_of = np.array([place.get(name, -1) for name in found], dtype=np.int64)
+    codes: Codes = np.concatenate([np.empty(0, np.int64), *(code_of[np.asarray(chunk.indices)] for chunk in encoded)])
+    if (codes < 0).any():
+        row = int(np.argmax(codes < 0))
+        name = column[row].as_py()
+        raise BadEvidence(f"{place_of(row)}: {kind} {name!r} is not among the {len(items)} items of the annotations")
+    return codes
+
+
+def _weights(table: pa.Table, where: str, place_of: Place) -> npt.NDArray[np.float64]:
+    """(E,) as the table has them, or all 1."""
+    if WEIGHT not in table.column_names:
+        return np.ones(table.num_rows)
+    weight = numbers_of(table.column(WEIGHT), f"{where}, column {WEIGHT!r}")
+    wrong = ~(np.isfinite(weight) & (weight >= 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        shown = "empty" if np.isnan(weight[row]) else f"{weight[row]:g}"
+        raise BadEvidence(f"{place_of(row)}: the weight is {shown}; expected a number of at least 0")
+    return weight

@@ -1,0 +1,416 @@
+"""`SpanLabels`: which parts of which texts annotators marked, and what that says of each token.
+
+    text   Ada    met  Bob        spans
+    ann    B-PER  O    B-PER      (0, 3, PER), (8, 11, PER)
+    bob    B-PER  O    O          (0, 3, PER)
+
+An answer is all that one annotator marked in one text; a text in which they marked nothing is an answer too. Offsets
+count characters from 0, the end is one past the last. White space at the ends of a span does not count.
+
+Tokens are words and single marks, cut again wherever a span begins or ends: every span is then whole tokens, and the
+consensus can have the borders of any annotator.
+
+Kinds that one annotator has ever laid over one another, such as a city in the name of a company, are in different
+layers: each layer has classes O, B-kind, I-kind of its own. Spans of one kind that one annotator laid over one another
+are one span.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Annotations, Floats, Ints, Name, Names
+from hitl.errors import BadTable
+from hitl.evidence import Evidence
+from hitl.shown import Shown, counted, listed
+from hitl.tables.encoding import natural_order
+from hitl.texts.span_rows import SpanRows, texts_of, trimmed
+
+Indices = npt.NDArray[np.int64]
+
+WORDS = re.compile(r"\w+|[^\w\s]")
+"""A word, or a single mark."""
+
+FAR = 2**32
+"""More than the characters of any text: document * FAR + offset orders all offsets of all texts."""
+
+OUTSIDE = "O"
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """T tokens of all texts, in order: (T,) the document of each, its first character, and one past its last."""
+
+    document_t: Indices
+    start_t: Indices
+    end_t: Indices
+
+    @classmethod
+    def of(cls, texts: Sequence[str], cut_c2: Indices) -> Tokens:
+        """Words and marks, cut again at (C, 2) documents and offsets."""
+        words = [
+            (number * FAR + found.start(), number * FAR + found.end())
+            for number, text in enumerate(texts)
+            for found in WORDS.finditer(text)
+        ]
+        start, end = np.array(words, np.int64).reshape(-1, 2).T
+        cut = np.unique(cut_c2[:, 0] * FAR + cut_c2[:, 1])
+        word = np.searchsorted(start, cut, side="right") - 1
+        cut = cut[(word >= 0) & (start[word] < cut) & (cut < end[word])] if len(start) else cut[:0]
+        begun = np.union1d(start, cut)
+        ended = np.union1d(end, cut)
+        return cls(begun // FAR, begun % FAR, ended % FAR)
+
+    def __len__(self) -> int:
+        return len(self.start_t)
+
+    def within(self, document: Indices, start: Indices, end: Indices) -> tuple[Indices, Indices]:
+        """The first token of each span, and one past its last."""
+        begun = self.document_t * FAR + self.start_t
+        return np.searchsorted(begun, document * FAR + start), np.searchsorted(begun, document * FAR + end)
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """Kinds that no annotator lays over one another, and the evidence of their classes about each token.
+
+    Items are tokens, a sequence is a document. Class 0 is O; kind h (counted in the layer from 0) has the classes
+    1 + 2 h, where a span begins, and 2 + 2 h, where it goes on.
+    """
+
+    kinds: Names
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSpan:
+    """Characters `start` to before `end` of a document, of a kind, with the probability that it is right, in [0, 1].
+
+    `marked` of the `answers` to the document have exactly this span. `found`: it is part of the consensus.
+    """
+
+    document: Name
+    start: int
+    end: int
+    kind: Name
+    probability: float
+    marked: int
+    answers: int
+    found: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one annotator marked in one document: start, end and kind of each span.
+
+    `time`: seconds since the epoch; `duration`: seconds; NaN where unknown.
+    """
+
+    document: Name
+    annotator: Name
+    spans: Sequence[tuple[int, int, Name]]
+    time: float = np.nan
+    duration: float = np.nan
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The tokens of texts that are items, and by which token each text is judged.
+
+    Attributes:
+        question: what was asked.
+        labels: what annotators marked.
+        layer: the kinds, and the evidence about all tokens.
+        token_d: (D,) the token of each text about which annotators agree least; -1 of a text without tokens.
+    """
+
+    question: str
+    labels: SpanLabels
+    layer: Layer
+    token_d: Indices
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SpanLabels(Shown):
+    """What annotators marked in D texts.
+
+    Attributes:
+        documents, texts: D names and texts.
+        annotators: K names.
+        kinds: what a span can be.
+        answer_a2: (A, 2) document and annotator of each answer, each pair once.
+        span_s4: (S, 4) answer, start, end and kind of each span, in order.
+        known_d: (D,) documents whose spans are known.
+        truth_s4: (S', 4) document, start, end and kind of each known span.
+        time_a, duration_a: (A,) seconds since the epoch, and seconds; NaN where unknown.
+        merged: how many spans were laid over others of their kind by the same annotator, and are one with them.
+        outside: how many spans were no part of their text, or white space alone, and are left out.
+
+    Example:
+        >>> from hitl.texts.span_labels import SpanLabels
+        >>> rows = {"document": ["a"] * 2, "annotator": ["ann", "bob"], "start": [0, 0], "end": [3, 7],
+        ...         "label": ["PER", "PER"]}
+        >>> labels = SpanLabels.from_tables(rows, {"document": ["a"], "text": ["Ada met Bob"]})
+        >>> labels.layers[0].evidence.annotations.items
+        ('a[0:3]', 'a[4:7]', 'a[8:11]')
+    """
+
+    documents: Names
+    texts: tuple[str, ...]
+    annotators: Names
+    kinds: Names
+    answer_a2: Indices
+    span_s4: Indices
+    known_d: npt.NDArray[np.bool_]
+    truth_s4: Indices
+    time_a: Floats
+    duration_a: Floats
+    merged: int = 0
+    outside: int = 0
+
+    @classmethod
+    def from_tables(
+        cls,
+        spans: Any,
+        texts: Any = None,
+        truth: Any = None,
+        *,
+        document: str = "document",
+        annotator: str = "annotator",
+        label: str = "label",
+    ) -> SpanLabels:
+        """From rows of document, annotator, start, end and label, and rows of document and text.
+
+        A row without start, end and label says that the annotator marked nothing there. The texts may be a column
+        `text` of the spans; texts that nobody has answered are kept. `truth` has the columns of the spans without the
+        annotator. Raises BadTable, naming the row, for a span that is not in its text or holds no more than white
+        space.
+        """
+        rows = SpanRows.of(spans, "spans", [document, annotator, label], {"text": texts is None})
+        given = rows.texts(document) if texts is None else texts_of(texts, document)
+        people = rows.names(annotator)
+        if None in people:
+            raise BadTable(f"{rows.place_of(people.index(None))}: the {annotator} is empty; expected one in every row")
+        marked: dict[tuple[Name, Name], list[tuple[int, int, Name]]] = {}
+        for name, person, span in zip(rows.names(document), people, rows.spans(document, label, given), strict=True):
+            marked.setdefault((name, person), []).extend([] if span is None else [span])
+        known: dict[Name, list[tuple[int, int, Name]]] = {}
+        if truth is not None:
+            right = SpanRows.of(truth, "truth", [document, label], {})
+            for name, span in zip(right.names(document), right.spans(document, label, given), strict=True):
+                known.setdefault(name, []).extend([] if span is None else [span])
+        return cls.from_answers(given, [Answer(*pair, spans) for pair, spans in marked.items()], known)
+
+    @classmethod
+    def from_answers(
+        cls,
+        texts: Mapping[Name, str],
+        answers: Sequence[Answer],
+        truth: Mapping[Name, Sequence[tuple[int, int, Name]]] | None = None,
+        kinds: Names = (),
+        annotators: Names = (),
+    ) -> SpanLabels:
+        """From document -> text, answers (the last of an annotator to a document counts), and document -> known spans.
+
+        `kinds` and `annotators` come first, those seen besides in natural order and as they come.
+        """
+        known = truth or {}
+        seen = [kind for one in (*(answer.spans for answer in answers), *known.values()) for *_, kind in one]
+        kinds = tuple(dict.fromkeys([*kinds, *natural_order(list(dict.fromkeys(seen)))]))
+        annotators = tuple(dict.fromkeys([*annotators, *(answer.annotator for answer in answers)]))
+        place, code, kind_of = ({name: n for n, name in enumerate(names)} for names in (texts, annotators, kinds))
+        last = {(place[answer.document], code[answer.annotator]): answer for answer in answers}
+        ordered = [last[pair] for pair in sorted(last)]
+        whole = list(texts.values())
+        own, lost = _placed(whole, kind_of, [(a, place[one.document], one.spans) for a, one in enumerate(ordered)])
+        right, astray = _placed(whole, kind_of, [(place[name], place[name], spans) for name, spans in known.items()])
+        span_s4, merged = _merged(own)
+        known_d = np.zeros(len(texts), dtype=bool)
+        known_d[[place[name] for name in known]] = True
+        return cls(
+            tuple(texts),
+            tuple(whole),
+            annotators,
+            kinds,
+            np.array(sorted(last), np.int64).reshape(-1, 2),
+            span_s4,
+            known_d,
+            _merged(right)[0],
+            np.array([one.time for one in ordered]),
+            np.array([one.duration for one in ordered]),
+            merged,
+            lost + astray,
+        )
+
+    def __str__(self) -> str:
+        answers = f"{counted(len(self.answer_a2), 'answer')} by {counted(len(self.annotators), 'annotator')}"
+        there = f"{counted(len(self.span_s4), 'span')} of {listed(self.kinds)}"
+        known = f"; known spans of {counted(int(self.known_d.sum()), 'text')}" if self.known_d.any() else ""
+        return f"{counted(len(self.documents), 'text')}, {answers}: {there}{known}"
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """The tokens of all texts."""
+        documents = np.concatenate((self.answer_a2[self.span_s4[:, 0], 0], self.truth_s4[:, 0]))
+        offsets = np.concatenate((self.span_s4[:, 1:3], self.truth_s4[:, 1:3]))
+        return Tokens.of(self.texts, np.stack((np.tile(documents, 2), offsets.T.ravel()), axis=1))
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """One where nobody laid kinds over one another; kinds in their order."""
+        apart = _laid_over(self.span_s4) | _laid_over(self.truth_s4)
+        layer_of: dict[int, int] = {}
+        for kind in range(len(self.kinds)):
+            taken = {layer for other, layer in layer_of.items() if {(kind, other), (other, kind)} & apart}
+            layer_of[kind] = next(layer for layer in range(len(self.kinds)) if layer not in taken)
+        layers = [[kind for kind in layer_of if layer_of[kind] == layer] for layer in sorted(set(layer_of.values()))]
+        return tuple(self._layer(kinds) for kinds in layers)
+
+    @property
+    def answers_d(self) -> Indices:
+        """(D,) how many annotators answered each text."""
+        return np.bincount(self.answer_a2[:, 0], minlength=len(self.documents))
+
+    def of_texts(self, question: str) -> dict[str, Evidence]:
+        """Evidence about the texts themselves, one for each layer; the first has the name of the question.
+
+        A text stands for the token about which annotators agree least: their labels of it are their labels of the
+        text. So whoever knows items alone, as policies and stopping rules do, asks where it says most. `parts` has the
+        tokens.
+        """
+        found: dict[str, Evidence] = {}
+        for layer in self.layers:
+            name = f"{question} ({listed(layer.kinds)})" if found else question
+            found[name] = self._of_texts(Parts(question, self, layer, self._least_agreed(layer)))
+        return found
+
+    def _least_agreed(self, layer: Layer) -> Indices:
+        """(D,) the token with the smallest majority; of equals one that more annotators marked, then the first."""
+        tokens, said = self.tokens, layer.evidence.annotations
+        votes_tl = np.zeros((said.n_items, said.n_options), np.int64)
+        np.add.at(votes_tl, (said.item, said.label), 1)
+        most, marked = votes_tl.max(axis=1), votes_tl[:, 1:].sum(axis=1)
+        order = np.lexsort((np.arange(len(tokens)), -marked, most, tokens.document_t))
+        token_d = np.full(len(self.documents), -1, np.int64)
+        there, first = np.unique(tokens.document_t[order], return_index=True)
+        token_d[there] = order[first]
+        return token_d
+
+    def _of_texts(self, parts: Parts) -> Evidence:
+        known, token_d = parts.layer.evidence, parts.token_d
+        said = known.annotations
+        document_a, annotator_a = self.answer_a2.T
+        # Labels are in the order of items and annotators; a text without tokens is all outside.
+        key = said.item.astype(np.int64) * said.n_annotators + said.annotator
+        at = np.searchsorted(key, np.maximum(token_d[document_a], 0) * said.n_annotators + annotator_a)
+        label_a = np.zeros(len(document_a), np.int32)
+        there = token_d[document_a] >= 0
+        label_a[there] = said.label[at[there]]
+        annotations = Annotations(
+            document_a.astype(np.int32),
+            annotator_a.astype(np.int32),
+            label_a,
+            self.documents,
+            self.annotators,
+            said.classes,
+            said.options,
+            time=self.time_a,
+            duration=self.duration_a,
+        )
+        assert known.truth is not None
+        truth = np.zeros(len(token_d), np.int32)
+        truth[token_d >= 0] = known.truth[token_d[token_d >= 0]]
+        return Evidence(annotations, truth=truth, parts=parts)
+
+    def _layer(self, kinds: Sequence[int]) -> Layer:
+        tokens = self.tokens
+        names = tuple(self.kinds[kind] for kind in kinds)
+        classes = (OUTSIDE, *(f"{mark}-{name}" for name in names for mark in "BI"))
+        items = tuple(
+            f"{self.documents[d]}[{start}:{end}]"
+            for d, start, end in zip(*(one.tolist() for one in vars(tokens).values()), strict=False)
+        )
+        first_d = self._borders
+        document_a = self.answer_a2[:, 0]
+        length_a = first_d[document_a + 1] - first_d[document_a]
+        begun_a = np.cumsum(length_a) - length_a
+        said = np.zeros(int(length_a.sum()), np.int32)
+        first, last = tokens.within(document_a[self.span_s4[:, 0]], self.span_s4[:, 1], self.span_s4[:, 2])
+        shift = (begun_a - first_d[document_a])[self.span_s4[:, 0]]
+        _write(said, first + shift, last + shift, _codes(self.span_s4[:, 3], kinds))
+        truth = np.where(np.repeat(self.known_d, np.diff(first_d)), 0, -1).astype(np.int32)
+        first, last = tokens.within(self.truth_s4[:, 0], self.truth_s4[:, 1], self.truth_s4[:, 2])
+        _write(truth, first, last, _codes(self.truth_s4[:, 3], kinds))
+        item = np.arange(len(said)) - np.repeat(begun_a - first_d[document_a], length_a)
+        annotator = np.repeat(self.answer_a2[:, 1], length_a)
+        annotations = Annotations(
+            item.astype(np.int32), annotator.astype(np.int32), said, items, self.annotators, classes, classes
+        )
+        places = np.stack((tokens.document_t, np.arange(len(tokens)) - first_d[tokens.document_t]), axis=1)
+        return Layer(names, Evidence(annotations, truth=truth, sequence=places))
+
+    @cached_property
+    def _borders(self) -> Indices:
+        """(D + 1,) the first token of each document, and one past the last."""
+        return np.searchsorted(self.tokens.document_t, np.arange(len(self.documents) + 1))
+
+
+def _placed(
+    texts: Sequence[str],
+    kind_of: Mapping[Name, int],
+    marked: Iterable[tuple[int, int, Sequence[tuple[int, int, Name]]]],
+) -> tuple[list[tuple[int, int, int, int]], int]:
+    """Owner, start, end and kind of the spans of (owner, document, spans), without white space; how many hold none."""
+    found, lost = [], 0
+    for owner, document, spans in marked:
+        for start, end, kind in spans:
+            place = trimmed(texts[document], start, end)
+            if place is None:
+                lost += 1
+            else:
+                found.append((owner, *place, kind_of[kind]))
+    return found, lost
+
+
+def _merged(spans: Iterable[tuple[int, int, int, int]]) -> tuple[Indices, int]:
+    """(S, 4) owner, start, end, kind, in order; those of one owner and kind that overlap are one. How many merged."""
+    kept: list[tuple[int, int, int, int]] = []
+    whole = sorted(set(spans), key=lambda span: (span[0], span[3], span[1], span[2]))
+    for owner, start, end, kind in whole:
+        if kept and kept[-1][0] == owner and kept[-1][3] == kind and start < kept[-1][2]:
+            kept[-1] = (owner, kept[-1][1], max(end, kept[-1][2]), kind)
+        else:
+            kept.append((owner, start, end, kind))
+    return np.array(sorted(kept), np.int64).reshape(-1, 4), len(whole) - len(kept)
+
+
+def _laid_over(span_s4: Indices) -> set[tuple[int, int]]:
+    """Pairs of kinds of which one owner laid one over the other."""
+    apart: set[tuple[int, int]] = set()
+    owner, open_ = -1, list[tuple[int, int]]()
+    for number, start, end, kind in span_s4.tolist():
+        open_ = [one for one in open_ if one[0] > start] if number == owner else []
+        apart |= {(other, kind) for _, other in open_}
+        owner = number
+        open_.append((end, kind))
+    return apart
+
+
+def _codes(kind_s: Indices, kinds: Sequence[int]) -> Iterator[int]:
+    """For each span the class with which it begins in the layer of these kinds; 0 where it is of another layer."""
+    code = {kind: 1 + 2 * number for number, kind in enumerate(kinds)}
+    return (code.get(kind, 0) for kind in kind_s.tolist())
+
+
+def _write(said: Ints, first: Indices, last: Indices, codes: Iterator[int]) -> None:
+    for begin, end, code in zip(first.tolist(), last.tolist(), codes, strict=True):
+        if code:
+            said[begin + 1 : end] = code + 1
+            said[begin] = code

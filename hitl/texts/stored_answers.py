@@ -1,0 +1,55 @@
+"""A project's question about parts of texts: stored answers -> evidence about the texts and their tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hitl.errors import BadInput
+from hitl.exchange import spans_in
+from hitl.texts.span_labels import Answer, SpanLabels
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from hitl.evidence import Evidence
+    from hitl.exchange import Question
+
+ANONYMOUS = "anonymous"
+"""Answers without an annotator are those of one."""
+
+
+def evidence_of(
+    question: Question, items: pa.Table, answers: pa.Table, gold: pa.Table, names: Mapping[str, str]
+) -> dict[str, Evidence]:
+    """Evidence about the texts, one for each layer of kinds (`SpanLabels.of_texts`).
+
+    Tables are those of the store: items (item, data), its answers and its known truth. `names`: key of an annotator ->
+    shown name. Raises BadInput where an item has no text.
+    """
+    keys, data = items.column("item").to_pylist(), items.column("data").to_pylist()
+    texts = {key: _text(key, json.loads(one), question) for key, one in zip(keys, data, strict=True)}
+    rows = answers.to_pylist()
+    given = [
+        Answer(
+            row["item"],
+            names.get(row["annotator"], row["annotator"]) or ANONYMOUS,
+            spans_in(row["label"]),
+            *(float("nan") if row[name] is None else row[name] for name in ("time", "duration")),
+        )
+        for row in rows
+    ]
+    known = {row["item"]: spans_in(row["label"]) for row in gold.to_pylist()}
+    return SpanLabels.from_answers(texts, given, known, question.classes).of_texts(question.name)
+
+
+def _text(key: str, data: Mapping[str, object], question: Question) -> str:
+    assert question.text is not None
+    text = data.get(question.text)
+    if not isinstance(text, str):
+        raise BadInput(
+            f"item {key}: the field {question.text!r} holds no text, of which {question.name!r} asks; mend its data on "
+            "the platform, then `hitl pull`"
+        )
+    return text

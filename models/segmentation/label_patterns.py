@@ -1,0 +1,198 @@
+"""Pixels of an image that all annotators labeled alike: what the labels say of each of them is the same.
+
+A pattern is a column of labels, of one image. Five annotators and two classes make at most 32 of them, so the labels of
+a million pixels are a table of patterns, and a code for each pixel.
+
+Patterns are also told apart by breadth: a pixel is *broad* where it lies in a square of so many pixels a side, all of
+one pattern, and else *thin*. Annotators err in two ways. They miss or invent a whole object, which makes broad
+patterns; and they draw a boundary some pixels off, which makes thin ones. Nearly all pixels are far from every
+boundary, and there annotators are nearly always right. If one error rate stands for both, an annotator who draws a
+boundary too wide seems to say something that is next to impossible, and is believed: two votes of five then win. So
+each annotator is two, one for broad pixels and one for thin ones, and so are the class shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Annotations, Floats, Ints, Names
+from hitl.errors import BadAnnotations
+from hitl.models.numerics.compiled import compiled
+from hitl.tables.encoding import natural_order
+
+BREADTHS = 2
+"""Kinds of pixels: broad and thin."""
+
+DENSE = 2**20
+"""Codes are renumbered by a table where they are below this, else by sorting."""
+
+Codes = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnMasks:
+    """What the annotators of one image drew.
+
+    Attributes:
+        labels: (A, H, W) integer codes of the classes; -1 where an annotator did not label the pixel.
+        annotators: A names.
+
+    Raises BadAnnotations for another shape or type, or where a name repeats.
+    """
+
+    labels: Codes
+    annotators: Names
+
+    def __post_init__(self) -> None:
+        labels = np.asarray(self.labels)
+        if labels.ndim != 3 or not np.issubdtype(labels.dtype, np.integer) or 0 in labels.shape:
+            raise BadAnnotations(
+                f"labels: expected integer codes of annotators x height x width, got {labels.dtype} {labels.shape}"
+            )
+        if len(self.annotators) != len(labels) or len(set(self.annotators)) != len(labels):
+            raise BadAnnotations(f"annotators: expected {len(labels)} different names, got {list(self.annotators)}")
+        object.__setattr__(self, "labels", labels)
+        object.__setattr__(self, "annotators", tuple(self.annotators))
+
+
+@dataclass(frozen=True, eq=False)
+class LabelPatterns:
+    """The patterns of I images, P in all.
+
+    Attributes:
+        annotations: items are patterns; annotator k is k for broad pixels, and K + k for thin ones.
+        names: K names.
+        height_i, width_i: (I,) size of each image.
+        code: (sum H W,) pattern of each pixel, counted from the first one of its image.
+        first_i: (I + 1,) where the patterns of each image begin.
+        pixels_p: (P,) pixels that have the pattern.
+        thin_p: (P,) 1 for patterns of thin pixels, else 0.
+    """
+
+    annotations: Annotations
+    names: Names
+    height_i: Ints
+    width_i: Ints
+    code: Codes
+    first_i: npt.NDArray[np.int64]
+    pixels_p: Floats
+    thin_p: Ints
+
+    @classmethod
+    def of(cls, images: Sequence[DrawnMasks], classes: Names, breadth: int) -> LabelPatterns:
+        """Of images whose labels are codes into `classes`. Raises BadAnnotations for codes that are none."""
+        names = natural_order(list({name for image in images for name in image.annotators}))
+        row_of = {name: k for k, name in enumerate(names)}
+        found = [_patterns(image.labels, len(classes), breadth) for image in images]
+        first_i = np.concatenate(([0], np.cumsum([len(table) for _, table in found])))
+        smallest = np.uint16 if np.diff(first_i).max() <= 2**16 else np.int32
+        tables = zip(images, found, first_i[:-1], strict=True)
+        triples = [_labels(image, table, row_of, int(first)) for image, (_, table), first in tables]
+        item, annotator, label = (np.concatenate(column).astype(np.int32) for column in zip(*triples, strict=True))
+        pixels = [np.bincount(code.ravel(), minlength=len(table)) for code, table in found]
+        return cls(
+            Annotations(
+                item, annotator, label, tuple(range(first_i[-1])), tuple(range(BREADTHS * len(names))), classes, classes
+            ),
+            names,
+            np.array([image.labels.shape[1] for image in images], dtype=np.int32),
+            np.array([image.labels.shape[2] for image in images], dtype=np.int32),
+            np.concatenate([code.ravel().astype(smallest) for code, _ in found]),
+            first_i,
+            np.concatenate(pixels).astype(np.float64),
+            np.concatenate([table[:, 0] for _, table in found]).astype(np.int32),
+        )
+
+    @property
+    def n_pixels(self) -> int:
+        """Pixels of all images."""
+        return len(self.code)
+
+    @cached_property
+    def pixel_i(self) -> npt.NDArray[np.int64]:
+        """(I + 1,) where the pixels of each image begin."""
+        return np.concatenate(([0], np.cumsum(self.height_i.astype(np.int64) * self.width_i)))
+
+    @cached_property
+    def belief_i(self) -> npt.NDArray[np.int64]:
+        """(I + 1,) where the beliefs of each image begin: J planes with a border of one pixel."""
+        planes = (self.height_i.astype(np.int64) + 2) * (self.width_i + 2) * self.annotations.n_classes
+        return np.concatenate(([0], np.cumsum(planes)))
+
+    def over_breadths(self, value_klj: Floats) -> Floats:
+        """(K, L, J) sums of both rows of each annotator."""
+        summed: Floats = value_klj.reshape(BREADTHS, len(self.names), *value_klj.shape[1:]).sum(axis=0)
+        return summed
+
+
+def _patterns(labels: Codes, n_classes: int, breadth: int) -> tuple[Codes, Codes]:
+    """(H, W) code of each pixel, and (patterns, 1 + A): whether it is thin, and the label of each annotator."""
+    low, high = int(labels.min()), int(labels.max())
+    if low < -1 or high >= n_classes:
+        raise BadAnnotations(f"labels: expected -1 or a code below {n_classes}, got {low if low < -1 else high}")
+    code: Codes = np.zeros(labels.shape[1:], dtype=np.int64)
+    size = 1
+    for one in labels:
+        code = code * (n_classes + 1) + one + 1
+        size *= n_classes + 1
+        if size > DENSE:
+            code, size = _renumbered(code, size)
+    thin = np.ones(code.shape, dtype=np.uint8)
+    mark_broad(code, breadth, np.zeros((2, code.shape[1]), dtype=np.int32), thin)
+    code, size = _renumbered(BREADTHS * code + thin, BREADTHS * size)
+    place = np.empty(size, dtype=np.int64)
+    place[code.ravel()] = np.arange(code.size)
+    table = np.stack([thin.ravel()[place], *(one.ravel()[place] for one in labels)], axis=1).astype(np.int32)
+    return code, table
+
+
+def _renumbered(code: Codes, size: int) -> tuple[Codes, int]:
+    """Codes from 0 on without gaps, in the same order, and how many there are."""
+    if size > 4 * DENSE:
+        values, found = np.unique(code, return_inverse=True)
+        return found.reshape(code.shape), len(values)
+    there = np.bincount(code.ravel(), minlength=size) > 0
+    number = np.cumsum(there) - 1
+    return number[code], int(there.sum())
+
+
+def _labels(image: DrawnMasks, table: Codes, row_of: dict[Any, int], first: int) -> tuple[Codes, Codes, Codes]:
+    """Item, annotator and label of all labels of the patterns of an image."""
+    row, column = np.nonzero(table[:, 1:] >= 0)
+    who = np.array([row_of[name] for name in image.annotators])
+    return row + first, who[column] + len(row_of) * table[row, 0], table[row, 1 + column]
+
+
+@compiled
+def mark_broad(code: Any, side: int, size: Any, thin: Any) -> None:
+    """Set `thin` (H, W) to 0 where a square of so many pixels a side holds one code. `size` is zeros (2, W).
+
+    The largest square of one code that ends at a pixel follows from those that end above, left, and above left of it.
+    The marks then spread upwards and to the left, as far as the square goes.
+    """
+    height, width = code.shape
+    ends = np.zeros((height, width), np.uint8)
+    for y in range(height):
+        old, new = size[(y + 1) % 2], size[y % 2]
+        for x in range(width):
+            new[x] = 1
+            if y and x:
+                value = code[y, x]
+                if value == code[y - 1, x] and value == code[y, x - 1] and value == code[y - 1, x - 1]:
+                    new[x] += min(old[x], old[x - 1], new[x - 1])
+            ends[y, x] = new[x] >= side
+    left = np.zeros(width, np.int32)
+    size[0] = 0
+    for y in range(height - 1, -1, -1):
+        going = 0
+        for x in range(width - 1, -1, -1):
+            going = side if ends[y, x] else max(going - 1, 0)
+            left[x] = side if going > 0 else max(left[x] - 1, 0)
+            if left[x] > 0:
+                thin[y, x] = 0

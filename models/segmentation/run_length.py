@@ -1,0 +1,171 @@
+"""Brush masks as Label Studio keeps them: the run lengths of thi.ng/rle-pack, a list of bytes.
+
+    32 bits     number of values
+    5 bits      bits of a value, less 1
+    4 x 4 bits  bits of a length, less 1, of each of four sizes
+    then blocks until all values are there:
+        1 bit       1: one value repeated; 0: values one after the other
+        2 bits      which of the four sizes the length has
+        length      of the block, less 1
+        value(s)    one, or as many as the length says
+
+Bits come highest first, and zeros fill the last byte. The values of a mask are those of its image in red, green, blue
+and opacity, row by row: a pixel that the brush has touched has opacity 255, and all others 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.errors import BadInput
+from hitl.models.numerics.compiled import compiled
+
+Bytes = npt.NDArray[np.uint8]
+
+CHANNELS = 4
+"""Values of a pixel: red, green, blue, opacity."""
+
+WORD = 8
+"""Bits of a value."""
+
+SIZES = np.array([3, 4, 8, 16])
+"""Bits of a length that are written, as in Label Studio."""
+
+HEADER = 32 + 5 + 4 * 4
+"""Bits before the first block."""
+
+
+def decode(rle: Sequence[int], height: int, width: int) -> npt.NDArray[np.bool_]:
+    """(H, W) where the brush has touched the image. Raises BadInput for a list that is not such a mask."""
+    values = decode_values(rle)
+    if len(values) != height * width * CHANNELS:
+        raise BadInput(
+            f"brush mask: {len(values)} values; expected {height} x {width} x {CHANNELS} = {height * width * CHANNELS}"
+        )
+    return values.reshape(height, width, CHANNELS)[:, :, 3] > 0
+
+
+def encode(mask: npt.ArrayLike) -> list[int]:
+    """Of an (H, W) mask, what differs from 0 is drawn. Raises BadInput for another shape."""
+    drawn = np.asarray(mask)
+    if drawn.ndim != 2 or not drawn.size:
+        raise BadInput(f"brush mask: expected height x width, got {drawn.shape}")
+    return encode_values(np.repeat((drawn != 0).ravel(), CHANNELS).astype(np.uint8) * np.uint8(255))
+
+
+def decode_values(rle: Sequence[int]) -> Bytes:
+    """Values (N,) of a list of bytes. Raises BadInput where it ends too early or holds other things than bytes."""
+    packed = _bytes(rle)
+    if len(packed) * 8 < HEADER:
+        raise BadInput(f"brush mask: {len(packed)} bytes; expected at least {-(-HEADER // 8)}")
+    number, word = _read(packed, 0, 32), _read(packed, 32, 5) + 1
+    sizes = np.array([_read(packed, 37 + 4 * i, 4) + 1 for i in range(4)])
+    if word > WORD:
+        raise BadInput(f"brush mask: values of {word} bits; expected at most {WORD}")
+    _require_bits(packed, number, sizes)
+    values = np.empty(number, dtype=np.uint8)
+    done = _unpack(packed, word, sizes, values)
+    if done < number:
+        raise BadInput(f"brush mask: the bytes end after {done} of {number} values")
+    return values
+
+
+def encode_values(values: npt.ArrayLike) -> list[int]:
+    """The list of bytes of at least one value (N,), each in 0 .. 255."""
+    flat = np.ascontiguousarray(values, dtype=np.uint8).ravel()
+    starts = np.concatenate(([0], np.flatnonzero(flat[1:] != flat[:-1]) + 1))
+    length, value = np.diff(np.append(starts, len(flat))), flat[starts]
+    longest = 2 ** int(SIZES[-1])
+    pieces = -(-length // longest)
+    rest = length - (pieces - 1) * longest
+    block = np.full(int(pieces.sum()), longest)
+    block[np.cumsum(pieces) - 1] = rest
+    size = np.searchsorted(2**SIZES, block)
+    bits = HEADER + int((1 + 2 + SIZES[size] + WORD).sum())
+    packed = np.zeros(-(-bits // 8), dtype=np.uint8)
+    _pack(len(flat), block, size, np.repeat(value, pieces), SIZES, packed)
+    listed: list[int] = packed.tolist()
+    return listed
+
+
+def _bytes(rle: Sequence[int]) -> Bytes:
+    try:
+        given = np.asarray(rle)
+    except (ValueError, OverflowError):
+        given = np.asarray(None)
+    if given.ndim != 1 or given.dtype.kind not in "iu" or not given.size or given.min() < 0 or given.max() > 255:
+        raise BadInput("brush mask: expected a list of whole numbers in 0 .. 255")
+    return given.astype(np.uint8)
+
+
+def _require_bits(packed: Bytes, number: int, sizes: npt.NDArray[np.int64]) -> None:
+    """Raises BadInput where the bytes cannot hold so many values, before memory is taken for them.
+
+    A block takes at least three bits and its length.
+    """
+    left = len(packed) * 8 - HEADER
+    most = max(left // (3 + int(bits)) * 2 ** int(bits) for bits in sizes)
+    if number > most:
+        raise BadInput(f"brush mask: {number} values in {len(packed)} bytes; no more than {most} fit")
+
+
+@compiled
+def _read(packed: Any, first: int, bits: int) -> int:
+    value = 0
+    for at in range(first, first + bits):
+        value = 2 * value + ((packed[at >> 3] >> (7 - (at & 7))) & 1)
+    return value
+
+
+@compiled
+def _unpack(packed: Any, word: int, sizes: Any, values: Any) -> int:
+    """Fill `values`; how many there were."""
+    at, done, end = HEADER, 0, 8 * len(packed)
+    while done < len(values):
+        if at + 3 > end:
+            return done
+        repeated, size = _read(packed, at, 1), sizes[_read(packed, at + 1, 2)]
+        at += 3
+        if at + size > end:
+            return done
+        length = min(_read(packed, at, size) + 1, len(values) - done)
+        at += size
+        if repeated:
+            if at + word > end:
+                return done
+            values[done : done + length] = _read(packed, at, word)
+            at += word
+            done += length
+        else:
+            for _ in range(length):
+                if at + word > end:
+                    return done
+                values[done] = _read(packed, at, word)
+                at += word
+                done += 1
+    return done
+
+
+@compiled
+def _write(packed: Any, first: int, bits: int, value: int) -> int:
+    for i in range(bits):
+        at = first + i
+        packed[at >> 3] |= ((value >> (bits - 1 - i)) & 1) << (7 - (at & 7))
+    return first + bits
+
+
+@compiled
+def _pack(number: int, block: Any, size: Any, value: Any, sizes: Any, packed: Any) -> None:
+    at = _write(packed, 0, 32, number)
+    at = _write(packed, at, 5, WORD - 1)
+    for i in range(4):
+        at = _write(packed, at, 4, sizes[i] - 1)
+    for b in range(len(block)):
+        at = _write(packed, at, 1, 1 if block[b] > 1 else 0)
+        at = _write(packed, at, 2, size[b])
+        at = _write(packed, at, sizes[size[b]], block[b] - 1)
+        at = _write(packed, at, WORD, value[b])

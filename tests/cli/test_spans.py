@@ -1,0 +1,81 @@
+"""`hitl combine` over spans of texts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hitl.tables.files import read_table
+from tests.command_line import Run
+
+SPANS = """\
+{"document": "a", "annotator": "ann", "start": 0, "end": 3, "label": "PER"}
+{"document": "a", "annotator": "bob", "start": 0, "end": 3, "label": "PER"}
+{"document": "a", "annotator": "bob", "start": 8, "end": 11, "label": "LOC"}
+{"document": "b", "annotator": "ann", "start": null, "end": null, "label": null}
+"""
+
+
+@pytest.fixture
+def spans(tmp_path: Path) -> list[str]:
+    (tmp_path / "spans.jsonl").write_text(SPANS)
+    (tmp_path / "texts.csv").write_text("document,text\na,Ada met Bob.\nb,Nothing here.\nc,Later.\n")
+    return ["combine", "spans.jsonl", "--texts", "texts.csv"]
+
+
+def test_spans_are_combined_and_written(run: Run, spans: list[str]) -> None:
+    code, out, err = run(*spans, "--output", "found.csv", "--annotators-output", "people.csv")
+    assert (code, err) == (0, "")
+    assert "3 texts, 3 answers by 2 annotators: 3 spans of LOC, PER" in out
+    assert "wrote found.csv\nwrote people.csv" in out
+    (row,) = read_table("found.csv").to_pylist()
+    assert (row["document"], row["start"], row["end"], row["label"], row["text"]) == ("a", "0", "3", "PER", "Ada")
+    assert (row["marked"], row["answers"]) == ("2", "2")
+    assert 0.5 < float(row["confidence"]) < 1
+    people = {row["annotator"]: row for row in read_table("people.csv").to_pylist()}
+    assert people["ann"]["precision"] > people["bob"]["precision"]
+    assert people["ann"]["texts"] == "2"
+
+
+def test_json_has_the_spans_if_asked(run: Run, spans: list[str]) -> None:
+    code, out, _ = run(*spans, "--json", "--labels", "--method", "vb-ibcc")
+    told = json.loads(out)
+    assert code == 0
+    assert (told["texts"], told["answers"], told["kinds"], told["spans"]) == (3, 3, ["LOC", "PER"], 1)
+    assert told["consensus"][0]["text"] == "Ada"
+
+
+def test_known_spans_and_other_names_of_columns(run: Run, tmp_path: Path, spans: list[str]) -> None:
+    (tmp_path / "s.csv").write_text("doc,who,start,end,label\na,ann,0,3,PER\na,bob,8,11,LOC\n")
+    (tmp_path / "t.csv").write_text("doc,text\na,Ada met Bob.\n")
+    (tmp_path / "truth.csv").write_text("doc,start,end,label\na,8,11,LOC\n")
+    flags = ["--texts", "t.csv", "--item", "doc", "--annotator", "who", "--truth", "truth.csv", "--output", "f.csv"]
+    assert run("combine", "s.csv", *flags)[0] == 0
+    assert [row["label"] for row in read_table("f.csv").to_pylist()] == ["LOC"]
+
+
+def test_what_spans_do_not_take_is_said(run: Run, tmp_path: Path, spans: list[str]) -> None:
+    code, _, err = run(*spans, "--features", "x.csv", "--save", "c.npz")
+    assert code == 78
+    assert "holds spans, for which --features, --save means nothing" in err
+    assert "no column 'text'" in run("combine", "spans.jsonl")[2]
+    assert "--texts needs an annotations file" in run("combine", "--texts", "texts.csv")[2]
+    (tmp_path / "spans.jsonl").write_text(SPANS.replace('"end": 11', '"end": 99'))
+    assert "spans.jsonl, line 3: 8 to 99 is no part of the text" in run(*spans)[2]
+
+
+def test_two_spans_of_a_kind_over_one_another_are_told(run: Run, tmp_path: Path, spans: list[str]) -> None:
+    more = '{"document": "a", "annotator": "ann", "start": 0, "end": 7, "label": "PER"}\n'
+    (tmp_path / "spans.jsonl").write_text(SPANS + more)
+    code, _, err = run(*spans)
+    assert code == 0
+    assert "1 span of an annotator overlapped another of the same label" in err
+
+
+def test_a_table_of_items_with_times_is_not_spans(run: Run, tmp_path: Path) -> None:
+    rows = "\n".join(f"{n},ann,cat,1,2" for n in range(4)).replace("3,ann,cat", "3,ann,dog")
+    (tmp_path / "a.csv").write_text(f"item,annotator,label,start,end\n{rows}\n")
+    assert run("combine", "a.csv", "--output", "c.csv")[0] == 0
+    assert read_table("c.csv").column_names[0] == "item"

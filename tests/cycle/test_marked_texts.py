@@ -1,0 +1,151 @@
+"""Whole cycles over texts of which annotators mark parts, in a folder of tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hitl import cycle
+from hitl.connectors.tables import Tables, TablesSettings
+from hitl.consensus import Consensus
+from hitl.errors import BadTable
+from hitl.report.page import render
+from hitl.report.stored import stored_report
+from hitl.settings import Settings
+from hitl.store import Store
+from hitl.tables.files import read_table
+from tests.command_line import Run, caller
+
+TEXTS = {
+    "t0": ("Ada met Bob in Rome.", [(0, 3, "PER"), (8, 11, "PER"), (15, 19, "LOC")]),
+    "t1": ("Acme Paris hired Ada.", [(0, 10, "ORG"), (5, 10, "LOC"), (17, 20, "PER")]),
+    "t2": ("Nothing to see.", []),
+    "t3": ("Bob left Oslo & <Rome>.", [(0, 3, "PER"), (9, 13, "LOC"), (17, 21, "LOC")]),
+    "t4": ("Eve saw Rome.", []),
+}
+CREW = ("ann", "bob", "cyd", "dee")
+
+
+def folder(path: Path, answered: int = 4) -> Path:
+    """Bob overlooks the last name of every text, and Cyd takes places for people; nobody has answered the last text."""
+    path.mkdir()
+    rows = ["item,annotator,start,end,label"]
+    for name, (_, right) in list(TEXTS.items())[:answered]:
+        for who in CREW:
+            spans = right[:-1] if who == "bob" else right
+            spans = [(s, e, "PER" if who == "cyd" and kind == "LOC" else kind) for s, e, kind in spans]
+            rows += [f"{name},{who},{s},{e},{kind}" for s, e, kind in spans] or [f"{name},{who},,,"]
+    (path / "annotations.csv").write_text("\n".join(rows) + "\n")
+    items = "\n".join(f'{name},"{text}"' for name, (text, _) in TEXTS.items())
+    (path / "items.csv").write_text(f"item,text\n{items}\n")
+    return path
+
+
+def settings(**changes: Any) -> Settings:
+    crew = {"annotators": CREW, "capacity": 4}
+    budget = {"labels": 4, "target_confidence": 0.97}
+    return Settings(name="p", source=TablesSettings(path="."), budget=budget, crew=crew, **changes)
+
+
+def test_a_cycle_finds_spans_asks_about_texts_and_says_so(tmp_path: Path) -> None:
+    root = folder(tmp_path / "t")
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        report = cycle.run(settings(), store, Tables(root))
+        again = cycle.run(settings(), store, Tables(root))
+        latest = store.latest("p")
+    assert report.pulled.problems == ()
+    assert again.changed == 0
+    found = read_table(root / "hitl-output" / "consensus.csv", ["start", "end"]).to_pylist()
+    assert {(r["item"], int(r["start"]), int(r["end"]), r["label"]) for r in found if r["start"]} == {
+        (name, *span) for name, (_, right) in TEXTS.items() for span in right
+    }
+    assert [r["item"] for r in found if not r["start"]] == ["t2"], "answered, and nothing was found"
+    evidence = report.judgement.evidence
+    assert list(evidence) == ["label", "label (ORG)"]
+    assert len(evidence["label"].annotations) == 16, "an answer is one label of a text"
+    asked = {str(ask.item) for ask in report.judgement.plan.asks}
+    assert "t4" in asked
+    assert latest is not None
+    assert latest[0]["label"].spans == report.judgement.results["label"].spans
+
+
+def test_a_text_stands_for_the_token_about_which_annotators_agree_least(tmp_path: Path) -> None:
+    root = folder(tmp_path / "t")
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        judgement = cycle.run(settings(), store, Tables(root)).judgement
+    known = judgement.evidence["label"]
+    assert known.parts is not None
+    names = known.parts.layer.evidence.annotations.items
+    assert [names[token] for token in known.parts.token_d[:2]] == ["t0[15:19]", "t1[5:10]"]
+    said = known.annotations
+    rows = zip(said.item, said.annotator, said.label, strict=True)
+    by = {(said.items[n], said.annotators[k]): said.options[code] for n, k, code in rows}
+    assert (by["t0", "ann"], by["t0", "bob"], by["t0", "cyd"]) == ("B-LOC", "O", "B-PER")
+    row = known.annotations.items.index("t0")
+    tokens = judgement.results["label"]
+    assert tokens.classes[tokens.labels[row]] == "B-LOC"
+
+
+def test_known_spans_are_truth(tmp_path: Path) -> None:
+    root = folder(tmp_path / "t")
+    (root / "truth.csv").write_text("item,start,end,label\nt4,0,3,PER\nt4,8,12,LOC\nt2,,,\n")
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        judgement = cycle.run(settings(), store, Tables(root)).judgement
+    known = judgement.evidence["label"]
+    assert [known.annotations.items[n] for n in known.known.nonzero()[0]] == ["t2", "t4"]
+    spans = {(s.document, s.start, s.kind) for s in judgement.results["label"].spans or () if s.found}
+    assert {("t4", 0, "PER"), ("t4", 8, "LOC")} <= spans
+
+
+def test_a_stored_consensus_keeps_its_spans(tmp_path: Path) -> None:
+    root = folder(tmp_path / "t")
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        found = cycle.run(settings(), store, Tables(root)).judgement.results["label"]
+    found.save(tmp_path / "c.npz")
+    assert Consensus.load(tmp_path / "c.npz").spans == found.spans
+
+
+def test_the_report_shows_texts_with_everybodys_spans(tmp_path: Path) -> None:
+    root = folder(tmp_path / "t")
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        cycle.run(settings(), store, Tables(root))
+        page = render(stored_report(settings(), store, Tables(root).questions()))
+    assert "Texts, the least sure first" in page
+    assert page.count('<mark class="s') > 20
+    assert "Rome<sub>LOC</sub>" in page
+    assert "&lt;<mark" in page, "a text is escaped"
+    assert "3 of 4 marked exactly this" in page
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    folder(tmp_path / "t")
+    crew = ", ".join(f'"{who}"' for who in CREW)
+    (tmp_path / "hitl.toml").write_text(
+        f'name = "p"\n[source]\nkind = "tables"\npath = "t"\n[crew]\nannotators = [{crew}]\ncapacity = 4\n'
+        "[budget]\nlabels = 4\n"
+    )
+    return caller(tmp_path, monkeypatch, capfd)
+
+
+def test_commands_speak_of_spans(run: Run) -> None:
+    assert run("run")[0] == 0
+    assert run("combine", "--output", "found.csv")[0] == 0
+    assert {row["text"] for row in read_table("found.csv").to_pylist()} >= {"Ada", "Acme Paris", "Paris", None}
+    assert run("export", "labels.csv", "--annotations", "answers.csv")[0] == 0
+    labels = read_table("labels.csv").to_pylist()
+    assert [row["document"] for row in labels if row["start"] is None] == ["t2"]
+    assert run("combine", "answers.csv", "--output", "again.csv")[0] == 0, "what is exported is read as it is"
+    assert read_table("again.csv").num_rows == len(labels) - 1
+    for command in ("status", "doctor", "annotators", "plan"):
+        assert run(command)[0] == 0, command
+
+
+def test_a_span_outside_of_its_text_is_named(tmp_path: Path) -> None:
+    root = folder(tmp_path / "t")
+    with (root / "annotations.csv").open("a") as file:
+        file.write("t4,ann,3,99,PER\n")
+    with pytest.raises(BadTable, match=r"annotations\.csv, line \d+: 3 to 99 is no part of the text of document 't4'"):
+        list(Tables(root).pull(None))
