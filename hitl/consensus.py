@@ -30,7 +30,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from hitl.annotations import Floats, Ints, Names
+from hitl.annotations import Floats, Ints, Name, Names
 from hitl.crew import EXPECTED_LABELS
 from hitl.design_effect import DesignEffect
 from hitl.errors import BadInput, BadTable
@@ -67,6 +67,21 @@ class Mixing:
     draws: int
     rhat: Mapping[str, float]
     effective: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMask:
+    """The pixels of an image that are of a kind, with their mean probability, in [0, 1].
+
+    `rle` has their run lengths, as Label Studio's brush has them (`hitl.models.segmentation.run_length`).
+    """
+
+    item: Name
+    kind: Name
+    height: int
+    width: int
+    rle: tuple[int, ...]
+    probability: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -209,6 +224,7 @@ class Consensus(Shown):
         parameters: what else was learned, by names of the method's own, for its `apply`.
         spans: where items are texts of which annotators mark parts, the spans that are right, and others that an
             annotator marked; None where items are judged as wholes.
+        masks: the same for images: the masks that are right.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -232,6 +248,7 @@ class Consensus(Shown):
     design_effect: DesignEffect = field(default_factory=DesignEffect)
     parameters: Mapping[str, Floats] = field(default_factory=dict)
     spans: tuple[FoundSpan, ...] | None = None
+    masks: tuple[FoundMask, ...] | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.items), len(self.classes))
@@ -294,6 +311,7 @@ class Consensus(Shown):
             "temperatures": dict(self.temperatures),
             "fit": asdict(self.fit),
             "spans": None if self.spans is None else [astuple(span) for span in self.spans],
+            "masks": None if self.masks is None else [astuple(mask) for mask in self.masks],
         }
         known = {"difficulty": self.difficulty, "dependence": people.dependence, "prior": people.prior}
         known |= {"answers": people.answers}
@@ -314,7 +332,13 @@ class Consensus(Shown):
     def judging(self, items: Names, probabilities: Floats) -> Consensus:
         """What was learned, with the probabilities (N, J) of other items."""
         return replace(
-            self, items=items, probabilities=probabilities, difficulty=None, design_effect=DesignEffect(), spans=None
+            self,
+            items=items,
+            probabilities=probabilities,
+            difficulty=None,
+            design_effect=DesignEffect(),
+            spans=None,
+            masks=None,
         )
 
     @classmethod
@@ -371,7 +395,12 @@ class Consensus(Shown):
             _design_effect(header, arrays),
             {_current(name): array for name, array in arrays.items() if name.startswith(PARAMETER)},
             None if header.get("spans") is None else tuple(FoundSpan(*span) for span in header["spans"]),
+            None if header.get("masks") is None else tuple(_mask(*mask) for mask in header["masks"]),
         )
+
+
+def _mask(item: Name, kind: Name, height: int, width: int, rle: list[int], probability: float) -> FoundMask:
+    return FoundMask(item, kind, height, width, tuple(rle), probability)
 
 
 def _design_effect(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> DesignEffect:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,10 +32,17 @@ from hitl.tables.vectors import vectors_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from hitl.texts.span_labels import Parts
-
 ITEM = "item"
 """The column of items of a table that is given in place of an array."""
+
+
+class Parts(Protocol):
+    """What items have within them, and what was asked about it: `hitl.texts.span_labels.TextParts`, for one."""
+
+    @property
+    def question(self) -> str:
+        """Name of the question."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,7 +63,8 @@ class Evidence(Shown):
         graph: sparse symmetric (N, N) non-negative weights; or edges by the names of their items: a table with columns
             item, neighbour and perhaps weight, a list of pairs, a networkx graph (`hitl.tables.edges`); or None.
 
-        parts: the tokens of items that are texts; the labels of such an item are those of one token. Else None.
+        parts: the tokens or pixels of items that are texts or images of which annotators mark parts; the labels of such
+            an item are those of one token or pixel. Else None.
 
     Raises BadEvidence, naming the field and the item.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from operator import add
@@ -39,12 +39,14 @@ class Question:
         classes: true classes; options: all legal answers, classes first.
         text: the field of an item's data that holds the text whose parts are marked; an answer is then a list of spans
             (`spans_as_label`), and the classes are what a span can be. None: an answer is one of the options.
+        image: the same for an image whose pixels are drawn over (`drawn_as_label`); the classes are what can be drawn.
     """
 
     name: str
     classes: Names
     options: Names
     text: str | None = None
+    image: str | None = None
 
 
 def spans_as_label(spans: Iterable[tuple[int, int, str]]) -> str:
@@ -64,6 +66,21 @@ def spans_in(label: str) -> list[tuple[int, int, str]]:
 
 YES, NO = "yes", "no"
 """The classes of a question that a multiple choice asks of each of its classes."""
+
+
+def drawn_as_label(height: int, width: int, masks: Iterable[tuple[str, Sequence[int]]]) -> str:
+    """What one answer draws over an image as a label: kind and run lengths of each mask, in order.
+
+    Run lengths are those of Label Studio's brush (`hitl.models.segmentation.run_length`).
+    """
+    ordered = sorted((kind, list(rle)) for kind, rle in masks)
+    return json.dumps({"height": height, "width": width, "masks": ordered}, ensure_ascii=False, separators=(",", ":"))
+
+
+def drawn_in(label: str) -> tuple[int, int, list[tuple[str, list[int]]]]:
+    """Height, width and masks that `drawn_as_label` wrote."""
+    said = json.loads(label)
+    return said["height"], said["width"], [(kind, rle) for kind, rle in said["masks"]]
 
 
 def multiple_choices(classes_of: Mapping[str, Names]) -> dict[str, dict[str, str]]:
@@ -198,7 +215,8 @@ class Operation:
 
         consensus      {"questions": {question: [{"item", "label", "confidence", "probabilities": {class: p}}]}}
                        of texts whose parts are marked: "spans": [{"start", "end", "label", "confidence", "text"}]
-                       in place of "label" and "probabilities"
+                       in place of "label" and "probabilities"; of images that are drawn over: "height", "width" and
+                       "masks": [{"label", "confidence", "rle"}]
         order          {"items": [item, ...], "by": mark}  the first is served first; the mark is that of the store
         assign         {"items": [item, ...]}              key = annotator; empty: nothing to do for them
         labels_wanted  {"items": {item: n}}                n > answers so far: open; else: closed

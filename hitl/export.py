@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from hitl.exchange import YES, multiple_choices
 from hitl.tables.encoding import iso_8601
+from hitl.texts.span_labels import TextParts
 from hitl.texts.span_tables import answer_table, found_table
 
 if TYPE_CHECKING:
@@ -51,22 +52,44 @@ def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]
     `judgement` is keyed by the platform's ids, and its evidence may be newer than its results; `items` are those of
     `Store.items`, `names` those of `hitl.project.item_names`.
     """
-    of_texts = {name: known.parts.question for name, known in judgement.evidence.items() if known.parts is not None}
-    results = {question: result for question, result in judgement.results.items() if question not in of_texts}
+    parts = {name: known.parts for name, known in judgement.evidence.items()}
+    of_texts = {name: one.question for name, one in parts.items() if isinstance(one, TextParts)}
+    of_images = [name for name, result in judgement.results.items() if result.masks is not None]
+    others = judgement.results.keys() - of_texts.keys() - set(of_images)
+    results = {question: result for question, result in judgement.results.items() if question in others}
     controls = multiple_choices({question: result.classes for question, result in results.items()})
     table_of = {q: control for control, of in controls.items() if len(of) > 1 for q in of.values()}
     groups: dict[str, dict[str, Consensus]] = {}
     for question, result in results.items():
         groups.setdefault(table_of.get(question, question), {})[question] = result
     tables = {name: _table(group, judgement, items, names) for name, group in groups.items()}
-    return tables | {name: _spans(name, judgement, names) for name in dict.fromkeys(of_texts.values())}
+    tables |= {name: _spans(name, judgement, names) for name in dict.fromkeys(of_texts.values())}
+    return tables | {name: _masks(judgement.results[name], judgement.evidence[name], names) for name in of_images}
+
+
+def _masks(result: Consensus, known: Evidence, names: Mapping[str, str]) -> pa.Table:
+    """One row a mask of the images that annotators answered; one without a mask where there is none."""
+    answered = {result.items[n] for n in np.flatnonzero((known.annotations.labels_per_item > 0) | known.known)}
+    found = result.masks or ()
+    empty = sorted(answered - {mask.item for mask in found}, key=result.items.index)
+    rows: list[dict[str, Any]] = [
+        {"item": mask.item, "label": str(mask.kind), "confidence": mask.probability, "height": mask.height}
+        | {"width": mask.width, "rle": json.dumps(mask.rle)}
+        for mask in found
+    ]
+    rows += [{"item": item} for item in empty]
+    kinds = {"item": pa.string(), "label": pa.string(), "confidence": pa.float64(), "height": pa.int64()}
+    kinds |= {"width": pa.int64(), "rle": pa.string()}
+    columns = {name: pa.array([row.get(name) for row in rows], kind) for name, kind in kinds.items() if name != "item"}
+    own = pa.array([names.get(str(row["item"]), str(row["item"])) for row in rows], pa.string())
+    return pa.table({"item": own, **columns})
 
 
 def _spans(question: str, judgement: Judgement, names: Mapping[str, str]) -> pa.Table:
     """One row a span of the texts that annotators answered, of all layers; one without a span where there is none."""
     layers = [name for name, known in judgement.evidence.items() if known.parts and known.parts.question == question]
     known = judgement.evidence[layers[0]]
-    assert known.parts is not None
+    assert isinstance(known.parts, TextParts)
     found = [span for name in layers for span in judgement.results[name].spans or () if span.found]
     answered = (known.annotations.labels_per_item > 0) | known.known
     marked = {span.document for span in found}
@@ -78,7 +101,7 @@ def _spans(question: str, judgement: Judgement, names: Mapping[str, str]) -> pa.
 
 def span_annotation_table(evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
     """One row a span of each answer, as `hitl combine` reads them."""
-    assert evidence.parts is not None
+    assert isinstance(evidence.parts, TextParts)
     return _own_ids(answer_table(evidence.parts.labels), names)
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hitl.consensus import Consensus
+from hitl.consensus import Consensus, FoundMask
 from hitl.evidence import Evidence
 from hitl.exchange import Operation
 from hitl.metrics import DIGITS
 from hitl.plan import Ask, Done, Expired, Plan
 from hitl.project import annotator_names
+from hitl.texts.span_labels import TextParts
 
 if TYPE_CHECKING:
     from hitl.annotations import Name, Names
@@ -51,7 +52,10 @@ def _named_result(result: Consensus, names: Mapping[str, str]) -> Consensus:
     spans = result.spans
     if spans is not None:
         spans = tuple(replace(span, document=names.get(str(span.document), span.document)) for span in spans)
-    return replace(result, items=_named(result.items, names), spans=spans)
+    masks = result.masks
+    if masks is not None:
+        masks = tuple(replace(mask, item=names.get(str(mask.item), mask.item)) for mask in masks)
+    return replace(result, items=_named(result.items, names), spans=spans, masks=masks)
 
 
 def _named_plan(plan: Plan, names: Mapping[str, str]) -> Plan:
@@ -105,19 +109,23 @@ def _same_consensus(shown: Mapping[str, list[dict[str, Any]]], fresh: Mapping[st
 
 
 def _places(row: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    return [(span["start"], span["end"], span["label"]) for span in row.get("spans", ())]
+    masks = [(mask["label"], *mask["rle"]) for mask in row.get("masks", ())]
+    return [*masks, *((span["start"], span["end"], span["label"]) for span in row.get("spans", ()))]
 
 
 def _sure(row: Mapping[str, Any]) -> list[float]:
-    return [span["confidence"] for span in row.get("spans", ())]
+    return [part["confidence"] for part in (*row.get("spans", ()), *row.get("masks", ()))]
 
 
 def _consensus_rows(judgement: Judgement) -> dict[str, list[dict[str, Any]]]:
     rows: dict[str, list[dict[str, Any]]] = {}
     for name, result in judgement.results.items():
         known = judgement.evidence[name]
-        if known.parts is not None:
+        if isinstance(known.parts, TextParts):
             rows[known.parts.question] = _with_spans(rows.get(known.parts.question), known, result)
+            continue
+        if result.masks is not None:
+            rows[name] = _with_masks(known, result)
             continue
         supported = (known.annotations.labels_per_item > 0) | known.known | known.predicted
         rows[name] = [
@@ -137,7 +145,7 @@ def _consensus_rows(judgement: Judgement) -> dict[str, list[dict[str, Any]]]:
 
 def _with_spans(others: list[dict[str, Any]] | None, known: Evidence, result: Consensus) -> list[dict[str, Any]]:
     """Rows of texts with their spans, those of other layers among them."""
-    assert known.parts is not None
+    assert isinstance(known.parts, TextParts)
     text_of = dict(zip(known.annotations.items, known.parts.labels.texts, strict=True))
     spans: dict[Name, list[dict[str, Any]]] = {}
     for span in result.spans or ():
@@ -158,6 +166,26 @@ def _with_spans(others: list[dict[str, Any]] | None, known: Evidence, result: Co
         row = before.get(str(item), {"confidence": 1.0, "spans": []})
         found = sorted([*row["spans"], *spans.get(item, ())], key=lambda span: (span["start"], span["end"]))
         rows.append({"item": str(item), "confidence": min(row["confidence"], sure), "spans": found})
+    return rows
+
+
+def _with_masks(known: Evidence, result: Consensus) -> list[dict[str, Any]]:
+    """Rows of images with their masks."""
+    masks: dict[Name, list[FoundMask]] = {}
+    for mask in result.masks or ():
+        masks.setdefault(mask.item, []).append(mask)
+    rows = []
+    for n in np.flatnonzero((known.annotations.labels_per_item > 0) | known.known):
+        found = masks.get(result.items[n], [])
+        height, width = (found[0].height, found[0].width) if found else (0, 0)
+        shown = [
+            {"label": str(mask.kind), "confidence": round(mask.probability, DIGITS), "rle": list(mask.rle)}
+            for mask in found
+        ]
+        sure = round(float(result.confidence[n]), DIGITS)
+        rows.append(
+            {"item": str(result.items[n]), "confidence": sure, "height": height, "width": width, "masks": shown}
+        )
     return rows
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hitl.evidence import Evidence
     from hitl.exchange import Connector, Progress, Question
     from hitl.learning.graph import ProjectGraph
+    from hitl.models.combiner import Combiner
     from hitl.settings import Settings
     from hitl.store import Store
 
@@ -145,6 +146,7 @@ def stored_evidence(settings: Settings, store: Store, questions: tuple[Question,
 def given_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
     """The same of annotators, the models of the platform and of `[models]`, the features made last, and the graph."""
     from hitl.learning.features import stored_features
+    from hitl.models.segmentation import mask_labels
     from hitl.texts import stored_answers
 
     project = settings.name
@@ -159,6 +161,9 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
         if question.text is not None:
             answers, gold = store.annotations(project, question.name), store.gold(project, question.name)
             given |= stored_answers.evidence_of(question, store.items(project), answers, gold, names)
+        elif question.image is not None:
+            answers, gold = store.annotations(project, question.name), store.gold(project, question.name)
+            given[question.name] = mask_labels.evidence_of(question, store.items(project), answers, gold, names)
         else:
             given[question.name] = _evidence_of(store, project, question, items, names, files[question.name])
     adjacency = None if linked is None else linked.adjacency
@@ -244,20 +249,30 @@ def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Pro
     """Question name -> its consensus, fitted now by the combiner of the settings.
 
     Features are there for policies and models too: a combiner that does not use them is not given them. The default
-    for parts of texts is that of `span_consensus`.
+    for parts of texts is that of `span_consensus`, and masks of images are combined by `mask_consensus` alone.
     """
-    from hitl.models.combiner import seen_by
     from hitl.models.registry import combiner
-    from hitl.models.sequences import span_consensus
 
     method = combiner(settings.combine.method, **settings.combine.options)
-    for_parts = None if settings.combine.method == "default" else method
+    by_default = settings.combine.method == "default"
     results = {}
     for position, (name, known) in enumerate(evidence.items(), start=1):
-        parts = known.parts is not None
-        results[name] = span_consensus.of_texts(known, for_parts) if parts else method.fit(seen_by(method, known))
+        results[name] = _consensus(known, method, by_default)
         progress("combine", position, len(evidence))
     return results
+
+
+def _consensus(known: Evidence, method: Combiner, by_default: bool) -> Consensus:
+    from hitl.models.combiner import seen_by
+    from hitl.models.segmentation import image_consensus
+    from hitl.models.sequences import span_consensus
+    from hitl.texts.span_labels import TextParts
+
+    if known.parts is None:
+        return method.fit(seen_by(method, known))
+    if isinstance(known.parts, TextParts):
+        return span_consensus.of_texts(known, None if by_default else method)
+    return image_consensus.of_images(known)
 
 
 def _is_over(consensus: Consensus | None, evidence: Evidence) -> bool:

@@ -8,6 +8,7 @@
     Taxonomy                    one, leaf paths joined by " / "       {"taxonomy": [["A", "A1"]]}
     Pairwise                    one, classes "left" and "right"       {"selected": "left"}
     Labels on Text              one, about its parts (`text_labels`)  {"start": 0, "end": 3, "labels": ["A"]}, ...
+    BrushLabels on Image        one, about pixels (`brush_labels`)    {"format": "rle", "rle": [..], ...}
 
 An alias replaces the value in results, so the alias is our name too. A model's probabilities travel in
 `meta: {"hitl": {"distribution": {class: p}}}` of the result (read as well: `meta: {"distribution": ...}` or
@@ -29,13 +30,17 @@ from typing import Any, Literal
 from xml.etree import ElementTree
 
 from hitl.connectors.label_studio.answers import Answers, NotUnderstood
+from hitl.connectors.label_studio.brush_labels import BrushLabels
 from hitl.connectors.label_studio.text_labels import TextLabels
 from hitl.errors import BadSettings, Refused
 from hitl.exchange import NO, YES, Question
 
 Kind = Literal["choices", "multiple", "rating", "taxonomy", "pairwise"]
 SEPARATOR = " / "
-SUPPORTED = "Choices (single or multiple), Rating, Taxonomy (leaves) and Pairwise of whole tasks, and Labels on Text"
+SUPPORTED = (
+    "Choices (single or multiple), Rating, Taxonomy (leaves) and Pairwise of whole tasks, Labels on Text, and "
+    "BrushLabels on Image"
+)
 _TYPES = {"multiple": "choices"}
 """The type of a kind's results where it is not called as the kind."""
 _VALUE_KEYS = {"multiple": "choices", "pairwise": "selected"}
@@ -204,13 +209,23 @@ class Control:
         return probabilities
 
 
-def controls(xml: str) -> tuple[dict[str, Control | TextLabels], dict[str, str]]:
+PartsControl = TextLabels | BrushLabels
+"""A control with which parts of an item are marked."""
+
+OF_PARTS: Mapping[str, tuple[type[TextLabels] | type[BrushLabels], str]] = {
+    "Labels": (TextLabels, "Text"),
+    "BrushLabels": (BrushLabels, "Image"),
+}
+"""Tag of such a control -> what reads it, and the tag of what it labels."""
+
+
+def controls(xml: str) -> tuple[dict[str, Control | PartsControl], dict[str, str]]:
     """The supported controls by name, and for each other one why it is not supported. Raises Refused for bad XML."""
     try:
         root = ElementTree.fromstring(xml)
     except ElementTree.ParseError as error:
         raise Refused(f"the labeling configuration is not XML: {error}. Save it again in Label Studio") from error
-    supported: dict[str, Control | TextLabels] = {}
+    supported: dict[str, Control | PartsControl] = {}
     refused: dict[str, str] = {}
     objects = {name: element for element in root.iter() if (name := _attributes(element).get("name"))}
     for element in root.iter():
@@ -218,10 +233,10 @@ def controls(xml: str) -> tuple[dict[str, Control | TextLabels], dict[str, str]]
         name = attributes.get("name")
         if name is None or not attributes.get("toname"):
             continue
-        if element.tag == "Labels":
-            found = _text_labels(element, attributes, objects)
+        if element.tag in OF_PARTS:
+            found = _of_parts(element, attributes, objects)
             reason = found if isinstance(found, str) else None
-            if isinstance(found, TextLabels):
+            if not isinstance(found, str):
                 supported[name] = found
         else:
             reason = _why_not(element, attributes)
@@ -233,24 +248,25 @@ def controls(xml: str) -> tuple[dict[str, Control | TextLabels], dict[str, str]]
     return supported, refused
 
 
-def _text_labels(
+def _of_parts(
     element: ElementTree.Element, attributes: Mapping[str, str], objects: Mapping[str, ElementTree.Element]
-) -> TextLabels | str:
+) -> PartsControl | str:
     """The control, or why it is not supported."""
+    kind, of = OF_PARTS[element.tag]
     name, target = attributes["name"], attributes["toname"].split(",")[0].strip()
-    if target not in objects or objects[target].tag != "Text":
-        return f"labels parts of {target!r}, which is no <Text>"
+    if target not in objects or objects[target].tag != of:
+        return f"labels parts of {target!r}, which is no <{of}>"
     about = _attributes(objects[target])
     field = about.get("value", "")
-    if not field.startswith("$") or about.get("valuetype", "text").lower() != "text":
-        return f"labels parts of {target!r}, whose text is not in a field of the task (value='$field')"
+    if not field.startswith("$") or (of == "Text" and about.get("valuetype", "text").lower() != "text"):
+        return f"labels parts of {target!r}, which is not in a field of the task (value='$field')"
     if attributes.get("value", "").startswith("$"):
         return "takes its labels from the task data (value), so classes differ from task to task"
     labels = [_attributes(child) for child in element.iter("Label")]
     choices = tuple(label.get("alias") or label.get("value", "") for label in labels)
     if not choices or not all(choices) or len(set(choices)) < len(choices):
         return "has no labels, the same one twice, or one without a value"
-    return TextLabels(name, target, field[1:], choices)
+    return kind(name, target, field[1:], choices)
 
 
 def _attributes(element: ElementTree.Element) -> dict[str, str]:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hitl.connectors.label_studio.answers import Answers
-from hitl.connectors.label_studio.config import SUPPORTED, Control, controls
-from hitl.connectors.label_studio.text_labels import TextLabels
+from hitl.connectors.label_studio.config import SUPPORTED, Control, PartsControl, controls
 from hitl.errors import BadSettings, Refused
 from hitl.exchange import Question
 
@@ -24,7 +23,7 @@ Result = Sequence[Mapping[str, Any]]
 class Form:
     """The controls that hitl works with, in the order of the labeling configuration; one at least."""
 
-    controls: tuple[Control | TextLabels, ...]
+    controls: tuple[Control | PartsControl, ...]
 
     @property
     def name(self) -> str:
@@ -96,8 +95,8 @@ def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> 
     return Form(tuple(_with_abstain(each, abstain) for each in supported.values()))
 
 
-def _with_abstain(control: Control | TextLabels, abstain: Sequence[str]) -> Control | TextLabels:
-    if isinstance(control, TextLabels):
+def _with_abstain(control: Control | PartsControl, abstain: Sequence[str]) -> Control | PartsControl:
+    if not isinstance(control, Control):
         return control
     own = tuple(label for label in abstain if label in control.choices)
     chosen = Control(control.name, control.target, control.kind, control.choices, own, control.paths)
@@ -110,5 +109,5 @@ def _refusal(reasons: str) -> str:
     return f"{reasons}. hitl supports {SUPPORTED}: change the labeling configuration or pick a control"
 
 
-def _names(supported: Mapping[str, Control | TextLabels]) -> str:
+def _names(supported: Mapping[str, Control | PartsControl]) -> str:
     return ", ".join(repr(name) for name in supported) or "no supported control"

@@ -18,7 +18,7 @@ from typing import Any
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings, Refused
-from hitl.exchange import Operation, Receipt, spans_as_label
+from hitl.exchange import Operation, Receipt, drawn_as_label, spans_as_label
 
 ORDER = "hitl-order-"
 MARK_ENDS = "-"
@@ -147,14 +147,19 @@ def _consensus_rows(form: Form, operation: Operation, name: str) -> list[Row]:
 
 
 def _label(answer: Mapping[str, Any]) -> str:
-    """The label of an answer; of a text the label that says its spans."""
-    if "spans" not in answer:
-        return str(answer["label"])
-    return spans_as_label([_span(span) for span in answer["spans"]])
+    """The label of an answer; of a text or image the label that says its spans or masks."""
+    if "masks" in answer:
+        masks = [(str(mask["label"]), mask["rle"]) for mask in answer["masks"]]
+        return drawn_as_label(answer["height"], answer["width"], masks)
+    if "spans" in answer:
+        return spans_as_label([_span(span) for span in answer["spans"]])
+    return str(answer["label"])
 
 
 def _shares(answer: Mapping[str, Any]) -> Mapping[str, float]:
-    """Class probabilities; of a text the probability of each span, by the label of that span alone."""
+    """Class probabilities; of a text the probability of each span, by its label alone; of masks by kind."""
+    if "masks" in answer:
+        return {str(mask["label"]): float(mask["confidence"]) for mask in answer["masks"]}
     if "spans" not in answer:
         return dict(answer["probabilities"])
     return {spans_as_label([_span(span)]): float(span["confidence"]) for span in answer["spans"]}

@@ -134,7 +134,7 @@ def _project(config: Path, wanted: Results, annotators: Path | None) -> None:
         names = item_names(settings, store)
         judgement = cycle.judge(settings, store, connector.questions(), progress).named(names)
     results, found = judgement.results, spans.found_in(judgement)
-    tables = {name: result.table() for name, result in results.items() if result.spans is None} | found
+    tables = {name: result.table() for name, result in results.items() if not spans.are_of(result)} | found
     require_writable(wanted.output, annotators)
     write(results, None, annotators)
     for name, table in tables.items():
@@ -146,9 +146,9 @@ def _project(config: Path, wanted: Results, annotators: Path | None) -> None:
         return
     for name, table in found.items():
         if wanted.output is None:
-            show.frame(f"Spans: {name}", table.to_pandas())
+            show.frame(f"Found: {name}", table.to_pandas().drop(columns="rle", errors="ignore"))
     for name, result in results.items():
-        _show(f": {name}", result, wanted.output is None and result.spans is None, True)
+        _show(f": {name}", result, wanted.output is None and not spans.are_of(result), True)
 
 
 def _rows(consensus: Consensus) -> list[dict[Any, Any]]:

@@ -233,6 +233,8 @@ def export(
             write_table(of_question(output, name, len(tables)), table)
         write(chosen, None, annotators.path)
         if annotations is not None:
+            if any(result.masks is not None for result in chosen.values()):
+                raise BadSettings("export: --annotations does not write masks; the platform exports them")
             asked = {one.parts.question if one.parts else name: one for name, one in of_chosen.items()}
             for name, one in asked.items():
                 table = span_annotation_table(one, names) if one.parts else annotation_table(one.annotations, names)

@@ -13,6 +13,7 @@ from hitl.errors import BadSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from hitl.consensus import Consensus
     from hitl.models.sequences.span_consensus import SpanConsensus
     from hitl.operations import Judgement
 
@@ -75,12 +76,17 @@ def summary(found: SpanConsensus, with_spans: bool) -> dict[str, Any]:
     return told | ({"consensus": found.table().to_pylist()} if with_spans else {})
 
 
+def are_of(result: Consensus) -> bool:
+    """Whether a consensus is about parts of its items."""
+    return result.spans is not None or result.masks is not None
+
+
 def found_in(judgement: Judgement) -> dict[str, pa.Table]:
-    """Question about parts of texts -> what was found, of a judgement whose items have their own names."""
+    """Question about parts of texts or images -> what was found, of a judgement whose items have their own names."""
     from hitl.export import label_tables
 
-    of_texts = {name: known for name, known in judgement.evidence.items() if known.parts is not None}
-    only = replace(judgement, evidence=of_texts, results={name: judgement.results[name] for name in of_texts})
+    of_parts = {name: known for name, known in judgement.evidence.items() if known.parts is not None}
+    only = replace(judgement, evidence=of_parts, results={name: judgement.results[name] for name in of_parts})
     return label_tables(only, None, {})
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from hitl.annotations import Name
 from hitl.report.contents import QuestionPage
+from hitl.texts.span_labels import TextParts
 
 TEXTS = 20
 """Texts shown, the least sure first."""
@@ -45,7 +46,7 @@ class MarkedText:
 def marked_texts(page: QuestionPage) -> list[MarkedText]:
     """The texts that annotators answered, the least sure first; none where items are judged as wholes."""
     parts = page.evidence.parts
-    if parts is None:
+    if not isinstance(parts, TextParts):
         return []
     labels, items = parts.labels, page.evidence.annotations.items
     kinds = {labels.kinds.index(kind): number for number, kind in enumerate(parts.layer.kinds)}

@@ -121,7 +121,7 @@ class Answer:
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class TextParts:
     """The tokens of texts that are items, and by which token each text is judged.
 
     Attributes:
@@ -288,7 +288,7 @@ class SpanLabels(Shown):
         found: dict[str, Evidence] = {}
         for layer in self.layers:
             name = f"{question} ({listed(layer.kinds)})" if found else question
-            found[name] = self._of_texts(Parts(question, self, layer, self._least_agreed(layer)))
+            found[name] = self._of_texts(TextParts(question, self, layer, self._least_agreed(layer)))
         return found
 
     def _least_agreed(self, layer: Layer) -> Indices:
@@ -303,7 +303,7 @@ class SpanLabels(Shown):
         token_d[there] = order[first]
         return token_d
 
-    def _of_texts(self, parts: Parts) -> Evidence:
+    def _of_texts(self, parts: TextParts) -> Evidence:
         known, token_d = parts.layer.evidence, parts.token_d
         said = known.annotations
         document_a, annotator_a = self.answer_a2.T

@@ -29,7 +29,7 @@ from hitl.models.sequences.bsc_seq import BSCSeq
 from hitl.models.sequences.learned_chain import Heard
 from hitl.models.sequences.spans import steps_of_spans
 from hitl.shown import Shown, counted
-from hitl.texts.span_labels import FoundSpan, Indices, Layer, SpanLabels, Tokens
+from hitl.texts.span_labels import FoundSpan, Indices, Layer, SpanLabels, TextParts, Tokens
 from hitl.texts.span_tables import found_table
 
 
@@ -150,7 +150,7 @@ def of_texts(evidence: Evidence, method: Combiner | None = None) -> Consensus:
     Each text has the beliefs of the token it stands for, and `spans` are those of this layer.
     """
     parts = evidence.parts
-    assert parts is not None
+    assert isinstance(parts, TextParts)
     labels, layer, token_d = parts.labels, parts.layer, parts.token_d
     tokens, heard = _fitted(layer.evidence, BSCSeq() if method is None else method)
     q_dj = np.eye(len(tokens.classes))[np.zeros(len(token_d), int)]

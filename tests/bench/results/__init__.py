@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parents[2] / "docs" / "benchmarks"
+FOLDER = Path(__file__).parents[3] / "docs" / "benchmarks"
 
 
 def save(name: str, lines: Sequence[str], figures: Mapping[str, Any]) -> None:

@@ -1,0 +1,111 @@
+"""Images that annotators drew over: the masks of the consensus and those of every annotator, as small pictures.
+
+The image itself is not in the report: it may lie anywhere, and the page loads nothing. A picture is a PNG in the page,
+at most `SIDE` pixels a side, with a colour for each kind; the least sure images come first.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Name
+from hitl.models.segmentation.label_patterns import DrawnMasks
+from hitl.models.segmentation.mask_labels import ImageParts
+from hitl.models.segmentation.run_length import decode
+from hitl.report.contents import QuestionPage
+
+IMAGES = 12
+"""Images shown, the least sure first."""
+
+SIDE = 160
+"""Pixels of a picture, at most."""
+
+PALETTE = ("e9edf1", "0072b2", "d55e00", "00875f", "b5538e", "b98300", "3a8fc7", "6d6d6d")
+"""Background, and the kinds in turn."""
+
+GREYS = np.linspace(235, 20, 256).astype(np.uint8)
+
+Codes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class DrawnImage:
+    """The pictures of an image: what was found, the share of annotators who drew there, and what each drew."""
+
+    item: Name
+    confidence: float
+    found: str
+    votes: str
+    annotators: tuple[tuple[Name, str], ...]
+
+
+def drawn_images(page: QuestionPage) -> list[DrawnImage]:
+    """Images that annotators answered, the least sure first; none where items are not drawn over."""
+    parts = page.evidence.parts
+    if not isinstance(parts, ImageParts):
+        return []
+    answered = np.array([i for i, one in enumerate(parts.drawn) if one is not None], np.int64)
+    first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:IMAGES]
+    return [_pictures(page, parts, i) for i in first.tolist()]
+
+
+def kinds_of(page: QuestionPage) -> list[tuple[str, str]]:
+    """Kind and colour, for the legend."""
+    parts = page.evidence.parts
+    names = parts.classes[1:] if isinstance(parts, ImageParts) else ()
+    return [(str(name), f"#{_colour(code)}") for code, name in enumerate(names, start=1)]
+
+
+def _pictures(page: QuestionPage, parts: ImageParts, i: int) -> DrawnImage:
+    item, drawn = page.evidence.annotations.items[i], parts.drawn[i]
+    assert isinstance(drawn, DrawnMasks)
+    found = np.zeros(drawn.labels.shape[1:], np.uint8)
+    for mask in page.consensus.masks or ():
+        if mask.item == item:
+            found[decode(mask.rle, mask.height, mask.width)] = parts.classes.index(mask.kind)
+    share = (drawn.labels > 0).mean(axis=0)
+    return DrawnImage(
+        item,
+        float(page.consensus.confidence[i]),
+        _coloured(found),
+        _address(_smaller((share * 255).astype(np.uint8)), np.stack([GREYS] * 3, axis=1)),
+        tuple((who, _coloured(drawn.labels[a].astype(np.uint8))) for a, who in enumerate(drawn.annotators)),
+    )
+
+
+def _colour(code: int) -> str:
+    return PALETTE[0] if code == 0 else PALETTE[1 + (code - 1) % (len(PALETTE) - 1)]
+
+
+def _coloured(codes_hw: Codes) -> str:
+    palette = np.array([list(bytes.fromhex(_colour(code))) for code in range(256)], np.uint8)
+    return _address(_smaller(codes_hw), palette)
+
+
+def _smaller(codes_hw: Codes) -> Codes:
+    """Every so many rows and columns, so that no side is longer than `SIDE`."""
+    step = -(-max(codes_hw.shape) // SIDE)
+    return codes_hw[::step, ::step]
+
+
+def _address(codes_hw: Codes, palette: npt.NDArray[np.uint8]) -> str:
+    """A picture of codes into a palette (256, 3) as the address of a PNG (its specification: chunks, colour type 3)."""
+    height, width = codes_hw.shape
+    rows = np.zeros((height, width + 1), np.uint8)  # each row begins with a byte for its filter: none
+    rows[:, 1:] = codes_hw
+    chunks = [
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
+        (b"PLTE", palette.tobytes()),
+        (b"IDAT", zlib.compress(rows.tobytes(), 9)),
+        (b"IEND", b""),
+    ]
+    content = b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
+    )
+    return f"data:image/png;base64,{base64.b64encode(content).decode()}"

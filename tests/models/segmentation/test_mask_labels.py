@@ -1,0 +1,106 @@
+"""Answers that draw over images: evidence about whole images, and the consensus that comes back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hitl.consensus import Consensus
+from hitl.errors import BadEvidence, BadInput
+from hitl.evidence import Evidence
+from hitl.exchange import Question, drawn_as_label, drawn_in
+from hitl.models.segmentation.image_consensus import of_images
+from hitl.models.segmentation.label_patterns import DrawnMasks
+from hitl.models.segmentation.mask_labels import ImageParts, evidence_of, standing_for
+from hitl.models.segmentation.run_length import decode, encode
+from tests.models.segmentation.simulated_masks import crowd, dice
+
+QUESTION = Question("tag", ("cat", "dog"), ("cat", "dog"), image="image")
+
+
+def answer(kind: str | None, mask: np.ndarray) -> str:  # type: ignore[type-arg]
+    return drawn_as_label(*mask.shape, [] if kind is None else [(kind, encode(mask))])
+
+
+def evidence(rows: list[tuple[str, str | None, str]], gold: list[tuple[str, str]], items: str = "abcdefgh") -> Evidence:
+    listed = pa.table({"item": list(items), "data": ["{}"] * len(items)})
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(("item", "annotator", "label"))}
+    missing = pa.array([None] * len(rows), pa.float64())
+    answers = pa.table({**columns, "time": missing, "duration": missing})
+    known = pa.table({"item": [item for item, _ in gold], "label": [label for _, label in gold]})
+    return evidence_of(QUESTION, listed, answers, known, {"1": "ann"})
+
+
+def test_labels_say_what_was_drawn() -> None:
+    mask = np.eye(5, 7, dtype=bool)
+    height, width, masks = drawn_in(answer("cat", mask))
+    assert (height, width, masks[0][0]) == (5, 7, "cat")
+    np.testing.assert_array_equal(decode(masks[0][1], 5, 7), mask)
+
+
+def test_an_image_stands_for_the_pixel_deepest_where_annotators_differ() -> None:
+    labels = np.zeros((2, 30, 40), np.int8)
+    labels[:, 2:12, 2:12] = 1
+    labels[0, 15:26, 20:31] = 1
+    assert standing_for(DrawnMasks(labels, ("ann", "bob"))) == (20, 25)
+    labels[1, 15:26, 20:31] = 1
+    labels[1, 15, 20:31] = 0  # a boundary, one pixel off
+    y, x = standing_for(DrawnMasks(labels, ("ann", "bob")))
+    assert labels[:, y, x].tolist() == [1, 1]
+
+
+def test_evidence_is_about_images() -> None:
+    one, other = np.zeros((20, 20), bool), np.zeros((20, 20), bool)
+    one[3:17, 3:17] = True
+    rows = [("a", "1", answer("cat", one)), ("a", "2", answer(None, other)), ("b", None, answer("dog", one))]
+    known = evidence(rows, [("c", answer("dog", one)), ("d", answer(None, one))])
+    said = known.annotations
+    assert said.annotators == ("2", "ann", "anonymous")
+    told = {
+        (said.items[n], said.annotators[k]): said.options[c]
+        for n, k, c in zip(said.item, said.annotator, said.label, strict=True)
+    }
+    assert told == {("a", "ann"): "cat", ("a", "2"): "background", ("b", "anonymous"): "dog"}
+    assert known.truth is not None
+    assert known.truth[2:4].tolist() == [0, 0], "the pixel that stands for an image nobody answered is its first"
+    assert isinstance(known.parts, ImageParts)
+    assert known.parts.drawn[2] is None
+
+
+def test_annotators_of_one_image_saw_the_same_size() -> None:
+    rows = [("a", "1", answer("cat", np.ones((4, 4), bool))), ("a", "2", answer("cat", np.ones((4, 6), bool)))]
+    with pytest.raises(
+        BadInput, match="item a: one annotator drew on an image of 4 x 4 pixels, another on one of 6 x 4"
+    ):
+        evidence(rows, [])
+
+
+def test_nobody_has_drawn() -> None:
+    with pytest.raises(BadEvidence, match="tag: no annotator has drawn anything yet"):
+        of_images(evidence([], []))
+
+
+def test_masks_come_back() -> None:
+    truths, masks = crowd("missed", 8, 64, 3, 4)
+    rows = [
+        (item, str(k), answer("cat", masks[i][k] > 0)) for i, item in enumerate("abcdefgh") for k in range(4) if i < 7
+    ]
+    found = of_images(evidence(rows, []))
+    shown = {mask.item: decode(mask.rle, mask.height, mask.width) for mask in found.masks or ()}
+    assert set(shown) == set("abcdefg")
+    alone = np.mean([dice(masks[i][k], truths[i]) for i in range(7) for k in range(4)])
+    ours = np.mean([dice(shown["abcdefg"[i]].astype(np.int8), truths[i]) for i in range(7)])
+    assert ours > alone + 0.1
+    assert all(0.5 < mask.probability <= 1 for mask in found.masks or ())
+    assert found.annotators.labels.tolist() == [7] * 4
+    assert found.probabilities[7].tolist() == pytest.approx(found.class_shares.tolist())
+    assert Consensus.from_bytes(found.to_bytes()).masks == found.masks
+
+
+def test_a_known_pixel_has_its_class() -> None:
+    mask = np.zeros((20, 20), bool)
+    mask[3:17, 3:17] = True
+    rows = [("a", str(k), answer("cat", mask)) for k in range(3)] + [("b", "0", answer("cat", mask))]
+    found = of_images(evidence(rows, [("b", answer(None, mask))]))
+    assert found.probabilities[1].tolist() == [1, 0, 0]
