@@ -124,6 +124,26 @@ def silent(message_nj: Floats, item: int) -> Floats:
     return np.where(np.arange(len(message_nj))[:, None] == item, 0.0, message_nj)
 
 
+def test_belief_propagation_on_a_path_is_what_hmmlearn_says_of_the_chain() -> None:
+    """A field of even shares on a path is a Markov chain that stays with probability e^s / (e^s + J - 1)."""
+    hmm = pytest.importorskip("hmmlearn.hmm", reason="hmmlearn is an oracle of the test extra")
+    rng = np.random.default_rng(21)
+    n, strength = 60, 1.3
+    emitted, seen = rng.dirichlet(np.ones(5), size=J), rng.integers(5, size=n)
+    step_ij = np.exp(strength * np.eye(J))
+    model = hmm.CategoricalHMM(J, implementation="scaling")
+    model.startprob_, model.transmat_ = np.full(J, 1 / J), step_ij / step_ij.sum(axis=1, keepdims=True)
+    model.emissionprob_ = emitted
+    rows = np.arange(n - 1)
+    path = sparse.coo_array((np.ones(n - 1), (rows, rows + 1)), shape=(n, n))
+    graph = Graph.of(path + path.T)
+    message_nj, log_share_j = np.log(emitted[:, seen].T), np.log(np.full(J, 1 / J))
+    begun = belief_propagation.begin(graph, np.full((n, J), 1 / J))
+    heard = belief_propagation.settle(message_nj, log_share_j, graph, np.full(J, strength), begun, 400)
+    q_nj = softmax(message_nj + log_share_j + heard.field_nj, axis=1)
+    np.testing.assert_allclose(q_nj, model.predict_proba(seen[:, None]), atol=1e-5)
+
+
 def test_mean_field_ends_where_no_belief_nearby_has_a_higher_bound() -> None:
     rng = np.random.default_rng(3)
     adjacency = random_graph(12, 20, rng)
