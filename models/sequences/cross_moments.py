@@ -84,5 +84,6 @@ def _on_the_simplex(q: Floats, b: Floats) -> Floats:
     known = (vectors.T @ b) / root
     scale = np.abs(equations).max()
     weight = np.full((1, len(b)), SUM_WEIGHT)
-    x: Floats = nnls(np.vstack((equations / scale, weight)), np.append(known / scale, SUM_WEIGHT))[0]
-    return x / x.sum()
+    x = nnls(np.vstack((equations / scale, weight)), np.append(known / scale, SUM_WEIGHT))[0]
+    shares: Floats = x / x.sum()
+    return shares
