@@ -5,12 +5,13 @@ Every policy stands beside two baselines: the same combiner, and majority vote, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from hitl.active.registry import policy
 from hitl.active.replay.replay import Replay, accuracy_of
 from hitl.active.replay.response_model import ResponseModel
+from hitl.annotations import Name
 from hitl.crew import Budget, Crew
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
@@ -54,6 +55,7 @@ def strategies(
     delay: float = 0.0,
     skip: float = 0.0,
     learn: str | None = None,
+    groups: Mapping[Name, str] | None = None,
 ) -> dict[str, Replay]:
     """Name -> the replay of each policy, and of the two baselines.
 
@@ -64,6 +66,7 @@ def strategies(
         confidence: an item is done when it is this sure, in (0, 1]; 1: never.
         delay: mean rounds until an answer comes; skip: share of the questions that are skipped, in [0, 1).
         learn: each policy also beside a model of this name that learns from the labels (`hitl.models.Learned`).
+        groups: item -> its group of near-duplicates, which share a fold of that model.
 
     Raises BadSettings for an unknown name.
 
@@ -87,7 +90,7 @@ def strategies(
 
     found = {name: strategy(method, name) for name in policies if name != "even"}
     if learn is not None:
-        learned = Learned(method, learn)
+        learned = Learned(method, learn, groups=groups)
         found |= {f"{name}, {LEARNING}": replace(replay, combiner=learned) for name, replay in found.items()}
     found[EVEN] = strategy(method, "even")
     if method != "majority":

@@ -96,6 +96,9 @@ class Asked:
             help="Each policy also beside a model that learns from the labels, by --features: logistic, or module:name."
         ),
     ] = None
+    groups: Annotated[
+        Path | None, typer.Option(help="With --learn: table item, group; near-duplicates of one group share a fold.")
+    ] = None
     simulate: Annotated[
         list[str] | None,
         typer.Option(
@@ -153,15 +156,17 @@ def replay(
     from hitl.active.replay.simulated_annotators import names_of
     from hitl.active.replay.strategies import SIMULATED_TARGET, doubt_about_truth, near_all_labels, strategies
 
-    groups, outputs = groups_of(asked.simulate or ()), output or []
-    evidence = _evidence(recorded, bool(groups))
+    crowd, outputs = groups_of(asked.simulate or ()), output or []
+    evidence = _evidence(recorded, bool(crowd))
+    if asked.groups is not None and asked.learn is None:
+        raise BadSettings("--groups says which items share a fold of the model that learns; it needs --learn")
     if asked.learn is not None and evidence.features is None:
         raise BadSettings("--learn needs --features: what the model sees of the items")
-    _check(outputs, [*recorded.given.files, *([asked.people] if asked.people else [])])
+    _check(outputs, [*recorded.given.files, *(path for path in (asked.people, asked.groups) if path)])
     doubt = doubt_about_truth(evidence)
     if doubt is not None:
         show.warning(doubt)
-    source: Source = Simulation(evidence, groups) if groups else Recording(evidence)
+    source: Source = Simulation(evidence, crowd) if crowd else Recording(evidence)
     replays = strategies(
         evidence,
         dict.fromkeys(asked.policy or ("expected-gain",)),
@@ -169,14 +174,15 @@ def replay(
         batch=asked.batch,
         labels=asked.labels,
         confidence=asked.confidence,
-        crew=_crew(asked, names_of(groups) if groups else evidence.annotations.annotators),
+        crew=_crew(asked, names_of(crowd) if crowd else evidence.annotations.annotators),
         delay=asked.delay,
         skip=asked.skip,
         learn=asked.learn,
+        groups=_near_duplicates(asked.groups, recorded.item),
     )
-    targets = asked.target or (SIMULATED_TARGET if groups else near_all_labels(evidence, asked.combiner),)
+    targets = asked.target or (SIMULATED_TARGET if crowd else near_all_labels(evidence, asked.combiner),)
     tracks = _run(source, replays, asked, as_json)
-    report = _report(evidence, asked, tracks, targets, simulated=bool(groups))
+    report = _report(evidence, asked, tracks, targets, simulated=bool(crowd))
     for path in outputs:
         _write(report, tracks, path)
     if as_json:
@@ -186,6 +192,18 @@ def replay(
     show.line(TRUTH_SCORES)
     _show(report)
     show.wrote(outputs)
+
+
+def _near_duplicates(path: Path | None, item: str) -> dict[Any, str] | None:
+    """Item -> its group, of those that have one. Raises BadTable."""
+    from hitl.tables.files import read_table, require_columns
+
+    if path is None:
+        return None
+    table = read_table(path, [item, "group"])
+    require_columns(table, [item, "group"], str(path))
+    pairs = zip(table.column(item).to_pylist(), table.column("group").to_pylist(), strict=True)
+    return {name: group for name, group in pairs if name and group}
 
 
 def _run(source: Source, replays: Mapping[str, Any], asked: Asked, quiet: bool) -> dict[str, tuple[Track, ...]]:

@@ -12,10 +12,11 @@ models (`priors.calibrated`, `inference.unsupervised_pool`), as of any model.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
-from hitl.annotations import Floats
+from hitl.annotations import Floats, Name
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.combiner import name_of, seen_by, used
@@ -38,6 +39,7 @@ class Learned:
         model: "logistic", or another name that `models.learning.classifiers.classifier` knows.
         folds: K >= 2; K + 1 models are trained.
         seed: of the split into folds.
+        groups: item -> the group of near-duplicates it is in, which share a fold; None: each item is apart.
 
     While there is too little to learn from (two classes, and two labeled items a fold), and where the classifier says
     no more than the shares of the classes (`informative`), it is the combiner alone.
@@ -60,6 +62,7 @@ class Learned:
     model: str = "logistic"
     folds: int = 5
     seed: int = 0
+    groups: Mapping[Name, str] | None = None
 
     def __post_init__(self) -> None:
         require_counts(self, "folds", least=2)
@@ -73,11 +76,12 @@ class Learned:
         predicted = self.predictions(evidence, found)
         if predicted:
             found = judge.fit(replace(bare, probabilities={**bare.probabilities, **predicted}), start=start)
-        return replace(found, fit=replace(found.fit, method=name_of(self), settings=asdict(self)))
+        return replace(found, fit=replace(found.fit, method=name_of(self), settings=asdict(replace(self, groups=None))))
 
     def predictions(self, evidence: Evidence, people: Consensus) -> dict[str, Floats]:
         """Name -> (N, J) what the classifier learns from `people`; none where it says nothing."""
-        training = Training.of(evidence, people.probabilities, self.folds, self.seed)
+        groups = None if self.groups is None else [self.groups.get(item) for item in evidence.annotations.items]
+        training = Training.of(evidence, people.probabilities, self.folds, self.seed, groups)
         if training is None:
             return {}
         p_nj = out_of_fold(classifier(self.model), training)

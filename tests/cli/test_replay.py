@@ -356,6 +356,12 @@ def test_a_model_that_learns_beside_each_policy(tables: Path, run: Run) -> None:
     code, _, err = run(*FLAGS, "--learn", "logistic")
     assert code == 78
     assert "--learn needs --features" in err
+    (tables / "groups.csv").write_text("item,group\n" + "".join(f"i{n},{n // 2}\n" for n in range(60)))
+    code, out, err = run(*FLAGS, *learns, "--groups", "groups.csv", "--json", "--seeds", "1")
+    assert (code, err) == (0, "")
+    code, _, err = run(*FLAGS, "--groups", "groups.csv")
+    assert code == 78
+    assert "it needs --learn" in err
 
 
 def test_combine_learns_from_features(tables: Path, run: Run) -> None:

@@ -57,6 +57,23 @@ def test_other_models_stay() -> None:
     assert sorted(found.temperatures) == sorted([*evidence.probabilities, NAME])
 
 
+def test_near_duplicates_of_a_group_do_not_tell_of_one_another() -> None:
+    """Pairs of items look alike and like no other: only by its twin could a model tell anything of an item."""
+    rng = np.random.default_rng(5)
+    evidence, _ = crowd(rng, 240, n_classes=2, n_annotators=6)
+    twins = np.repeat(np.arange(120), 2)
+    annotations = evidence.annotations
+    first = annotations.select(annotations.item % 2 == 0)
+    both = np.concatenate((first.item, first.item + 1))
+    alike = replace(first, item=both, annotator=np.tile(first.annotator, 2), label=np.tile(first.label, 2))
+    given = Evidence(alike, features=rng.normal(size=(120, 400))[twins])
+    groups = {item: f"pair {twin}" for item, twin in zip(alike.items, twins, strict=True)}
+    assert Learned().fit(given).temperatures, "without groups it tells its twin's label"
+    apart = Learned(groups=groups).fit(given)
+    assert apart.temperatures == {}
+    assert "pair" not in str(apart.fit.settings)
+
+
 def test_settings_are_checked() -> None:
     with pytest.raises(BadSettings, match="folds"):
         Learned(folds=1)
