@@ -59,3 +59,12 @@ def wait(condition: Callable[[], Any]) -> Any:
 
 def text(browser: Any) -> str:
     return str(browser.find_element("tag name", "body").text)
+
+
+def open_consensus(browser: Any, url: str, email: str, project: int, task: int) -> None:
+    """Log in, open a task, and choose the tab of the consensus."""
+    log_in(browser, url, email, "a-long-password")
+    browser.get(f"{url}/projects/{project}/data?task={task}")
+    tab = "//*[contains(text(), 'hitl-con...')]"
+    assert wait(lambda: browser.find_elements("xpath", tab)), text(browser)
+    browser.find_elements("xpath", tab)[0].click()

@@ -17,7 +17,7 @@ from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.models.segmentation.run_length import decode, encode
 from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
-from tests.connectors.label_studio.browser import log_in, needs_browser, text, wait
+from tests.connectors.label_studio.browser import needs_browser, open_consensus, text, wait
 from tests.connectors.label_studio.conftest import Project
 
 pytestmark = pytest.mark.server
@@ -125,11 +125,7 @@ def test_the_page_shows_the_masks_of_the_consensus(
     task = drawn(project)[0]
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         cycle.run(settings(project), store, project.connector)
-    log_in(browser, project.server.url, project.people[0].email, "a-long-password")
-    browser.get(f"{project.server.url}/projects/{project.number}/data?task={task}")
-    tab = "//*[contains(text(), 'hitl-con...')]"
-    assert wait(lambda: browser.find_elements("xpath", tab)), text(browser)
-    browser.find_elements("xpath", tab)[0].click()
+    open_consensus(browser, project.server.url, project.people[0].email, project.number, task)
 
     def kinds_shown() -> list[str]:
         lines = text(browser).splitlines()
