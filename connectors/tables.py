@@ -141,7 +141,7 @@ class Tables:
         if self._classes:
             return (Question(QUESTION, self._classes, self._classes + self._abstain, text),)
         found: dict[str, None] = {}
-        for name in ("annotations", "truth", "gold"):
+        for name in ("annotations", "truth", *(() if text else ("gold",))):  # known spans are whole answers there
             table = self._read(name, [item, label])
             if table is not None:
                 found |= dict.fromkeys(value for value in table.column(label).to_pylist() if value)
@@ -386,19 +386,20 @@ class Tables:
     def _gold(self, version: str) -> list[AnnotationRow]:
         item, _, label, _ = self._columns
         known: dict[str, AnnotationRow] = {}
+        marks_parts = self._marks_parts()
         for name in ("truth", "gold"):
             table = self._read(name, [item, label])
-            of_texts = table is not None and table_spans.are_in(table)
             if table is not None:
                 require_columns(table, [item, label], name)
-                table = table_spans.as_answers(table, self._items(), item, label) if of_texts else table
+                if table_spans.are_in(table):
+                    table = table_spans.as_answers(table, self._items(), item, label)
                 pairs = zip(table.column(item).to_pylist(), table.column(label).to_pylist(), strict=True)
                 place_of = place_in(table)
                 for number, (key, value) in enumerate(pairs):
                     if not key or not value:
                         what = label if key else item
                         raise BadTable(f"{place_of(number)}: the {what} is empty; expected both in every row")
-                    if self._classes and not of_texts and value not in self._classes:
+                    if self._classes and not marks_parts and value not in self._classes:
                         raise BadTable(
                             f"{place_of(number)}: {value!r} is no class; expected one of {', '.join(self._classes)} "
                             "(source.classes)"

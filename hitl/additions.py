@@ -13,13 +13,24 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from hitl.cycle import pull, push
 from hitl.errors import BadSettings, BadTable
-from hitl.exchange import NO, YES, Connector, Operation, Progress, Question, Receipt, multiple_choices, silent
+from hitl.exchange import (
+    NO,
+    YES,
+    Connector,
+    Operation,
+    Progress,
+    Question,
+    Receipt,
+    multiple_choices,
+    silent,
+    spans_as_label,
+)
 from hitl.project import item_names
 from hitl.shown import listed
 from hitl.tables.files import require_columns
@@ -56,19 +67,25 @@ def known_truth(table: pa.Table, questions: Sequence[Question], question: str | 
     """The columns item and label of a table as known truth of one question (None: the only one).
 
     `question` may name a multiple choice: then a label names the classes that are right, as "art,law" or in a row each
-    (empty: none of them), and it says of all others that they are wrong.
+    (empty: none of them), and it says of all others that they are wrong. Of a question about parts of texts the rows
+    are known spans, in columns start, end and label; all of them empty: there is none in this text.
 
     The items go by the names that their user has for them; `send` puts the platform's in their place.
     Raises BadSettings for a question that is not asked, BadTable for a label that is no class or an item named twice.
     """
     require_columns(table, ["item", "label"], where)
     place_of = place_in(table, lambda row: f"{where}, {row_number(row)}")
+    by_name = {one.name: one for one in questions}
     classes_of = {one.name: one.classes for one in questions}
     controls = multiple_choices(classes_of)
     alone = [*controls, *(name for name in classes_of if not any(name in of.values() for of in controls.values()))]
     name = question or alone[0]
     if name not in {*classes_of, *controls} or (question is None and len(alone) > 1):
         raise BadSettings(f"--question: expected one of {', '.join(alone)}")
+    if name in by_name and by_name[name].image is not None:
+        raise BadSettings(f"{name}: known masks are not read from a table; mark an annotation as ground truth there")
+    if name in by_name and by_name[name].text is not None:
+        return Operation("gold", name, {"questions": {name: _known_spans(table, by_name[name], where, place_of)}})
     rows = list(zip(table.column("item").to_pylist(), table.column("label").to_pylist(), strict=True))
     if name in controls:
         return Operation("gold", name, {"questions": _chosen(rows, controls[name], place_of)})
@@ -80,6 +97,24 @@ def known_truth(table: pa.Table, questions: Sequence[Question], question: str | 
             raise BadTable(f"{place_of(row)}: label {label!r} is not one of {listed(classes_of[name])}")
         labels[item] = label
     return Operation("gold", name, {"questions": {name: labels}})
+
+
+def _known_spans(table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
+    """Item -> its spans as a label."""
+    require_columns(table, ["start", "end"], where, f"{question.name!r} asks about parts of texts")
+    spans: dict[str, list[tuple[int, int, str]]] = {}
+    for row, given in enumerate(table.select(["item", "start", "end", "label"]).to_pylist()):
+        said: list[Any] = [None if part == "" else part for part in given.values()]
+        item, start, end, label = said
+        own = spans.setdefault(item, [])
+        if start is None and end is None and label is None:
+            continue
+        if not (str(start).isdigit() and str(end).isdigit() and int(start) < int(end)):
+            raise BadTable(f"{place_of(row)}: {start!r} to {end!r} is no part of a text; expected 0 <= start < end")
+        if label not in question.classes:
+            raise BadTable(f"{place_of(row)}: label {label!r} is not one of {listed(question.classes)}")
+        own.append((int(start), int(end), label))
+    return {item: spans_as_label(own) for item, own in spans.items()}
 
 
 def _chosen(

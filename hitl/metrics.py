@@ -139,7 +139,8 @@ def expected_accuracy(question: rules.Judged) -> rules.Expected:
 
 TOO_SURE = (
     "this method takes answers at their word and is surer than it is right on most crowds, so projects may end too "
-    "early; the default method corrects that, and 20 items of known truth check it (`hitl gold`)"
+    "early; for labels of whole items the default method corrects that, and 20 items of known truth check it "
+    "(`hitl gold`)"
 )
 
 

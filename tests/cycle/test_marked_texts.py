@@ -149,3 +149,21 @@ def test_a_span_outside_of_its_text_is_named(tmp_path: Path) -> None:
         file.write("t4,ann,3,99,PER\n")
     with pytest.raises(BadTable, match=r"annotations\.csv, line \d+: 3 to 99 is no part of the text of document 't4'"):
         list(Tables(root).pull(None))
+
+
+def test_known_spans_are_told(run: Run, tmp_path: Path) -> None:
+    """To the platform, from a table of spans; the next cycle has them as truth."""
+    assert run("run")[0] == 0
+    (tmp_path / "truth.csv").write_text("item,start,end,label\nt4,0,3,PER\nt4,8,12,LOC\nt2,,,\n")
+    code, _, err = run("gold", "truth.csv")
+    assert (code, err) == (0, "")
+    assert run("run")[0] == 0
+    run("export", "labels.csv")
+    rows = read_table("labels.csv").to_pylist()
+    assert [row["text"] for row in rows if row["document"] == "t4"] == ["Eve", "Rome"]
+    (tmp_path / "truth.csv").write_text("item,start,end,label\nt4,0,3,CAT\n")
+    assert "label 'CAT' is not one of LOC, ORG, PER" in run("gold", "truth.csv")[2]
+    (tmp_path / "truth.csv").write_text("item,start,end,label\nt4,5,3,PER\n")
+    assert "'5' to '3' is no part of a text" in run("gold", "truth.csv")[2]
+    (tmp_path / "truth.csv").write_text("item,label\nt4,PER\n")
+    assert "'label' asks about parts of texts" in run("gold", "truth.csv")[2]

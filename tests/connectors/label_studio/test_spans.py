@@ -11,7 +11,7 @@ import pytest
 
 from hitl import cycle
 from hitl.connectors.label_studio import LabelStudioSettings
-from hitl.exchange import spans_in
+from hitl.exchange import Operation, spans_as_label, spans_in
 from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
 from tests.connectors.label_studio.browser import needs_browser, open_consensus, text, wait
@@ -117,3 +117,21 @@ def test_the_page_shows_the_consensus_over_the_right_words(
     right = {"Acme Paris ORG", "Paris LOC", "Ada PER", "Oslo LOC"}
     assert wait(lambda: right <= set(regions_shown())), text(browser)
     browser.save_screenshot(str(tmp_path / "consensus.png"))
+
+
+def test_known_spans_are_ground_truth(make_project: Callable[..., Project], tmp_path: Path) -> None:
+    """`hitl gold` writes a ground-truth annotation; the next cycle knows it, and asks no more about it."""
+    project = make_project(SPANS)
+    tasks = marked(project)
+    right = spans_as_label([(0, 3, "PER"), (8, 12, "LOC")])
+    known = Operation("gold", "ner", {"questions": {"ner": {str(tasks[5]): right}}})
+    for changed in (1, 0):
+        (receipt,) = project.connector.push([known])
+        assert receipt.changed == changed
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        judgement = cycle.run(settings(project), store, project.connector).judgement
+    evidence = judgement.evidence["ner"]
+    assert [evidence.annotations.items[n] for n in evidence.known.nonzero()[0]] == [str(tasks[5])]
+    spans = {(s.start, s.kind) for s in judgement.results["ner"].spans or () if s.document == str(tasks[5]) and s.found}
+    assert spans == {(0, "PER"), (8, "LOC")}
+    assert str(tasks[5]) not in {str(ask.item) for ask in judgement.plan.asks}
