@@ -17,7 +17,19 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from hitl.errors import Refused
-from hitl.exchange import AnnotationRow, Check, Connector, Cursor, ItemRow, Operation, Page, Receipt
+from hitl.exchange import (
+    AnnotationRow,
+    Check,
+    Connector,
+    Cursor,
+    ItemRow,
+    Operation,
+    Page,
+    Question,
+    Receipt,
+    drawn_in,
+    spans_in,
+)
 from hitl.testing.contract import Fact, add_to, check, refused
 
 FACTS: dict[str, Fact[Connector]] = {}
@@ -66,7 +78,7 @@ def a_first_pull_brings_every_item_once(connector: Connector) -> None:
     assert len(items) >= 3, f"{len(items)} items; a contract needs a project with 3 or more"
     assert len(set(items)) == len(items)
     assert all(set(page.live or items) <= set(items) for page in pages)
-    options = {question.name: question.options for question in connector.questions()}
+    asked = {question.name: question for question in connector.questions()}
     annotators: set[str | None] = {None}
     for page in pages:
         here = {item.key for item in page.items}
@@ -74,8 +86,19 @@ def a_first_pull_brings_every_item_once(connector: Connector) -> None:
         for row in page.annotations:
             assert row.item in here, f"annotation {row.key} of {row.item} is not on the page of its item"
             assert row.annotator in annotators, f"annotator {row.annotator} has no row"
-            assert row.label is None if row.kind == "skip" else row.label in options[row.question]
+            assert row.label is None if row.kind == "skip" else _is_legal(row.label, asked[row.question])
     assert any(row.kind == "answer" for page in pages for row in page.annotations), "no answer in the project"
+
+
+def _is_legal(label: str | None, question: Question) -> bool:
+    """Whether a label is an option; about parts of a text or an image, whether it says some, of the kinds asked for."""
+    if label is None:
+        return False
+    if question.text is not None:
+        return {kind for *_, kind in spans_in(label)} <= set(question.classes)
+    if question.image is not None:
+        return {kind for kind, _ in drawn_in(label)[2]} <= set(question.classes)
+    return label in question.options
 
 
 @fact

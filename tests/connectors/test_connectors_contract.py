@@ -17,6 +17,7 @@ from hitl.exchange import Connector, Operation, Receipt
 from hitl.settings import SourceSettings
 from hitl.testing.connectors import FACTS, check_connector
 from tests.connectors.label_studio.projects import connect, labeled_project
+from tests.cycle.test_marked_texts import folder as folder_with_spans
 from tests.projects import folder_with_tables
 
 EXEMPT: dict[tuple[str, str], str] = {}
@@ -115,3 +116,9 @@ def test_a_broken_connector_is_found_out(
     with pytest.raises(AssertionError, match=rf"{broken.__name__}: {fact}: "):
         check_connector(broken(folder_with_tables(tmp_path / "p")))
     check_connector(tables.Tables(folder_with_tables(tmp_path / "q")))
+
+
+@pytest.mark.parametrize("fact", [fact for fact in FACTS if "pull" in fact])
+def test_parts_of_texts_come_as_the_contract_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fact: str) -> None:
+    monkeypatch.setattr(tables, "PAGE", 2)
+    FACTS[fact](tables.Tables(folder_with_spans(tmp_path / "p")))
