@@ -122,7 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         told = results.held(bars(figures))
         if options.save:  # after each set: a long run that ends early has not been for nothing
             picture(name, found, options.model)
-            results.save(title, [*lines, *told], figures)
+            asked = f"--model {options.model} --seeds {options.seeds} --steps {options.steps}"
+            results.save(title, [*lines, *told], figures, f"bench_learn {asked} --save")
     print("\n".join(told))
 
 

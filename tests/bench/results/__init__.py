@@ -10,10 +10,11 @@ from typing import Any
 FOLDER = Path(__file__).parents[3] / "docs" / "benchmarks"
 
 
-def save(name: str, lines: Sequence[str], figures: Mapping[str, Any]) -> None:
-    """Write <name>.txt and <name>.json."""
+def save(name: str, lines: Sequence[str], figures: Mapping[str, Any], command: str | None = None) -> None:
+    """Write <name>.txt and <name>.json; `command` says what made them: default: bench_<name> --save."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / f"{name}.txt").write_text("\n".join([f"$ python -m tests.bench.bench_{name} --save", *lines]) + "\n")
+    made = f"$ python -m tests.bench.{command or f'bench_{name} --save'}"
+    (FOLDER / f"{name}.txt").write_text("\n".join([made, *lines]) + "\n")
     (FOLDER / f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n")
 
 
