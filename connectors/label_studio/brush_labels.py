@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hitl.connectors.label_studio.answers import Answers, NotUnderstood
+from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
 from hitl.errors import BadSettings
 from hitl.exchange import Question, drawn_as_label, drawn_in
 
@@ -42,9 +42,7 @@ class BrushLabels:
 
     def read(self, result: object) -> Answers:
         """The masks in an annotation's result. Raises NotUnderstood for a region that is no mask of the image."""
-        if not isinstance(result, list):
-            raise NotUnderstood("result is not a list")
-        own = [item for item in result if isinstance(item, dict) and item.get("from_name") == self.name]
+        own = results_of(self.name, result)
         sizes = {(item.get("original_height"), item.get("original_width")) for item in own}
         if len(sizes) > 1:
             raise NotUnderstood(f"its regions are of images of different sizes: {sorted(map(str, sizes))}")

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from xml.etree import ElementTree
 
-from hitl.connectors.label_studio.answers import Answers, NotUnderstood
+from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
 from hitl.connectors.label_studio.brush_labels import BrushLabels
 from hitl.connectors.label_studio.text_labels import TextLabels
 from hitl.errors import BadSettings, Refused
@@ -141,9 +141,7 @@ class Control:
         return {label: f"{self.name}={label}" for label in self.classes}
 
     def _own_item(self, result: object) -> Mapping[str, Any] | None:
-        if not isinstance(result, list):
-            raise NotUnderstood("result is not a list")
-        own = [item for item in result if isinstance(item, dict) and item.get("from_name") == self.name]
+        own = results_of(self.name, result)
         if not own:
             return None
         if len(own) > 1:

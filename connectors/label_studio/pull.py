@@ -30,7 +30,7 @@ from hitl.connectors.label_studio.answers import Answers, NotUnderstood
 from hitl.connectors.label_studio.client import Client, TaskPage, where
 from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings
-from hitl.exchange import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Kind, Page, PredictionRow
+from hitl.exchange import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Kind, Page, PredictionRow, spans_in
 
 OVERLAP = timedelta(seconds=30)
 OURS = "hitl-"
@@ -202,6 +202,7 @@ class _Reader:
         if error is not None:
             again = "counts as a skip, and its annotator is not asked again"
             rows.problems.append(f"task {task['id']}, annotation {annotation['id']}: {error}; it {again}")
+        rows.problems += _outside(self.form, task, annotation, answers)
         stated: Kind = "gold" if annotation.get("ground_truth") else "answer"
         for question in self.form.questions:
             label = answers.get(question.name)
@@ -316,6 +317,20 @@ def answers(form: Form, task: Mapping[str, Any]) -> int:
     """The answers that count here: of how many annotators one can be read (ground truth is none)."""
     given = [a for a in task.get("annotations") or () if not a.get("ground_truth")]
     return len({_user(a) for a in given if any(label is not None for label in read_answers(form, a)[0].values())})
+
+
+def _outside(form: Form, task: Mapping[str, Any], annotation: Mapping[str, Any], answers: Answers) -> Iterator[str]:
+    """A line for each span that reaches beyond the text of its task."""
+    for question in form.questions:
+        label, text = answers.get(question.name), task["data"].get(question.text)
+        if question.text is None or label is None or not isinstance(text, str):
+            continue
+        for start, end, kind in spans_in(label):
+            if end > len(text):
+                yield (
+                    f"task {task['id']}, annotation {annotation['id']}: {kind!r} from {start} to {end} reaches beyond "
+                    f"the text, which has {len(text)} characters; this span is left out"
+                )
 
 
 def _user(annotation: Mapping[str, Any]) -> object:

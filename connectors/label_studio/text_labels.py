@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hitl.connectors.label_studio.answers import Answers, NotUnderstood
+from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
 from hitl.errors import BadSettings
 from hitl.exchange import Question, spans_as_label, spans_in
 
@@ -41,9 +41,7 @@ class TextLabels:
 
     def read(self, result: object) -> Answers:
         """The spans in an annotation's result. Raises NotUnderstood for a region that is no span of the text."""
-        if not isinstance(result, list):
-            raise NotUnderstood("result is not a list")
-        own = [item for item in result if isinstance(item, dict) and item.get("from_name") == self.name]
+        own = results_of(self.name, result)
         return {self.name: spans_as_label([span for item in own for span in self._spans(item)])}
 
     def write(

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Ints, Name, Names
-from hitl.errors import BadTable
+from hitl.errors import BadEvidence, BadTable
 from hitl.evidence import Evidence
 from hitl.shown import Shown, counted, listed
 from hitl.tables.encoding import natural_order
@@ -189,7 +189,7 @@ class SpanLabels(Shown):
         """From rows of document, annotator, start, end and label, and rows of document and text.
 
         A row without start, end and label says that the annotator marked nothing there. The texts may be a column
-        `text` of the spans; texts that nobody has answered are kept. `truth` has the columns of the spans without the
+        `text` of the spans; texts without an answer are kept. `truth` has the columns of the spans without the
         annotator. Raises BadTable, naming the row, for a span that is not in its text or holds no more than white
         space.
         """
@@ -264,7 +264,17 @@ class SpanLabels(Shown):
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
-        """One where nobody laid kinds over one another; kinds in their order."""
+        """One where no annotator laid kinds over one another; kinds in their order.
+
+        Raises BadEvidence where there is no kind of span, and where the texts have no word.
+        """
+        if not self.kinds:
+            raise BadEvidence(
+                "spans: no label was given yet, so that it is not known what a span can be; name the labels "
+                "(source.classes in hitl.toml), or wait for the first span"
+            )
+        if not len(self.tokens):
+            raise BadEvidence("texts: none of them has a word; expected at least one in which something can be marked")
         apart = _laid_over(self.span_s4) | _laid_over(self.truth_s4)
         layer_of: dict[int, int] = {}
         for kind in range(len(self.kinds)):
@@ -282,7 +292,7 @@ class SpanLabels(Shown):
         """Evidence about the texts themselves, one for each layer; the first has the name of the question.
 
         A text stands for the token about which annotators agree least: their labels of it are their labels of the
-        text. So whoever knows items alone, as policies and stopping rules do, asks where it says most. `parts` has the
+        text. So policies and stopping rules, which know items alone, ask where an answer says most. `parts` has the
         tokens.
         """
         found: dict[str, Evidence] = {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hitl.errors import BadInput
 from hitl.exchange import spans_in
+from hitl.tables.encoding import ANONYMOUS
 from hitl.texts.span_labels import Answer, SpanLabels
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from hitl.evidence import Evidence
     from hitl.exchange import Question
 
-ANONYMOUS = "anonymous"
-"""Answers without an annotator are those of one."""
-
 
 def evidence_of(
     question: Question, items: pa.Table, answers: pa.Table, gold: pa.Table, names: Mapping[str, str]
@@ -26,7 +24,8 @@ def evidence_of(
     """Evidence about the texts, one for each layer of kinds (`SpanLabels.of_texts`).
 
     Tables are those of the store: items (item, data), its answers and its known truth. `names`: key of an annotator ->
-    shown name. Raises BadInput where an item has no text.
+    shown name; answers without an annotator are those of one. Raises BadInput where an item has no text, or an answer
+    no spans.
     """
     keys, data = items.column("item").to_pylist(), items.column("data").to_pylist()
     texts = {key: _text(key, json.loads(one), question) for key, one in zip(keys, data, strict=True)}
@@ -35,13 +34,23 @@ def evidence_of(
         Answer(
             row["item"],
             names.get(row["annotator"], row["annotator"]) or ANONYMOUS,
-            spans_in(row["label"]),
+            _spans(row),
             *(float("nan") if row[name] is None else row[name] for name in ("time", "duration")),
         )
         for row in rows
     ]
-    known = {row["item"]: spans_in(row["label"]) for row in gold.to_pylist()}
+    known = {row["item"]: _spans(row) for row in gold.to_pylist()}
     return SpanLabels.from_answers(texts, given, known, question.classes).of_texts(question.name)
+
+
+def _spans(row: Mapping[str, str]) -> list[tuple[int, int, str]]:
+    try:
+        return spans_in(row["label"])
+    except (TypeError, ValueError):
+        raise BadInput(
+            f"item {row['item']}: a stored answer is {row['label']!r}, which is no list of spans; was another control "
+            "of this name there before? `hitl pull --full` reads all answers anew"
+        ) from None
 
 
 def _text(key: str, data: Mapping[str, object], question: Question) -> str:

@@ -171,7 +171,7 @@ def _mean_overlap(one: Cluster, other: Cluster) -> float:
 
 
 def _place(cluster: Cluster) -> tuple[tuple[float, ...], ...]:
-    """What clusters are ordered by, whoever drew them."""
+    """What clusters are ordered by: places, not annotators."""
     return tuple(sorted(box.corners for box in cluster.values()))
 
 

@@ -1,7 +1,7 @@
-"""`MaskLabels`: which pixels of which images annotators drew over, and the evidence about whole images that follows.
+"""Masks that annotators drew over images, and the evidence about whole images that follows.
 
 An answer is all that one annotator drew in one image: for each kind a mask, in the run lengths of Label Studio. What
-nobody draws over is background; where one annotator draws two kinds over one another, the later kind counts. An image
+no mask covers is background; where one annotator draws two kinds over one another, the later kind counts. An image
 in which they drew nothing is an answer too.
 
 Policies, stopping rules and reports know items alone. For them an image stands for one pixel: that deepest within an
@@ -25,18 +25,16 @@ from hitl.evidence import Evidence
 from hitl.exchange import Question, drawn_in
 from hitl.models.segmentation.label_patterns import DrawnMasks
 from hitl.models.segmentation.run_length import decode
-from hitl.tables.encoding import natural_order
+from hitl.shown import listed
+from hitl.tables.encoding import ANONYMOUS, natural_order
 
 BACKGROUND = "background"
-
-ANONYMOUS = "anonymous"
-"""Answers without an annotator are those of one."""
 
 BOUNDARY = 2
 """Steps to the edge of an area, at most, within which it is a boundary: `MaskConsensus.breadth` is twice that and 1."""
 
 EMPTY = (64, 64)
-"""Size of an image in which nobody drew anything, which Label Studio does not tell: large enough to be broad."""
+"""Size of an image over which no annotator drew, which Label Studio does not tell: large enough to be broad."""
 
 Codes = npt.NDArray[np.int8]
 
@@ -48,7 +46,8 @@ class ImageParts:
     Attributes:
         question: what was asked.
         classes: the background, and the kinds.
-        drawn: for each of I images what its annotators drew; None where nobody has answered.
+        drawn: for each of I images what its annotators drew; None without an answer.
+        known: row of an image -> its known masks, as `drawn_as_label` says them.
         pixel_i2: (I, 2) row and column of the pixel that stands for each image.
     """
 
@@ -56,6 +55,7 @@ class ImageParts:
     classes: Names
     drawn: tuple[DrawnMasks | None, ...]
     pixel_i2: npt.NDArray[np.int64]
+    known: Mapping[int, str]
 
 
 def evidence_of(
@@ -63,7 +63,8 @@ def evidence_of(
 ) -> Evidence:
     """Evidence about the images. Tables are those of the store: items, its answers and its known truth.
 
-    `names`: key of an annotator -> shown name. Raises BadInput where answers to one image have different sizes.
+    `names`: key of an annotator -> shown name; answers without an annotator are those of one. Raises BadInput where
+    answers to one image have different sizes, and for an answer that says no masks of these kinds.
     """
     keys = tuple(items.column("item").to_pylist())
     classes: Names = (BACKGROUND, *question.classes)
@@ -75,9 +76,10 @@ def evidence_of(
     drawn = tuple(_drawn(key, said[key], classes) if key in said else None for key in keys)
     pixel_i2 = np.array([(0, 0) if one is None else standing_for(one) for one in drawn], np.int64).reshape(-1, 2)
     known = {row["item"]: row["label"] for row in gold.to_pylist()}
-    truth = np.array(
-        [_truth(known[key], classes, *pixel_i2[i]) if key in known else -1 for i, key in enumerate(keys)], np.int32
-    )
+    by_row = {i: known[key] for i, key in enumerate(keys) if key in known}
+    truth = np.full(len(keys), -1, np.int32)
+    for i, label in by_row.items():
+        truth[i] = _truth(keys[i], label, classes, *pixel_i2[i])
     annotators = natural_order(list({who for one in drawn if one is not None for who in one.annotators}))
     code = {name: k for k, name in enumerate(annotators)}
     rows = [
@@ -91,7 +93,7 @@ def evidence_of(
     annotations = Annotations(
         item, annotator, label, keys, annotators, classes, classes, time=column_5[3], duration=column_5[4]
     )
-    return Evidence(annotations, truth=truth, parts=ImageParts(question.name, classes, drawn, pixel_i2))
+    return Evidence(annotations, truth=truth, parts=ImageParts(question.name, classes, drawn, pixel_i2, by_row))
 
 
 def standing_for(drawn: DrawnMasks) -> tuple[int, int]:
@@ -115,7 +117,7 @@ def _depth(area_hw: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
 
 def _drawn(key: Name, said: Mapping[Name, tuple[str, float, float]], classes: Names) -> DrawnMasks:
     """What the annotators of one image drew; background where none of them drew anything."""
-    read = {who: drawn_in(label) for who, (label, *_) in said.items()}
+    read = {who: _masks(key, label, classes) for who, (label, *_) in said.items()}
     sizes = {(height, width) for height, width, masks in read.values() if masks}
     if len(sizes) > 1:
         first, other, *_ = sorted(sizes)
@@ -124,11 +126,26 @@ def _drawn(key: Name, said: Mapping[Name, tuple[str, float, float]], classes: Na
             f"{other[1]} x {other[0]}; was the image replaced? Delete the older annotations, then `hitl pull`"
         )
     size = next(iter(sizes), EMPTY)
-    layers = [_codes(masks, classes, *size) for _, _, masks in read.values()]
+    layers = [codes_of(masks, classes, *size) for _, _, masks in read.values()]
     return DrawnMasks(np.stack(layers), tuple(read))
 
 
-def _codes(masks: Sequence[tuple[str, Sequence[int]]], classes: Names, height: int, width: int) -> Codes:
+def _masks(key: Name, label: str, classes: Names) -> tuple[int, int, list[tuple[str, list[int]]]]:
+    """Height, width and masks of an answer. Raises BadInput where it says none, or of other kinds."""
+    try:
+        height, width, masks = drawn_in(label)
+    except (KeyError, TypeError, ValueError):
+        raise BadInput(
+            f"item {key}: a stored answer says no masks; `hitl pull --full` reads all answers anew"
+        ) from None
+    for kind, _ in masks:
+        if kind not in classes:
+            raise BadInput(f"item {key}: a mask is of {kind!r}; expected one of {listed(classes[1:])}")
+    return height, width, masks
+
+
+def codes_of(masks: Sequence[tuple[str, Sequence[int]]], classes: Names, height: int, width: int) -> Codes:
+    """(H, W) class codes of masks: kind and run lengths of each."""
     codes: Codes = np.zeros((height, width), np.int8)
     place = {name: code for code, name in enumerate(classes)}
     for kind, rle in sorted(masks, key=lambda mask: place[mask[0]]):
@@ -136,9 +153,9 @@ def _codes(masks: Sequence[tuple[str, Sequence[int]]], classes: Names, height: i
     return codes
 
 
-def _truth(label: str, classes: Names, y: int, x: int) -> int:
+def _truth(key: Name, label: str, classes: Names, y: int, x: int) -> int:
     """The known class of a pixel; -1 where the known masks are of an image of another size."""
-    height, width, masks = drawn_in(label)
+    height, width, masks = _masks(key, label, classes)
     if not masks:
         return 0
-    return int(_codes(masks, classes, height, width)[y, x]) if y < height and x < width else -1
+    return int(codes_of(masks, classes, height, width)[y, x]) if y < height and x < width else -1

@@ -103,16 +103,16 @@ class BSCSeq:
         require_given(self, evidence, self.needs)
         return consensus.judging(evidence.annotations.items, self._judged(consensus, evidence))
 
-    def heard(self, consensus: Consensus, evidence: Evidence) -> learned_chain.Heard:
+    def chain_posterior(self, consensus: Consensus, evidence: Evidence) -> learned_chain.ChainPosterior:
         """The posterior over whole sequences that `apply` takes its beliefs from."""
         require_same_classes(consensus, evidence)
         each = replace(
             evidence, annotations=after_own_labels(evidence.annotations, learned_chain.sequences_of(evidence))
         )
-        return learned_chain.heard(consensus, each, self._log_answers(consensus, evidence.annotations))
+        return learned_chain.chain_posterior(consensus, each, self._log_answers(consensus, evidence.annotations))
 
     def _judged(self, consensus: Consensus, evidence: Evidence) -> Floats:
-        return self.heard(consensus, evidence).passed.q_nj
+        return self.chain_posterior(consensus, evidence).passed.q_nj
 
     def _log_answers(self, consensus: Consensus, annotations: Annotations) -> Floats:
         """(K (L + 1), L, J) E ln pi of these annotators; those not met are at the prior that was learned."""

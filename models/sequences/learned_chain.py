@@ -3,8 +3,8 @@
 first    (J,)    probability of each class at the beginning of a sequence
 steps    (J, J)  probability of each class after each class; rows sum to 1
 
-With the messages of the items it is a posterior over whole sequences (`Heard`): beliefs of each item, the most probable
-path, and the probability of anything that is said of several items, such as where a span begins and ends.
+With the messages of the items it is a posterior over whole sequences (`ChainPosterior`): beliefs of each item, the most
+probable path, and the probability of anything that is said of several items, such as where a span begins and ends.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def sequences_of(evidence: Evidence) -> Sequences:
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class ChainPosterior:
     """A chain and what is known of each item: `message_nj` (N, J) log likelihoods, known truth among them."""
 
     message_nj: Floats
@@ -82,14 +82,14 @@ class Heard:
         return forward_backward(message_nj, rows, start, self.chain.first_j, self.chain.step_ij)
 
 
-def heard(consensus: Consensus, evidence: Evidence, log_pi_klj: Floats) -> Heard:
+def chain_posterior(consensus: Consensus, evidence: Evidence, log_pi_klj: Floats) -> ChainPosterior:
     """The chain that was learned, and what these annotators and models say. Raises BadEvidence for other classes."""
     require_same_classes(consensus, evidence)
     kept = consensus.parameters
     first_j, step_ij = (np.maximum(kept[name], np.exp(NEVER)) for name in (FIRST, STEPS))
     message_nj = observe(kernels.messages(evidence.annotations, log_pi_klj), evidence)
     said_nj = Outputs.of(evidence, consensus).log_likelihood()
-    return Heard(
+    return ChainPosterior(
         message_nj if said_nj is None else message_nj + said_nj,
         MarkovChain(sequences_of(evidence), first_j / first_j.sum(), step_ij / step_ij.sum(axis=1, keepdims=True)),
     )

@@ -86,12 +86,12 @@ class SequentialDawidSkene:
         require_given(self, evidence, self.needs)
         return consensus.judging(evidence.annotations.items, self._judged(consensus, evidence))
 
-    def heard(self, consensus: Consensus, evidence: Evidence) -> learned_chain.Heard:
+    def chain_posterior(self, consensus: Consensus, evidence: Evidence) -> learned_chain.ChainPosterior:
         """The posterior over whole sequences that `apply` takes its beliefs from."""
-        return learned_chain.heard(consensus, evidence, self._log_answers(consensus, evidence.annotations))
+        return learned_chain.chain_posterior(consensus, evidence, self._log_answers(consensus, evidence.annotations))
 
     def _judged(self, consensus: Consensus, evidence: Evidence) -> Floats:
-        return self.heard(consensus, evidence).passed.q_nj
+        return self.chain_posterior(consensus, evidence).passed.q_nj
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
         return confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, self.smoothing)

@@ -87,12 +87,14 @@ class SequentialIBCC:
         require_given(self, evidence, self.needs)
         return consensus.judging(evidence.annotations.items, self._judged(consensus, evidence))
 
-    def heard(self, consensus: Consensus, evidence: Evidence) -> learned_chain.Heard:
+    def chain_posterior(self, consensus: Consensus, evidence: Evidence) -> learned_chain.ChainPosterior:
         """The posterior over whole sequences that `apply` takes its beliefs from."""
-        return learned_chain.heard(consensus, evidence, self._rows.expected_log(consensus, evidence.annotations))
+        return learned_chain.chain_posterior(
+            consensus, evidence, self._rows.expected_log(consensus, evidence.annotations)
+        )
 
     def _judged(self, consensus: Consensus, evidence: Evidence) -> Floats:
-        return self.heard(consensus, evidence).passed.q_nj
+        return self.chain_posterior(consensus, evidence).passed.q_nj
 
     @property
     def _rows(self) -> VBIBCC:

@@ -4,9 +4,9 @@
     p(span)      = p(z_first = B, z = I from there to its end, z_end is not I | all labels of the text)
     p(text)      = p(the whole path | all labels of the text)
 
-with z the true classes of its tokens, by forward passes in which the span is known (`learned_chain.Heard`). A method
-that knows no sequence gives beliefs of tokens; they are taken as independent, but for the steps that spans rule out.
-Layers of kinds that lie over one another are independent.
+with z the true classes of its tokens, by forward passes in which the span is known (`learned_chain.ChainPosterior`). A
+method that knows no sequence gives beliefs of tokens; they are taken as independent, but for the steps that spans rule
+out. Layers of kinds that lie over one another are independent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hitl.models.priors import Mask
 from hitl.models.priors.dirichlet_chain import NEVER
 from hitl.models.priors.markov_chain import MarkovChain, Sequences
 from hitl.models.sequences.bsc_seq import BSCSeq
-from hitl.models.sequences.learned_chain import Heard
+from hitl.models.sequences.learned_chain import ChainPosterior
 from hitl.models.sequences.spans import steps_of_spans
 from hitl.shown import Shown, counted
 from hitl.texts.span_labels import FoundSpan, Indices, Layer, SpanLabels, TextParts, Tokens
@@ -37,7 +37,7 @@ from hitl.texts.span_tables import found_table
 class Chained(Protocol):
     """A combiner that knows the posterior of whole sequences."""
 
-    def heard(self, consensus: Consensus, evidence: Evidence) -> Heard:
+    def chain_posterior(self, consensus: Consensus, evidence: Evidence) -> ChainPosterior:
         """The chain that was learned, and what is known of each item."""
         ...
 
@@ -50,7 +50,7 @@ class SpanConsensus(Shown):
         labels: what annotators marked.
         layers: the consensus about the tokens, for each layer of kinds.
         candidates: spans of the consensus, and all others that an annotator marked, by document and place.
-        text_probability: (D,) probability that all spans of a text are right, and no others; NaN where nobody answered.
+        text_probability: (D,) probability that all spans of a text are right, and no others; NaN without an answer.
     """
 
     labels: SpanLabels
@@ -134,11 +134,11 @@ def combined(labels: SpanLabels, method: Combiner | None = None) -> SpanConsensu
     results, found = [], list[FoundSpan]()
     probability = np.where(judged, 1.0, np.nan)
     for layer in labels.layers:
-        consensus, heard = _fitted(layer.evidence, method)
+        consensus, posterior = _fitted(layer.evidence, method)
         results.append(consensus)
-        path = heard.path
-        probability *= _of_whole_texts(labels, heard, path)
-        found += _candidates(labels, layer, heard, path, judged)
+        path = posterior.path
+        probability *= _of_whole_texts(labels, posterior, path)
+        found += _candidates(labels, layer, posterior, path, judged)
     place = {name: number for number, name in enumerate(labels.documents)}
     found.sort(key=lambda span: (place[span.document], span.start, span.end, str(span.kind)))
     return SpanConsensus(labels, tuple(results), tuple(found), probability)
@@ -152,7 +152,7 @@ def of_texts(evidence: Evidence, method: Combiner | None = None) -> Consensus:
     parts = evidence.parts
     assert isinstance(parts, TextParts)
     labels, layer, token_d = parts.labels, parts.layer, parts.token_d
-    tokens, heard = _fitted(layer.evidence, BSCSeq() if method is None else method)
+    tokens, posterior = _fitted(layer.evidence, BSCSeq() if method is None else method)
     q_dj = np.eye(len(tokens.classes))[np.zeros(len(token_d), int)]
     q_dj[token_d >= 0] = tokens.probabilities[token_d[token_d >= 0]]
     judged = labels.known_d | (labels.answers_d > 0)
@@ -160,15 +160,15 @@ def of_texts(evidence: Evidence, method: Combiner | None = None) -> Consensus:
         tokens.judging(labels.documents, q_dj),
         annotators=replace(tokens.annotators, labels=evidence.annotations.labels_per_annotator),
         parameters={},
-        spans=tuple(_candidates(labels, layer, heard, heard.path, judged)),
+        spans=tuple(_candidates(labels, layer, posterior, posterior.path, judged)),
     )
 
 
-def _fitted(evidence: Evidence, method: Combiner) -> tuple[Consensus, Heard]:
+def _fitted(evidence: Evidence, method: Combiner) -> tuple[Consensus, ChainPosterior]:
     """The consensus of the tokens, and the posterior of their sequences."""
     if isinstance(method, Chained):
         consensus = method.fit(evidence)
-        return consensus, method.heard(consensus, evidence)
+        return consensus, method.chain_posterior(consensus, evidence)
     assert evidence.sequence is not None
     consensus = method.fit(replace(evidence, sequence=None))
     allowed_rj = steps_of_spans(consensus.classes)
@@ -176,12 +176,12 @@ def _fitted(evidence: Evidence, method: Combiner) -> tuple[Consensus, Heard]:
     steps_rj = np.where(allowed_rj, 1.0, np.exp(NEVER))
     chain = MarkovChain(Sequences(evidence.sequence), steps_rj[0], steps_rj[1:])
     with np.errstate(divide="ignore"):
-        return consensus, Heard(np.log(consensus.probabilities), chain)
+        return consensus, ChainPosterior(np.log(consensus.probabilities), chain)
 
 
-def _of_whole_texts(labels: SpanLabels, heard: Heard, path: Ints) -> Floats:
+def _of_whole_texts(labels: SpanLabels, posterior: ChainPosterior, path: Ints) -> Floats:
     """(D,) probability of the path of each text; 1 for a text without a token."""
-    sequences = heard.chain.sequences
+    sequences = posterior.chain.sequences
     number = labels.tokens.document_t[sequences.rows[sequences.start[:-1]]]
 
     def as_found(event: int, message_tj: Floats) -> None:
@@ -189,11 +189,13 @@ def _of_whole_texts(labels: SpanLabels, heard: Heard, path: Ints) -> Floats:
         message_tj[np.arange(message_tj.shape[1]) != path[rows][:, None]] = -np.inf
 
     probability = np.ones(len(labels.documents))
-    probability[number] = heard.probabilities(np.arange(len(number)), as_found)
+    probability[number] = posterior.probabilities(np.arange(len(number)), as_found)
     return probability
 
 
-def _candidates(labels: SpanLabels, layer: Layer, heard: Heard, path: Ints, judged: Mask) -> list[FoundSpan]:
+def _candidates(
+    labels: SpanLabels, layer: Layer, posterior: ChainPosterior, path: Ints, judged: Mask
+) -> list[FoundSpan]:
     """Spans of this layer on the path, and those that annotators marked in judged texts."""
     tokens = labels.tokens
     marked = _marked(labels, layer, tokens)
@@ -203,7 +205,7 @@ def _candidates(labels: SpanLabels, layer: Layer, heard: Heard, path: Ints, judg
         return []
     span_e3 = np.array(spans)
     answers = labels.answers_d
-    probability = _of_spans(heard, tokens, span_e3)
+    probability = _of_spans(posterior, tokens, span_e3)
     document_e = tokens.document_t[span_e3[:, 0]]
     return [
         FoundSpan(
@@ -220,9 +222,9 @@ def _candidates(labels: SpanLabels, layer: Layer, heard: Heard, path: Ints, judg
     ]
 
 
-def _of_spans(heard: Heard, tokens: Tokens, span_e3: Indices) -> Floats:
+def _of_spans(posterior: ChainPosterior, tokens: Tokens, span_e3: Indices) -> Floats:
     """(E,) probability of spans (first token, one past the last, kind)."""
-    sequences = heard.chain.sequences
+    sequences = posterior.chain.sequences
     first_token = sequences.rows[sequences.start[:-1]]
     of_e = np.searchsorted(tokens.document_t[first_token], tokens.document_t[span_e3[:, 0]])
 
@@ -235,7 +237,7 @@ def _of_spans(heard: Heard, tokens: Tokens, span_e3: Indices) -> Floats:
         message_tj[first - begun + 1 : last - begun, others != goes_on] = -np.inf
         message_tj[last - begun : last - begun + 1, goes_on] = -np.inf
 
-    return heard.probabilities(of_e, is_there)
+    return posterior.probabilities(of_e, is_there)
 
 
 def _marked(labels: SpanLabels, layer: Layer, tokens: Tokens) -> dict[tuple[int, int, int], int]:

@@ -121,9 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(lines[-1], flush=True)
         told = results.held(bars(figures))
         if options.save:  # after each set: a long run that ends early has not been for nothing
-            picture(name, found, options.model)
-            asked = f"--model {options.model} --seeds {options.seeds} --steps {options.steps}"
-            results.save(title, [*lines, *told], figures, f"bench_learn {asked} --save")
+            asked = f"bench_learn --model {options.model} --seeds {options.seeds} --steps {options.steps} --save"
+            picture(title, name, found, options.model, asked)
+            results.save(title, [*lines, *told], figures, asked)
     print("\n".join(told))
 
 
@@ -164,7 +164,7 @@ def bars(figures: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     return found
 
 
-def picture(name: str, found: Sequence[tuple[dict[str, Track], float]], model: str) -> None:
+def picture(title: str, name: str, found: Sequence[tuple[dict[str, Track], float]], model: str, command: str) -> None:
     """Accuracy against labels of both, with bands over the seeds."""
     curves = []
     for which in (ALONE, LEARNING):
@@ -177,9 +177,9 @@ def picture(name: str, found: Sequence[tuple[dict[str, Track], float]], model: s
         by_cost=(),
         rows=(),
         band="10th to 90th in a hundred of the seeds",
-        command="python -m tests.bench.bench_learn --save",
+        command=f"python -m tests.bench.{command}",
     )
-    write_svg(report, Path(results.FOLDER) / f"learn_{name}.svg")
+    write_svg(report, Path(results.FOLDER) / f"{title}_{name}.svg")
 
 
 if __name__ == "__main__":

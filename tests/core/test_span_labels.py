@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hitl.errors import BadTable
+from hitl.errors import BadEvidence, BadTable
 from hitl.texts.span_labels import Layer, SpanLabels
 
 TEXT = "Ada met Bob at Acme Paris."
@@ -160,3 +160,10 @@ def test_rows_of_a_file_are_named_by_their_line(tmp_path: Any) -> None:
     path.write_text("document,annotator,start,end,label\na,ann,0,3,PER\na,ann,0,99,PER\n")
     with pytest.raises(BadTable, match=r"spans\.csv, line 3: 0 to 99 is no part"):
         SpanLabels.from_tables(read_table(path), pa.table({"document": ["a"], "text": [TEXT]}))
+
+
+def test_what_leaves_nothing_to_judge_is_said() -> None:
+    with pytest.raises(BadEvidence, match="no label was given yet"):
+        _ = labels(("a", "ann", None, None, None)).layers
+    with pytest.raises(BadEvidence, match="none of them has a word"):
+        _ = SpanLabels.from_answers({"a": " ", "b": ""}, [], kinds=("PER",)).layers

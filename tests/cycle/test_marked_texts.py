@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hitl import cycle
 from hitl.connectors.tables import Tables, TablesSettings
 from hitl.consensus import Consensus
 from hitl.errors import BadTable
+from hitl.exchange import Check, Cursor, ItemRow, Operation, Page, Question, Receipt
 from hitl.report.page import render
 from hitl.report.stored import stored_report
 from hitl.settings import Settings
@@ -167,3 +169,31 @@ def test_known_spans_are_told(run: Run, tmp_path: Path) -> None:
     assert "'5' to '3' is no part of a text" in run("gold", "truth.csv")[2]
     (tmp_path / "truth.csv").write_text("item,label\nt4,PER\n")
     assert "'label' asks about parts of texts" in run("gold", "truth.csv")[2]
+
+
+class Unanswered:
+    """A platform that asks about parts of three items, none of which has an answer."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+
+    def questions(self) -> tuple[Question, ...]:
+        return (self.question,)
+
+    def pull(self, cursor: Cursor | None) -> Iterator[Page]:
+        rows = tuple(ItemRow(str(n), {"part": text}, "1") for n, text in enumerate(("Ada met Bob", "", "Rome")))
+        yield Page({"at": 1}, rows, live=frozenset(row.key for row in rows))
+
+    def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
+        return (Receipt(operation, 1) for operation in operations)
+
+    def check(self) -> list[Check]:
+        return []
+
+
+@pytest.mark.parametrize("of", ["text", "image"])
+def test_it_begins_without_an_answer(tmp_path: Path, of: str) -> None:
+    platform = Unanswered(Question("q", ("PER", "LOC"), ("PER", "LOC"), **{of: "part"}))
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        report = cycle.run(settings(), store, platform)
+    assert {str(ask.item) for ask in report.judgement.plan.asks} >= {"0", "2"}

@@ -14,6 +14,7 @@ from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.exchange import Operation, spans_as_label, spans_in
 from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
+from hitl.texts.span_labels import TextParts
 from tests.connectors.label_studio.browser import needs_browser, open_consensus, text, wait
 from tests.connectors.label_studio.conftest import Project
 
@@ -135,3 +136,18 @@ def test_known_spans_are_ground_truth(make_project: Callable[..., Project], tmp_
     spans = {(s.start, s.kind) for s in judgement.results["ner"].spans or () if s.document == str(tasks[5]) and s.found}
     assert spans == {(0, "PER"), (8, "LOC")}
     assert str(tasks[5]) not in {str(ask.item) for ask in judgement.plan.asks}
+
+
+def test_a_span_beyond_its_text_is_told_and_left_out(make_project: Callable[..., Project], tmp_path: Path) -> None:
+    project = make_project(SPANS)
+    task = marked(project)[5]
+    beyond = regions("Eve saw Rome.", [("Eve", "PER"), ("Rome", "LOC")])
+    beyond[1]["value"]["end"] = 99
+    project.person(0).post(f"/api/tasks/{task}/annotations/", {"result": beyond})
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        report = cycle.run(settings(project), store, project.connector)
+    (problem,) = report.pulled.problems
+    assert "'LOC' from 8 to 99 reaches beyond the text, which has 13 characters" in problem
+    parts = report.judgement.evidence["ner"].parts
+    assert isinstance(parts, TextParts)
+    assert parts.labels.outside == 1

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from hitl.consensus import Consensus
-from hitl.errors import BadEvidence, BadInput
+from hitl.errors import BadInput
 from hitl.evidence import Evidence
 from hitl.exchange import Question, drawn_as_label, drawn_in
 from hitl.models.segmentation.image_consensus import of_images
@@ -56,14 +56,14 @@ def test_evidence_is_about_images() -> None:
     rows = [("a", "1", answer("cat", one)), ("a", "2", answer(None, other)), ("b", None, answer("dog", one))]
     known = evidence(rows, [("c", answer("dog", one)), ("d", answer(None, one))])
     said = known.annotations
-    assert said.annotators == ("2", "ann", "anonymous")
+    assert said.annotators == ("(anonymous)", "2", "ann")
     told = {
         (said.items[n], said.annotators[k]): said.options[c]
         for n, k, c in zip(said.item, said.annotator, said.label, strict=True)
     }
-    assert told == {("a", "ann"): "cat", ("a", "2"): "background", ("b", "anonymous"): "dog"}
+    assert told == {("a", "ann"): "cat", ("a", "2"): "background", ("b", "(anonymous)"): "dog"}
     assert known.truth is not None
-    assert known.truth[2:4].tolist() == [0, 0], "the pixel that stands for an image nobody answered is its first"
+    assert known.truth[2:4].tolist() == [0, 0], "the pixel that stands for an image without an answer is its first"
     assert isinstance(known.parts, ImageParts)
     assert known.parts.drawn[2] is None
 
@@ -76,9 +76,18 @@ def test_annotators_of_one_image_saw_the_same_size() -> None:
         evidence(rows, [])
 
 
-def test_nobody_has_drawn() -> None:
-    with pytest.raises(BadEvidence, match="tag: no annotator has drawn anything yet"):
-        of_images(evidence([], []))
+def test_before_the_first_answer_every_class_is_as_likely() -> None:
+    found = of_images(evidence([], []))
+    np.testing.assert_allclose(found.probabilities, 1 / 3)
+    assert found.masks == ()
+    assert found.annotators.names == ()
+
+
+def test_an_answer_that_says_no_masks_is_named() -> None:
+    with pytest.raises(BadInput, match="item a: a stored answer says no masks"):
+        evidence([("a", "1", "good")], [])
+    with pytest.raises(BadInput, match="item a: a mask is of 'cow'; expected one of cat, dog"):
+        evidence([("a", "1", answer("cow", np.ones((4, 4), bool)))], [])
 
 
 def test_masks_come_back() -> None:
@@ -104,3 +113,16 @@ def test_a_known_pixel_has_its_class() -> None:
     rows = [("a", str(k), answer("cat", mask)) for k in range(3)] + [("b", "0", answer("cat", mask))]
     found = of_images(evidence(rows, [("b", answer(None, mask))]))
     assert found.probabilities[1].tolist() == [1, 0, 0]
+
+
+def test_a_known_image_has_its_known_masks() -> None:
+    """With other answers, and without any."""
+    drawn, known = np.zeros((20, 20), bool), np.zeros((20, 20), bool)
+    drawn[3:17, 3:17] = True
+    known[5:12, 5:12] = True
+    rows = [("a", str(k), answer("cat", drawn)) for k in range(3)]
+    found = of_images(evidence(rows, [("a", answer("dog", known)), ("b", answer("cat", known))]))
+    shown = [(mask.item, mask.kind, mask.probability) for mask in found.masks or ()]
+    assert shown == [("a", "dog", 1.0), ("b", "cat", 1.0)]
+    for mask in found.masks or ():
+        np.testing.assert_array_equal(decode(mask.rle, 20, 20), known)

@@ -13,23 +13,23 @@ from hitl.models import BSCSeq, MajorityVote, SequentialDawidSkene, SequentialIB
 from hitl.models.combiner import Combiner
 from hitl.models.numerics.viterbi import most_probable
 from hitl.models.priors.markov_chain import MarkovChain, Sequences
-from hitl.models.sequences.learned_chain import Heard
+from hitl.models.sequences.learned_chain import ChainPosterior
 from hitl.models.sequences.span_consensus import SpanConsensus, combined
 from hitl.texts.span_labels import SpanLabels
 
 J = 3
 
 
-def heard(seed: int, lengths: tuple[int, ...] = (4, 1, 5)) -> Heard:
+def posterior(seed: int, lengths: tuple[int, ...] = (4, 1, 5)) -> ChainPosterior:
     """A posterior of a few short sequences, whose items are in no order."""
     rng = np.random.default_rng(seed)
     places = [(number, position) for number, length in enumerate(lengths) for position in range(length)]
     place_n2 = rng.permutation(np.array(places))
     chain = MarkovChain(Sequences(place_n2), rng.dirichlet(np.ones(J)), rng.dirichlet(np.ones(J), size=J))
-    return Heard(2 * rng.normal(size=(len(place_n2), J)), chain)
+    return ChainPosterior(2 * rng.normal(size=(len(place_n2), J)), chain)
 
 
-def paths(found: Heard, number: int) -> tuple[Floats, Floats]:
+def paths(found: ChainPosterior, number: int) -> tuple[Floats, Floats]:
     """All paths (P, T) of a sequence, and their probabilities (P,), by plain products."""
     order, chain = found.chain.sequences, found.chain
     message_tj = found.message_nj[order.rows[order.start[number] : order.start[number + 1]]]
@@ -45,7 +45,7 @@ def paths(found: Heard, number: int) -> tuple[Floats, Floats]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_path_is_the_most_probable_of_all(seed: int) -> None:
-    found = heard(seed)
+    found = posterior(seed)
     order = found.chain.sequences
     for number in range(3):
         every, p = paths(found, number)
@@ -56,7 +56,7 @@ def test_the_path_is_the_most_probable_of_all(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_events_have_the_probability_of_their_paths(seed: int) -> None:
     """That two neighbours are of class 1 and the one after them is not, as a span is; one that cannot be is at 0."""
-    found = heard(seed)
+    found = posterior(seed)
 
     def where(event: int, message_tj: Floats) -> None:
         message_tj[1:3, [0, 2]] = -np.inf
@@ -73,7 +73,7 @@ def test_events_have_the_probability_of_their_paths(seed: int) -> None:
 
 
 def test_few_events_at_a_time_are_all_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = heard(7)
+    found = posterior(7)
 
     def where(event: int, message_tj: Floats) -> None:
         message_tj[0, event % J] = -np.inf
@@ -95,7 +95,7 @@ def test_beliefs_and_paths_are_those_of_hmmlearn() -> None:
     lengths = [40, 1, 300, 7]
     seen = rng.integers(6, size=sum(lengths))
     places = np.array([(number, t) for number, length in enumerate(lengths) for t in range(length)])
-    found = Heard(np.log(emitted[:, seen].T), MarkovChain(Sequences(places), first_j, step_ij))
+    found = ChainPosterior(np.log(emitted[:, seen].T), MarkovChain(Sequences(places), first_j, step_ij))
     log_evidence, _ = model.score_samples(seen[:, None], lengths)
     np.testing.assert_allclose(found.passed.q_nj, model.predict_proba(seen[:, None], lengths), atol=1e-9)
     assert found.passed.log_z_s.sum() == pytest.approx(log_evidence, rel=1e-10)
