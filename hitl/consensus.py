@@ -329,11 +329,15 @@ class Consensus(Shown):
         }
         return _packed(arrays)
 
-    def judging(self, items: Names, probabilities: Floats) -> Consensus:
-        """What was learned, with the probabilities (N, J) of other items."""
+    def judging(self, items: Names, probabilities: Floats, report: AnnotatorReport | None = None) -> Consensus:
+        """What was learned, with the probabilities (N, J) of other items; of the classes of `report`, where given."""
+        known = self.annotators if report is None else report
         return replace(
             self,
             items=items,
+            classes=known.classes,
+            annotators=known,
+            class_shares=self.class_shares if report is None else report.shares,
             probabilities=probabilities,
             difficulty=None,
             design_effect=DesignEffect(),

@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from hitl.exchange import YES, multiple_choices
 from hitl.tables.encoding import iso_8601
-from hitl.texts.span_labels import TextParts
 from hitl.texts.span_tables import answer_table, found_table
+from hitl.texts.text_items import TextParts
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -15,7 +15,7 @@ from hitl.exchange import Operation
 from hitl.metrics import DIGITS
 from hitl.plan import Ask, Done, Expired, Plan
 from hitl.project import annotator_names
-from hitl.texts.span_labels import TextParts
+from hitl.texts.text_items import TextParts
 
 if TYPE_CHECKING:
     from hitl.annotations import Name, Names

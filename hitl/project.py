@@ -266,7 +266,7 @@ def _consensus(known: Evidence, method: Combiner, by_default: bool) -> Consensus
     from hitl.models.combiner import seen_by
     from hitl.models.segmentation import image_consensus
     from hitl.models.sequences import span_consensus
-    from hitl.texts.span_labels import TextParts
+    from hitl.texts.text_items import TextParts
 
     if known.parts is None:
         return method.fit(seen_by(method, known))

@@ -13,7 +13,7 @@ import numpy as np
 
 from hitl.annotations import Name
 from hitl.report.contents import QuestionPage
-from hitl.texts.span_labels import TextParts
+from hitl.texts.text_items import TextParts
 
 TEXTS = 20
 """Texts shown, the least sure first."""
@@ -49,7 +49,7 @@ def marked_texts(page: QuestionPage) -> list[MarkedText]:
     if not isinstance(parts, TextParts):
         return []
     labels, items = parts.labels, page.evidence.annotations.items
-    kinds = {labels.kinds.index(kind): number for number, kind in enumerate(parts.layer.kinds)}
+    kinds = {labels.kinds.index(kind): number for number, kind in enumerate(parts.matched.kinds)}
     answered = np.flatnonzero(labels.answers_d > 0)
     first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:TEXTS]
     found: dict[Name, list[tuple[int, int, int, str]]] = {}
@@ -66,7 +66,7 @@ def marked_texts(page: QuestionPage) -> list[MarkedText]:
     answers_d: dict[int, list[int]] = {}
     for answer, (document, _) in enumerate(labels.answer_a2.tolist()):
         answers_d.setdefault(document, []).append(answer)
-    names = [str(kind) for kind in parts.layer.kinds]
+    names = [str(kind) for kind in parts.matched.kinds]
     return [
         MarkedText(
             items[d],

@@ -1,5 +1,6 @@
 """Texts of which annotators mark parts.
 
-`span_labels` is what they marked and what that says of each token, `span_rows` reads it from tables, `span_tables`
-writes it, and `stored_answers` makes evidence of what a project has stored.
+`span_labels` is what they marked and what that says of each token, `matched_spans` which spans of different annotators
+are about the same part, and `text_items` the texts as items. `span_rows` reads spans from tables, `span_tables` writes
+them, and `stored_answers` makes evidence of what a project has stored.
 """

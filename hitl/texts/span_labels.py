@@ -31,6 +31,7 @@ from hitl.errors import BadEvidence, BadTable
 from hitl.evidence import Evidence
 from hitl.shown import Shown, counted, listed
 from hitl.tables.encoding import natural_order
+from hitl.texts.matched_spans import MatchedSpans, matched
 from hitl.texts.span_rows import SpanRows, texts_of, trimmed
 
 Indices = npt.NDArray[np.int64]
@@ -118,23 +119,6 @@ class Answer:
     spans: Sequence[tuple[int, int, Name]]
     time: float = np.nan
     duration: float = np.nan
-
-
-@dataclass(frozen=True, eq=False)
-class TextParts:
-    """The tokens of texts that are items, and by which token each text is judged.
-
-    Attributes:
-        question: what was asked.
-        labels: what annotators marked.
-        layer: the kinds, and the evidence about all tokens.
-        token_d: (D,) the token of each text about which annotators agree least; -1 of a text without tokens.
-    """
-
-    question: str
-    labels: SpanLabels
-    layer: Layer
-    token_d: Indices
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -263,81 +247,63 @@ class SpanLabels(Shown):
         return Tokens.of(self.texts, np.stack((np.tile(documents, 2), offsets.T.ravel()), axis=1))
 
     @cached_property
-    def layers(self) -> tuple[Layer, ...]:
-        """One where no annotator laid kinds over one another; kinds in their order.
+    def kinds_apart(self) -> tuple[tuple[int, ...], ...]:
+        """Codes of the kinds of each layer: one layer where no annotator laid kinds over one another.
 
-        Raises BadEvidence where there is no kind of span, and where the texts have no word.
+        Raises BadEvidence where there is no kind of span.
         """
         if not self.kinds:
             raise BadEvidence(
                 "spans: no label was given yet, so that it is not known what a span can be; name the labels "
                 "(source.classes in hitl.toml), or wait for the first span"
             )
-        if not len(self.tokens):
-            raise BadEvidence("texts: none of them has a word; expected at least one in which something can be marked")
         apart = _laid_over(self.span_s4) | _laid_over(self.truth_s4)
         layer_of: dict[int, int] = {}
         for kind in range(len(self.kinds)):
             taken = {layer for other, layer in layer_of.items() if {(kind, other), (other, kind)} & apart}
             layer_of[kind] = next(layer for layer in range(len(self.kinds)) if layer not in taken)
-        layers = [[kind for kind in layer_of if layer_of[kind] == layer] for layer in sorted(set(layer_of.values()))]
-        return tuple(self._layer(kinds) for kinds in layers)
+        return tuple(
+            tuple(kind for kind in layer_of if layer_of[kind] == layer) for layer in sorted(set(layer_of.values()))
+        )
+
+    @cached_property
+    def matched(self) -> tuple[MatchedSpans, ...]:
+        """For each layer, which spans of different annotators are about the same part of a text."""
+        document_a, annotator_a = self.answer_a2.T
+        answer_s = self.span_s4[:, 0]
+        own = np.column_stack((document_a[answer_s], annotator_a[answer_s], self.span_s4[:, 1:]))
+        known = np.insert(self.truth_s4, 1, -1, axis=1)
+        return tuple(self._matched(np.concatenate((own, known)), kinds) for kinds in self.kinds_apart)
+
+    def _matched(self, span_s5: Indices, kinds: Sequence[int]) -> MatchedSpans:
+        code = np.full(len(self.kinds), -1)
+        code[list(kinds)] = np.arange(len(kinds))
+        span_s5 = span_s5[code[span_s5[:, 4]] >= 0]
+        span_s5[:, 4] = code[span_s5[:, 4]]
+        names = self.documents, self.annotators, tuple(self.kinds[kind] for kind in kinds)
+        return matched(span_s5, self.answer_a2, self.known_d, names)
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The same layers, with the tokens of all texts as items.
+
+        Raises BadEvidence where there is no kind of span, and where the texts have no word.
+        """
+        kinds_apart = self.kinds_apart
+        if not len(self.tokens):
+            raise BadEvidence("texts: none of them has a word; expected at least one in which something can be marked")
+        return tuple(self._layer(kinds) for kinds in kinds_apart)
 
     @property
     def answers_d(self) -> Indices:
         """(D,) how many annotators answered each text."""
         return np.bincount(self.answer_a2[:, 0], minlength=len(self.documents))
 
-    def of_texts(self, question: str) -> dict[str, Evidence]:
-        """Evidence about the texts themselves, one for each layer; the first has the name of the question.
-
-        A text stands for the token about which annotators agree least: their labels of it are their labels of the
-        text. So policies and stopping rules, which know items alone, ask where an answer says most. `parts` has the
-        tokens.
-        """
-        found: dict[str, Evidence] = {}
-        for layer in self.layers:
-            name = f"{question} ({listed(layer.kinds)})" if found else question
-            found[name] = self._of_texts(TextParts(question, self, layer, self._least_agreed(layer)))
-        return found
-
-    def _least_agreed(self, layer: Layer) -> Indices:
-        """(D,) the token with the smallest majority; of equals one that more annotators marked, then the first."""
-        tokens, said = self.tokens, layer.evidence.annotations
-        votes_tl = np.zeros((said.n_items, said.n_options), np.int64)
-        np.add.at(votes_tl, (said.item, said.label), 1)
-        most, marked = votes_tl.max(axis=1), votes_tl[:, 1:].sum(axis=1)
-        order = np.lexsort((np.arange(len(tokens)), -marked, most, tokens.document_t))
-        token_d = np.full(len(self.documents), -1, np.int64)
-        there, first = np.unique(tokens.document_t[order], return_index=True)
-        token_d[there] = order[first]
-        return token_d
-
-    def _of_texts(self, parts: TextParts) -> Evidence:
-        known, token_d = parts.layer.evidence, parts.token_d
-        said = known.annotations
-        document_a, annotator_a = self.answer_a2.T
-        # Labels are in the order of items and annotators; a text without tokens is all outside.
-        key = said.item.astype(np.int64) * said.n_annotators + said.annotator
-        at = np.searchsorted(key, np.maximum(token_d[document_a], 0) * said.n_annotators + annotator_a)
-        label_a = np.zeros(len(document_a), np.int32)
-        there = token_d[document_a] >= 0
-        label_a[there] = said.label[at[there]]
-        annotations = Annotations(
-            document_a.astype(np.int32),
-            annotator_a.astype(np.int32),
-            label_a,
-            self.documents,
-            self.annotators,
-            said.classes,
-            said.options,
-            time=self.time_a,
-            duration=self.duration_a,
-        )
-        assert known.truth is not None
-        truth = np.zeros(len(token_d), np.int32)
-        truth[token_d >= 0] = known.truth[token_d[token_d >= 0]]
-        return Evidence(annotations, truth=truth, parts=parts)
+    @property
+    def judged_d(self) -> npt.NDArray[np.bool_]:
+        """(D,) texts that were answered, or whose spans are known."""
+        judged: npt.NDArray[np.bool_] = self.known_d | (self.answers_d > 0)
+        return judged
 
     def _layer(self, kinds: Sequence[int]) -> Layer:
         tokens = self.tokens

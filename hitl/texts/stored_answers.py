@@ -10,6 +10,7 @@ from hitl.errors import BadInput
 from hitl.exchange import spans_in
 from hitl.tables.encoding import ANONYMOUS
 from hitl.texts.span_labels import Answer, SpanLabels
+from hitl.texts.text_items import of_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def evidence_of(
     question: Question, items: pa.Table, answers: pa.Table, gold: pa.Table, names: Mapping[str, str]
 ) -> dict[str, Evidence]:
-    """Evidence about the texts, one for each layer of kinds (`SpanLabels.of_texts`).
+    """Evidence about the texts, one for each layer of kinds (`text_items`).
 
     Tables are those of the store: items (item, data), its answers and its known truth. `names`: key of an annotator ->
     shown name; answers without an annotator are those of one. Raises BadInput where an item has no text, or an answer
@@ -40,7 +41,7 @@ def evidence_of(
         for row in rows
     ]
     known = {row["item"]: _spans(row) for row in gold.to_pylist()}
-    return SpanLabels.from_answers(texts, given, known, question.classes).of_texts(question.name)
+    return of_texts(SpanLabels.from_answers(texts, given, known, question.classes), question.name)
 
 
 def _spans(row: Mapping[str, str]) -> list[tuple[int, int, str]]:

@@ -30,7 +30,9 @@ def test_spans_are_combined_and_written(run: Run, spans: list[str]) -> None:
     assert (code, err) == (0, "")
     assert "3 texts, 3 answers by 2 annotators: 3 spans of LOC, PER" in out
     assert "wrote found.csv\nwrote people.csv" in out
-    (row,) = read_table("found.csv").to_pylist()
+    row, doubtful = read_table("found.csv").to_pylist()
+    assert (doubtful["label"], doubtful["marked"]) == ("LOC", "1")
+    assert float(doubtful["confidence"]) < float(row["confidence"])
     assert (row["document"], row["start"], row["end"], row["label"], row["text"]) == ("a", "0", "3", "PER", "Ada")
     assert (row["marked"], row["answers"]) == ("2", "2")
     assert 0.5 < float(row["confidence"]) < 1
@@ -43,7 +45,7 @@ def test_json_has_the_spans_if_asked(run: Run, spans: list[str]) -> None:
     code, out, _ = run(*spans, "--json", "--labels", "--method", "vb-ibcc")
     told = json.loads(out)
     assert code == 0
-    assert (told["texts"], told["answers"], told["kinds"], told["spans"]) == (3, 3, ["LOC", "PER"], 1)
+    assert (told["texts"], told["answers"], told["kinds"], told["spans"]) == (3, 3, ["LOC", "PER"], 2)
     assert told["consensus"][0]["text"] == "Ada"
 
 

@@ -73,21 +73,21 @@ def test_a_cycle_finds_spans_asks_about_texts_and_says_so(tmp_path: Path) -> Non
     assert latest[0]["label"].spans == report.judgement.results["label"].spans
 
 
-def test_a_text_stands_for_the_token_about_which_annotators_agree_least(tmp_path: Path) -> None:
+def test_a_text_stands_for_the_part_about_which_annotators_agree_least(tmp_path: Path) -> None:
     root = folder(tmp_path / "t")
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         judgement = cycle.run(settings(), store, Tables(root)).judgement
     known = judgement.evidence["label"]
     assert known.parts is not None
-    names = known.parts.layer.evidence.annotations.items
-    assert [names[token] for token in known.parts.token_d[:2]] == ["t0[15:19]", "t1[5:10]"]
+    names = known.parts.matched.evidence.annotations.items
+    assert [names[part] for part in known.parts.cluster_d[:2]] == ["t0[15:19]", "t1[5:10]"]
     said = known.annotations
     rows = zip(said.item, said.annotator, said.label, strict=True)
     by = {(said.items[n], said.annotators[k]): said.options[code] for n, k, code in rows}
-    assert (by["t0", "ann"], by["t0", "bob"], by["t0", "cyd"]) == ("B-LOC", "O", "B-PER")
+    assert (by["t0", "ann"], by["t0", "bob"], by["t0", "cyd"]) == ("LOC", "(nothing)", "PER")
     row = known.annotations.items.index("t0")
-    tokens = judgement.results["label"]
-    assert tokens.classes[tokens.labels[row]] == "B-LOC"
+    texts = judgement.results["label"]
+    assert texts.classes[texts.labels[row]] == "LOC"
 
 
 def test_known_spans_are_truth(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.exchange import Operation, spans_as_label, spans_in
 from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
-from hitl.texts.span_labels import TextParts
+from hitl.texts.text_items import TextParts
 from tests.connectors.label_studio.browser import needs_browser, open_consensus, text, wait
 from tests.connectors.label_studio.conftest import Project
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hitl.annotations import Floats
-from hitl.models import BSCSeq, MajorityVote, SequentialDawidSkene, SequentialIBCC
+from hitl.models import VBIBCC, BSCSeq, MajorityVote, SequentialDawidSkene, SequentialIBCC
 from hitl.models.combiner import Combiner
 from hitl.models.numerics.viterbi import most_probable
 from hitl.models.priors.markov_chain import MarkovChain, Sequences
@@ -147,7 +147,10 @@ def strict_f1(found: SpanConsensus, right: set[tuple[Any, ...]]) -> float:
     return 2 * len(ours & right) / (len(ours) + len(right))
 
 
-@pytest.mark.parametrize("method", [BSCSeq(), SequentialIBCC(), SequentialDawidSkene()], ids=lambda m: type(m).__name__)
+METHODS = [VBIBCC(), BSCSeq(), SequentialIBCC(), SequentialDawidSkene()]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 def test_spans_are_as_probable_as_they_are_often_right(method: Combiner) -> None:
     labels, right = crowd(1)
     found = combined(labels, method)
@@ -190,8 +193,8 @@ def test_layers_come_together_and_nobody_asked_is_nothing_found() -> None:
     table = found.table().to_pydict()
     assert table["text"] == ["Acme Paris", "Paris"]
     assert found.texts().to_pydict()["spans"] == [2, 0]
-    each = [combined(labels, BSCSeq()).text_probability[0]]
-    assert 0 < each[0] <= min(span.probability for span in found.spans)
+    for one in (found, combined(labels, BSCSeq())):
+        assert 0 < one.text_probability[0] <= min(span.probability for span in one.spans)
 
 
 def test_known_spans_are_found_as_they_are() -> None:

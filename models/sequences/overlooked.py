@@ -1,0 +1,50 @@
+"""What annotators overlook: objects, such as spans of a text, that none of those who looked has marked.
+
+    N_d ~ Poisson(rho n_d)           objects in a text of size n_d
+    m_d = prod_k miss_k              chance that all annotators of text d overlook one, independently
+    seen_d ~ Poisson(rho n_d (1 - m_d)), unseen_d ~ Poisson(rho n_d m_d), independent of each other
+    rho ~ Gamma(1 + S, L)            posterior with an even prior; S = sum_d seen_d, L = sum_d n_d (1 - m_d)
+    p(nothing overlooked) = E exp(-rho n_d m_d) = (L / (L + n_d m_d))^(1 + S)
+
+A text without an answer has m_d = 1, one whose objects are known 0. Misses are learned from what at least one
+annotator marked, so that they are a little too few where few annotators look.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Floats
+from hitl.consensus import AnnotatorReport
+
+
+def misses(report: AnnotatorReport) -> Floats:
+    """(K,) chance that an annotator says class 0, nothing, of an object of the other classes."""
+    missed: Floats = report.confusion[:, 1:, 0] @ shares_of_kinds(report)
+    return missed
+
+
+def shares_of_kinds(report: AnnotatorReport) -> Floats:
+    """(J - 1,) shares of the classes other than nothing, which sum to 1; even where there was none."""
+    share_h = report.shares[1:]
+    total = float(share_h.sum())
+    return share_h / total if total > 0 else np.full(len(share_h), 1 / len(share_h))
+
+
+def chance_of_none(
+    seen_d: Floats, size_d: Floats, known_d: npt.NDArray[np.bool_], answer_a2: npt.NDArray[np.int64], miss_k: Floats
+) -> Floats:
+    """(D,) probability that nothing was overlooked, of what was expected to be seen (D,) in texts of a size (D,).
+
+    `known_d` (D,): texts whose objects are known; `answer_a2` (A, 2): text and annotator of each answer.
+    """
+    document_a, annotator_a = answer_a2.T
+    with np.errstate(divide="ignore"):
+        log_miss = np.bincount(document_a, weights=np.log(miss_k)[annotator_a], minlength=len(size_d))
+    m_d = np.where(known_d, 0.0, np.exp(log_miss))
+    looked = float((size_d * (1 - m_d)).sum())
+    open_d = size_d * m_d
+    with np.errstate(divide="ignore", invalid="ignore"):
+        none: Floats = np.exp((1 + seen_d.sum()) * (np.log(looked) - np.log(looked + open_d)))
+    return np.where(open_d > 0, none, 1.0)
