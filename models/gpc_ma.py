@@ -46,9 +46,6 @@ from hitl.models.priors.gp import GaussianProcess, Process, beliefs
 
 P = TypeVar("P", bound=TruthPrior)
 
-SETTLED = 200
-"""Most sweeps at the end, until EP is at its fixed point."""
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Question:
@@ -111,6 +108,7 @@ class ProcessMethod(ABC):
         scaling = Scaling.of(evidence.features) if learned is None else learned.scaling
         x_nd = scaling(evidence.features)
         asked = one_versus_rest.asked(annotations.n_classes)
+        said = float(len(annotations) + evidence.known.sum())
         with threads_for(int(em.informative(evidence, 1).sum())):
             found = [self._answered(evidence, x_nd, q, j, learned) for q, j in enumerate(asked)]
         q_nj = one_versus_rest.joined(np.stack([one.q_n for one in found]), evidence)
@@ -119,6 +117,7 @@ class ProcessMethod(ABC):
             scaling,
             [one.process for one in found],
             [one.estimate.annotators.learn(one.estimate.counts_klj).log_pi_klj for one in found],
+            learned.learned_from if learned is not None and learned.is_held(said) else said,
         )
         return concluded(
             self,
@@ -158,7 +157,8 @@ class ProcessMethod(ABC):
         prior = GaussianProcess.unlearned(x_nd, self.ard, asked.observed_nj)
         q_nj = one_versus_rest.column(voted(evidence), j)
         if learned is not None:
-            prior = learned.resumed(q, prior)
+            said = float(len(evidence.annotations) + evidence.known.sum())
+            prior = replace(learned.resumed(q, prior), held=learned.is_held(said))
             log_answers_klj = learned.log_answers(q, evidence.annotations, self._unmet(evidence.annotations, j))
             begun = em.expectation(asked.evidence, replace(prior, sweeps=1), log_answers_klj)
             prior, q_nj = replace(prior, sites=begun.statistics.sites), begun.q_nj
@@ -179,14 +179,13 @@ class ProcessMethod(ABC):
         if learned is None and self.by_labels:  # without features iterations cost nothing, and they save some with them
             q_nj = climbed(Fixed(np.zeros((1, 2))), q_nj).q_nj
         estimate = climbed(prior, q_nj)
-        settled = em.expectation(
-            asked.evidence,
-            replace(estimate.prior, sites=estimate.statistics.sites, sweeps=SETTLED),
-            estimate.annotators.log_pi_klj,
-            em.informative(asked.evidence, least_labels),
+        process: Process = estimate.statistics.settled()
+        if not self.by_labels:
+            return Answered(_chance(np.stack(process.marginals(x_nd))), process, estimate)
+        message_nj = observe(
+            kernels.messages(asked.evidence.annotations, estimate.annotators.log_pi_klj), asked.evidence
         )
-        process: Process = settled.statistics
-        q_n = settled.q_nj[:, 1] if self.by_labels else _chance(np.stack(process.marginals(x_nd)))
+        q_n = beliefs(message_nj, *process.cavities(x_nd))[:, 1]
         return Answered(q_n, process, estimate)
 
     def _judged(self, evidence: Evidence, learned: LatentClasses, q: int, j: int, latent_xn: Floats) -> Floats:

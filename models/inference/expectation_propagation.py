@@ -13,7 +13,12 @@ cavity x likelihood, and the site that gives the posterior these moments:
     tau'  = curve / (1 - v curve)              nu' = (slope + m curve) / (1 - v curve)
 
 These are the moments of the paper's supplement, without its differences of precisions. All sites move at once, which
-costs one factorisation a sweep, and part of the way (damping), which ends at the same fixed point as one by one.
+costs one factorisation a sweep, and part of the way (damping), which ends at the same fixed point as one by one. Near
+that point a sweep is almost linear in the sites, so the last few of them tell where it leads (Anderson 1965):
+
+    g = argmin | r - dR g |            s <- s + d r - (dS + d dR) g           r: the move, d: damping
+
+with dS, dR the differences of the last sites and moves, in standard deviations of the items.
 
 The likelihood is not log-concave: tau is negative where labels contradict what f was thought to be. So no roots of it
 are taken. With K = L L' (pivoted, of the rank that K has)
@@ -53,6 +58,12 @@ DAMPING = 0.8
 
 TOLERANCE = 1e-4
 """Move of a site, in standard deviations of its item, that is none."""
+
+MEMORY = 4
+"""Differences of sites and moves that are kept."""
+
+NEARLY_LINEAR = 0.1
+"""Move, in standard deviations, below which sweeps look back."""
 
 LEAST_STEP = 1e-6
 HALF_LOG_2PI = 0.5 * float(np.log(2 * np.pi))
@@ -153,10 +164,18 @@ def propagate(
     if found is None:
         found = _at(l_nr, likelihoods, np.zeros_like(sites))
     assert found is not None
+    return onwards(l_nr, likelihoods, found, sweeps=sweeps, tolerance=tolerance)
+
+
+def onwards(
+    l_nr: Floats, likelihoods: Likelihoods, found: Propagated, *, sweeps: int, tolerance: float = TOLERANCE
+) -> Propagated:
+    """At most so many sweeps more."""
+    past: list[tuple[Floats, Floats]] = []
     for _ in range(sweeps):
         if found.moved < tolerance:
             break
-        found = _swept(l_nr, likelihoods, found)
+        found = _swept(l_nr, likelihoods, found, past)
     return found
 
 
@@ -220,14 +239,20 @@ def _at(l_nr: Floats, likelihoods: Likelihoods, sites: Floats) -> Propagated | N
     return Propagated(sites, posterior, Tilted(mean, variance, log_z, slope, curve), np.inf)
 
 
-def _swept(l_nr: Floats, likelihoods: Likelihoods, found: Propagated) -> Propagated:
-    """All sites moved at once; `found`, moved by 0, where no step leads anywhere."""
+def _swept(l_nr: Floats, likelihoods: Likelihoods, found: Propagated, past: list[tuple[Floats, Floats]]) -> Propagated:
+    """All sites moved at once; `found`, moved by 0, where no step leads anywhere. `past`: sites and moves so far."""
     at = found.tilted
     left = 1 - at.variance * at.curve
     move = np.stack((at.slope + at.mean * at.curve, at.curve)) / left - found.sites
     move *= likelihoods.times > 0
     spread_n = np.sqrt(found.posterior.variance)
-    moved = float(np.max(np.abs(move) * np.stack((spread_n, spread_n**2))[:, None], initial=0.0))
+    scale = np.stack((spread_n, spread_n**2))[:, None]
+    moved = float(np.max(np.abs(move) * scale, initial=0.0))
+    past[:] = [*past[-MEMORY:], (found.sites, move)] if moved < NEARLY_LINEAR else []
+    if len(past) > 1:
+        there = _at(l_nr, likelihoods, found.sites + _looking_back(past, scale))
+        if there is not None:
+            return replace(there, moved=moved)
     step = DAMPING
     while step > LEAST_STEP:
         there = _at(l_nr, likelihoods, found.sites + step * move)
@@ -235,3 +260,13 @@ def _swept(l_nr: Floats, likelihoods: Likelihoods, found: Propagated) -> Propaga
             return replace(there, moved=moved)
         step /= 2
     return replace(found, moved=0.0)
+
+
+def _looking_back(past: list[tuple[Floats, Floats]], scale: Floats) -> Floats:
+    """The step of sites (2, C, N) that the last ones and their moves foretell."""
+    sites, moves = (np.stack([one[part] for one in past]) for part in range(2))
+    towards = np.diff(moves, axis=0)
+    weighed = (towards * scale).reshape(len(towards), -1).T
+    share = np.linalg.lstsq(weighed, (moves[-1] * scale).ravel(), rcond=1e-10)[0]
+    step: Floats = DAMPING * moves[-1] - np.tensordot(share, np.diff(sites, axis=0) + DAMPING * towards, axes=1)
+    return step

@@ -7,6 +7,7 @@
     sites                          (Q, 2, R)       nu and tau
     answers                        (Q, K, L', 2)   log probability of each answer, of the consensus's annotators
     latent mean, latent variance   (Q, N)          of f, of all items
+    learned from                   ()              labels and known truths when the kernels were learned
 
 A question is a class against the rest (`one_versus_rest`).
 """
@@ -27,6 +28,9 @@ from hitl.models.inference import expectation_propagation as ep
 from hitl.models.inference.warm_start import usable
 from hitl.models.numerics.covariance import SquaredExponential
 from hitl.models.priors.gp import GaussianProcess, Process
+
+GROWTH = 1.5
+"""Times as many labels as kernels were learned from with which a warm start learns them again."""
 
 LATENT_MEAN, LATENT_VARIANCE = "latent mean", "latent variance"
 
@@ -67,15 +71,18 @@ class LatentClasses:
     theta_qp: Floats
     sites_qxr: Floats
     answers_qklj: Floats
+    learned_from: float
     annotators: Names = ()
 
     @classmethod
-    def of_processes(cls, scaling: Scaling, processes: Sequence[Process], answers: Sequence[Floats]) -> LatentClasses:
+    def of_processes(
+        cls, scaling: Scaling, processes: Sequence[Process], answers: Sequence[Floats], learned_from: float
+    ) -> LatentClasses:
         """As a fit has found them: with the same points in all questions."""
         first = processes[0]
         theta_qp = np.stack([one.kernel.theta for one in processes])
         sites_qxr = np.stack([one.collapsed for one in processes])
-        return cls(scaling, first.x_rd, first.rows, theta_qp, sites_qxr, np.stack(answers))
+        return cls(scaling, first.x_rd, first.rows, theta_qp, sites_qxr, np.stack(answers), learned_from)
 
     @classmethod
     def of(cls, consensus: Consensus, evidence: Evidence) -> LatentClasses:
@@ -93,7 +100,8 @@ class LatentClasses:
         rows = np.array([place.get(consensus.items[n], -1) if n >= 0 else -1 for n in before.tolist()], dtype=np.intp)
         same = np.isclose(x_nd[rows], x_rd, rtol=0, atol=1e-9, equal_nan=True).all(axis=1)
         rows[~same] = -1
-        return cls(scaling, x_rd, rows, kept["kernel"], kept["sites"], kept["answers"], consensus.annotators.names)
+        learned = kept["kernel"], kept["sites"], kept["answers"], float(kept["learned from"])
+        return cls(scaling, x_rd, rows, *learned, consensus.annotators.names)
 
     @classmethod
     def matching(cls, start: Consensus, evidence: Evidence) -> LatentClasses | None:
@@ -113,6 +121,7 @@ class LatentClasses:
             "kernel": self.theta_qp,
             "sites": self.sites_qxr,
             "answers": self.answers_qklj,
+            "learned from": np.array(self.learned_from),
             LATENT_MEAN: latent_qxn[:, 0],
             LATENT_VARIANCE: latent_qxn[:, 1],
         }
@@ -142,6 +151,10 @@ class LatentClasses:
         left = latent_xn.copy()
         left[:, rows] = cavity_r * (mean_r / variance_r - nu_r), cavity_r
         return left
+
+    def is_held(self, said: float) -> bool:
+        """Whether a fit to so many labels and known truths leaves the kernels as they are."""
+        return said < GROWTH * self.learned_from
 
     def resumed(self, q: int, prior: GaussianProcess) -> GaussianProcess:
         """The prior with the kernel of a question; and its sites, where these are of messages alone."""

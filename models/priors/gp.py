@@ -55,6 +55,9 @@ HALVINGS = 4
 TRIAL = 2
 """Most sweeps with a kernel that is tried: nearly all of what it gains shows."""
 
+SETTLED = 200
+"""Most sweeps at the end, until EP is at its fixed point."""
+
 NO_CURVATURE = 1e-3
 """Cosine of a move and what it does to the gradient, below which it tells nothing."""
 
@@ -95,6 +98,10 @@ class Process:
     def collapsed(self) -> Floats:
         """(2, rows) all sites of an item as one."""
         return ep.collapsed(self.found.sites, self.likelihoods)
+
+    def settled(self) -> Process:
+        """At the fixed point of EP, for all practical purposes."""
+        return replace(self, found=ep.onwards(self.l_rr, self.likelihoods, self.found, sweeps=SETTLED))
 
     def latent(self, x_md: Floats) -> tuple[Floats, Floats]:
         """(M,) mean and variance of f at other points."""

@@ -102,6 +102,24 @@ def test_all_at_once_ends_where_one_by_one_ends(seed: int) -> None:
     np.testing.assert_allclose(found.posterior.variance, sigma.diagonal(), atol=1e-7)
 
 
+def test_looking_back_saves_sweeps_and_ends_at_the_same_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    k_nn, likelihoods = problem(1, 60)
+    l_nr, none = ep.root(k_nn), np.zeros((2, *likelihoods.times.shape))
+
+    def sweeps_needed() -> tuple[int, ep.Propagated]:
+        found, count = ep.propagate(l_nr, likelihoods, none, sweeps=0), 0
+        while found.moved >= 1e-8 and count < 500:
+            count += 1
+            found = ep.propagate(l_nr, likelihoods, none, sweeps=count, tolerance=1e-8)
+        return count, found
+
+    quick, found = sweeps_needed()
+    monkeypatch.setattr(ep, "NEARLY_LINEAR", 0.0)
+    slow, plain = sweeps_needed()
+    assert quick <= 0.7 * slow
+    np.testing.assert_allclose(found.posterior.mean, plain.posterior.mean, atol=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_evidence_is_the_product_of_the_papers_sites(seed: int) -> None:
     """Sites with the right normaliser (papers/notes.md), integrated against the prior."""
