@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     figures: dict[str, Any] = results.load("gpc") if options.keep else {}
     for name in options.sets:
-        runs = options.seeds if name in POSITIVE else 1
+        runs = options.seeds if name in POSITIVE else SPLITS[name]
         figures[name] = {"runs": runs, **table(name, runs, options.ard and name == "music_genre")}
         print("\n".join(described(name, figures[name])), flush=True)
     if "ionosphere" in options.sets:
@@ -209,6 +209,9 @@ def described(name: str, rows: dict[str, Any]) -> list[str]:
         lines.append(f"{method:6}{cells}   {PAPER[name][method]}")
     return lines
 
+
+SPLITS = {"sentence_polarity": 5, "music_genre": 1}
+"""Runs of the sets with recorded labels: one split of the sentences more or less decides which method is first."""
 
 LEAST = {
     "ionosphere": ((0, 0.976), (2, 0.916), (3, 0.978)),
