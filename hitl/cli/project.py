@@ -205,6 +205,7 @@ def export(
     """Write the labels of the last cycle, one row an item, by your own ids, with what each label rests on."""
     from hitl.exchange import multiple_choices
     from hitl.export import annotation_table, label_tables, span_annotation_table
+    from hitl.models.segmentation.box_labels import BoxParts, answer_table
     from hitl.operations import Judgement
     from hitl.project import item_names, stored_evidence
     from hitl.tables.files import require_distinct, require_writable, write_table
@@ -237,7 +238,10 @@ def export(
                 raise BadSettings("export: --annotations does not write masks; the platform exports them")
             asked = {one.parts.question if one.parts else name: one for name, one in of_chosen.items()}
             for name, one in asked.items():
-                table = span_annotation_table(one, names) if one.parts else annotation_table(one.annotations, names)
+                if isinstance(one.parts, BoxParts):
+                    table = answer_table(one, names)
+                else:
+                    table = span_annotation_table(one, names) if one.parts else annotation_table(one.annotations, names)
                 write_table(of_question(annotations, name, len(asked)), table)
     show.wrote([output])
 

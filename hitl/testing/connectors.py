@@ -27,6 +27,7 @@ from hitl.exchange import (
     Page,
     Question,
     Receipt,
+    boxes_in,
     drawn_in,
     spans_in,
 )
@@ -98,6 +99,8 @@ def _is_legal(label: str | None, question: Question) -> bool:
         return {kind for *_, kind in spans_in(label)} <= set(question.classes)
     if question.image is not None:
         return {kind for kind, _ in drawn_in(label)[2]} <= set(question.classes)
+    if question.boxes is not None:
+        return {kind for *_, kind in boxes_in(label)[2]} <= set(question.classes)
     return label in question.options
 
 
