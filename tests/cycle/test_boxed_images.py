@@ -14,7 +14,7 @@ import pytest
 from hitl import cycle
 from hitl.additions import known_truth
 from hitl.connectors.tables import TablesSettings
-from hitl.errors import BadTable
+from hitl.errors import BadTable, MissingToken
 from hitl.exchange import (
     AnnotationRow,
     AnnotatorRow,
@@ -36,6 +36,8 @@ from hitl.report.page import render
 from hitl.report.stored import stored_report
 from hitl.settings import Settings
 from hitl.store import Store
+from hitl.tables.files import read_table
+from tests.command_line import Run, caller
 
 QUESTION = Question("box", ("cat", "<dog>"), ("cat", "<dog>"), boxes="image")
 CAT, DOG = (10.0, 10.0, 30.0, 40.0, "cat"), (60.0, 20.0, 20.0, 40.0, "<dog>")
@@ -222,4 +224,51 @@ def test_the_report_shows_the_boxes_of_everyone(store: Store) -> None:
     assert (cat.x, cat.y, cat.width, cat.height) == pytest.approx((16, 12, 48, 48)), "160 x 120 for 400 x 300 pixels"
     dog = next(shape for shape in shown["a"].found if "<dog>" in shape.title)
     assert re.fullmatch(r"<dog> \(\d+%, drawn by 2 of 3\)", dog.title)
-    assert (shown["c"].about, shown["c"].found) == ("nothing being there", ())
+    assert (shown["c"].about, shown["c"].found) == ("that there is nothing", ())
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    platform = Platform()
+    monkeypatch.setattr("hitl.connectors.catalog.connector_of", lambda *_: platform)
+    crew = ", ".join(f'"{who}"' for who in CREW)
+    (tmp_path / "hitl.toml").write_text(
+        f'name = "p"\n[source]\nkind = "tables"\npath = "."\n[crew]\nannotators = [{crew}]\ncapacity = 4\n'
+        "[budget]\nlabels = 4\n"
+    )
+    return caller(tmp_path, monkeypatch, capfd)
+
+
+def test_commands_speak_of_boxes(run: Run, tmp_path: Path) -> None:
+    assert run("run")[0] == 0
+    code, out, _ = run("combine")
+    assert code == 0
+    assert "Found: box" in out
+    assert run("combine", "--output", "found.csv")[0] == 0
+    assert run("export", "labels.csv", "--annotations", "answers.csv")[0] == 0
+    for name in ("found.csv", "labels.csv"):
+        rows = read_table(tmp_path / name).to_pylist()
+        assert [row["label"] for row in rows] == ["cat", "<dog>", "cat", None, "<dog>"], name
+    answers = read_table(tmp_path / "answers.csv").to_pylist()
+    said = [(row["annotator"], row["label"]) for row in answers if row["item"] == "b"]
+    assert said == [("ann", "cat"), ("bob", "cat"), ("cyd", "cat"), ("cyd", "<dog>")]
+    assert [row["x"] for row in answers if row["item"] == "c"] == [None] * 3, "three looked and drew nothing"
+    (tmp_path / "truth.csv").write_text("item,x,y,width,height,label\ne,10,10,30,40,cat\n")
+    code, _, err = run("gold", "truth.csv")
+    assert (code, err) == (0, "")
+    assert run("run")[0] == 0
+    for command in ("status", "doctor", "annotators", "plan", "report"):
+        assert run(command)[0] == 0, command
+
+
+def test_a_plan_from_the_store_needs_no_token(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("run")[0] == 0
+    expected = run("plan", "--dry-run", "--json")
+
+    def locked(*_: object) -> None:
+        raise MissingToken("no token")
+
+    monkeypatch.setattr("hitl.connectors.catalog.connector_of", locked)
+    code, out, err = run("plan", "--dry-run", "--json")
+    assert (code, out) == (0, expected[1])
+    assert "the classes are taken to be those of the last cycle" in err

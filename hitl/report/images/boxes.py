@@ -91,7 +91,7 @@ def _pictures(page: QuestionPage, parts: BoxParts, i: int, found: dict[Name, lis
     return BoxedImage(
         item,
         float(page.consensus.confidence[i]),
-        "the object about which annotators agree least" if parts.images[i].clusters else "nothing being there",
+        "of the object about which annotators agree least" if parts.images[i].clusters else "that there is nothing",
         *size,
         _shapes(sure, parts.classes, size),
         tuple(
