@@ -30,6 +30,7 @@ from hitl.exchange import (
     boxes_in,
 )
 from hitl.export import label_tables
+from hitl.operations import _same_consensus
 from hitl.report.contents import QuestionPage
 from hitl.report.images.boxes import SIDE, boxed_images
 from hitl.report.page import render
@@ -131,6 +132,20 @@ def test_a_cycle_finds_boxes_asks_about_images_and_says_so(store: Store) -> None
     assert latest is not None
     assert latest[0]["box"].boxes == result.boxes
     assert cycle.run(settings(), store, platform).changed == 0
+
+
+def test_a_consensus_is_pushed_anew_where_a_box_moved_or_is_surer() -> None:
+    box = {"label": "cat", "confidence": 0.9, "x": 1.0, "y": 2.0, "width": 3.0, "height": 4.0}
+    row = {"item": "a", "confidence": 0.8, "height": 300, "width": 400}
+
+    def same(**changes: Any) -> bool:
+        return _same_consensus({"box": [{**row, "boxes": [box]}]}, {"box": [{**row, "boxes": [{**box, **changes}]}]})
+
+    assert same()
+    assert same(confidence=0.9000001)
+    for change in ({"confidence": 0.8}, {"label": "dog"}, {"x": 1.5}, {"height": 4.5}):
+        assert not same(**change)
+    assert not _same_consensus({"box": [{**row, "boxes": [box]}]}, {"box": [{**row, "boxes": []}]})
 
 
 def test_the_method_of_the_project_judges_boxes(store: Store) -> None:

@@ -97,6 +97,10 @@ def test_a_label_has_one_form_and_goes_both_ways(drawn: list[BoxTuple], random: 
         assert CONTROL.read(written) == {"box": label}
 
 
+def test_nought_has_no_sign() -> None:
+    assert boxes_as_label(1, 1, [(-0.0, -1e-9, 2, 2, "cat")]) == boxes_as_label(1, 1, [(0, 0, 2.0, 2.0, "cat")])
+
+
 def test_each_region_has_its_probability() -> None:
     label = boxes_as_label(HEIGHT, WIDTH, [CAT, DOG])
     sure = {boxes_as_label(0, 0, [CAT]): 0.9, boxes_as_label(0, 0, [DOG]): 0.6}

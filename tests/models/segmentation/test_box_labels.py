@@ -123,6 +123,42 @@ def test_known_boxes_are_matched_with_clusters() -> None:
     )
 
 
+def test_a_known_box_is_of_one_cluster_that_which_it_overlaps_most() -> None:
+    drawn = {"ann": [Box(0, 0, 20, 20, "cat"), Box(5, 0, 20, 20, "cat")]}
+    image = joined_boxes(drawn, [Box(4, 0, 20, 20, "cat")])
+    assert [box is not None for box in image.known or ()] == [False, True]
+
+
+def test_a_known_image_has_the_truth_of_the_cluster_it_stands_for() -> None:
+    rows: list[Row] = [("a", "2", [at(LEFT, "cat"), at(RIGHT, "cat")]), ("a", "3", [at(LEFT, "cat"), at(RIGHT, "dog")])]
+    known = evidence(rows, {"a": [at(LEFT, "cat"), at(RIGHT, "dog")]})
+    assert known.truth is not None
+    assert known.truth[0] == 2
+    assert said(known) == {("a", "2"): "cat", ("a", "3"): "dog"}
+
+
+def test_an_image_has_the_size_that_most_answers_tell() -> None:
+    labels = [boxes_as_label(*size, []) for size in ((10, 20), (30, 20), (10, 20), (0, 0), (0, 0), (0, 0))]
+    none = pa.table({"item": pa.array([], pa.string()), "label": pa.array([], pa.string())})
+    columns = {
+        "item": ["a"] * 6,
+        "annotator": list("123456"),
+        "label": labels,
+        "time": [0.0] * 6,
+        "duration": [0.0] * 6,
+    }
+    known = evidence_of(QUESTION, pa.table({"item": ["a"]}), pa.table(columns), none, {})
+    assert parts_of(known).sizes == ((10, 20),)
+
+
+def test_known_objects_count_as_they_are_known() -> None:
+    """Nothing was drawn on the first image, and two objects are there."""
+    known = evidence([("a", "2", []), ("b", "2", [])], {"a": [at(LEFT, "cat"), at(LOW, "dog")]})
+    found = of_images(known, MajorityVote())
+    miss = missed(found.annotators, ["2"])
+    assert found.probabilities[1, 0] == pytest.approx(exp(-miss * (1 + 2) / (1 + 2 * (1 - miss))))
+
+
 def test_a_known_image_has_its_known_boxes_exactly() -> None:
     rows: list[Row] = [("a", who, [at(LEFT, "cat", int(who))]) for who in "234"]
     rows += [("b", who, [at(LEFT, "dog")]) for who in "234"]
@@ -274,6 +310,8 @@ def test_fit_keeps_known_boxes() -> None:
 def test_an_answer_that_says_no_boxes_is_named() -> None:
     with pytest.raises(BadInput, match="item a: a box is of 'cow'; expected one of cat, dog"):
         evidence([("a", "1", [at(LEFT, "cow")])])
+    with pytest.raises(BadInput, match=r"item a: a box is of '\(nothing\)'"):
+        evidence([("a", "1", [at(LEFT, NOTHING)])])
     listed = pa.table({"item": ["a"]})
     answer = {"item": ["a"], "annotator": ["1"], "label": ["good"], "time": [0.0], "duration": [0.0]}
     none = pa.table({"item": pa.array([], pa.string()), "label": pa.array([], pa.string())})
