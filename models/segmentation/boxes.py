@@ -165,9 +165,11 @@ def clustered(drawn: Drawn, overlap: float) -> list[Cluster]:
     """Clusters of the boxes of one image. The overlap of two clusters is the mean one of their pairs of boxes."""
     clusters: list[Cluster] = [{name: box} for name, boxes in drawn.items() for box in boxes]
     clusters.sort(key=_place)
-    sum_cc = np.array([[_overlap(one, other) for other in clusters] for one in clusters])
+    sum_cc = _overlaps([box for cluster in clusters for box in cluster.values()])
     size_c: Floats = np.ones(len(clusters))
-    apart_cc = np.array([[not one.keys() & other.keys() for other in clusters] for one in clusters], bool)
+    place = {name: k for k, name in enumerate(drawn)}
+    who_c = np.array([place[name] for cluster in clusters for name in cluster], np.int64)
+    apart_cc = who_c[:, None] != who_c
     while apart_cc.any():
         mean_cc = np.where(apart_cc, sum_cc / np.outer(size_c, size_c), -1.0)
         most = mean_cc.max()
@@ -268,9 +270,15 @@ def _mean_overlap(one: Cluster, other: Cluster) -> float:
     return float(np.mean([intersection_over_union(a, b) for a in one.values() for b in other.values()]))
 
 
-def _overlap(one: Cluster, other: Cluster) -> float:
-    """Of clusters of one box each."""
-    return intersection_over_union(*one.values(), *other.values())
+def _overlaps(boxes: Sequence[Box]) -> Floats:
+    """(B, B) intersection over union of each pair of boxes."""
+    left, top, right, bottom = np.array([box.corners for box in boxes]).reshape(-1, 4).T
+    wide = np.minimum(right[:, None], right) - np.maximum(left[:, None], left)
+    high = np.minimum(bottom[:, None], bottom) - np.maximum(top[:, None], top)
+    shared = np.maximum(wide, 0) * np.maximum(high, 0)
+    area = np.array([box.width * box.height for box in boxes])
+    overlaps: Floats = shared / (area[:, None] + area - shared)
+    return overlaps
 
 
 def _place(cluster: Cluster) -> tuple[tuple[tuple[float, ...], str], ...]:
