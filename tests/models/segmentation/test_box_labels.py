@@ -29,7 +29,12 @@ def at(place: tuple[float, ...], kind: str, by: float = 0) -> BoxTuple:
     return x + by, y, width, height, kind
 
 
-def evidence(rows: list[Row], gold: dict[str, list[BoxTuple]] | None = None, items: str = "abcdefgh") -> Evidence:
+def evidence(
+    rows: list[Row],
+    gold: dict[str, list[BoxTuple]] | None = None,
+    items: str = "abcdefgh",
+    question: Question = QUESTION,
+) -> Evidence:
     """Answers (item, annotator, boxes) on images of 100 x 200 pixels, and known boxes."""
     listed = pa.table({"item": list(items), "data": ["{}"] * len(items)})
     labels = [boxes_as_label(100, 200, boxes) if boxes else boxes_as_label(0, 0, []) for *_, boxes in rows]
@@ -45,7 +50,7 @@ def evidence(rows: list[Row], gold: dict[str, list[BoxTuple]] | None = None, ite
     )
     known = {item: boxes_as_label(0, 0, boxes) for item, boxes in (gold or {}).items()}
     truth = pa.table({"item": pa.array(known, pa.string()), "label": pa.array(known.values(), pa.string())})
-    return evidence_of(QUESTION, listed, answers, truth, {"1": "ann"})
+    return evidence_of(question, listed, answers, truth, {"1": "ann"})
 
 
 def said(known: Evidence) -> dict[tuple[str, str], str]:
@@ -237,6 +242,15 @@ def test_an_image_without_a_cluster_may_have_an_object_that_all_overlooked() -> 
     np.testing.assert_allclose(found.probabilities[6, 1:], (1 - found.probabilities[6, 0]) * kinds)
     assert found.probabilities[6, 0] > found.probabilities[5, 0], "two looked"
     np.testing.assert_allclose(found.probabilities[7], found.class_shares)
+
+
+def test_one_kind_is_there_or_not() -> None:
+    rows: list[Row] = [(item, who, [at(LEFT, "cat")]) for item in "abc" for who in "234"]
+    rows += [("d", "2", [at(LOW, "cat")]), ("d", "3", []), ("d", "4", []), ("e", "2", []), ("e", "3", [])]
+    found = of_images(evidence(rows, question=Question("box", ("cat",), ("cat",), boxes="image")))
+    assert found.classes == (NOTHING, "cat")
+    assert [box.item for box in found.boxes or ()] == ["a", "b", "c"]
+    assert found.probabilities[3:5].argmax(axis=1).tolist() == [0, 0]
 
 
 def test_before_the_first_answer_every_class_is_as_likely() -> None:
