@@ -20,13 +20,16 @@ import pyarrow as pa
 from hitl.cycle import pull, push
 from hitl.errors import BadSettings, BadTable
 from hitl.exchange import (
+    BOX_DIGITS,
     NO,
     YES,
+    BoxTuple,
     Connector,
     Operation,
     Progress,
     Question,
     Receipt,
+    boxes_as_label,
     multiple_choices,
     silent,
     spans_as_label,
@@ -68,7 +71,8 @@ def known_truth(table: pa.Table, questions: Sequence[Question], question: str | 
 
     `question` may name a multiple choice: then a label names the classes that are right, as "art,law" or in a row each
     (empty: none of them), and it says of all others that they are wrong. Of a question about parts of texts the rows
-    are known spans, in columns start, end and label; all of them empty: there is none in this text.
+    are known spans, in columns start, end and label; all of them empty: there is none in this text. Of a question about
+    boxes on images the rows are known boxes, in columns x, y, width, height (percent of the image) and label.
 
     The items go by the names that their user has for them; `send` puts the platform's in their place.
     Raises BadSettings for a question that is not asked, BadTable for a label that is no class or an item named twice.
@@ -84,6 +88,8 @@ def known_truth(table: pa.Table, questions: Sequence[Question], question: str | 
         raise BadSettings(f"--question: expected one of {', '.join(alone)}")
     if name in by_name and by_name[name].image is not None:
         raise BadSettings(f"{name}: known masks are not read from a table; mark an annotation as ground truth there")
+    if name in by_name and by_name[name].boxes is not None:
+        return Operation("gold", name, {"questions": {name: _known_boxes(table, by_name[name], where, place_of)}})
     if name in by_name and by_name[name].text is not None:
         return Operation("gold", name, {"questions": {name: _known_spans(table, by_name[name], where, place_of)}})
     rows = list(zip(table.column("item").to_pylist(), table.column("label").to_pylist(), strict=True))
@@ -115,6 +121,39 @@ def _known_spans(table: pa.Table, question: Question, where: str, place_of: Plac
             raise BadTable(f"{place_of(row)}: label {label!r} is not one of {listed(question.classes)}")
         own.append((int(start), int(end), label))
     return {item: spans_as_label(own) for item, own in spans.items()}
+
+
+def _known_boxes(table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
+    """Item -> its boxes as a label."""
+    sides = ["x", "y", "width", "height"]
+    require_columns(table, sides, where, f"{question.name!r} asks about boxes, in percent of the image")
+    boxes: dict[str, list[BoxTuple]] = {}
+    for row, given in enumerate(table.select(["item", *sides, "label"]).to_pylist()):
+        item, *place, label = (None if part == "" else part for part in given.values())
+        own = boxes.setdefault(str(item), [])
+        if label is None and place == [None] * 4:
+            continue
+        if label not in question.classes:
+            raise BadTable(f"{place_of(row)}: label {label!r} is not one of {listed(question.classes)}")
+        box = _within(place)
+        if box is None:
+            raise BadTable(
+                f"{place_of(row)}: x, y, width, height are {', '.join(map(str, place))}; expected a box with an area "
+                "from 0 to 100 percent of the image"
+            )
+        own.append((*box, label))
+    return {item: boxes_as_label(0, 0, own) for item, own in boxes.items()}
+
+
+def _within(place: Sequence[Any]) -> tuple[float, float, float, float] | None:
+    """x, y, width and height as numbers; None where they are no box within the image."""
+    try:
+        x, y, width, height = map(float, place)
+    except (TypeError, ValueError):
+        return None
+    area = round(min(width, height), BOX_DIGITS) > 0  # as far as a label tells
+    slack = 10.0**-BOX_DIGITS
+    return (x, y, width, height) if area and min(x, y) >= 0 and max(x + width, y + height) <= 100 + slack else None
 
 
 def _chosen(

@@ -84,6 +84,27 @@ class FoundMask:
     probability: float
 
 
+@dataclass(frozen=True, slots=True)
+class FoundBox:
+    """A box of an image: what is in it and where, in percent of the image; x, y is its upper left corner.
+
+    `probability`, in [0, 1], is that the object is there and of this kind; `drawn` of the `answers` about the image
+    have a box of this object. The image's size is in pixels, 0 where it is not known.
+    """
+
+    item: Name
+    kind: Name
+    x: float
+    y: float
+    width: float
+    height: float
+    probability: float
+    drawn: int
+    answers: int
+    image_width: int = 0
+    image_height: int = 0
+
+
 @dataclass(frozen=True, repr=False)
 class Fit(Shown):
     """How a fit went.
@@ -225,6 +246,7 @@ class Consensus(Shown):
         spans: where items are texts of which annotators mark parts, the spans that are right, and others that an
             annotator marked; None where items are judged as wholes.
         masks: the same for images: the masks that are right.
+        boxes: the same for images on which annotators draw boxes: the objects that are there.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -249,6 +271,7 @@ class Consensus(Shown):
     parameters: Mapping[str, Floats] = field(default_factory=dict)
     spans: tuple[FoundSpan, ...] | None = None
     masks: tuple[FoundMask, ...] | None = None
+    boxes: tuple[FoundBox, ...] | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.items), len(self.classes))
@@ -312,6 +335,7 @@ class Consensus(Shown):
             "fit": asdict(self.fit),
             "spans": None if self.spans is None else [astuple(span) for span in self.spans],
             "masks": None if self.masks is None else [astuple(mask) for mask in self.masks],
+            "boxes": None if self.boxes is None else [astuple(box) for box in self.boxes],
         }
         known = {"difficulty": self.difficulty, "dependence": people.dependence, "prior": people.prior}
         known |= {"answers": people.answers}
@@ -343,6 +367,7 @@ class Consensus(Shown):
             design_effect=DesignEffect(),
             spans=None,
             masks=None,
+            boxes=None,
         )
 
     @classmethod
@@ -400,6 +425,7 @@ class Consensus(Shown):
             {_current(name): array for name, array in arrays.items() if name.startswith(PARAMETER)},
             None if header.get("spans") is None else tuple(FoundSpan(*span) for span in header["spans"]),
             None if header.get("masks") is None else tuple(_mask(*mask) for mask in header["masks"]),
+            None if header.get("boxes") is None else tuple(FoundBox(*box) for box in header["boxes"]),
         )
 
 

@@ -40,6 +40,7 @@ class Question:
         text: the field of an item's data that holds the text whose parts are marked; an answer is then a list of spans
             (`spans_as_label`), and the classes are what a span can be. None: an answer is one of the options.
         image: the same for an image whose pixels are drawn over (`drawn_as_label`); the classes are what can be drawn.
+        boxes: the same for an image on which boxes are drawn (`boxes_as_label`); the classes are what can be in a box.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Question:
     options: Names
     text: str | None = None
     image: str | None = None
+    boxes: str | None = None
 
 
 def spans_as_label(spans: Iterable[tuple[int, int, str]]) -> str:
@@ -81,6 +83,32 @@ def drawn_in(label: str) -> tuple[int, int, list[tuple[str, list[int]]]]:
     """Height, width and masks that `drawn_as_label` wrote."""
     said = json.loads(label)
     return said["height"], said["width"], [(kind, rle) for kind, rle in said["masks"]]
+
+
+BOX_DIGITS = 4
+"""Digits behind the point of a box's numbers in a label: a hundredth of a pixel where an image has 10,000."""
+
+BoxTuple = tuple[float, float, float, float, str]
+"""A box: x and y of its upper left corner, width and height, in percent of the image; and what is in it."""
+
+
+def boxes_as_label(height: int, width: int, boxes: Iterable[BoxTuple]) -> str:
+    """The boxes that one answer draws on an image as a label, in one form: rounded, in order, each once.
+
+    Height and width are those of the image in pixels, 0 where they are not known.
+
+    Example:
+        >>> boxes_as_label(90, 120, [(50, 20, 10, 10, "cat"), (0, 1 / 3, 10, 10, "dog")])
+        '{"height":90,"width":120,"boxes":[[0.0,0.3333,10.0,10.0,"dog"],[50.0,20.0,10.0,10.0,"cat"]]}'
+    """
+    ordered = sorted({(*(round(float(one), BOX_DIGITS) + 0.0 for one in place), kind) for *place, kind in boxes})
+    return json.dumps({"height": height, "width": width, "boxes": ordered}, ensure_ascii=False, separators=(",", ":"))
+
+
+def boxes_in(label: str) -> tuple[int, int, list[BoxTuple]]:
+    """Height, width and boxes that `boxes_as_label` wrote."""
+    said = json.loads(label)
+    return said["height"], said["width"], [(x, y, width, height, kind) for x, y, width, height, kind in said["boxes"]]
 
 
 def multiple_choices(classes_of: Mapping[str, Names]) -> dict[str, dict[str, str]]:
@@ -216,7 +244,8 @@ class Operation:
         consensus      {"questions": {question: [{"item", "label", "confidence", "probabilities": {class: p}}]}}
                        of texts whose parts are marked: "spans": [{"start", "end", "label", "confidence", "text"}]
                        in place of "label" and "probabilities"; of images that are drawn over: "height", "width" and
-                       "masks": [{"label", "confidence", "rle"}]
+                       "masks": [{"label", "confidence", "rle"}]; of images on which boxes are drawn the same with
+                       "boxes": [{"label", "confidence", "x", "y", "width", "height"}]
         order          {"items": [item, ...], "by": mark}  the first is served first; the mark is that of the store
         assign         {"items": [item, ...]}              key = annotator; empty: nothing to do for them
         labels_wanted  {"items": {item: n}}                n > answers so far: open; else: closed

@@ -5,6 +5,7 @@ label_tables        one row an item; classes of a multiple choice side by side, 
 annotation_table    one row an annotation, times as ISO 8601
 
 of texts whose parts are marked: one row a span, and one a marked part of each answer (`hitl.texts.span_tables`)
+of images: one row a mask or a box
 
 item         the user's own id, or else the platform's
 task         the platform's id, where any item has an id of its own
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +32,7 @@ from hitl.texts.text_items import TextParts
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hitl.annotations import Annotations
+    from hitl.annotations import Annotations, Name
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
     from hitl.operations import Judgement
@@ -55,7 +57,8 @@ def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]
     parts = {name: known.parts for name, known in judgement.evidence.items()}
     of_texts = {name: one.question for name, one in parts.items() if isinstance(one, TextParts)}
     of_images = [name for name, result in judgement.results.items() if result.masks is not None]
-    others = judgement.results.keys() - of_texts.keys() - set(of_images)
+    of_boxes = [name for name, result in judgement.results.items() if result.boxes is not None]
+    others = judgement.results.keys() - of_texts.keys() - {*of_images, *of_boxes}
     results = {question: result for question, result in judgement.results.items() if question in others}
     controls = multiple_choices({question: result.classes for question, result in results.items()})
     table_of = {q: control for control, of in controls.items() if len(of) > 1 for q in of.values()}
@@ -64,7 +67,22 @@ def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]
         groups.setdefault(table_of.get(question, question), {})[question] = result
     tables = {name: _table(group, judgement, items, names) for name, group in groups.items()}
     tables |= {name: _spans(name, judgement, names) for name in dict.fromkeys(of_texts.values())}
+    tables |= {name: _boxes(judgement.results[name], judgement.evidence[name], names) for name in of_boxes}
     return tables | {name: _masks(judgement.results[name], judgement.evidence[name], names) for name in of_images}
+
+
+def _boxes(result: Consensus, known: Evidence, names: Mapping[str, str]) -> pa.Table:
+    """One row a box of the images that annotators answered; one without a box where there is none."""
+    answered = np.flatnonzero((known.annotations.labels_per_item > 0) | known.known)
+    found: dict[Name, list[dict[str, Any]]] = {result.items[n]: [] for n in answered}
+    for box in result.boxes or ():
+        found.setdefault(box.item, []).append({"label": str(box.kind), "confidence": box.probability} | asdict(box))
+    rows = [(item, box) for item, boxes in found.items() for box in boxes or [{}]]
+    own = pa.array([names.get(str(item), str(item)) for item, _ in rows], pa.string())
+    kinds = {"label": pa.string()} | dict.fromkeys(("confidence", "x", "y", "width", "height"), pa.float64())
+    kinds |= dict.fromkeys(("drawn", "answers", "image_width", "image_height"), pa.int64())
+    columns = {name: pa.array([box.get(name) for _, box in rows], kind) for name, kind in kinds.items()}
+    return pa.table({"item": own, **columns})
 
 
 def _masks(result: Consensus, known: Evidence, names: Mapping[str, str]) -> pa.Table:

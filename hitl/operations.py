@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hitl.consensus import Consensus, FoundMask
+from hitl.consensus import Consensus, FoundBox, FoundMask
 from hitl.evidence import Evidence
-from hitl.exchange import Operation
+from hitl.exchange import BOX_DIGITS, Operation
 from hitl.metrics import DIGITS
 from hitl.plan import Ask, Done, Expired, Plan
 from hitl.project import annotator_names
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from hitl.annotations import Name, Names
     from hitl.settings import PushSettings
     from hitl.store import Store
+
+SIDES = ("x", "y", "width", "height")
+"""The numbers of a box."""
 
 Row = TypeVar("Row", Ask, Done, Expired)
 
@@ -55,7 +58,10 @@ def _named_result(result: Consensus, names: Mapping[str, str]) -> Consensus:
     masks = result.masks
     if masks is not None:
         masks = tuple(replace(mask, item=names.get(str(mask.item), mask.item)) for mask in masks)
-    return replace(result, items=_named(result.items, names), spans=spans, masks=masks)
+    boxes = result.boxes
+    if boxes is not None:
+        boxes = tuple(replace(box, item=names.get(str(box.item), box.item)) for box in boxes)
+    return replace(result, items=_named(result.items, names), spans=spans, masks=masks, boxes=boxes)
 
 
 def _named_plan(plan: Plan, names: Mapping[str, str]) -> Plan:
@@ -110,11 +116,12 @@ def _same_consensus(shown: Mapping[str, list[dict[str, Any]]], fresh: Mapping[st
 
 def _places(row: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     masks = [(mask["label"], *mask["rle"]) for mask in row.get("masks", ())]
-    return [*masks, *((span["start"], span["end"], span["label"]) for span in row.get("spans", ()))]
+    boxes = [(box["label"], *(box[side] for side in SIDES)) for box in row.get("boxes", ())]
+    return [*masks, *boxes, *((span["start"], span["end"], span["label"]) for span in row.get("spans", ()))]
 
 
 def _sure(row: Mapping[str, Any]) -> list[float]:
-    return [part["confidence"] for part in (*row.get("spans", ()), *row.get("masks", ()))]
+    return [part["confidence"] for part in (*row.get("spans", ()), *row.get("masks", ()), *row.get("boxes", ()))]
 
 
 def _consensus_rows(judgement: Judgement) -> dict[str, list[dict[str, Any]]]:
@@ -126,6 +133,9 @@ def _consensus_rows(judgement: Judgement) -> dict[str, list[dict[str, Any]]]:
             continue
         if result.masks is not None:
             rows[name] = _with_masks(known, result)
+            continue
+        if result.boxes is not None:
+            rows[name] = _with_boxes(known, result)
             continue
         supported = (known.annotations.labels_per_item > 0) | known.known | known.predicted
         rows[name] = [
@@ -185,6 +195,27 @@ def _with_masks(known: Evidence, result: Consensus) -> list[dict[str, Any]]:
         sure = round(float(result.confidence[n]), DIGITS)
         rows.append(
             {"item": str(result.items[n]), "confidence": sure, "height": height, "width": width, "masks": shown}
+        )
+    return rows
+
+
+def _with_boxes(known: Evidence, result: Consensus) -> list[dict[str, Any]]:
+    """Rows of images with their boxes."""
+    boxes: dict[Name, list[FoundBox]] = {}
+    for box in result.boxes or ():
+        boxes.setdefault(box.item, []).append(box)
+    rows = []
+    for n in np.flatnonzero((known.annotations.labels_per_item > 0) | known.known):
+        found = boxes.get(result.items[n], [])
+        height, width = (found[0].image_height, found[0].image_width) if found else (0, 0)
+        shown = [
+            {"label": str(box.kind), "confidence": round(box.probability, DIGITS)}
+            | {side: round(getattr(box, side), BOX_DIGITS) for side in SIDES}
+            for box in found
+        ]
+        sure = round(float(result.confidence[n]), DIGITS)
+        rows.append(
+            {"item": str(result.items[n]), "confidence": sure, "height": height, "width": width, "boxes": shown}
         )
     return rows
 

@@ -146,7 +146,7 @@ def stored_evidence(settings: Settings, store: Store, questions: tuple[Question,
 def given_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
     """The same of annotators, the models of the platform and of `[models]`, the features made last, and the graph."""
     from hitl.learning.features import stored_features
-    from hitl.models.segmentation import mask_labels
+    from hitl.models.segmentation import box_labels, mask_labels
     from hitl.texts import stored_answers
 
     project = settings.name
@@ -164,6 +164,9 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
         elif question.image is not None:
             answers, gold = store.annotations(project, question.name), store.gold(project, question.name)
             given[question.name] = mask_labels.evidence_of(question, store.items(project), answers, gold, names)
+        elif question.boxes is not None:
+            answers, gold = store.annotations(project, question.name), store.gold(project, question.name)
+            given[question.name] = box_labels.evidence_of(question, store.items(project), answers, gold, names)
         else:
             given[question.name] = _evidence_of(store, project, question, items, names, files[question.name])
     adjacency = None if linked is None else linked.adjacency
@@ -249,7 +252,8 @@ def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Pro
     """Question name -> its consensus, fitted now by the combiner of the settings.
 
     Features are there for policies and models too: a combiner that does not use them is not given them. The default
-    for parts of texts is that of `span_consensus`, and masks of images are combined by `mask_consensus` alone.
+    for parts of texts is that of `span_consensus`, masks of images are combined by `mask_consensus` alone, and the
+    method judges which boxes on images are objects.
     """
     from hitl.models.registry import combiner
 
@@ -264,7 +268,8 @@ def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Pro
 
 def _consensus(known: Evidence, method: Combiner, by_default: bool) -> Consensus:
     from hitl.models.combiner import seen_by
-    from hitl.models.segmentation import image_consensus
+    from hitl.models.segmentation import box_consensus, image_consensus
+    from hitl.models.segmentation.box_labels import BoxParts
     from hitl.models.sequences import span_consensus
     from hitl.texts.text_items import TextParts
 
@@ -272,6 +277,8 @@ def _consensus(known: Evidence, method: Combiner, by_default: bool) -> Consensus
         return method.fit(seen_by(method, known))
     if isinstance(known.parts, TextParts):
         return span_consensus.of_texts(known, None if by_default else method)
+    if isinstance(known.parts, BoxParts):
+        return box_consensus.of_images(known, method)
     return image_consensus.of_images(known)
 
 

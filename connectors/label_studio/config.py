@@ -9,6 +9,7 @@
     Pairwise                    one, classes "left" and "right"       {"selected": "left"}
     Labels on Text              one, about its parts (`text_labels`)  {"start": 0, "end": 3, "labels": ["A"]}, ...
     BrushLabels on Image        one, about pixels (`brush_labels`)    {"format": "rle", "rle": [..], ...}
+    RectangleLabels on Image    one, about boxes (`rectangle_labels`) {"x": 1, "y": 2, "width": 3, "height": 4, ...}
 
 An alias replaces the value in results, so the alias is our name too. A model's probabilities travel in
 `meta: {"hitl": {"distribution": {class: p}}}` of the result (read as well: `meta: {"distribution": ...}` or
@@ -31,6 +32,7 @@ from xml.etree import ElementTree
 
 from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
 from hitl.connectors.label_studio.brush_labels import BrushLabels
+from hitl.connectors.label_studio.rectangle_labels import RectangleLabels
 from hitl.connectors.label_studio.text_labels import TextLabels
 from hitl.errors import BadSettings, Refused
 from hitl.exchange import NO, YES, Question
@@ -39,7 +41,7 @@ Kind = Literal["choices", "multiple", "rating", "taxonomy", "pairwise"]
 SEPARATOR = " / "
 SUPPORTED = (
     "Choices (single or multiple), Rating, Taxonomy (leaves) and Pairwise of whole tasks, Labels on Text, and "
-    "BrushLabels on Image"
+    "BrushLabels and RectangleLabels on Image"
 )
 _TYPES = {"multiple": "choices"}
 """The type of a kind's results where it is not called as the kind."""
@@ -207,12 +209,13 @@ class Control:
         return probabilities
 
 
-PartsControl = TextLabels | BrushLabels
+PartsControl = TextLabels | BrushLabels | RectangleLabels
 """A control with which parts of an item are marked."""
 
-OF_PARTS: Mapping[str, tuple[type[TextLabels] | type[BrushLabels], str]] = {
+OF_PARTS: Mapping[str, tuple[type[TextLabels] | type[BrushLabels] | type[RectangleLabels], str]] = {
     "Labels": (TextLabels, "Text"),
     "BrushLabels": (BrushLabels, "Image"),
+    "RectangleLabels": (RectangleLabels, "Image"),
 }
 """Tag of such a control -> what reads it, and the tag of what it labels."""
 

@@ -18,7 +18,7 @@ from typing import Any
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings, Refused
-from hitl.exchange import Operation, Receipt, drawn_as_label, spans_as_label
+from hitl.exchange import BoxTuple, Operation, Receipt, boxes_as_label, drawn_as_label, spans_as_label
 
 ORDER = "hitl-order-"
 MARK_ENDS = "-"
@@ -147,19 +147,23 @@ def _consensus_rows(form: Form, operation: Operation, name: str) -> list[Row]:
 
 
 def _label(answer: Mapping[str, Any]) -> str:
-    """The label of an answer; of a text or image the label that says its spans or masks."""
+    """The label of an answer; of a text or image the label that says its spans, masks or boxes."""
     if "masks" in answer:
         masks = [(str(mask["label"]), mask["rle"]) for mask in answer["masks"]]
         return drawn_as_label(answer["height"], answer["width"], masks)
+    if "boxes" in answer:
+        return boxes_as_label(answer["height"], answer["width"], map(_box, answer["boxes"]))
     if "spans" in answer:
         return spans_as_label([_span(span) for span in answer["spans"]])
     return str(answer["label"])
 
 
 def _shares(answer: Mapping[str, Any]) -> Mapping[str, float]:
-    """Class probabilities; of a text the probability of each span, by its label alone; of masks by kind."""
+    """Class probabilities; of a text or boxes that of each span or box, by its label alone; of masks by kind."""
     if "masks" in answer:
         return {str(mask["label"]): float(mask["confidence"]) for mask in answer["masks"]}
+    if "boxes" in answer:
+        return {boxes_as_label(0, 0, [_box(box)]): float(box["confidence"]) for box in answer["boxes"]}
     if "spans" not in answer:
         return dict(answer["probabilities"])
     return {spans_as_label([_span(span)]): float(span["confidence"]) for span in answer["spans"]}
@@ -167,6 +171,10 @@ def _shares(answer: Mapping[str, Any]) -> Mapping[str, float]:
 
 def _span(span: Mapping[str, Any]) -> tuple[int, int, str]:
     return int(span["start"]), int(span["end"]), str(span["label"])
+
+
+def _box(box: Mapping[str, Any]) -> BoxTuple:
+    return box["x"], box["y"], box["width"], box["height"], str(box["label"])
 
 
 def existing(client: Client, project: int, rows: Sequence[Row]) -> tuple[list[Row], list[int]]:

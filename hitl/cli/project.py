@@ -20,6 +20,7 @@ from hitl.errors import BadSettings, HitlError, MissingToken
 from hitl.project import opened, require_place, stored
 
 if TYPE_CHECKING:
+    from hitl.consensus import Consensus
     from hitl.exchange import Check, Operation, PullSummary, Question, Receipt
     from hitl.operations import Judgement
     from hitl.settings import Settings
@@ -102,7 +103,6 @@ def _questions(settings: Settings, store: Store, folder: Path) -> tuple[Question
     Raises MissingToken where there is no cycle either.
     """
     from hitl.connectors.catalog import connector_of
-    from hitl.exchange import Question
 
     try:
         connector = connector_of(settings.source, folder)
@@ -112,9 +112,21 @@ def _questions(settings: Settings, store: Store, folder: Path) -> tuple[Question
             raise
         show.warning(f"{missing}. Without it the classes are taken to be those of the last cycle")
         results, _ = latest
-        return tuple(Question(name, found.classes, found.annotators.options) for name, found in results.items())
+        return tuple(_asked(name, found) for name, found in results.items())
     require_place(store, settings.name, connector)
     return connector.questions()
+
+
+def _asked(name: str, found: Consensus) -> Question:
+    """The question that a consensus answers; the field of an image is not known, and nothing reads it."""
+    from hitl.exchange import Question
+
+    kinds = found.classes[1:]  # the first one is that nothing is there
+    if found.masks is not None:
+        return Question(name, kinds, kinds, image="")
+    if found.boxes is not None:
+        return Question(name, kinds, kinds, boxes="")
+    return Question(name, found.classes, found.annotators.options)
 
 
 def push(
@@ -205,6 +217,7 @@ def export(
     """Write the labels of the last cycle, one row an item, by your own ids, with what each label rests on."""
     from hitl.exchange import multiple_choices
     from hitl.export import annotation_table, label_tables, span_annotation_table
+    from hitl.models.segmentation.box_labels import BoxParts, answer_table
     from hitl.operations import Judgement
     from hitl.project import item_names, stored_evidence
     from hitl.tables.files import require_distinct, require_writable, write_table
@@ -237,7 +250,10 @@ def export(
                 raise BadSettings("export: --annotations does not write masks; the platform exports them")
             asked = {one.parts.question if one.parts else name: one for name, one in of_chosen.items()}
             for name, one in asked.items():
-                table = span_annotation_table(one, names) if one.parts else annotation_table(one.annotations, names)
+                if isinstance(one.parts, BoxParts):
+                    table = answer_table(one, names)
+                else:
+                    table = span_annotation_table(one, names) if one.parts else annotation_table(one.annotations, names)
                 write_table(of_question(annotations, name, len(asked)), table)
     show.wrote([output])
 

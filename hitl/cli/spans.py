@@ -78,7 +78,7 @@ def summary(found: SpanConsensus, with_spans: bool) -> dict[str, Any]:
 
 def are_of(result: Consensus) -> bool:
     """Whether a consensus is about parts of its items."""
-    return result.spans is not None or result.masks is not None
+    return any(found is not None for found in (result.spans, result.masks, result.boxes))
 
 
 def found_in(judgement: Judgement) -> dict[str, pa.Table]:

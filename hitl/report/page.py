@@ -18,8 +18,9 @@ import numpy as np
 import hitl
 from hitl.annotations import Name
 from hitl.models.analysis.complementarity import reliability
-from hitl.report import annotators, masks, measures, models, models_plots, plots, spans, tables
+from hitl.report import annotators, measures, models, models_plots, plots, spans, tables
 from hitl.report.contents import QuestionPage, Report
+from hitl.report.images import boxes, masks
 from hitl.report.verdict import accuracy_of, verdict
 from hitl.tables.files import atomic
 
@@ -151,7 +152,8 @@ def _question(key: str, page: QuestionPage, many: int) -> dict[str, Any]:
         "n_contested": len(contested),
         "texts": spans.marked_texts(page),
         "images": masks.drawn_images(page),
-        "kinds": masks.kinds_of(page),
+        "boxed": boxes.boxed_images(page),
+        "kinds": masks.kinds_of(page) or boxes.kinds_of(page),
         "models": tables.model_rows(page),
         **sections,
         "figures": {f"{key}-{name}": figure for name, figure in figures.items()},

@@ -2,31 +2,44 @@
 
     cluster     boxes of different annotators, joined from the largest overlap (intersection over union) downwards
                 while it exceeds `overlap`; a cluster has at most one box of each annotator
-    existence   clusters are items. Each annotator who looked at the image says a class, or "no object".
-                VB-IBCC gives the probability of each; it learns who misses objects and who invents them.
+    existence   clusters are items. Each annotator who looked at the image says a class, or "(nothing)". A combiner
+                of items gives the probability of each; it learns who misses objects and who invents them.
     place       each side is the weighted median of the members' sides; an annotator weighs as the expected overlap
                 of their boxes with those of the others
 
-Joining compares overlaps, and ties by the corners of the boxes, so the order of the annotators says nothing.
+Joining compares overlaps, and ties by the boxes, so the order of the annotators says nothing.
+
+Known boxes of an image are matched with its clusters, from the largest overlap downwards: a cluster has the class of
+the known box that it matches, else "(nothing)". A known box that no cluster matches is a cluster without a member: an
+object that all annotators of the image missed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Name, Names
+from hitl.consensus import Consensus
 from hitl.errors import BadAnnotations
 from hitl.evidence import Evidence
+from hitl.models.combiner import Combiner
+from hitl.models.default import DefaultCombiner
 from hitl.models.numerics.checks import require_between
-from hitl.models.vb_ibcc import VBIBCC
 from hitl.tables.encoding import natural_order
 
-NO_OBJECT = "(no object)"
+NOTHING = "(nothing)"
 """The class of a cluster that is no object."""
+
+OVERLAP = 0.5
+"""Least intersection over union of two boxes of one object."""
+
+EQUAL = 1e-12
+"""Overlaps closer than this are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +69,33 @@ Cluster = dict[Name, Box]
 """Annotator -> their box of one object."""
 
 
+@dataclass(frozen=True, eq=False)
+class ClusteredImage:
+    """The boxes of one image, joined.
+
+    Attributes:
+        annotators: who looked at it.
+        clusters: the objects that they may have drawn, by their places; last come known boxes that they all missed,
+            which are clusters without a member.
+        known: for each cluster the known box, or None where it is known that there is nothing; None where the image
+            has no known boxes.
+    """
+
+    annotators: Names
+    clusters: tuple[Cluster, ...]
+    known: tuple[Box | None, ...] | None = None
+
+    def said(self, cluster: Cluster) -> list[Name]:
+        """What each annotator says of a cluster: a kind, or NOTHING."""
+        return [cluster[name].label if name in cluster else NOTHING for name in self.annotators]
+
+    def truth(self, classes: Names) -> list[int]:
+        """The known class code of each cluster, -1 where it is not known."""
+        if self.known is None:
+            return [-1] * len(self.clusters)
+        return [classes.index(NOTHING if box is None else box.label) for box in self.known]
+
+
 @dataclass(frozen=True, slots=True)
 class BoxConsensus:
     """Combines the boxes of several annotators.
@@ -63,37 +103,48 @@ class BoxConsensus:
     Attributes:
         overlap: least intersection over union of two boxes of one object, in (0, 1).
         existence: least probability of an object that is kept, in (0, 1).
+        combiner: the method for items that says which clusters are objects.
     """
 
-    overlap: float = 0.5
+    overlap: float = OVERLAP
     existence: float = 0.5
+    combiner: Combiner = field(default_factory=DefaultCombiner)
 
     def __post_init__(self) -> None:
         require_between("overlap", self.overlap, 0, 1)
         require_between("existence", self.existence, 0, 1)
 
-    def fit(self, images: Sequence[Drawn]) -> list[list[Box]]:
-        """For each image its objects, the surest first. Raises BadAnnotations for boxes without area."""
-        _require_boxes(images)
-        clusters = [cluster for drawn in images for cluster in clustered(drawn, self.overlap)]
-        if not clusters:
+    def fit(self, images: Sequence[Drawn], known: Mapping[int, Sequence[Box]] | None = None) -> list[list[Box]]:
+        """For each image its objects, the surest first. Raises BadAnnotations for boxes without area.
+
+        `known`: number of an image -> its known boxes, which are found as they are.
+        """
+        known = known or {}
+        for i, drawn in enumerate(images):
+            _require_boxes(i, {**drawn, "(known)": known.get(i, ())})
+        joined = [joined_boxes(drawn, known.get(i), self.overlap) for i, drawn in enumerate(images)]
+        if not any(image.clusters for image in joined):
             return [[] for _ in images]
-        found = VBIBCC().fit(_votes(images, self.overlap))
-        weights = agreement(clusters)
-        rows, kept = iter(found.probabilities), []
-        for drawn in images:
-            boxes = [
-                self._placed(cluster, next(rows), found.classes, weights) for cluster in clustered(drawn, self.overlap)
-            ]
-            kept.append(
-                sorted((box for box in boxes if box is not None), key=lambda box: (-box.confidence, box.corners))
+        placed = self.placed(joined, self.combiner.fit(votes_of(joined)))
+        return [sorted((box for box in boxes if box is not None), key=_surest) for boxes in placed]
+
+    def placed(self, images: Sequence[ClusteredImage], found: Consensus) -> list[list[Box | None]]:
+        """For each cluster of each image its object; None where there is none. `found` is over `votes_of(images)`."""
+        weights = agreement([cluster for image in images for cluster in image.clusters])
+        ends = np.cumsum([len(image.clusters) for image in images])
+        placed: list[list[Box | None]] = []
+        for image, rows in zip(images, np.split(found.probabilities, ends[:-1]), strict=True):
+            pairs = zip(image.clusters, rows, strict=True)
+            placed.append(
+                list(image.known)
+                if image.known is not None
+                else [self._placed(cluster, row, found.classes, weights) for cluster, row in pairs]
             )
-        return kept
+        return placed
 
     def _placed(
-        self, cluster: Cluster, probability_j: Floats, classes: Names, weights: dict[Name, float]
+        self, cluster: Cluster, probability_j: Floats, classes: Names, weights: Mapping[Name, float]
     ) -> Box | None:
-        """The object of a cluster; None where there is none."""
         if 1 - probability_j[0] < self.existence:
             return None
         best = 1 + int(probability_j[1:].argmax())
@@ -114,17 +165,76 @@ def clustered(drawn: Drawn, overlap: float) -> list[Cluster]:
     """Clusters of the boxes of one image. The overlap of two clusters is the mean one of their pairs of boxes."""
     clusters: list[Cluster] = [{name: box} for name, boxes in drawn.items() for box in boxes]
     clusters.sort(key=_place)
-    while True:
-        joined = [
-            (-_mean_overlap(one, other), _place(one), _place(other), a, b)
-            for (a, one), (b, other) in combinations(enumerate(clusters), 2)
-            if not one.keys() & other.keys()
-        ]
-        if not joined or -min(joined)[0] <= overlap:
-            return clusters
-        *_, a, b = min(joined)
-        both = clusters[a] | clusters[b]
-        clusters = sorted([*(c for i, c in enumerate(clusters) if i not in (a, b)), both], key=_place)
+    sum_cc = _overlaps([box for cluster in clusters for box in cluster.values()])
+    size_c: Floats = np.ones(len(clusters))
+    place = {name: k for k, name in enumerate(drawn)}
+    who_c = np.array([place[name] for cluster in clusters for name in cluster], np.int64)
+    apart_cc = who_c[:, None] != who_c
+    while apart_cc.any():
+        mean_cc = np.where(apart_cc, sum_cc / np.outer(size_c, size_c), -1.0)
+        most = mean_cc.max()
+        if most <= overlap:
+            break
+        pairs = np.argwhere(np.triu(mean_cc >= most - EQUAL)).tolist()
+        a, b = min(pairs, key=lambda pair: _rank(clusters[pair[0]], clusters[pair[1]]))
+        clusters[a] |= clusters.pop(b)
+        sum_cc, size_c, apart_cc = _merged(sum_cc, size_c, apart_cc, a, b)
+    return sorted(clusters, key=_place)
+
+
+def _merged(
+    sum_cc: Floats, size_c: Floats, apart_cc: npt.NDArray[np.bool_], a: int, b: int
+) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+    """Sums of overlaps, sizes, and who may be joined, when cluster b has become part of cluster a."""
+    sum_cc[a] += sum_cc[b]
+    sum_cc[:, a] += sum_cc[:, b]
+    size_c[a] += size_c[b]
+    apart_cc[a] &= apart_cc[b]
+    apart_cc[:, a] &= apart_cc[:, b]
+    for axis in (0, 1):
+        sum_cc, apart_cc = np.delete(sum_cc, b, axis), np.delete(apart_cc, b, axis)
+    return sum_cc, np.delete(size_c, b), apart_cc
+
+
+def joined_boxes(drawn: Drawn, known: Sequence[Box] | None, overlap: float = OVERLAP) -> ClusteredImage:
+    """The boxes of one image joined, and matched with its known boxes where there are any."""
+    clusters = clustered(drawn, overlap)
+    if known is None:
+        return ClusteredImage(tuple(drawn), tuple(clusters))
+    pairs = [
+        (-_mean_overlap(cluster, {"": box}), _place(cluster), _place({"": box}), c, b)
+        for c, cluster in enumerate(clusters)
+        for b, box in enumerate(known)
+    ]
+    match: dict[int, int] = {}
+    for less, _, _, c, b in sorted(pairs):
+        if -less > overlap and c not in match and b not in match.values():
+            match[c] = b
+    missed = [box for b, box in enumerate(known) if b not in match.values()]
+    right = [known[match[c]] if c in match else None for c in range(len(clusters))]
+    return ClusteredImage(tuple(drawn), (*clusters, *({} for _ in missed)), (*right, *missed))
+
+
+def votes_of(images: Sequence[ClusteredImage], classes: Names = (), annotators: Names = ()) -> Evidence:
+    """Clusters of all images, in order, as items: what each annotator who looked says of them, and what is known.
+
+    Kinds and annotators default to those that there are; the first class is NOTHING. There must be a cluster.
+    """
+    names = annotators or natural_order(list({name for image in images for name in image.annotators}))
+    classes = classes or (NOTHING, *natural_order(list(set(_kinds(images)))))
+    code = {name: k for k, name in enumerate(names)}
+    place = {name: j for j, name in enumerate(classes)}
+    clusters = [(image, cluster) for image in images for cluster in image.clusters]
+    rows = [
+        (n, code[who], place[label])
+        for n, (image, cluster) in enumerate(clusters)
+        for who, label in zip(image.annotators, image.said(cluster), strict=True)
+    ]
+    item, annotator, label = np.array(rows, np.int32).reshape(-1, 3).T
+    truth = [code for image in images for code in image.truth(classes)]
+    items = tuple(range(len(clusters)))
+    annotations = Annotations(item, annotator, label, items, names, classes, classes)
+    return Evidence(annotations, truth=np.array(truth, np.int32))
 
 
 def agreement(clusters: Sequence[Cluster]) -> dict[Name, float]:
@@ -150,36 +260,46 @@ def weighted_median(value_k: Floats, weight_k: Floats) -> float:
     return float(value_k[at])
 
 
-def _votes(images: Sequence[Drawn], overlap: float) -> Evidence:
-    """Clusters of all images, in order, as items; who looked at an image and is not in a cluster says "no object"."""
-    names = natural_order(list({name for drawn in images for name in drawn}))
-    labels = natural_order(list({box.label for drawn in images for boxes in drawn.values() for box in boxes}))
-    classes = (NO_OBJECT, *labels)
-    rows = []
-    for drawn in images:
-        for cluster in clustered(drawn, overlap):
-            said = {name: classes.index(cluster[name].label) if name in cluster else 0 for name in drawn}
-            rows.append([said.get(name, -1) for name in names])
-    label_nk = np.array(rows, dtype=np.int32)
-    item, annotator = (column.astype(np.int32) for column in np.nonzero(label_nk >= 0))
-    label = label_nk[item, annotator]
-    return Evidence(Annotations(item, annotator, label, tuple(range(len(rows))), names, classes, classes))
+def _kinds(images: Sequence[ClusteredImage]) -> Iterator[Name]:
+    for image in images:
+        yield from (box.label for box in image.known or () if box is not None)
+        yield from (box.label for cluster in image.clusters for box in cluster.values())
 
 
 def _mean_overlap(one: Cluster, other: Cluster) -> float:
     return float(np.mean([intersection_over_union(a, b) for a in one.values() for b in other.values()]))
 
 
-def _place(cluster: Cluster) -> tuple[tuple[float, ...], ...]:
-    """What clusters are ordered by: places, not annotators."""
-    return tuple(sorted(box.corners for box in cluster.values()))
+def _overlaps(boxes: Sequence[Box]) -> Floats:
+    """(B, B) intersection over union of each pair of boxes."""
+    left, top, right, bottom = np.array([box.corners for box in boxes]).reshape(-1, 4).T
+    wide = np.minimum(right[:, None], right) - np.maximum(left[:, None], left)
+    high = np.minimum(bottom[:, None], bottom) - np.maximum(top[:, None], top)
+    shared = np.maximum(wide, 0) * np.maximum(high, 0)
+    area = np.array([box.width * box.height for box in boxes])
+    overlaps: Floats = shared / (area[:, None] + area - shared)
+    return overlaps
 
 
-def _require_boxes(images: Sequence[Drawn]) -> None:
-    for i, drawn in enumerate(images):
-        for name, boxes in drawn.items():
-            for box in boxes:
-                if not (np.isfinite(box.corners).all() and box.width > 0 and box.height > 0):
-                    raise BadAnnotations(f"image {i}, annotator {name!r}: expected a box with an area, got {box}")
-                if box.label == NO_OBJECT:
-                    raise BadAnnotations(f"image {i}, annotator {name!r}: {NO_OBJECT!r} is no label of a box")
+def _place(cluster: Cluster) -> tuple[tuple[tuple[float, ...], str], ...]:
+    """What clusters are ordered by: places and kinds, not annotators."""
+    return tuple(sorted((box.corners, str(box.label)) for box in cluster.values()))
+
+
+def _rank(one: Cluster, other: Cluster) -> tuple[object, ...]:
+    """Which of equal overlaps is joined first: boxes of one kind, then by their places."""
+    kinds = {box.label for box in (*one.values(), *other.values())}
+    return (len(kinds), *sorted((_place(one), _place(other))))
+
+
+def _surest(box: Box) -> tuple[object, ...]:
+    return -box.confidence, box.corners
+
+
+def _require_boxes(image: int, drawn: Drawn) -> None:
+    for name, boxes in drawn.items():
+        for box in boxes:
+            if not (np.isfinite(box.corners).all() and box.width > 0 and box.height > 0):
+                raise BadAnnotations(f"image {image}, annotator {name!r}: expected a box with an area, got {box}")
+            if box.label == NOTHING:
+                raise BadAnnotations(f"image {image}, annotator {name!r}: {NOTHING!r} is no label of a box")

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.models.combiner import Combiner, seen_by
+from hitl.models.inference.overlooked import chance_of_none, misses
 from hitl.models.sequences.layer_spans import LayerSpans
-from hitl.models.sequences.overlooked import chance_of_none, misses
 from hitl.models.sequences.span_borders import Borders, borders, without_overlap
 from hitl.texts.matched_spans import Indices, MatchedSpans
 from hitl.texts.span_labels import FoundSpan, SpanLabels

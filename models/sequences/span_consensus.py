@@ -20,10 +20,10 @@ from hitl.annotations import Floats, Name
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.combiner import Combiner
+from hitl.models.inference.overlooked import shares_of_kinds
 from hitl.models.registry import combiner
 from hitl.models.sequences.layer_spans import LayerSpans
 from hitl.models.sequences.matched_span_fit import matched_span_fit
-from hitl.models.sequences.overlooked import shares_of_kinds
 from hitl.models.sequences.spans_on_paths import Chained, spans_on_paths
 from hitl.shown import Shown, counted
 from hitl.texts.span_labels import FoundSpan, SpanLabels

@@ -12,7 +12,7 @@ import pytest
 
 from hitl.models.segmentation.image_consensus import of_images
 from hitl.report.contents import QuestionPage, Report
-from hitl.report.masks import SIDE, drawn_images
+from hitl.report.images.masks import SIDE, drawn_images
 from hitl.report.page import render
 from tests.models.segmentation.simulated_masks import crowd
 from tests.models.segmentation.test_mask_labels import answer, evidence

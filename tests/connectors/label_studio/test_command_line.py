@@ -112,10 +112,10 @@ def test_a_plan_from_the_store_needs_no_token(make_project: Callable[..., Projec
 
 
 def test_a_control_that_is_not_supported_is_refused(make_project: Callable[..., Project], hitl: Hitl) -> None:
-    boxes = """<View><Image name="img" value="$image"/>
-    <RectangleLabels name="box" toName="img"><Label value="cat"/></RectangleLabels></View>"""
-    project = make_project(boxes)
+    polygons = """<View><Image name="img" value="$image"/>
+    <PolygonLabels name="area" toName="img"><Label value="cat"/></PolygonLabels></View>"""
+    project = make_project(polygons)
     assert hitl("init", "--label-studio", project.server.url, "--project", str(project.number)).returncode == 0
     done = hitl("run")
     assert done.returncode == 77
-    assert "RectangleLabels" in done.stderr
+    assert "PolygonLabels" in done.stderr

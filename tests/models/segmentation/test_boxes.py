@@ -119,6 +119,6 @@ def test_what_cannot_be_combined_is_refused() -> None:
     with pytest.raises(BadAnnotations, match="area"):
         BoxConsensus().fit([{"ann": [Box(0, 0, 0, 1, "cat")]}])
     with pytest.raises(BadAnnotations, match="no label"):
-        BoxConsensus().fit([{"ann": [Box(0, 0, 1, 1, "(no object)")]}])
+        BoxConsensus().fit([{"ann": [Box(0, 0, 1, 1, "(nothing)")]}])
     with pytest.raises(BadSettings):
         BoxConsensus(overlap=1.5)

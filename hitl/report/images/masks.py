@@ -59,7 +59,7 @@ def kinds_of(page: QuestionPage) -> list[tuple[str, str]]:
     """Kind and colour, for the legend."""
     parts = page.evidence.parts
     names = parts.classes[1:] if isinstance(parts, ImageParts) else ()
-    return [(str(name), f"#{_colour(code)}") for code, name in enumerate(names, start=1)]
+    return [(str(name), f"#{colour(code)}") for code, name in enumerate(names, start=1)]
 
 
 def _pictures(page: QuestionPage, parts: ImageParts, i: int) -> DrawnImage:
@@ -79,12 +79,13 @@ def _pictures(page: QuestionPage, parts: ImageParts, i: int) -> DrawnImage:
     )
 
 
-def _colour(code: int) -> str:
+def colour(code: int) -> str:
+    """Of a class: that of the background for 0."""
     return PALETTE[0] if code == 0 else PALETTE[1 + (code - 1) % (len(PALETTE) - 1)]
 
 
 def _coloured(codes_hw: Codes) -> str:
-    palette = np.array([list(bytes.fromhex(_colour(code))) for code in range(256)], np.uint8)
+    palette = np.array([list(bytes.fromhex(colour(code))) for code in range(256)], np.uint8)
     return _address(_smaller(codes_hw), palette)
 
 

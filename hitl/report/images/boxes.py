@@ -1,0 +1,116 @@
+"""Images on which annotators drew boxes: the boxes of the consensus and those of every annotator, as small pictures.
+
+The image itself is not in the report: it may lie anywhere, and the page loads nothing. A picture is an SVG in the page
+with the sides of the image, at most `SIDE` long, with a colour for each kind; the least sure images come first. An
+image whose size is not known is drawn 4 : 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hitl.annotations import Name, Names
+from hitl.consensus import FoundBox
+from hitl.models.segmentation.box_labels import BoxParts, Size
+from hitl.models.segmentation.boxes import Box
+from hitl.report.contents import QuestionPage
+from hitl.report.images.masks import IMAGES, SIDE, colour
+
+UNKNOWN: Size = (3, 4)
+"""Height and width in whose ratio an image of unknown size is drawn."""
+
+ROOM = 30.0
+"""What the words of a box need to its right."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A box in a picture: its place in units of the picture, its colour, and words about it.
+
+    `words` stand in the box, at `at` (left, bottom); `title` is shown where the mouse rests.
+    """
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: str
+    words: str
+    at: tuple[float, float]
+    title: str
+
+
+@dataclass(frozen=True)
+class BoxedImage:
+    """The pictures of an image: what was found and what each annotator drew; how sure it is, and of what.
+
+    Width and height are those of each picture.
+    """
+
+    item: Name
+    confidence: float
+    about: str
+    width: float
+    height: float
+    found: tuple[Shape, ...]
+    annotators: tuple[tuple[Name, tuple[Shape, ...]], ...]
+
+
+def boxed_images(page: QuestionPage) -> list[BoxedImage]:
+    """Images that annotators answered, the least sure first; none where no boxes are drawn on items."""
+    parts = page.evidence.parts
+    if not isinstance(parts, BoxParts):
+        return []
+    answered = np.array(parts.answered, np.int64)
+    first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:IMAGES]
+    found: dict[Name, list[FoundBox]] = {}
+    for box in page.consensus.boxes or ():
+        found.setdefault(box.item, []).append(box)
+    return [_pictures(page, parts, i, found) for i in first.tolist()]
+
+
+def kinds_of(page: QuestionPage) -> list[tuple[str, str]]:
+    """Kind and colour, for the legend."""
+    parts = page.evidence.parts
+    names = parts.classes[1:] if isinstance(parts, BoxParts) else ()
+    return [(str(name), f"#{colour(code)}") for code, name in enumerate(names, start=1)]
+
+
+def _pictures(page: QuestionPage, parts: BoxParts, i: int, found: dict[Name, list[FoundBox]]) -> BoxedImage:
+    item, drawn = page.evidence.annotations.items[i], parts.drawn[i] or {}
+    height, width = parts.sizes[i] if min(parts.sizes[i]) > 0 else UNKNOWN
+    scale = SIDE / max(height, width)
+    size = width * scale, height * scale
+    sure = (
+        (box, box.kind, f"{box.probability:.0%}", f", drawn by {box.drawn} of {box.answers}")
+        for box in found.get(item, ())
+    )
+    return BoxedImage(
+        item,
+        float(page.consensus.confidence[i]),
+        "of the object about which annotators agree least" if parts.images[i].clusters else "that there is nothing",
+        *size,
+        _shapes(sure, parts.classes, size),
+        tuple(
+            (who, _shapes(((box, box.label, "", "") for box in boxes), parts.classes, size))
+            for who, boxes in drawn.items()
+        ),
+    )
+
+
+def _shapes(
+    boxes: Iterable[tuple[Box | FoundBox, Name, str, str]], classes: Names, size: tuple[float, float]
+) -> tuple[Shape, ...]:
+    """Boxes, their kinds, words in them and words about them, in a picture of this width and height."""
+    wide, high = size
+    shapes = []
+    for box, kind, words, more in boxes:
+        x, y = box.x * wide / 100, box.y * high / 100
+        place = max(min(x, wide - ROOM), 0) + 2, min(y + 11, high - 2)
+        tone = f"#{colour(classes.index(kind))}"
+        title = f"{kind}{f' ({words}{more})' if words else ''}"
+        shapes.append(Shape(x, y, box.width * wide / 100, box.height * high / 100, tone, words, place, title))
+    return tuple(shapes)

@@ -1,0 +1,289 @@
+"""Whole cycles over images on which annotators draw boxes, on a platform of this file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pytest
+
+from hitl import cycle
+from hitl.additions import known_truth
+from hitl.connectors.tables import TablesSettings
+from hitl.errors import BadTable, MissingToken
+from hitl.exchange import (
+    AnnotationRow,
+    AnnotatorRow,
+    BoxTuple,
+    Check,
+    Cursor,
+    ItemRow,
+    Operation,
+    Page,
+    Question,
+    Receipt,
+    boxes_as_label,
+    boxes_in,
+)
+from hitl.export import label_tables
+from hitl.operations import _same_consensus
+from hitl.report.contents import QuestionPage
+from hitl.report.images.boxes import SIDE, boxed_images
+from hitl.report.page import render
+from hitl.report.stored import stored_report
+from hitl.settings import Settings
+from hitl.store import Store
+from hitl.tables.files import read_table
+from tests.command_line import Run, caller
+
+QUESTION = Question("box", ("cat", "<dog>"), ("cat", "<dog>"), boxes="image")
+CAT, DOG = (10.0, 10.0, 30.0, 40.0, "cat"), (60.0, 20.0, 20.0, 40.0, "<dog>")
+IMAGES: dict[str, list[BoxTuple]] = {"a": [CAT, DOG], "b": [CAT], "c": [], "d": [DOG], "e": [CAT]}
+CREW = ("ann", "bob", "cyd")
+
+
+def moved(box: BoxTuple, by: float) -> BoxTuple:
+    return box[0] + by, box[1], box[2], box[3] - by, box[4]
+
+
+def drawn(item: str, who: str) -> list[BoxTuple]:
+    """Ann draws what is there, Bob a little off, Cyd to the other side and never a dog but one that is not there."""
+    if who == "cyd":
+        return [moved(box, -1) for box in IMAGES[item] if box[4] == "cat"] + ([DOG] if item == "b" else [])
+    return [moved(box, 1.5 if who == "bob" else 0) for box in IMAGES[item]]
+
+
+class Platform:
+    """Five images, of which all but the last have three answers; remembers known truth."""
+
+    def __init__(self, answered: str = "abcd") -> None:
+        self.answered = answered
+        self.gold: dict[str, str] = {}
+        self.pushed: list[Operation] = []
+
+    def questions(self) -> tuple[Question, ...]:
+        return (QUESTION,)
+
+    def pull(self, cursor: Cursor | None) -> Iterator[Page]:
+        items = tuple(ItemRow(item, {"image": f"http://x/{item}.png"}, "1") for item in IMAGES)
+        answers = [
+            AnnotationRow(
+                f"{item}{who}", item, "box", who, boxes_as_label(300, 400, drawn(item, who)), "answer", "1", TIME
+            )
+            for item in self.answered
+            for who in CREW
+        ]
+        gold = [
+            AnnotationRow(f"{item}gold", item, "box", "ann", label, "gold", "1", TIME)
+            for item, label in self.gold.items()
+        ]
+        people = tuple(AnnotatorRow(who, who) for who in CREW)
+        yield Page({"at": 1}, items, (*answers, *gold), annotators=people, live=frozenset(IMAGES))
+
+    def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
+        for operation in operations:
+            self.pushed.append(operation)
+            if operation.kind == "gold":
+                self.gold |= operation.payload["questions"]["box"]
+            yield Receipt(operation, 1)
+
+    def check(self) -> list[Check]:
+        return []
+
+
+TIME = "2026-11-01T10:00:00Z"
+
+
+def settings(**changes: Any) -> Settings:
+    crew = {"annotators": CREW, "capacity": 4}
+    budget = {"labels": 4, "target_confidence": 0.97}
+    return Settings(name="p", source=TablesSettings(path="."), budget=budget, crew=crew, **changes)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        yield store
+
+
+def test_a_cycle_finds_boxes_asks_about_images_and_says_so(store: Store) -> None:
+    platform = Platform()
+    report = cycle.run(settings(), store, platform)
+    assert report.pulled.problems == ()
+    result = report.judgement.results["box"]
+    assert [(box.item, box.kind) for box in result.boxes or ()] == [
+        ("a", "cat"),
+        ("a", "<dog>"),
+        ("b", "cat"),
+        ("d", "<dog>"),
+    ]
+    (pushed,) = (operation for operation in platform.pushed if operation.kind == "consensus")
+    rows = {row["item"]: row for row in pushed.payload["questions"]["box"]}
+    assert set(rows) == set("abcd"), "the last one has no answer"
+    assert (rows["c"]["boxes"], rows["a"]["width"], rows["a"]["height"]) == ([], 400, 300)
+    shown = rows["b"]["boxes"][0]
+    assert (shown["label"], shown["x"], shown["y"]) == ("cat", pytest.approx(10, abs=1.5), 10)
+    assert "e" in {str(ask.item) for ask in report.judgement.plan.asks}
+    latest = store.latest("p")
+    assert latest is not None
+    assert latest[0]["box"].boxes == result.boxes
+    assert cycle.run(settings(), store, platform).changed == 0
+
+
+def test_a_consensus_is_pushed_anew_where_a_box_moved_or_is_surer() -> None:
+    box = {"label": "cat", "confidence": 0.9, "x": 1.0, "y": 2.0, "width": 3.0, "height": 4.0}
+    row = {"item": "a", "confidence": 0.8, "height": 300, "width": 400}
+
+    def same(**changes: Any) -> bool:
+        return _same_consensus({"box": [{**row, "boxes": [box]}]}, {"box": [{**row, "boxes": [{**box, **changes}]}]})
+
+    assert same()
+    assert same(confidence=0.9000001)
+    for change in ({"confidence": 0.8}, {"label": "dog"}, {"x": 1.5}, {"height": 4.5}):
+        assert not same(**change)
+    assert not _same_consensus({"box": [{**row, "boxes": [box]}]}, {"box": [{**row, "boxes": []}]})
+
+
+def test_the_method_of_the_project_judges_boxes(store: Store) -> None:
+    result = cycle.run(settings(combine={"method": "majority"}), store, Platform()).judgement.results["box"]
+    assert result.fit.method == "majority"
+    dogs = {box.item: box.probability for box in result.boxes or () if box.kind == "<dog>"}
+    assert dogs.keys() == {"a", "d"}, "two of three"
+
+
+@pytest.mark.parametrize("answered", ["", "c"])
+def test_it_begins_without_a_box(store: Store, answered: str) -> None:
+    report = cycle.run(settings(), store, Platform(answered))
+    assert report.judgement.results["box"].boxes == ()
+    assert len({str(ask.item) for ask in report.judgement.plan.asks} - set(answered)) == 4, (
+        "as many as each may be asked"
+    )
+
+
+def test_labels_are_exported_by_the_users_own_ids(store: Store) -> None:
+    judgement = cycle.run(settings(), store, Platform()).judgement
+    table = label_tables(judgement, store.items("p"), {item: f"photo {item}" for item in IMAGES})["box"]
+    rows = table.to_pylist()
+    assert [(row["item"], row["label"]) for row in rows] == [
+        ("photo a", "cat"),
+        ("photo a", "<dog>"),
+        ("photo b", "cat"),
+        ("photo c", None),
+        ("photo d", "<dog>"),
+    ]
+    assert (rows[1]["drawn"], rows[1]["answers"], rows[1]["image_width"], rows[1]["image_height"]) == (2, 3, 400, 300)
+    assert rows[3]["x"] is rows[3]["confidence"] is None
+    named = judgement.named({"a": "photo a"}).results["box"].boxes or ()
+    assert [box.item for box in named][:3] == ["photo a", "photo a", "b"]
+
+
+def table(text: str) -> pa.Table:
+    header, *rows = (line.split(",") for line in text.split())
+    return pa.table({name: [row[place] or None for row in rows] for place, name in enumerate(header)})
+
+
+def test_known_boxes_are_told_to_the_platform_and_come_back(store: Store) -> None:
+    platform = Platform()
+    rows = table("item,x,y,width,height,label\ne,10,10,30,40,cat\ne,60,20.5,20,40,<dog>\nb,,,,,\n")
+    operation = known_truth(rows, (QUESTION,), None, "truth.csv")
+    assert boxes_in(operation.payload["questions"]["box"]["e"])[2] == [CAT, (60, 20.5, 20, 40, "<dog>")]
+    assert boxes_in(operation.payload["questions"]["box"]["b"])[2] == []
+    list(platform.push([operation]))
+    judgement = cycle.run(settings(), store, platform).judgement
+    known = judgement.evidence["box"]
+    assert [known.annotations.items[n] for n in known.known.nonzero()[0]] == ["b", "e"]
+    found = {(box.item, box.kind): box for box in judgement.results["box"].boxes or ()}
+    assert {item for item, _ in found} == {"a", "d", "e"}, "nothing is on b"
+    assert (found["e", "<dog>"].y, found["e", "<dog>"].probability) == (20.5, 1)
+    assert not {"b", "e"} & {str(ask.item) for ask in judgement.plan.asks}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("e,10,10,30,40,cow", "truth.csv, row 0: label 'cow' is not one of cat, <dog>"),
+        ("e,80,10,30,40,cat", "x, y, width, height are 80, 10, 30, 40; expected a box with an area from 0 to 100"),
+        ("e,80,10,0,40,cat", "expected a box with an area"),
+        ("e,,10,30,40,cat", "x, y, width, height are None, 10, 30, 40"),
+        ("e,nan,10,30,40,cat", "expected a box with an area"),
+        ("e,-1,10,30,40,cat", "expected a box with an area"),
+    ],
+)
+def test_what_is_no_known_box_is_named(row: str, message: str) -> None:
+    with pytest.raises(BadTable) as caught:
+        known_truth(table(f"item,x,y,width,height,label\n{row}\n"), (QUESTION,), None, "truth.csv")
+    assert message in str(caught.value)
+    with pytest.raises(BadTable, match=r"no column 'x'.*'box' asks about boxes, in percent of the image"):
+        known_truth(table("item,label\ne,cat\n"), (QUESTION,), None, "truth.csv")
+
+
+def test_the_report_shows_the_boxes_of_everyone(store: Store) -> None:
+    judgement = cycle.run(settings(), store, Platform()).judgement
+    page = render(stored_report(settings(), store, (QUESTION,)))
+    assert "Images, the least sure first" in page
+    assert "&lt;dog&gt;" in page
+    assert "<dog>" not in page
+    pictures = [ElementTree.fromstring(one) for one in re.findall(r"<svg role=\"img\".*?</svg>", page, re.DOTALL)]
+    assert len(pictures) == 4 * (1 + 3)
+    assert {(one.get("width"), one.get("height")) for one in pictures} == {(f"{SIDE:.1f}", f"{SIDE * 0.75:.1f}")}
+    question = QuestionPage("box", judgement.evidence["box"], judgement.results["box"])
+    shown = {image.item: image for image in boxed_images(question)}
+    assert [image.confidence for image in shown.values()] == sorted(image.confidence for image in shown.values())
+    drawn_by = dict(shown["a"].annotators)
+    assert [len(drawn_by[who]) for who in CREW] == [2, 2, 1]
+    cat = drawn_by["ann"][0]
+    assert (cat.x, cat.y, cat.width, cat.height) == pytest.approx((16, 12, 48, 48)), "160 x 120 for 400 x 300 pixels"
+    dog = next(shape for shape in shown["a"].found if "<dog>" in shape.title)
+    assert re.fullmatch(r"<dog> \(\d+%, drawn by 2 of 3\)", dog.title)
+    assert (shown["c"].about, shown["c"].found) == ("that there is nothing", ())
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    platform = Platform()
+    monkeypatch.setattr("hitl.connectors.catalog.connector_of", lambda *_: platform)
+    crew = ", ".join(f'"{who}"' for who in CREW)
+    (tmp_path / "hitl.toml").write_text(
+        f'name = "p"\n[source]\nkind = "tables"\npath = "."\n[crew]\nannotators = [{crew}]\ncapacity = 4\n'
+        "[budget]\nlabels = 4\n"
+    )
+    return caller(tmp_path, monkeypatch, capfd)
+
+
+def test_commands_speak_of_boxes(run: Run, tmp_path: Path) -> None:
+    assert run("run")[0] == 0
+    code, out, _ = run("combine")
+    assert code == 0
+    assert "Found: box" in out
+    assert run("combine", "--output", "found.csv")[0] == 0
+    assert run("export", "labels.csv", "--annotations", "answers.csv")[0] == 0
+    for name in ("found.csv", "labels.csv"):
+        rows = read_table(tmp_path / name).to_pylist()
+        assert [row["label"] for row in rows] == ["cat", "<dog>", "cat", None, "<dog>"], name
+    answers = read_table(tmp_path / "answers.csv").to_pylist()
+    said = [(row["annotator"], row["label"]) for row in answers if row["item"] == "b"]
+    assert said == [("ann", "cat"), ("bob", "cat"), ("cyd", "cat"), ("cyd", "<dog>")]
+    assert [row["x"] for row in answers if row["item"] == "c"] == [None] * 3, "three looked and drew nothing"
+    (tmp_path / "truth.csv").write_text("item,x,y,width,height,label\ne,10,10,30,40,cat\n")
+    code, _, err = run("gold", "truth.csv")
+    assert (code, err) == (0, "")
+    assert run("run")[0] == 0
+    for command in ("status", "doctor", "annotators", "plan", "report"):
+        assert run(command)[0] == 0, command
+
+
+def test_a_plan_from_the_store_needs_no_token(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("run")[0] == 0
+    expected = run("plan", "--dry-run", "--json")
+
+    def locked(*_: object) -> None:
+        raise MissingToken("no token")
+
+    monkeypatch.setattr("hitl.connectors.catalog.connector_of", locked)
+    code, out, err = run("plan", "--dry-run", "--json")
+    assert (code, out) == (0, expected[1])
+    assert "the classes are taken to be those of the last cycle" in err
