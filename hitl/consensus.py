@@ -73,7 +73,8 @@ class Mixing:
 class FoundMask:
     """The pixels of an image that are of a kind, with their mean probability, in [0, 1].
 
-    `rle` has their run lengths, as Label Studio's brush has them (`hitl.models.segmentation.run_length`).
+    `rle` has their run lengths, as Label Studio's brush has them (`hitl.models.segmentation.run_length`); the opacity
+    of a pixel is its own probability.
     """
 
     item: Name

@@ -15,6 +15,9 @@ from hitl.models.segmentation.mask_consensus import METHOD, MaskConsensus, Masks
 from hitl.models.segmentation.mask_labels import Codes, ImageParts, codes_of
 from hitl.models.segmentation.run_length import encode
 
+SHADES = 16
+"""Opacities of a mask: the probability of each pixel, as finely as is seen, so that its run lengths stay short."""
+
 
 def of_images(evidence: Evidence, method: MaskConsensus | None = None) -> Consensus:
     """By a method for masks; default: `MaskConsensus()`.
@@ -48,10 +51,12 @@ def of_images(evidence: Evidence, method: MaskConsensus | None = None) -> Consen
 def _found(found: Masks, place: int, item: Name) -> list[FoundMask]:
     """The masks of one image by the fit."""
     code_hw, p_hwj = found.mask(place), found.probabilities(place)
-    return [
-        replace(mask, probability=float(p_hwj[..., code][code_hw == code].mean()))
-        for code, mask in _masks(code_hw.astype(np.int8), found.classes, item)
-    ]
+    masks = []
+    for code, mask in _masks(code_hw.astype(np.int8), found.classes, item):
+        there_hw, p_hw = code_hw == code, p_hwj[..., code]
+        rle = encode(there_hw, np.round(p_hw * SHADES) / SHADES * 255)
+        masks.append(replace(mask, rle=tuple(rle), probability=float(p_hw[there_hw].mean())))
+    return masks
 
 
 def _known(parts: ImageParts, i: int, item: Name) -> list[FoundMask]:

@@ -10,7 +10,8 @@
         value(s)    one, or as many as the length says
 
 Bits come highest first, and zeros fill the last byte. The values of a mask are those of its image in red, green, blue
-and opacity, row by row: a pixel that the brush has touched has opacity 255, and all others 0.
+and opacity, row by row: a pixel that the brush has touched has opacity 255, and all others 0. A mask of ours may be
+fainter where it is less sure.
 """
 
 from __future__ import annotations
@@ -41,20 +42,29 @@ HEADER = 32 + 5 + 4 * 4
 
 def decode(rle: Sequence[int], height: int, width: int) -> npt.NDArray[np.bool_]:
     """(H, W) where the brush has touched the image. Raises BadInput for a list that is not such a mask."""
+    return opacity(rle, height, width) > 0
+
+
+def encode(mask: npt.ArrayLike, opacity: npt.ArrayLike = 255) -> list[int]:
+    """Of an (H, W) mask, what differs from 0 is drawn, in this opacity, 1 to 255 (one for all, or (H, W)).
+
+    Raises BadInput for another shape.
+    """
+    drawn = np.asarray(mask)
+    if drawn.ndim != 2 or not drawn.size:
+        raise BadInput(f"brush mask: expected height x width, got {drawn.shape}")
+    values = np.where(drawn != 0, np.clip(opacity, 1, 255), 0).astype(np.uint8)
+    return encode_values(np.repeat(values.ravel(), CHANNELS))
+
+
+def opacity(rle: Sequence[int], height: int, width: int) -> Bytes:
+    """(H, W) how strongly each pixel is drawn, 0 to 255. Raises BadInput for a list that is not such a mask."""
     values = decode_values(rle)
     if len(values) != height * width * CHANNELS:
         raise BadInput(
             f"brush mask: {len(values)} values; expected {height} x {width} x {CHANNELS} = {height * width * CHANNELS}"
         )
-    return values.reshape(height, width, CHANNELS)[:, :, 3] > 0
-
-
-def encode(mask: npt.ArrayLike) -> list[int]:
-    """Of an (H, W) mask, what differs from 0 is drawn. Raises BadInput for another shape."""
-    drawn = np.asarray(mask)
-    if drawn.ndim != 2 or not drawn.size:
-        raise BadInput(f"brush mask: expected height x width, got {drawn.shape}")
-    return encode_values(np.repeat((drawn != 0).ravel(), CHANNELS).astype(np.uint8) * np.uint8(255))
+    return values.reshape(height, width, CHANNELS)[:, :, 3]
 
 
 def decode_values(rle: Sequence[int]) -> Bytes:

@@ -13,7 +13,7 @@ from hitl.exchange import Question, drawn_as_label, drawn_in
 from hitl.models.segmentation.image_consensus import of_images
 from hitl.models.segmentation.label_patterns import DrawnMasks
 from hitl.models.segmentation.mask_labels import ImageParts, evidence_of, standing_for
-from hitl.models.segmentation.run_length import decode, encode
+from hitl.models.segmentation.run_length import decode, encode, opacity
 from tests.models.segmentation.simulated_masks import crowd, dice
 
 QUESTION = Question("tag", ("cat", "dog"), ("cat", "dog"), image="image")
@@ -102,6 +102,10 @@ def test_masks_come_back() -> None:
     ours = np.mean([dice(shown["abcdefg"[i]].astype(np.int8), truths[i]) for i in range(7)])
     assert ours > alone + 0.1
     assert all(0.5 < mask.probability <= 1 for mask in found.masks or ())
+    for mask in found.masks or ():  # a pixel is as opaque as it is probable
+        opaque = opacity(mask.rle, mask.height, mask.width) / 255
+        assert opaque[opaque > 0].mean() == pytest.approx(mask.probability, abs=1 / 32)
+        assert opaque[opaque > 0].min() > 0.4
     assert found.annotators.labels.tolist() == [7] * 4
     assert found.probabilities[7].tolist() == pytest.approx(found.class_shares.tolist())
     assert Consensus.from_bytes(found.to_bytes()).masks == found.masks

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from label_studio_sdk.converter import brush
 
 from hitl.errors import BadInput
-from hitl.models.segmentation.run_length import decode, decode_values, encode, encode_values
+from hitl.models.segmentation.run_length import decode, decode_values, encode, encode_values, opacity
 from tests.models.segmentation.simulated_masks import blobs
 
 RUNS = st.lists(st.tuples(st.integers(0, 255), st.sampled_from([1, 2, 7, 8, 9, 15, 16, 17, 255, 256, 257, 300])))
@@ -119,3 +119,10 @@ def test_a_number_that_cannot_be_takes_no_memory() -> None:
 def test_only_height_times_width_is_encoded() -> None:
     with pytest.raises(BadInput, match="height x width"):
         encode(np.zeros(4))
+
+
+def test_opacities_come_back_and_a_drawn_pixel_never_vanishes() -> None:
+    mask = np.array([[True, False, True], [True, True, False]])
+    rle = encode(mask, np.array([[255, 255, 130], [0.2, 300, 9]]))
+    assert opacity(rle, 2, 3).tolist() == [[255, 0, 130], [1, 255, 0]]
+    np.testing.assert_array_equal(decode(rle, 2, 3), mask)
