@@ -279,7 +279,7 @@ def _consensus(known: Evidence, method: Combiner, by_default: bool) -> Consensus
         return span_consensus.of_texts(known, None if by_default else method)
     if isinstance(known.parts, BoxParts):
         return box_consensus.of_images(known, method)
-    return image_consensus.of_images(known)
+    return image_consensus.of_images(known, method)
 
 
 def _is_over(consensus: Consensus | None, evidence: Evidence) -> bool:

@@ -113,7 +113,7 @@ def _clusters(span_g5: Indices) -> list[Indices]:
     who_pa = np.zeros((len(place_p2), int(span_g5[:, 1].max()) + 2), dtype=bool)
     np.add.at(kind_pk, (at_g, span_g5[:, 4]), 1)
     who_pa[at_g, span_g5[:, 1] + 1] = True
-    joined_of = _joined(_overlaps(place_p2), kind_pk, who_pa)
+    joined_of = joined(_overlaps(place_p2), kind_pk, who_pa)
     return [np.flatnonzero(np.isin(at_g, places)) for places in joined_of]
 
 
@@ -126,7 +126,7 @@ def _overlaps(place_p2: Indices) -> Floats:
     return overlap
 
 
-def _joined(overlap_pp: Floats, kind_pk: Floats, who_pa: npt.NDArray[np.bool_]) -> list[Sequence[int]]:
+def joined(overlap_pp: Floats, kind_pk: Floats, who_pa: npt.NDArray[np.bool_]) -> list[Sequence[int]]:
     """Places of each cluster: average linkage, in which two with spans of the same annotator are not joined.
 
     `kind_pk` (P, kinds) counts the spans of each place, `who_pa` says whose they are.

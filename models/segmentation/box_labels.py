@@ -10,7 +10,7 @@ label of the image: a kind, or NOTHING. Without a cluster all of them say NOTHIN
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,7 +70,7 @@ def evidence_of(
     """
     keys = tuple(items.column("item").to_pylist())
     classes: Names = (NOTHING, *question.classes)
-    said = _answers(answers, names)
+    said = answers_by_item(answers, names)
     sizes: list[Counter[Size]] = [Counter() for _ in keys]
     drawn: list[Drawn | None] = []
     for key, count in zip(keys, sizes, strict=True):
@@ -88,7 +88,8 @@ def evidence_of(
         np.array([standing_for(image) for image in images], np.int64),
         tuple(map(_size, sizes)),
     )
-    return Evidence(_annotations(keys, parts, said), truth=_truth(parts), parts=parts)
+    annotations = annotations_of(keys, parts.images, parts.cluster_i, classes, said)
+    return Evidence(annotations, truth=truth_of(parts.images, parts.cluster_i, known, classes), parts=parts)
 
 
 def standing_for(image: ClusteredImage) -> int:
@@ -124,7 +125,7 @@ def answer_table(evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
     )
 
 
-def _answers(answers: pa.Table, names: Mapping[str, str]) -> dict[Name, dict[Name, Answer]]:
+def answers_by_item(answers: pa.Table, names: Mapping[str, str]) -> dict[Name, dict[Name, Answer]]:
     """Item -> annotator -> what they answered."""
     said: dict[Name, dict[Name, Answer]] = {}
     for row in answers.to_pylist():
@@ -134,30 +135,37 @@ def _answers(answers: pa.Table, names: Mapping[str, str]) -> dict[Name, dict[Nam
     return said
 
 
-def _annotations(keys: Names, parts: BoxParts, said: Mapping[Name, Mapping[Name, Answer]]) -> Annotations:
+def annotations_of(
+    keys: Names,
+    images: Sequence[ClusteredImage],
+    cluster_i: npt.NDArray[np.int64],
+    classes: Names,
+    said: Mapping[Name, Mapping[Name, Answer]],
+) -> Annotations:
     """What annotators say of the images: of the cluster that each of them stands for."""
-    annotators = natural_order(list({who for image in parts.images for who in image.annotators}))
+    annotators = natural_order(list({who for image in images for who in image.annotators}))
     code = {name: k for k, name in enumerate(annotators)}
-    place = {name: j for j, name in enumerate(parts.classes)}
+    place = {name: j for j, name in enumerate(classes)}
     rows = [
         (i, code[who], place[label], *said[keys[i]][who][1:])
-        for i, (image, c) in enumerate(zip(parts.images, parts.cluster_i.tolist(), strict=True))
+        for i, (image, c) in enumerate(zip(images, cluster_i.tolist(), strict=True))
         for who, label in zip(image.annotators, image.said(image.clusters[c] if c >= 0 else {}), strict=True)
     ]
     column_5 = np.array(rows, np.float64).reshape(-1, 5).T
     item, annotator, label = column_5[:3].astype(np.int32)
-    classes = parts.classes
     return Annotations(
         item, annotator, label, keys, annotators, classes, classes, time=column_5[3], duration=column_5[4]
     )
 
 
-def _truth(parts: BoxParts) -> npt.NDArray[np.int32]:
-    """(I,) the known class of the cluster that stands for each image, -1 where it is not known."""
-    truth_i = np.full(len(parts.images), -1, np.int32)
-    for i in parts.known:
-        c = int(parts.cluster_i[i])
-        truth_i[i] = parts.images[i].truth(parts.classes)[c] if c >= 0 else 0
+def truth_of(
+    images: Sequence[ClusteredImage], cluster_i: npt.NDArray[np.int64], known: Iterable[int], classes: Names
+) -> npt.NDArray[np.int32]:
+    """(I,) the known class of the cluster that stands for each image, -1 where it is not among the known."""
+    truth_i = np.full(len(images), -1, np.int32)
+    for i in known:
+        c = int(cluster_i[i])
+        truth_i[i] = images[i].truth(classes)[c] if c >= 0 else 0
     return truth_i
 
 

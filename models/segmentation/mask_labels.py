@@ -4,9 +4,9 @@ An answer is all that one annotator drew in one image: for each kind a mask, in 
 no mask covers is background; where one annotator draws two kinds over one another, the later kind counts. An image
 in which they drew nothing is an answer too.
 
-Policies, stopping rules and reports know items alone. For them an image stands for one pixel: that deepest within an
-area about which annotators differ. Where they differ along boundaries alone, it stands for the deepest pixel of what
-most of them drew: annotators who differ by a few pixels agree about the object.
+Policies, stopping rules and reports know items alone. For them an image stands for one object (`drawn_objects`): that
+about which its annotators agree least. What an annotator drew there is their label of the image: a kind, or NOTHING.
+Without an object all of them say NOTHING. Annotators who differ by a few pixels along a boundary agree.
 """
 
 from __future__ import annotations
@@ -17,21 +17,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from scipy import ndimage
 
-from hitl.annotations import Annotations, Name, Names
+from hitl.annotations import Name, Names
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
 from hitl.exchange import Question, drawn_in
+from hitl.models.segmentation.box_labels import annotations_of, answers_by_item, standing_for, truth_of
+from hitl.models.segmentation.boxes import NOTHING, ClusteredImage
+from hitl.models.segmentation.drawn_objects import Indices, drawn_objects
 from hitl.models.segmentation.label_patterns import DrawnMasks
 from hitl.models.segmentation.run_length import decode
 from hitl.shown import listed
-from hitl.tables.encoding import ANONYMOUS, natural_order
 
 BACKGROUND = "background"
-
-BOUNDARY = 2
-"""Steps to the edge of an area, at most, within which it is a boundary: `MaskConsensus.breadth` is twice that and 1."""
 
 EMPTY = (64, 64)
 """Size of an image over which no annotator drew, which Label Studio does not tell: large enough to be broad."""
@@ -41,21 +39,25 @@ Codes = npt.NDArray[np.int8]
 
 @dataclass(frozen=True, eq=False)
 class ImageParts:
-    """The pixels of images that are items, and by which pixel each image is judged.
+    """The objects of images that are items, and by which of them each image is judged.
 
     Attributes:
         question: what was asked.
         classes: the background, and the kinds.
         drawn: for each of I images what its annotators drew; None without an answer.
         known: row of an image -> its known masks, as `drawn_as_label` says them.
-        pixel_i2: (I, 2) row and column of the pixel that stands for each image.
+        images: for each of I images its objects, known ones among them.
+        pixels: for each image the pixels of each object (`drawn_objects`).
+        cluster_i: (I,) number of the object that stands for the image; -1 where it has none.
     """
 
     question: str
     classes: Names
     drawn: tuple[DrawnMasks | None, ...]
-    pixel_i2: npt.NDArray[np.int64]
     known: Mapping[int, str]
+    images: tuple[ClusteredImage, ...]
+    pixels: tuple[tuple[Indices, ...], ...]
+    cluster_i: npt.NDArray[np.int64]
 
 
 def evidence_of(
@@ -68,51 +70,22 @@ def evidence_of(
     """
     keys = tuple(items.column("item").to_pylist())
     classes: Names = (BACKGROUND, *question.classes)
-    said: dict[Name, dict[Name, tuple[str, float, float]]] = {}
-    for row in answers.to_pylist():
-        who = names.get(row["annotator"], row["annotator"]) or ANONYMOUS
-        time, duration = (float("nan") if row[name] is None else float(row[name]) for name in ("time", "duration"))
-        said.setdefault(row["item"], {})[who] = (row["label"], time, duration)
+    said = answers_by_item(answers, names)
     drawn = tuple(_drawn(key, said[key], classes) if key in said else None for key in keys)
-    pixel_i2 = np.array([(0, 0) if one is None else standing_for(one) for one in drawn], np.int64).reshape(-1, 2)
-    known = {row["item"]: row["label"] for row in gold.to_pylist()}
-    by_row = {i: known[key] for i, key in enumerate(keys) if key in known}
-    truth = np.full(len(keys), -1, np.int32)
-    for i, label in by_row.items():
-        truth[i] = _truth(keys[i], label, classes, *pixel_i2[i])
-    annotators = natural_order(list({who for one in drawn if one is not None for who in one.annotators}))
-    code = {name: k for k, name in enumerate(annotators)}
-    rows = [
-        (i, code[who], int(one.labels[a, y, x]), *said[keys[i]][who][1:])
-        for i, (one, (y, x)) in enumerate(zip(drawn, pixel_i2.tolist(), strict=True))
-        if one is not None
-        for a, who in enumerate(one.annotators)
-    ]
-    column_5 = np.array(rows, np.float64).reshape(-1, 5).T
-    item, annotator, label = column_5[:3].astype(np.int32)
-    annotations = Annotations(
-        item, annotator, label, keys, annotators, classes, classes, time=column_5[3], duration=column_5[4]
+    right = {row["item"]: row["label"] for row in gold.to_pylist()}
+    known = {i: right[key] for i, key in enumerate(keys) if key in right}
+    codes = {i: _known(keys[i], label, classes, drawn[i]) for i, label in known.items()}
+    objects = [drawn_objects(one, classes, codes.get(i)) for i, one in enumerate(drawn)]
+    images = tuple(one.joined for one in objects)
+    cluster_i = np.array([standing_for(image) for image in images], np.int64)
+    judged: Names = (NOTHING, *question.classes)
+    annotations = annotations_of(keys, images, cluster_i, judged, said)
+    there = [i for i in known if codes[i] is not None]
+    return Evidence(
+        annotations,
+        truth=truth_of(images, cluster_i, there, judged),
+        parts=ImageParts(question.name, classes, drawn, known, images, tuple(one.pixels for one in objects), cluster_i),
     )
-    return Evidence(annotations, truth=truth, parts=ImageParts(question.name, classes, drawn, pixel_i2, by_row))
-
-
-def standing_for(drawn: DrawnMasks) -> tuple[int, int]:
-    """Row and column of the pixel that stands for the image."""
-    labels_ahw = drawn.labels
-    differ_hw = (labels_ahw != labels_ahw[0]).any(axis=0)
-    depth_hw = _depth(differ_hw)
-    if depth_hw.max(initial=0) <= BOUNDARY:
-        most_hw = (labels_ahw > 0).sum(axis=0) * 2 > len(labels_ahw)
-        depth_hw = _depth(most_hw & ~differ_hw)
-    y, x = np.unravel_index(int(depth_hw.argmax()), depth_hw.shape)
-    return int(y), int(x)
-
-
-def _depth(area_hw: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
-    """(H, W) steps to the nearest pixel outside of the area, diagonal ones too; the border of the image is outside."""
-    padded = np.pad(area_hw, 1)
-    depth: npt.NDArray[np.int32] = ndimage.distance_transform_cdt(padded, metric="chessboard")[1:-1, 1:-1]
-    return depth
 
 
 def _drawn(key: Name, said: Mapping[Name, tuple[str, float, float]], classes: Names) -> DrawnMasks:
@@ -153,9 +126,9 @@ def codes_of(masks: Sequence[tuple[str, Sequence[int]]], classes: Names, height:
     return codes
 
 
-def _truth(key: Name, label: str, classes: Names, y: int, x: int) -> int:
-    """The known class of a pixel; -1 where the known masks are of an image of another size."""
+def _known(key: Name, label: str, classes: Names, drawn: DrawnMasks | None) -> Codes | None:
+    """(H, W) known classes of the pixels; None where they are of an image of another size than was drawn over."""
     height, width, masks = _masks(key, label, classes)
-    if not masks:
-        return 0
-    return int(codes_of(masks, classes, height, width)[y, x]) if y < height and x < width else -1
+    seen = EMPTY if drawn is None else drawn.labels.shape[1:]
+    size = (height, width) if masks else seen
+    return codes_of(masks, classes, *size) if drawn is None or size == seen else None

@@ -11,8 +11,7 @@ from hitl.errors import BadInput
 from hitl.evidence import Evidence
 from hitl.exchange import Question, drawn_as_label, drawn_in
 from hitl.models.segmentation.image_consensus import of_images
-from hitl.models.segmentation.label_patterns import DrawnMasks
-from hitl.models.segmentation.mask_labels import ImageParts, evidence_of, standing_for
+from hitl.models.segmentation.mask_labels import ImageParts, evidence_of
 from hitl.models.segmentation.run_length import decode, encode, opacity
 from tests.models.segmentation.simulated_masks import crowd, dice
 
@@ -39,17 +38,6 @@ def test_labels_say_what_was_drawn() -> None:
     np.testing.assert_array_equal(decode(masks[0][1], 5, 7), mask)
 
 
-def test_an_image_stands_for_the_pixel_deepest_where_annotators_differ() -> None:
-    labels = np.zeros((2, 30, 40), np.int8)
-    labels[:, 2:12, 2:12] = 1
-    labels[0, 15:26, 20:31] = 1
-    assert standing_for(DrawnMasks(labels, ("ann", "bob"))) == (20, 25)
-    labels[1, 15:26, 20:31] = 1
-    labels[1, 15, 20:31] = 0  # a boundary, one pixel off
-    y, x = standing_for(DrawnMasks(labels, ("ann", "bob")))
-    assert labels[:, y, x].tolist() == [1, 1]
-
-
 def test_evidence_is_about_images() -> None:
     one, other = np.zeros((20, 20), bool), np.zeros((20, 20), bool)
     one[3:17, 3:17] = True
@@ -61,9 +49,9 @@ def test_evidence_is_about_images() -> None:
         (said.items[n], said.annotators[k]): said.options[c]
         for n, k, c in zip(said.item, said.annotator, said.label, strict=True)
     }
-    assert told == {("a", "ann"): "cat", ("a", "2"): "background", ("b", "(anonymous)"): "dog"}
+    assert told == {("a", "ann"): "cat", ("a", "2"): "(nothing)", ("b", "(anonymous)"): "dog"}
     assert known.truth is not None
-    assert known.truth[2:4].tolist() == [0, 0], "the pixel that stands for an image without an answer is its first"
+    assert known.truth[2:4].tolist() == [2, 0], "the known dog, and nothing"
     assert isinstance(known.parts, ImageParts)
     assert known.parts.drawn[2] is None
 
@@ -101,11 +89,10 @@ def test_masks_come_back() -> None:
     alone = np.mean([dice(masks[i][k], truths[i]) for i in range(7) for k in range(4)])
     ours = np.mean([dice(shown["abcdefg"[i]].astype(np.int8), truths[i]) for i in range(7)])
     assert ours > alone + 0.1
-    assert all(0.5 < mask.probability <= 1 for mask in found.masks or ())
+    assert all(0.4 < mask.probability < 0.99 for mask in found.masks or ()), "two of four drew some of them"
     for mask in found.masks or ():  # a pixel is as opaque as it is probable
         opaque = opacity(mask.rle, mask.height, mask.width) / 255
         assert opaque[opaque > 0].mean() == pytest.approx(mask.probability, abs=1 / 32)
-        assert opaque[opaque > 0].min() > 0.4
     assert found.annotators.labels.tolist() == [7] * 4
     assert found.probabilities[7].tolist() == pytest.approx(found.class_shares.tolist())
     assert Consensus.from_bytes(found.to_bytes()).masks == found.masks
