@@ -40,6 +40,8 @@ class Question:
         text: the field of an item's data that holds the text whose parts are marked; an answer is then a list of spans
             (`spans_as_label`), and the classes are what a span can be. None: an answer is one of the options.
         image: the same for an image whose pixels are drawn over (`drawn_as_label`); the classes are what can be drawn.
+        line: the same for a recording of which stretches of time are marked; an answer is a list of spans, with times
+            as start and end (`Place`).
     """
 
     name: str
@@ -47,9 +49,14 @@ class Question:
     options: Names
     text: str | None = None
     image: str | None = None
+    line: str | None = None
 
 
-def spans_as_label(spans: Iterable[tuple[int, int, str]]) -> str:
+Place = int | float | str
+"""Where a span begins or ends: characters of a text; of a recording seconds, frames, ..., or a time in ISO 8601."""
+
+
+def spans_as_label(spans: Iterable[tuple[Place, Place, str]]) -> str:
     """Start, end and kind of the spans of one answer as a label, in one form: in order, each once.
 
     Example:
@@ -59,7 +66,7 @@ def spans_as_label(spans: Iterable[tuple[int, int, str]]) -> str:
     return json.dumps(sorted(set(spans)), ensure_ascii=False, separators=(",", ":"))
 
 
-def spans_in(label: str) -> list[tuple[int, int, str]]:
+def spans_in(label: str) -> list[tuple[Any, Any, str]]:
     """What `spans_as_label` wrote."""
     return [(start, end, kind) for start, end, kind in json.loads(label)]
 
@@ -215,8 +222,8 @@ class Operation:
 
         consensus      {"questions": {question: [{"item", "label", "confidence", "probabilities": {class: p}}]}}
                        of texts whose parts are marked: "spans": [{"start", "end", "label", "confidence", "text"}]
-                       in place of "label" and "probabilities"; of images that are drawn over: "height", "width" and
-                       "masks": [{"label", "confidence", "rle"}]
+                       in place of "label" and "probabilities", and of recordings without "text"; of images that are
+                       drawn over: "height", "width" and "masks": [{"label", "confidence", "rle"}]
         order          {"items": [item, ...], "by": mark}  the first is served first; the mark is that of the store
         assign         {"items": [item, ...]}              key = annotator; empty: nothing to do for them
         labels_wanted  {"items": {item: n}}                n > answers so far: open; else: closed
