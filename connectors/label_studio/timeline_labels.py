@@ -29,8 +29,8 @@ from hitl.exchange import Place, Question, spans_as_label, spans_in
 TYPES = {"TimeSeries": "timeserieslabels", "Audio": "labels", "Video": "timelinelabels"}
 """What is labeled -> the type of results, which is also the key of their labels."""
 
-MILLISECONDS = "%L"
-"""What a timeFormat has for them, and Python has not."""
+MILLISECONDS, OFFSET = "%L", "%Z"
+"""What a timeFormat has for them; Python has nothing for the first, and %z for the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _iso(said: object, time_format: str) -> str:
     """A time in this form in ISO 8601 (UTC); a number is milliseconds since the epoch, as for the page."""
     try:
         if isinstance(said, str):
-            time = datetime.strptime(said, time_format.replace(MILLISECONDS, "%f"))
+            time = datetime.strptime(said, time_format.replace(MILLISECONDS, "%f").replace(OFFSET, "%z"))
         elif isinstance(said, int | float) and not isinstance(said, bool):
             time = datetime.fromtimestamp(said / 1000, UTC)
         else:
@@ -165,4 +165,5 @@ def _iso(said: object, time_format: str) -> str:
 
 def _formatted(time: datetime, time_format: str) -> str:
     own = (time.astimezone(UTC) if time.tzinfo else time).replace(tzinfo=UTC)
-    return own.strftime(time_format.replace(MILLISECONDS, f"{own.microsecond // 1000:03d}"))
+    milliseconds = f"{own.microsecond // 1000:03d}"
+    return own.strftime(time_format.replace(MILLISECONDS, milliseconds).replace(OFFSET, "%z"))
