@@ -71,7 +71,7 @@ def expected_distances(
     np.maximum.at(high_c, cluster_m, x_m)
     there = np.isfinite(low_c)
     low_c[~there] = high_c[~there] = 0.0
-    around = 2 * spread_k.mean()
+    around = 2 * float(spread_k.sum()) / max(len(spread_k), 1)
     b_cg = np.linspace(low_c - around, high_c + around, PLACES, axis=1)
     b_cg = np.where(np.isnan(certain_c), b_cg.T, certain_c).T
     away_mg = np.abs(x_m[:, None] - b_cg[cluster_m])
