@@ -126,6 +126,11 @@ class MarkedRecording:
     annotators: tuple[tuple[Name, tuple[Bar, ...]], ...]
     ticks: tuple[tuple[float, str], ...]
 
+    @property
+    def is_marked(self) -> bool:
+        """Whether there is a bar at all."""
+        return bool(self.consensus) or any(bars for _, bars in self.annotators)
+
 
 def marked_recordings(page: QuestionPage) -> list[MarkedRecording]:
     """The recordings that annotators answered, the least sure first; none where items are no recordings."""
@@ -160,15 +165,16 @@ def _recording(page: QuestionPage, parts: TextParts, d: int, answers: Sequence[i
     for (answer, _, _, kind), start, end in rows:
         if labels.kinds[kind] in kinds:
             marked[answer].append((start, end, kinds[labels.kinds[kind]], ""))
-    every = [*found, *(one for of in marked.values() for one in of)]
-    low, high = _ends([number_of(side) for one in every for side in one[:2]])
+    # The layers of a recording have one axis.
+    sides = [*labels.written(own[:, 1]), *labels.written(own[:, 2]), *(side for one in found for side in one[:2])]
+    low, high = _ends([number_of(side) for side in sides])
     names = [str(kind) for kind in parts.matched.kinds]
     return MarkedRecording(
         item,
         float(page.consensus.confidence[d]),
         _bars(found, low, high, names),
         tuple((labels.annotators[labels.answer_a2[a, 1]], _bars(marked[a], low, high, names)) for a in answers),
-        _ticks(low, high, any(isinstance(one[0], str) for one in every)),
+        _ticks(low, high, any(isinstance(side, str) for side in sides)),
     )
 
 

@@ -76,6 +76,7 @@ def test_a_cycle_finds_stretches_asks_about_recordings_and_says_so(tmp_path: Pat
     assert page.count('<rect class="f') > 20
     assert "walk, 0 to 12.5; 9" in page
     assert "4 of 4 marked it" in page
+    assert "sure that none of these is there; its 4 annotators marked none" in page
 
 
 def test_a_method_for_tokens_is_refused(tmp_path: Path) -> None:
