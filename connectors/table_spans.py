@@ -1,7 +1,8 @@
-"""Spans in a folder of tables: rows of parts of texts become one answer for each text and annotator, and come back.
+"""Spans in a folder of tables: rows of parts of texts, or of stretches of recordings, become answers, and come back.
 
 annotations.csv   item, annotator, start, end, label [, time]    a row without a span: nothing is to be marked
-items.csv         item, text                                     the text of which parts are marked
+items.csv         item, text                                     the text of which parts are marked; without texts the
+                                                                 spans are stretches of time
 truth.csv         item, start, end, label
 consensus.csv     item, start, end, label, confidence, text      written; a row without a span: nothing was found
 """
@@ -15,11 +16,13 @@ import pyarrow as pa
 
 from hitl.annotations import Name
 from hitl.errors import BadTable
-from hitl.exchange import spans_as_label
+from hitl.exchange import Place, spans_as_label
 from hitl.texts.span_rows import SpanRows
+from hitl.timelines.segment_rows import segment_in
+from hitl.timelines.timeline_labels import Segment
 
-TEXT = "text"
-"""The column of items.* that holds the text."""
+TEXT, RECORDING = "text", "recording"
+"""The column of items.* that holds the text, and the one that may say where the recording is."""
 
 
 def are_in(table: pa.Table | None) -> bool:
@@ -32,17 +35,15 @@ def as_answers(
 ) -> pa.Table:
     """One row for each item and what the columns `others` hold beside it: its spans as one label.
 
-    Raises BadTable, naming the row, for a span that is no part of the item's text.
+    Raises BadTable, naming the row, for a span that is no part of the item's text, or no stretch of time.
     """
     texts: dict[Name, str] = {key: str(data[TEXT]) for key, data in items.items() if TEXT in data}
-    if not texts:
-        raise BadTable(
-            f"annotations with start and end are parts of texts; expected items.* with columns {item}, {TEXT}"
-        )
     rows = SpanRows.of(table, "annotations", [item, label], {})
-    spans = rows.spans(item, label, texts)
+    spans: Sequence[tuple[Place, Place, Name] | None] = (
+        rows.spans(item, label, texts) if texts else _stretches(rows, label)
+    )
     columns = [rows.names(item), *(table.column(name).to_pylist() for name in others)]
-    marked: dict[tuple[Any, ...], list[tuple[int, int, str]]] = {}
+    marked: dict[tuple[Any, ...], list[tuple[Place, Place, str]]] = {}
     for *key, span in zip(*columns, spans, strict=True):
         marked.setdefault(tuple(key), []).extend([] if span is None else [(span[0], span[1], str(span[2]))])
     found = list(zip(*marked, strict=True)) or [()] * len(columns)
@@ -50,11 +51,24 @@ def as_answers(
     return pa.table({**named, label: pa.array([spans_as_label(one) for one in marked.values()], pa.string())})
 
 
+def _stretches(rows: SpanRows, label: str) -> list[Segment | None]:
+    """The stretch of time of each row."""
+    found: list[Segment | None] = []
+    sides = (rows.table.column(side).to_pylist() for side in ("start", "end"))
+    for row, (start, end, kind) in enumerate(zip(*sides, rows.names(label), strict=True)):
+        try:
+            found.append(segment_in(start, end, kind))
+        except ValueError as error:
+            raise BadTable(f"{rows.place_of(row)}: {error}") from None
+    return found
+
+
 def consensus_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Rows of consensus.csv for the rows of an operation."""
+    of_texts = all(TEXT in span for row in rows for span in row["spans"])
     found = []
     for row in rows:
-        nothing = {"start": None, "end": None, "label": None, "confidence": row["confidence"], "text": None}
-        for span in row["spans"] or [nothing]:
-            found.append({"item": row["item"], **{name: span[name] for name in nothing}})
+        nothing = {"start": None, "end": None, "label": None, "confidence": row["confidence"]}
+        for span in row["spans"] or [nothing | ({TEXT: None} if of_texts else {})]:
+            found.append({"item": row["item"], **span})
     return found

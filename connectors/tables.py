@@ -3,7 +3,7 @@
 Read from the folder (CSV, JSON Lines or Parquet; .gz allowed), or a single annotations file:
 
     annotations.*              item, annotator, label [, time, duration]; an empty label is a skip;
-                               with start and end parts of texts are marked (`table_spans`)
+                               with start and end parts of texts or recordings are marked (`table_spans`)
     items.*                    item and any other columns: what annotators see; items without labels
     truth.*                    item, label: known truth
     probabilities_<model>.*    item, p_<class>, or any other form that `hitl combine` reads (.npz, Hugging Face);
@@ -137,18 +137,18 @@ class Tables:
     def questions(self) -> tuple[Question, ...]:
         """One question; its classes are the labels and probability columns seen, unless given."""
         item, _, label, _ = self._columns
-        text = table_spans.TEXT if self._marks_parts() else None
+        parts = self._parts()
         if self._classes:
-            return (Question(QUESTION, self._classes, self._classes + self._abstain, text),)
+            return (Question(QUESTION, self._classes, self._classes + self._abstain, **parts),)
         found: dict[str, None] = {}
-        for name in ("annotations", "truth", *(() if text else ("gold",))):  # known spans are whole answers there
+        for name in ("annotations", "truth", *(() if parts else ("gold",))):  # known spans are whole answers there
             table = self._read(name, [item, label])
             if table is not None:
                 found |= dict.fromkeys(value for value in table.column(label).to_pylist() if value)
         for table in self._models().values():
             found |= dict.fromkeys(name[2:] for name in table.column_names if name.startswith("p_"))
         classes = tuple(natural_order([name for name in found if name not in self._abstain]))
-        return (Question(QUESTION, classes, classes + self._abstain, text),)
+        return (Question(QUESTION, classes, classes + self._abstain, **parts),)
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """All pages when a file changed since the cursor, else none; resumable by item.
@@ -281,8 +281,15 @@ class Tables:
         return None if path is None else read_table(path, text)
 
     def _marks_parts(self) -> bool:
-        """Whether annotations are parts of texts."""
+        """Whether annotations are parts of texts, or stretches of time."""
         return table_spans.are_in(self._read("annotations", [self._columns[2]]))
+
+    def _parts(self) -> dict[str, str]:
+        """What a question about parts is asked of: a text, where items have one, or a recording."""
+        if not self._marks_parts():
+            return {}
+        of_texts = any(table_spans.TEXT in data for data in self._items().values())
+        return {"text": table_spans.TEXT} if of_texts else {"line": table_spans.RECORDING}
 
     def _models(self) -> dict[str, pa.Table]:
         if not self._path.is_dir():

@@ -38,6 +38,7 @@ from hitl.project import item_names
 from hitl.shown import listed
 from hitl.tables.files import require_columns
 from hitl.tables.places import Place, place_in, row_number
+from hitl.timelines.segment_rows import segment_in
 
 if TYPE_CHECKING:
     from hitl.settings import Settings
@@ -70,9 +71,10 @@ def known_truth(table: pa.Table, questions: Sequence[Question], question: str | 
     """The columns item and label of a table as known truth of one question (None: the only one).
 
     `question` may name a multiple choice: then a label names the classes that are right, as "art,law" or in a row each
-    (empty: none of them), and it says of all others that they are wrong. Of a question about parts of texts the rows
-    are known spans, in columns start, end and label; all of them empty: there is none in this text. Of a question about
-    boxes on images the rows are known boxes, in columns x, y, width, height (percent of the image) and label.
+    (empty: none of them), and it says of all others that they are wrong. Of a question about parts of texts, or about
+    stretches of time, the rows are known spans, in columns start, end and label; all of them empty: there is none. Of a
+    question about boxes on images the rows are known boxes, in columns x, y, width, height (percent of the image) and
+    label.
 
     The items go by the names that their user has for them; `send` puts the platform's in their place.
     Raises BadSettings for a question that is not asked, BadTable for a label that is no class or an item named twice.
@@ -90,6 +92,8 @@ def known_truth(table: pa.Table, questions: Sequence[Question], question: str | 
         raise BadSettings(f"{name}: known masks are not read from a table; mark an annotation as ground truth there")
     if name in by_name and by_name[name].boxes is not None:
         return Operation("gold", name, {"questions": {name: _known_boxes(table, by_name[name], where, place_of)}})
+    if name in by_name and by_name[name].line is not None:
+        return Operation("gold", name, {"questions": {name: _known_segments(table, by_name[name], where, place_of)}})
     if name in by_name and by_name[name].text is not None:
         return Operation("gold", name, {"questions": {name: _known_spans(table, by_name[name], where, place_of)}})
     rows = list(zip(table.column("item").to_pylist(), table.column("label").to_pylist(), strict=True))
@@ -105,11 +109,14 @@ def known_truth(table: pa.Table, questions: Sequence[Question], question: str | 
     return Operation("gold", name, {"questions": {name: labels}})
 
 
+_SPAN = ["item", "start", "end", "label"]
+
+
 def _known_spans(table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
     """Item -> its spans as a label."""
     require_columns(table, ["start", "end"], where, f"{question.name!r} asks about parts of texts")
     spans: dict[str, list[tuple[int, int, str]]] = {}
-    for row, given in enumerate(table.select(["item", "start", "end", "label"]).to_pylist()):
+    for row, given in enumerate(table.select(_SPAN).to_pylist()):
         said: list[Any] = [None if part == "" else part for part in given.values()]
         item, start, end, label = said
         own = spans.setdefault(item, [])
@@ -154,6 +161,21 @@ def _within(place: Sequence[Any]) -> tuple[float, float, float, float] | None:
     area = round(min(width, height), BOX_DIGITS) > 0  # as far as a label tells
     slack = 10.0**-BOX_DIGITS
     return (x, y, width, height) if area and min(x, y) >= 0 and max(x + width, y + height) <= 100 + slack else None
+
+
+def _known_segments(table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
+    """Item -> its stretches of time as a label."""
+    require_columns(table, ["start", "end"], where, f"{question.name!r} asks about stretches of time")
+    found: dict[str, list[Any]] = {}
+    for row, (item, start, end, label) in enumerate(zip(*(table.column(n).to_pylist() for n in _SPAN), strict=True)):
+        try:
+            segment = segment_in(start, end, label or None)
+        except ValueError as error:
+            raise BadTable(f"{place_of(row)}: {error}") from None
+        if segment is not None and label not in question.classes:
+            raise BadTable(f"{place_of(row)}: label {label!r} is not one of {listed(question.classes)}")
+        found.setdefault(item, []).extend([] if segment is None else [segment])
+    return {item: spans_as_label(own) for item, own in found.items()}
 
 
 def _chosen(

@@ -41,6 +41,8 @@ class Question:
             (`spans_as_label`), and the classes are what a span can be. None: an answer is one of the options.
         image: the same for an image whose pixels are drawn over (`drawn_as_label`); the classes are what can be drawn.
         boxes: the same for an image on which boxes are drawn (`boxes_as_label`); the classes are what can be in a box.
+        line: the same for a recording of which stretches of time are marked; an answer is a list of spans, with times
+            as start and end (`Place`).
     """
 
     name: str
@@ -49,9 +51,14 @@ class Question:
     text: str | None = None
     image: str | None = None
     boxes: str | None = None
+    line: str | None = None
 
 
-def spans_as_label(spans: Iterable[tuple[int, int, str]]) -> str:
+Place = int | float | str
+"""Where a span begins or ends: characters of a text; of a recording seconds, frames, ..., or a time in ISO 8601."""
+
+
+def spans_as_label(spans: Iterable[tuple[Place, Place, str]]) -> str:
     """Start, end and kind of the spans of one answer as a label, in one form: in order, each once.
 
     Example:
@@ -61,7 +68,7 @@ def spans_as_label(spans: Iterable[tuple[int, int, str]]) -> str:
     return json.dumps(sorted(set(spans)), ensure_ascii=False, separators=(",", ":"))
 
 
-def spans_in(label: str) -> list[tuple[int, int, str]]:
+def spans_in(label: str) -> list[tuple[Any, Any, str]]:
     """What `spans_as_label` wrote."""
     return [(start, end, kind) for start, end, kind in json.loads(label)]
 
@@ -243,9 +250,9 @@ class Operation:
 
         consensus      {"questions": {question: [{"item", "label", "confidence", "probabilities": {class: p}}]}}
                        of texts whose parts are marked: "spans": [{"start", "end", "label", "confidence", "text"}]
-                       in place of "label" and "probabilities"; of images that are drawn over: "height", "width" and
-                       "masks": [{"label", "confidence", "rle"}]; of images on which boxes are drawn the same with
-                       "boxes": [{"label", "confidence", "x", "y", "width", "height"}]
+                       in place of "label" and "probabilities", and of recordings without "text"; of images that are
+                       drawn over: "height", "width" and "masks": [{"label", "confidence", "rle"}]; of images on which
+                       boxes are drawn the same with "boxes": [{"label", "confidence", "x", "y", "width", "height"}]
         order          {"items": [item, ...], "by": mark}  the first is served first; the mark is that of the store
         assign         {"items": [item, ...]}              key = annotator; empty: nothing to do for them
         labels_wanted  {"items": {item: n}}                n > answers so far: open; else: closed

@@ -4,7 +4,8 @@ item_table          one row an item: what there is to label
 label_tables        one row an item; classes of a multiple choice side by side, questions of other kinds apart
 annotation_table    one row an annotation, times as ISO 8601
 
-of texts whose parts are marked: one row a span, and one a marked part of each answer (`hitl.texts.span_tables`)
+of texts whose parts are marked, and recordings with stretches of time: one row a span, and one a marked part of each
+answer (`hitl.texts.span_tables`)
 of images: one row a mask or a box
 
 item         the user's own id, or else the platform's
@@ -113,7 +114,7 @@ def _spans(question: str, judgement: Judgement, names: Mapping[str, str]) -> pa.
     marked = {span.document for span in found}
     items = known.annotations.items
     empty = [items[n] for n in np.flatnonzero(answered) if items[n] not in marked]
-    table = found_table(found, dict(zip(items, known.parts.labels.texts, strict=True)), empty)
+    table = found_table(found, items, known.parts.labels.texts, empty)
     return _own_ids(table, names)
 
 

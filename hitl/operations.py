@@ -15,6 +15,7 @@ from hitl.exchange import BOX_DIGITS, Operation
 from hitl.metrics import DIGITS
 from hitl.plan import Ask, Done, Expired, Plan
 from hitl.project import annotator_names
+from hitl.texts.marked_labels import number_of
 from hitl.texts.text_items import TextParts
 
 if TYPE_CHECKING:
@@ -154,29 +155,36 @@ def _consensus_rows(judgement: Judgement) -> dict[str, list[dict[str, Any]]]:
 
 
 def _with_spans(others: list[dict[str, Any]] | None, known: Evidence, result: Consensus) -> list[dict[str, Any]]:
-    """Rows of texts with their spans, those of other layers among them."""
+    """Rows of texts, or recordings, with their spans, those of other layers among them."""
     assert isinstance(known.parts, TextParts)
-    text_of = dict(zip(known.annotations.items, known.parts.labels.texts, strict=True))
+    texts = known.parts.labels.texts
+    text_of = {} if texts is None else dict(zip(known.annotations.items, texts, strict=True))
     spans: dict[Name, list[dict[str, Any]]] = {}
     for span in result.spans or ():
         if span.found:
-            spans.setdefault(span.document, []).append(
-                {
-                    "start": span.start,
-                    "end": span.end,
-                    "label": str(span.kind),
-                    "confidence": round(span.probability, DIGITS),
-                    "text": text_of[span.document][span.start : span.end],
-                }
-            )
+            shown: dict[str, Any] = {
+                "start": span.start,
+                "end": span.end,
+                "label": str(span.kind),
+                "confidence": round(span.probability, DIGITS),
+            }
+            if texts is not None:
+                shown["text"] = text_of[span.document][int(span.start) : int(span.end)]
+            spans.setdefault(span.document, []).append(shown)
     before = {row["item"]: row for row in others or ()}
     rows = []
     for n in np.flatnonzero((known.annotations.labels_per_item > 0) | known.known):
         item, sure = result.items[n], round(float(result.confidence[n]), DIGITS)
         row = before.get(str(item), {"confidence": 1.0, "spans": []})
-        found = sorted([*row["spans"], *spans.get(item, ())], key=lambda span: (span["start"], span["end"]))
+        found = sorted(
+            [*row["spans"], *spans.get(item, ())], key=lambda one: (number_of(one["start"]), number_of(one["end"]))
+        )
         rows.append({"item": str(item), "confidence": min(row["confidence"], sure), "spans": found})
     return rows
+
+
+def _place(span: Mapping[str, Any]) -> tuple[float, float]:
+    return number_of(span["start"]), number_of(span["end"])
 
 
 def _with_masks(known: Evidence, result: Consensus) -> list[dict[str, Any]]:

@@ -148,6 +148,7 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
     from hitl.learning.features import stored_features
     from hitl.models.segmentation import box_labels, mask_labels
     from hitl.texts import stored_answers
+    from hitl.timelines import stored_segments
 
     project = settings.name
     items = tuple(store.items(project).column("item").to_pylist())
@@ -161,6 +162,9 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
         if question.text is not None:
             answers, gold = store.annotations(project, question.name), store.gold(project, question.name)
             given |= stored_answers.evidence_of(question, store.items(project), answers, gold, names)
+        elif question.line is not None:
+            answers, gold = store.annotations(project, question.name), store.gold(project, question.name)
+            given |= stored_segments.evidence_of(question, store.items(project), answers, gold, names)
         elif question.image is not None:
             answers, gold = store.annotations(project, question.name), store.gold(project, question.name)
             given[question.name] = mask_labels.evidence_of(question, store.items(project), answers, gold, names)

@@ -30,6 +30,7 @@ CORE = (
     "shown",
     "tables",
     "texts",
+    "timelines",
     "times",
 )
 MAY_IMPORT = {

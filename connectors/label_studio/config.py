@@ -8,6 +8,9 @@
     Taxonomy                    one, leaf paths joined by " / "       {"taxonomy": [["A", "A1"]]}
     Pairwise                    one, classes "left" and "right"       {"selected": "left"}
     Labels on Text              one, about its parts (`text_labels`)  {"start": 0, "end": 3, "labels": ["A"]}, ...
+    TimeSeriesLabels on TimeSeries, Labels on Audio, TimelineLabels on Video
+                                one, about stretches of time          {"start": 4, "end": 60, ...}, ...
+                                (`timeline_labels`)
     BrushLabels on Image        one, about pixels (`brush_labels`)    {"format": "rle", "rle": [..], ...}
     RectangleLabels on Image    one, about boxes (`rectangle_labels`) {"x": 1, "y": 2, "width": 3, "height": 4, ...}
 
@@ -26,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from xml.etree import ElementTree
 
@@ -34,14 +37,15 @@ from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results
 from hitl.connectors.label_studio.brush_labels import BrushLabels
 from hitl.connectors.label_studio.rectangle_labels import RectangleLabels
 from hitl.connectors.label_studio.text_labels import TextLabels
+from hitl.connectors.label_studio.timeline_labels import TimelineLabels, why_not_format
 from hitl.errors import BadSettings, Refused
 from hitl.exchange import NO, YES, Question
 
 Kind = Literal["choices", "multiple", "rating", "taxonomy", "pairwise"]
 SEPARATOR = " / "
 SUPPORTED = (
-    "Choices (single or multiple), Rating, Taxonomy (leaves) and Pairwise of whole tasks, Labels on Text, and "
-    "BrushLabels and RectangleLabels on Image"
+    "Choices (single or multiple), Rating, Taxonomy (leaves) and Pairwise of whole tasks, Labels on Text or Audio, "
+    "TimeSeriesLabels on TimeSeries, TimelineLabels on Video, and BrushLabels and RectangleLabels on Image"
 )
 _TYPES = {"multiple": "choices"}
 """The type of a kind's results where it is not called as the kind."""
@@ -209,15 +213,17 @@ class Control:
         return probabilities
 
 
-PartsControl = TextLabels | BrushLabels | RectangleLabels
+PartsControl = TextLabels | TimelineLabels | BrushLabels | RectangleLabels
 """A control with which parts of an item are marked."""
 
-OF_PARTS: Mapping[str, tuple[type[TextLabels] | type[BrushLabels] | type[RectangleLabels], str]] = {
-    "Labels": (TextLabels, "Text"),
-    "BrushLabels": (BrushLabels, "Image"),
-    "RectangleLabels": (RectangleLabels, "Image"),
+OF_PARTS: Mapping[str, Mapping[str, type[PartsControl]]] = {
+    "Labels": {"Text": TextLabels, "Audio": TimelineLabels},
+    "TimeSeriesLabels": {"TimeSeries": TimelineLabels},
+    "TimelineLabels": {"Video": TimelineLabels},
+    "BrushLabels": {"Image": BrushLabels},
+    "RectangleLabels": {"Image": RectangleLabels},
 }
-"""Tag of such a control -> what reads it, and the tag of what it labels."""
+"""Tag of such a control -> tag of what it labels -> what reads it."""
 
 
 def controls(xml: str) -> tuple[dict[str, Control | PartsControl], dict[str, str]]:
@@ -253,10 +259,11 @@ def _of_parts(
     element: ElementTree.Element, attributes: Mapping[str, str], objects: Mapping[str, ElementTree.Element]
 ) -> PartsControl | str:
     """The control, or why it is not supported."""
-    kind, of = OF_PARTS[element.tag]
+    kinds = OF_PARTS[element.tag]
     name, target = attributes["name"], attributes["toname"].split(",")[0].strip()
-    if target not in objects or objects[target].tag != of:
-        return f"labels parts of {target!r}, which is no <{of}>"
+    of = objects[target].tag if target in objects else ""
+    if of not in kinds:
+        return f"labels parts of {target!r}, which is no <{'> or <'.join(kinds)}>"
     about = _attributes(objects[target])
     field = about.get("value", "")
     if not field.startswith("$") or (of == "Text" and about.get("valuetype", "text").lower() != "text"):
@@ -267,7 +274,19 @@ def _of_parts(
     choices = tuple(label.get("alias") or label.get("value", "") for label in labels)
     if not choices or not all(choices) or len(set(choices)) < len(choices):
         return "has no labels, the same one twice, or one without a value"
-    return kind(name, target, field[1:], choices)
+    kind = kinds[of]
+    if kind is TimelineLabels:
+        return _of_time(TimelineLabels(name, target, field[1:], choices, of), about)
+    return kind(name, target, field[1:], choices)  # type: ignore[call-arg]
+
+
+def _of_time(control: TimelineLabels, about: Mapping[str, str]) -> TimelineLabels | str:
+    """With the times of this recording, or why they are not supported."""
+    time_format = about.get("timeformat") if about.get("timecolumn") and control.of == "TimeSeries" else None
+    if control.of == "Audio" and _is_true(about.get("splitchannels")):
+        return f"labels channels of {control.target!r} apart (splitchannels); expected one line of time"
+    reason = None if time_format is None else why_not_format(time_format)
+    return replace(control, time_format=time_format) if reason is None else reason
 
 
 def _attributes(element: ElementTree.Element) -> dict[str, str]:

@@ -18,7 +18,7 @@ from typing import Any
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings, Refused
-from hitl.exchange import BoxTuple, Operation, Receipt, boxes_as_label, drawn_as_label, spans_as_label
+from hitl.exchange import BoxTuple, Operation, Place, Receipt, boxes_as_label, drawn_as_label, spans_as_label
 
 ORDER = "hitl-order-"
 MARK_ENDS = "-"
@@ -169,8 +169,8 @@ def _shares(answer: Mapping[str, Any]) -> Mapping[str, float]:
     return {spans_as_label([_span(span)]): float(span["confidence"]) for span in answer["spans"]}
 
 
-def _span(span: Mapping[str, Any]) -> tuple[int, int, str]:
-    return int(span["start"]), int(span["end"]), str(span["label"])
+def _span(span: Mapping[str, Any]) -> tuple[Place, Place, str]:
+    return span["start"], span["end"], str(span["label"])
 
 
 def _box(box: Mapping[str, Any]) -> BoxTuple:

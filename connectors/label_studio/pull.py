@@ -31,6 +31,7 @@ from hitl.connectors.label_studio.client import Client, TaskPage, where
 from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings
 from hitl.exchange import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Kind, Page, PredictionRow, spans_in
+from hitl.texts.marked_labels import number_of
 
 OVERLAP = timedelta(seconds=30)
 OURS = "hitl-"
@@ -320,9 +321,15 @@ def answers(form: Form, task: Mapping[str, Any]) -> int:
 
 
 def _outside(form: Form, task: Mapping[str, Any], annotation: Mapping[str, Any], answers: Answers) -> Iterator[str]:
-    """A line for each span that reaches beyond the text of its task."""
+    """A line for each span that reaches beyond the text of its task, and each stretch of time of no length."""
     for question in form.questions:
         label, text = answers.get(question.name), task["data"].get(question.text)
+        for start, end, kind in spans_in(label) if question.line is not None and label is not None else ():
+            if number_of(start) >= number_of(end):
+                yield (
+                    f"task {task['id']}, annotation {annotation['id']}: {kind!r} from {start} to {end} is no stretch "
+                    "of time; it is left out"
+                )
         if question.text is None or label is None or not isinstance(text, str):
             continue
         for start, end, kind in spans_in(label):

@@ -48,7 +48,7 @@ class Results:
 
 Texts = Annotated[
     Path | None,
-    typer.Option(help="For annotations that are spans (document, annotator, start, end, label): document, text."),
+    typer.Option(help="For spans of texts (document, annotator, start, end, label): document, text."),
 ]
 
 
@@ -115,12 +115,15 @@ def _spans(given: Given, texts: Path | None, wanted: Results, annotators: Path |
     if wanted.as_json:
         show.as_json(spans.summary(found, wanted.labels) | {"written": [str(path) for path in written]})
         return
+    if (how := spans.read_as(found)) is not None:
+        show.line(how)
     show.line(str(found.labels))
     show.line(str(found))
     if wanted.output is None:
         show.frame("Spans", found.table().to_pandas())
     if annotators is None:
-        show.frame("Annotators", found.annotators().to_pandas().sort_values("texts", ascending=False), 10)
+        frame = found.annotators().to_pandas()
+        show.frame("Annotators", frame.sort_values(frame.columns[1], ascending=False), 10)  # who answered most
     show.wrote(list(written))
 
 

@@ -1,4 +1,4 @@
-"""What `hitl combine` does with spans of texts in place of labels of items."""
+"""What `hitl combine` does with spans of texts, or stretches of time, in place of labels of items."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hitl.consensus import Consensus
     from hitl.models.sequences.span_consensus import SpanConsensus
     from hitl.operations import Judgement
+    from hitl.texts.marked_labels import MarkedLabels
 
 DOCUMENT, ITEM = "document", "item"
 
@@ -49,12 +50,20 @@ def combined_from(given: Given, texts: Path | None) -> SpanConsensus:
     from hitl.models.sequences.span_consensus import combined
     from hitl.tables.files import read_table
     from hitl.texts.span_labels import SpanLabels
+    from hitl.timelines.segment_rows import labels_of
 
     document = _document(given.item)
     names = [document, given.annotator, given.label, "text"]
     assert given.annotations is not None
-    tables = [None if path is None else read_table(path, names) for path in (given.annotations, texts, given.truth)]
-    labels = SpanLabels.from_tables(*tables, document=document, annotator=given.annotator, label=given.label)
+    spans, whole, truth = (
+        None if path is None else read_table(path, names) for path in (given.annotations, texts, given.truth)
+    )
+    columns = {"document": document, "annotator": given.annotator, "label": given.label}
+    labels: MarkedLabels
+    if whole is None and spans is not None and "text" not in spans.column_names:
+        labels = labels_of(spans, truth, **columns)
+    else:
+        labels = SpanLabels.from_tables(spans, whole, truth, **columns)
     if labels.merged:
         show.warning(
             f"{show.counted(labels.merged, 'span')} of an annotator overlapped another of the same label; each pair "
@@ -63,10 +72,20 @@ def combined_from(given: Given, texts: Path | None) -> SpanConsensus:
     return combined(labels, None if given.method is None else combiner(given.method))
 
 
+def read_as(found: SpanConsensus) -> str | None:
+    """A line about spans without texts."""
+    if found.labels.texts is not None:
+        return None
+    return (
+        "Read as stretches of time (seconds, frames, ...), for there are no texts; of parts of texts, give the texts "
+        "with --texts"
+    )
+
+
 def summary(found: SpanConsensus, with_spans: bool) -> dict[str, Any]:
     """What `--json` prints: counts, and with `--labels` each span."""
     told = {
-        "texts": len(found.labels.documents),
+        "texts" if found.labels.texts is not None else "recordings": len(found.labels.documents),
         "annotators": len(found.labels.annotators),
         "answers": len(found.labels.answer_a2),
         "kinds": found.labels.kinds,

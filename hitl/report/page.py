@@ -151,6 +151,8 @@ def _question(key: str, page: QuestionPage, many: int) -> dict[str, Any]:
         "contested": tables.contested_rows(page, contested[:ROWS], truth),
         "n_contested": len(contested),
         "texts": spans.marked_texts(page),
+        "recordings": spans.marked_recordings(page),
+        "stretches": spans.kinds_of(page),
         "images": masks.drawn_images(page),
         "boxed": boxes.boxed_images(page),
         "kinds": masks.kinds_of(page) or boxes.kinds_of(page),

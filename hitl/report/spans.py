@@ -1,18 +1,22 @@
-"""Texts whose parts are marked: the spans of the consensus in each, and what every annotator marked, contested first.
+"""Texts whose parts are marked, and recordings: the spans of the consensus in each, and what every annotator marked.
 
-A line is a text cut into segments: (text, kind or None, words about it). Spans of one layer do not overlap, so that
-every line of a layer is one row of segments.
+A line of a text is the text cut into segments: (text, kind or None, words about it). Spans of one layer do not overlap,
+so that every line of a layer is one row of segments. A line of a recording is a row of bars over a time axis.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 
 from hitl.annotations import Name
+from hitl.exchange import Place
 from hitl.report.contents import QuestionPage
+from hitl.report.svg import ticks
+from hitl.texts.marked_labels import MarkedLabels, number_of
 from hitl.texts.text_items import TextParts
 
 TEXTS = 20
@@ -46,9 +50,9 @@ class MarkedText:
 def marked_texts(page: QuestionPage) -> list[MarkedText]:
     """The texts that annotators answered, the least sure first; none where items are judged as wholes."""
     parts = page.evidence.parts
-    if not isinstance(parts, TextParts):
+    if not isinstance(parts, TextParts) or parts.labels.texts is None:
         return []
-    labels, items = parts.labels, page.evidence.annotations.items
+    labels, items, texts = parts.labels, page.evidence.annotations.items, parts.labels.texts
     kinds = {labels.kinds.index(kind): number for number, kind in enumerate(parts.matched.kinds)}
     answered = np.flatnonzero(labels.answers_d > 0)
     first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:TEXTS]
@@ -57,29 +61,35 @@ def marked_texts(page: QuestionPage) -> list[MarkedText]:
         if span.found:
             note = f"{span.probability:.0%} sure; {span.marked} of {span.answers} marked exactly this"
             found.setdefault(span.document, []).append(
-                (span.start, span.end, kinds[labels.kinds.index(span.kind)], note)
+                (int(span.start), int(span.end), kinds[labels.kinds.index(span.kind)], note)
             )
     spans_a: dict[int, list[tuple[int, int, int, str]]] = {}
     for answer, start, end, kind in labels.span_s4.tolist():
         if kind in kinds:
             spans_a.setdefault(answer, []).append((start, end, kinds[kind], ""))
-    answers_d: dict[int, list[int]] = {}
-    for answer, (document, _) in enumerate(labels.answer_a2.tolist()):
-        answers_d.setdefault(document, []).append(answer)
+    answers_d = _answers(labels)
     names = [str(kind) for kind in parts.matched.kinds]
     return [
         MarkedText(
             items[d],
             float(page.consensus.confidence[d]),
-            _segments(labels.texts[d], found.get(items[d], ()), names),
+            _segments(texts[d], found.get(items[d], ()), names),
             tuple(
-                (labels.annotators[labels.answer_a2[a, 1]], _segments(labels.texts[d], spans_a.get(a, ()), names))
+                (labels.annotators[labels.answer_a2[a, 1]], _segments(texts[d], spans_a.get(a, ()), names))
                 for a in answers_d[d]
             ),
-            len(labels.texts[d]) > LONGEST,
+            len(texts[d]) > LONGEST,
         )
         for d in first.tolist()
     ]
+
+
+def _answers(labels: MarkedLabels) -> dict[int, list[int]]:
+    """Document -> its answers."""
+    answers_d: dict[int, list[int]] = {}
+    for answer, (document, _) in enumerate(labels.answer_a2.tolist()):
+        answers_d.setdefault(document, []).append(answer)
+    return answers_d
 
 
 def _segments(text: str, spans: Iterable[tuple[int, int, int, str]], kinds: Sequence[str]) -> tuple[Segment, ...]:
@@ -94,3 +104,102 @@ def _segments(text: str, spans: Iterable[tuple[int, int, int, str]], kinds: Sequ
     if place < len(text):
         pieces.append(Segment(text[place:]))
     return tuple(pieces)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A stretch of time: where it begins and how long it is, in percent of the axis, its kind, and words about it."""
+
+    start: float
+    length: float
+    kind: int
+    note: str
+
+
+@dataclass(frozen=True)
+class MarkedRecording:
+    """A recording: bars of the consensus and of each annotator, ticks of the axis (percent, words), how sure it is."""
+
+    item: Name
+    confidence: float
+    consensus: tuple[Bar, ...]
+    annotators: tuple[tuple[Name, tuple[Bar, ...]], ...]
+    ticks: tuple[tuple[float, str], ...]
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether there is a bar at all."""
+        return bool(self.consensus) or any(bars for _, bars in self.annotators)
+
+
+def marked_recordings(page: QuestionPage) -> list[MarkedRecording]:
+    """The recordings that annotators answered, the least sure first; none where items are no recordings."""
+    parts = page.evidence.parts
+    if not isinstance(parts, TextParts) or parts.labels.texts is not None:
+        return []
+    answered = np.flatnonzero(parts.labels.answers_d > 0)
+    first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:TEXTS]
+    answers_d = _answers(parts.labels)
+    return [_recording(page, parts, d, answers_d[d]) for d in first.tolist()]
+
+
+def kinds_of(page: QuestionPage) -> list[str]:
+    """The kinds of stretches of this layer, for the legend; none where items are no recordings."""
+    parts = page.evidence.parts
+    if not isinstance(parts, TextParts) or parts.labels.texts is not None:
+        return []
+    return [str(kind) for kind in parts.matched.kinds]
+
+
+def _recording(page: QuestionPage, parts: TextParts, d: int, answers: Sequence[int]) -> MarkedRecording:
+    labels, item = parts.labels, page.evidence.annotations.items[d]
+    kinds = {kind: number for number, kind in enumerate(parts.matched.kinds)}
+    found = [
+        (one.start, one.end, kinds[one.kind], f"{one.probability:.0%} sure; {one.marked} of {one.answers} marked it")
+        for one in page.consensus.spans or ()
+        if one.found and one.document == item
+    ]
+    marked: dict[int, list[tuple[Place, Place, int, str]]] = {answer: [] for answer in answers}
+    own = labels.span_s4[np.isin(labels.span_s4[:, 0], answers)]
+    rows = zip(own.tolist(), labels.written(own[:, 1]), labels.written(own[:, 2]), strict=True)
+    for (answer, _, _, kind), start, end in rows:
+        if labels.kinds[kind] in kinds:
+            marked[answer].append((start, end, kinds[labels.kinds[kind]], ""))
+    # The layers of a recording have one axis.
+    sides = [*labels.written(own[:, 1]), *labels.written(own[:, 2]), *(side for one in found for side in one[:2])]
+    low, high = _ends([number_of(side) for side in sides])
+    names = [str(kind) for kind in parts.matched.kinds]
+    return MarkedRecording(
+        item,
+        float(page.consensus.confidence[d]),
+        _bars(found, low, high, names),
+        tuple((labels.annotators[labels.answer_a2[a, 1]], _bars(marked[a], low, high, names)) for a in answers),
+        _ticks(low, high, any(isinstance(side, str) for side in sides)),
+    )
+
+
+def _ends(places: Sequence[float]) -> tuple[float, float]:
+    """Where the axis begins and ends: at 0 where the first place is not far from it."""
+    low, high = min(places, default=0.0), max(places, default=1.0)
+    low = 0.0 if 0 <= low < high / 2 else low
+    return low, high if high > low else low + 1
+
+
+def _bars(
+    spans: Iterable[tuple[Place, Place, int, str]], low: float, high: float, kinds: Sequence[str]
+) -> tuple[Bar, ...]:
+    """Bars of start, end, kind and words, in order."""
+    scale, bars = 100 / (high - low), []
+    for start, end, kind, note in sorted(spans, key=lambda one: number_of(one[0])):
+        begin, length = (number_of(start) - low) * scale, (number_of(end) - number_of(start)) * scale
+        bars.append(Bar(begin, length, kind, f"{kinds[kind]}, {start} to {end}" + (f"; {note}" if note else "")))
+    return tuple(bars)
+
+
+def _ticks(low: float, high: float, are_times: bool) -> tuple[tuple[float, str], ...]:
+    form = "%Y-%m-%d" if high - low > 3 * 86_400 else "%H:%M" if high - low > 600 else "%H:%M:%S"
+
+    def word(tick: float) -> str:
+        return datetime.fromtimestamp(tick, UTC).strftime(form) if are_times else f"{tick:,.6g}"
+
+    return tuple((100 * (tick - low) / (high - low), word(tick)) for tick in ticks(low, high).tolist())

@@ -97,7 +97,7 @@ def _is_legal(label: str | None, question: Question) -> bool:
     """Whether a label is an option; about parts of a text or an image, whether it says some, of the kinds asked for."""
     if label is None:
         return False
-    if question.text is not None:
+    if question.text is not None or question.line is not None:
         return {kind for *_, kind in spans_in(label)} <= set(question.classes)
     if question.image is not None:
         return {kind for kind, _ in drawn_in(label)[2]} <= set(question.classes)

@@ -1,4 +1,4 @@
-"""Which spans of different annotators are about the same part of a text.
+"""Which spans of different annotators are about the same part of a text, or the same stretch of a recording.
 
     cluster   spans of different annotators, joined from the largest overlap (intersection over union) downwards while
               they overlap at all; of equal overlaps those that agree about the kind come first
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,9 @@ from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.evidence import Evidence
 
 Indices = npt.NDArray[np.int64]
+
+Places = npt.NDArray[Any]
+"""Characters of texts, or times of recordings."""
 
 NOTHING = "(nothing)"
 """The class of a cluster that is no span."""
@@ -55,17 +59,22 @@ class MatchedSpans:
 
 
 def matched(
-    span_s5: Indices, answer_a2: Indices, known_d: npt.NDArray[np.bool_], names: tuple[Names, Names, Names]
+    span_s5: Indices,
+    answer_a2: Indices,
+    known_d: npt.NDArray[np.bool_],
+    names: tuple[Names, Names, Names],
+    place_v: Places | None = None,
 ) -> MatchedSpans:
     """Clusters of (S, 5) document, annotator, start, end and kind of spans; annotator -1 are known spans.
 
     `answer_a2` (A, 2): document and annotator of each answer, in order; `known_d` (D,): documents whose spans are
-    known; `names`: of documents, annotators and kinds.
+    known; `names`: of documents, annotators and kinds. `place_v` (V,): where starts and ends are ranks, the places
+    that they stand for.
     """
     documents, annotators, kinds = names
     order = np.lexsort((span_s5[:, 1], span_s5[:, 4], span_s5[:, 3], span_s5[:, 2], span_s5[:, 0]))
     span_s5 = span_s5[order]
-    clusters = [group[part] for group in _touching(span_s5) for part in _clusters(span_s5[group])]
+    clusters = [group[part] for group in _touching(span_s5) for part in _clusters(span_s5[group], place_v)]
     clusters.sort(key=lambda rows: int(rows[0]))
     cluster_s = np.empty(len(span_s5), np.int64)
     for number, rows in enumerate(clusters):
@@ -78,14 +87,16 @@ def matched(
     own = np.flatnonzero(~is_known)
     own = own[np.argsort(cluster_s[own], kind="stable")]
     member_m5 = np.column_stack((cluster_s[own], span_s5[own, 1:]))
-    items = tuple(_names(documents, span_s5[first_c])) or (NOTHING,)
+    items = tuple(_names(documents, span_s5[first_c], place_v)) or (NOTHING,)
     annotations = _annotations(document_c, member_m5[:, [0, 1, 4]], answer_a2, items, annotators, (NOTHING, *kinds))
     truth = np.where(known_d[document_c], 1 + known_c3[:, 2], -1).astype(np.int32) if clusters else None
     return MatchedSpans(kinds, document_c, member_m5, known_c3, Evidence(annotations, truth=truth))
 
 
-def _names(documents: Names, span_c5: Indices) -> Iterator[Name]:
-    return (f"{documents[document]}[{start}:{end}]" for document, _, start, end, _ in span_c5.tolist())
+def _names(documents: Names, span_c5: Indices, place_v: Places | None) -> Iterator[Name]:
+    start_c, end_c = (span_c5[:, side] if place_v is None else place_v[span_c5[:, side]] for side in (2, 3))
+    rows = zip(span_c5[:, 0].tolist(), start_c.tolist(), end_c.tolist(), strict=True)
+    return (f"{documents[document]}[{start}:{end}]" for document, start, end in rows)
 
 
 def _touching(span_s5: Indices) -> list[Indices]:
@@ -102,7 +113,7 @@ def _touching(span_s5: Indices) -> list[Indices]:
     return [np.array(group, np.int64) for group in groups]
 
 
-def _clusters(span_g5: Indices) -> list[Indices]:
+def _clusters(span_g5: Indices, place_v: Places | None) -> list[Indices]:
     """Rows of each cluster of linked spans, each in order of place."""
     place_p2, at_g = np.unique(span_g5[:, 2:4], axis=0, return_inverse=True)
     at_g = at_g.ravel()
@@ -113,11 +124,11 @@ def _clusters(span_g5: Indices) -> list[Indices]:
     who_pa = np.zeros((len(place_p2), int(span_g5[:, 1].max()) + 2), dtype=bool)
     np.add.at(kind_pk, (at_g, span_g5[:, 4]), 1)
     who_pa[at_g, span_g5[:, 1] + 1] = True
-    joined_of = joined(_overlaps(place_p2), kind_pk, who_pa)
+    joined_of = joined(_overlaps(place_p2 if place_v is None else place_v[place_p2]), kind_pk, who_pa)
     return [np.flatnonzero(np.isin(at_g, places)) for places in joined_of]
 
 
-def _overlaps(place_p2: Indices) -> Floats:
+def _overlaps(place_p2: Places) -> Floats:
     """(P, P) intersection over union of places."""
     start, end = place_p2.T
     shared = np.maximum(np.minimum.outer(end, end) - np.maximum.outer(start, start), 0)

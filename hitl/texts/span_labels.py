@@ -29,9 +29,11 @@ import numpy.typing as npt
 from hitl.annotations import Annotations, Floats, Ints, Name, Names
 from hitl.errors import BadEvidence, BadTable
 from hitl.evidence import Evidence
+from hitl.exchange import Place
 from hitl.shown import Shown, counted, listed
 from hitl.tables.encoding import natural_order
-from hitl.texts.matched_spans import MatchedSpans, matched
+from hitl.texts.marked_labels import layers_of_kinds, matched_layers, merged
+from hitl.texts.matched_spans import MatchedSpans
 from hitl.texts.span_rows import SpanRows, texts_of, trimmed
 
 Indices = npt.NDArray[np.int64]
@@ -94,12 +96,13 @@ class Layer:
 class FoundSpan:
     """Characters `start` to before `end` of a document, of a kind, with the probability that it is right, in [0, 1].
 
-    `marked` of the `answers` to the document have exactly this span. `found`: it is part of the consensus.
+    `marked` of the `answers` to the document have exactly this span. `found`: it is part of the consensus. Of a
+    recording start and end are times, and `marked` counts the answers with a stretch of this kind that matches.
     """
 
     document: Name
-    start: int
-    end: int
+    start: Place
+    end: Place
     kind: Name
     probability: float
     marked: int
@@ -215,7 +218,7 @@ class SpanLabels(Shown):
         whole = list(texts.values())
         own, lost = _placed(whole, kind_of, [(a, place[one.document], one.spans) for a, one in enumerate(ordered)])
         right, astray = _placed(whole, kind_of, [(place[name], place[name], spans) for name, spans in known.items()])
-        span_s4, merged = _merged(own)
+        span_s4, joined = merged(own)
         known_d = np.zeros(len(texts), dtype=bool)
         known_d[[place[name] for name in known]] = True
         return cls(
@@ -226,10 +229,10 @@ class SpanLabels(Shown):
             np.array(sorted(last), np.int64).reshape(-1, 2),
             span_s4,
             known_d,
-            _merged(right)[0],
+            merged(right)[0],
             np.array([one.time for one in ordered]),
             np.array([one.duration for one in ordered]),
-            merged,
+            joined,
             lost + astray,
         )
 
@@ -252,36 +255,12 @@ class SpanLabels(Shown):
 
         Raises BadEvidence where there is no kind of span.
         """
-        if not self.kinds:
-            raise BadEvidence(
-                "spans: no label was given yet, so that it is not known what a span can be; name the labels "
-                "(source.classes in hitl.toml), or wait for the first span"
-            )
-        apart = _laid_over(self.span_s4) | _laid_over(self.truth_s4)
-        layer_of: dict[int, int] = {}
-        for kind in range(len(self.kinds)):
-            taken = {layer for other, layer in layer_of.items() if {(kind, other), (other, kind)} & apart}
-            layer_of[kind] = next(layer for layer in range(len(self.kinds)) if layer not in taken)
-        return tuple(
-            tuple(kind for kind in layer_of if layer_of[kind] == layer) for layer in sorted(set(layer_of.values()))
-        )
+        return layers_of_kinds(self)
 
     @cached_property
     def matched(self) -> tuple[MatchedSpans, ...]:
         """For each layer, which spans of different annotators are about the same part of a text."""
-        document_a, annotator_a = self.answer_a2.T
-        answer_s = self.span_s4[:, 0]
-        own = np.column_stack((document_a[answer_s], annotator_a[answer_s], self.span_s4[:, 1:]))
-        known = np.insert(self.truth_s4, 1, -1, axis=1)
-        return tuple(self._matched(np.concatenate((own, known)), kinds) for kinds in self.kinds_apart)
-
-    def _matched(self, span_s5: Indices, kinds: Sequence[int]) -> MatchedSpans:
-        code = np.full(len(self.kinds), -1)
-        code[list(kinds)] = np.arange(len(kinds))
-        span_s5 = span_s5[code[span_s5[:, 4]] >= 0]
-        span_s5[:, 4] = code[span_s5[:, 4]]
-        names = self.documents, self.annotators, tuple(self.kinds[kind] for kind in kinds)
-        return matched(span_s5, self.answer_a2, self.known_d, names)
+        return matched_layers(self)
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
@@ -304,6 +283,10 @@ class SpanLabels(Shown):
         """(D,) texts that were answered, or whose spans are known."""
         judged: npt.NDArray[np.bool_] = self.known_d | (self.answers_d > 0)
         return judged
+
+    def written(self, place: Indices) -> list[int]:
+        """Characters, as they are."""
+        return [int(one) for one in place]
 
     def _layer(self, kinds: Sequence[int]) -> Layer:
         tokens = self.tokens
@@ -353,30 +336,6 @@ def _placed(
             else:
                 found.append((owner, *place, kind_of[kind]))
     return found, lost
-
-
-def _merged(spans: Iterable[tuple[int, int, int, int]]) -> tuple[Indices, int]:
-    """(S, 4) owner, start, end, kind, in order; those of one owner and kind that overlap are one. How many merged."""
-    kept: list[tuple[int, int, int, int]] = []
-    whole = sorted(set(spans), key=lambda span: (span[0], span[3], span[1], span[2]))
-    for owner, start, end, kind in whole:
-        if kept and kept[-1][0] == owner and kept[-1][3] == kind and start < kept[-1][2]:
-            kept[-1] = (owner, kept[-1][1], max(end, kept[-1][2]), kind)
-        else:
-            kept.append((owner, start, end, kind))
-    return np.array(sorted(kept), np.int64).reshape(-1, 4), len(whole) - len(kept)
-
-
-def _laid_over(span_s4: Indices) -> set[tuple[int, int]]:
-    """Pairs of kinds of which one owner laid one over the other."""
-    apart: set[tuple[int, int]] = set()
-    owner, open_ = -1, list[tuple[int, int]]()
-    for number, start, end, kind in span_s4.tolist():
-        open_ = [one for one in open_ if one[0] > start] if number == owner else []
-        apart |= {(other, kind) for _, other in open_}
-        owner = number
-        open_.append((end, kind))
-    return apart
 
 
 def _codes(kind_s: Indices, kinds: Sequence[int]) -> Iterator[int]:

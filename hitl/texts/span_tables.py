@@ -3,8 +3,8 @@
 found_table     a row for each span: document, start, end, label, confidence, marked, answers, text
 answer_table    a row for each span of each answer: document, annotator, start, end, label, time, text (the whole one)
 
-A text in which nothing was found, or marked, has one row without a span. `hitl combine` reads answers as they are
-written.
+A text in which nothing was found, or marked, has one row without a span. Recordings have the same tables without the
+texts. `hitl combine` reads answers as they are written.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hitl.annotations import Name
+from hitl.annotations import Name, Names
 from hitl.tables.encoding import iso_8601
-from hitl.texts.span_labels import FoundSpan, SpanLabels
+from hitl.texts.marked_labels import MarkedLabels, number_of
+from hitl.texts.span_labels import FoundSpan
 
 NO_SPAN: Mapping[str, Any] = {"start": None, "end": None, "label": None}
 
 
-def found_table(spans: Iterable[FoundSpan], texts: Mapping[Name, str], empty: Sequence[Name] = ()) -> pa.Table:
-    """The spans that are part of the consensus, by document and place; `empty` names texts in which there is none."""
-    place = {name: number for number, name in enumerate(texts)}
+def found_table(
+    spans: Iterable[FoundSpan], documents: Names, texts: Sequence[str] | None, empty: Sequence[Name] = ()
+) -> pa.Table:
+    """The spans that are part of the consensus, by document and place; `empty` names those in which there is none."""
+    place = {name: number for number, name in enumerate(documents)}
+    found = sorted((one for one in spans if one.found), key=lambda one: (number_of(one.start), number_of(one.end)))
     rows: list[dict[str, Any]] = [
         {
             "document": span.document,
@@ -34,39 +38,52 @@ def found_table(spans: Iterable[FoundSpan], texts: Mapping[Name, str], empty: Se
             "confidence": span.probability,
             "marked": span.marked,
             "answers": span.answers,
-            "text": texts[span.document][span.start : span.end],
         }
-        for span in spans
-        if span.found
+        for span in found
     ]
     rows += [{"document": name, **NO_SPAN} for name in empty]
-    rows.sort(key=lambda row: (place[row["document"]], row["start"] or 0, row["end"] or 0))
-    names = pa.array(list(texts)).type
-    kinds = {"confidence": pa.float64(), "label": pa.string(), "text": pa.string(), "document": names}
-    columns = ("document", "start", "end", "label", "confidence", "marked", "answers", "text")
-    return pa.table(
-        {column: pa.array([row.get(column) for row in rows], kinds.get(column, pa.int64())) for column in columns}
-    )
+    rows.sort(key=lambda row: place[row["document"]])
+    columns = {
+        "document": pa.array([row["document"] for row in rows], pa.array(list(documents)).type),
+        **_places(rows),
+        "label": pa.array([row["label"] for row in rows], pa.string()),
+        "confidence": pa.array([row.get("confidence") for row in rows], pa.float64()),
+        **{name: pa.array([row.get(name) for row in rows], pa.int64()) for name in ("marked", "answers")},
+    }
+    if texts is not None:
+        whole = [texts[place[row["document"]]] for row in rows]
+        pairs = zip(rows, whole, strict=True)
+        marked = [None if row["start"] is None else text[row["start"] : row["end"]] for row, text in pairs]
+        columns["text"] = pa.array(marked, pa.string())
+    return pa.table(columns)
 
 
-def answer_table(labels: SpanLabels) -> pa.Table:
+def answer_table(labels: MarkedLabels) -> pa.Table:
     """What each annotator marked, in the order of documents and annotators."""
     rows: list[dict[str, Any]] = []
     spans: dict[int, list[dict[str, Any]]] = {}
-    for answer, start, end, kind in labels.span_s4.tolist():
+    starts, ends = labels.written(labels.span_s4[:, 1]), labels.written(labels.span_s4[:, 2])
+    for (answer, _, _, kind), start, end in zip(labels.span_s4.tolist(), starts, ends, strict=True):
         spans.setdefault(answer, []).append({"start": start, "end": end, "label": labels.kinds[kind]})
     for number, (document, annotator) in enumerate(labels.answer_a2.tolist()):
-        whole = {"document": labels.documents[document], "annotator": labels.annotators[annotator], "answer": number}
-        rows += [{**whole, **span, "whole": labels.texts[document]} for span in spans.get(number, [NO_SPAN])]
+        whole = {"document": document, "annotator": labels.annotators[annotator], "answer": number}
+        rows += [{**whole, **span} for span in spans.get(number, [NO_SPAN])]
     times = labels.time_a[[row["answer"] for row in rows]] if rows else np.empty(0)
-    return pa.table(
-        {
-            "document": pa.array([row["document"] for row in rows], pa.array(labels.documents).type),
-            "annotator": pa.array([row["annotator"] for row in rows]),
-            "start": pa.array([row["start"] for row in rows], pa.int64()),
-            "end": pa.array([row["end"] for row in rows], pa.int64()),
-            "label": pa.array([row["label"] for row in rows], pa.string()),
-            "time": iso_8601(times),
-            "text": pa.array([row["whole"] for row in rows], pa.string()),
-        }
-    )
+    columns = {
+        "document": pa.array([labels.documents[row["document"]] for row in rows], pa.array(labels.documents).type),
+        "annotator": pa.array([row["annotator"] for row in rows]),
+        **_places(rows),
+        "label": pa.array([row["label"] for row in rows], pa.string()),
+        "time": iso_8601(times),
+    }
+    if labels.texts is not None:
+        columns["text"] = pa.array([labels.texts[row["document"]] for row in rows], pa.string())
+    return pa.table(columns)
+
+
+def _places(rows: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
+    """The columns of starts and ends: whole numbers where both are (or there is none), else numbers or text."""
+    given = {side: [row[side] for row in rows] for side in ("start", "end")}
+    kinds = {type(one) for side in given.values() for one in side if one is not None}
+    kind = pa.string() if str in kinds else pa.float64() if float in kinds else pa.int64()
+    return {side: pa.array(values, kind) for side, values in given.items()}

@@ -1,4 +1,4 @@
-"""Texts of which annotators mark parts, as items: what policies, stopping rules and reports see.
+"""Texts, or recordings, of which annotators mark parts, as items: what policies, stopping rules and reports see.
 
 A text stands for the part of it about which its annotators agree least (`matched_spans`): their labels of the text are
 what they say of that part. So questions go where an answer says most. A text in which nothing was marked stands for
@@ -14,13 +14,13 @@ import numpy as np
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.shown import listed
+from hitl.texts.marked_labels import MarkedLabels
 from hitl.texts.matched_spans import Indices, MatchedSpans
-from hitl.texts.span_labels import SpanLabels
 
 
 @dataclass(frozen=True, eq=False)
 class TextParts:
-    """The parts of texts that are items, and by which of them each text is judged.
+    """The parts of texts, or stretches of recordings, that are items, and by which of them each text is judged.
 
     Attributes:
         question: what was asked.
@@ -30,7 +30,7 @@ class TextParts:
     """
 
     question: str
-    labels: SpanLabels
+    labels: MarkedLabels
     layer: int
     cluster_d: Indices
 
@@ -40,7 +40,7 @@ class TextParts:
         return self.labels.matched[self.layer]
 
 
-def of_texts(labels: SpanLabels, question: str) -> dict[str, Evidence]:
+def of_texts(labels: MarkedLabels, question: str) -> dict[str, Evidence]:
     """Evidence about the texts, one for each layer; the first has the name of the question."""
     found: dict[str, Evidence] = {}
     for number, matched in enumerate(labels.matched):

@@ -1,7 +1,8 @@
-"""The spans of texts that annotators' labels support, and how probable each is.
+"""The spans of texts that annotators' labels support, or stretches of recordings, and how probable each is.
 
-    method for items       spans of different annotators are matched; each match is an item (`matched_span_fit`)
-    method for sequences   tokens are items, and their classes a chain (`spans_on_paths`)
+    method for items       spans of different annotators are matched; each match is an item (`matched_span_fit`, and
+                           `segment_fit` for recordings)
+    method for sequences   tokens of texts are items, and their classes a chain (`spans_on_paths`)
 
 The first is the default. It is level with the best chain on names in newspapers, and chains fall far behind where
 spans are long or their borders are disputed (docs/benchmarks/sequences.txt): an annotator who overlooks a span is wrong
@@ -18,17 +19,21 @@ import pyarrow as pa
 
 from hitl.annotations import Floats, Name
 from hitl.consensus import Consensus
+from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models.combiner import Combiner
 from hitl.models.inference.overlooked import shares_of_kinds
 from hitl.models.registry import combiner
 from hitl.models.sequences.layer_spans import LayerSpans
 from hitl.models.sequences.matched_span_fit import matched_span_fit
+from hitl.models.sequences.segment_fit import segment_fit
 from hitl.models.sequences.spans_on_paths import Chained, spans_on_paths
 from hitl.shown import Shown, counted
+from hitl.texts.marked_labels import MarkedLabels, number_of
 from hitl.texts.span_labels import FoundSpan, SpanLabels
 from hitl.texts.span_tables import found_table
 from hitl.texts.text_items import TextParts
+from hitl.timelines.timeline_labels import TimelineLabels
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,7 +47,7 @@ class SpanConsensus(Shown):
         text_probability: (D,) probability that all spans of a text are right, and no others; NaN without an answer.
     """
 
-    labels: SpanLabels
+    labels: MarkedLabels
     layers: tuple[Consensus, ...]
     candidates: tuple[FoundSpan, ...]
     text_probability: Floats
@@ -56,7 +61,12 @@ class SpanConsensus(Shown):
         sure = [span.probability for span in self.spans]
         mean = f"; mean confidence {np.mean(sure):.3f}" if sure else ""
         fits = "; ".join(str(layer.fit) for layer in self.layers)
-        return f"{counted(len(sure), 'span')} in {counted(self._answered, 'text')}{mean}; {fits}"
+        return f"{counted(len(sure), 'span')} in {counted(self._answered, self._whole)}{mean}; {fits}"
+
+    @property
+    def _whole(self) -> str:
+        """What the spans are parts of."""
+        return "recording" if self.labels.texts is None else "text"
 
     @property
     def _answered(self) -> int:
@@ -64,7 +74,7 @@ class SpanConsensus(Shown):
 
     def table(self) -> pa.Table:
         """Arrow table of the consensus: document, start, end, label, confidence, marked, answers, text."""
-        return found_table(self.candidates, dict(zip(self.labels.documents, self.labels.texts, strict=True)))
+        return found_table(self.candidates, self.labels.documents, self.labels.texts)
 
     def texts(self) -> pa.Table:
         """Arrow table, a row for each text: document, spans, answers, confidence (that all of its spans are right)."""
@@ -81,24 +91,20 @@ class SpanConsensus(Shown):
         )
 
     def annotators(self) -> pa.Table:
-        """Arrow table: annotator, texts, spans, precision, recall, f1; by how probable each span is.
+        """Arrow table: annotator, texts (or recordings), spans, precision, recall, f1; by how probable each span is.
 
         Precision is the expected share of their spans that are right, recall the expected share of the right ones, in
         the texts they answered, that they marked. Their own labels are among those that say what is right.
         """
-        labels = self.labels
-        p_of = {(span.document, span.start, span.end, span.kind): span.probability for span in self.candidates}
+        labels, k = self.labels, len(self.labels.annotators)
         right_d = np.zeros(len(labels.documents))
         place = {name: number for number, name in enumerate(labels.documents)}
         for span in self.candidates:
             right_d[place[span.document]] += span.probability
         document_a, annotator_a = labels.answer_a2.T
-        answer_s, start_s, end_s, kind_s = labels.span_s4.T
-        named = zip(document_a[answer_s], start_s.tolist(), end_s.tolist(), kind_s, strict=True)
-        p_s = [p_of[labels.documents[d], start, end, labels.kinds[kind]] for d, start, end, kind in named]
-        k = len(labels.annotators)
-        marked_k = np.bincount(annotator_a[answer_s], minlength=k)
-        right_k = np.bincount(annotator_a[answer_s], weights=p_s, minlength=k)
+        annotator_s = annotator_a[labels.span_s4[:, 0]]
+        marked_k = np.bincount(annotator_s, minlength=k)
+        right_k = np.bincount(annotator_s, weights=self._right_s(), minlength=k)
         there_k = np.bincount(annotator_a, weights=right_d[document_a], minlength=k)
         with np.errstate(invalid="ignore"):
             shares = {"precision": right_k / marked_k, "recall": right_k / there_k}
@@ -106,14 +112,31 @@ class SpanConsensus(Shown):
         return pa.table(
             {
                 "annotator": pa.array(labels.annotators),
-                "texts": np.bincount(annotator_a, minlength=k),
+                f"{self._whole}s": np.bincount(annotator_a, minlength=k),
                 "spans": marked_k,
                 **{name: pa.array(share, mask=np.isnan(share)) for name, share in shares.items()},
             }
         )
 
+    def _right_s(self) -> Floats:
+        """(S,) that each marked span is right; of a stretch of time, that there is one of its kind where it matches."""
+        labels = self.labels
+        answer_s, start_s, end_s, kind_s = labels.span_s4.T
+        (document_s, annotator_s), kinds = labels.answer_a2[answer_s].T, [labels.kinds[kind] for kind in kind_s]
+        if labels.texts is not None:
+            p_of = {(span.document, span.start, span.end, span.kind): span.probability for span in self.candidates}
+            named = zip((labels.documents[d] for d in document_s), start_s.tolist(), end_s.tolist(), kinds, strict=True)
+            return np.array([p_of[span] for span in named])
+        q_of = {
+            (*matched.member_m5[m, 1:4].tolist(), int(matched.document_c[c]), matched.kinds[kind]): q_cj[c, 1 + kind]
+            for matched, q_cj in zip(labels.matched, (layer.probabilities for layer in self.layers), strict=True)
+            for m, (c, kind) in enumerate(matched.member_m5[:, [0, 4]].tolist())
+        }
+        rows = zip(*(one.tolist() for one in (annotator_s, start_s, end_s, document_s)), kinds, strict=True)
+        return np.array([q_of[row] for row in rows])
 
-def combined(labels: SpanLabels, method: Combiner | None = None) -> SpanConsensus:
+
+def combined(labels: MarkedLabels, method: Combiner | None = None) -> SpanConsensus:
     """The spans that the labels support, by a method for items or sequences; default: the default combiner.
 
     Raises BadEvidence where it is not known what a span can be.
@@ -121,7 +144,7 @@ def combined(labels: SpanLabels, method: Combiner | None = None) -> SpanConsensu
     place = {name: number for number, name in enumerate(labels.documents)}
     layers = [_fitted(labels, number, method) for number in range(len(labels.kinds_apart))]
     found = [span for layer in layers for span in layer.spans]
-    found.sort(key=lambda span: (place[span.document], span.start, span.end, str(span.kind)))
+    found.sort(key=lambda one: (place[one.document], number_of(one.start), number_of(one.end), str(one.kind)))
     probability = np.where(labels.judged_d, np.prod([layer.text_probability for layer in layers], axis=0), np.nan)
     return SpanConsensus(labels, tuple(layer.consensus for layer in layers), tuple(found), probability)
 
@@ -144,8 +167,16 @@ def of_texts(evidence: Evidence, method: Combiner | None = None) -> Consensus:
     return replace(judged, parameters={}, spans=found.spans)
 
 
-def _fitted(labels: SpanLabels, number: int, method: Combiner | None) -> LayerSpans:
+def _fitted(labels: MarkedLabels, number: int, method: Combiner | None) -> LayerSpans:
     """The spans of one layer."""
+    if isinstance(labels, TimelineLabels):
+        if isinstance(method, Chained):
+            raise BadSettings(
+                f"method: {type(method).__name__} is a method for sequences of tokens, which recordings do not have; "
+                'expected a method for items, or "default"'
+            )
+        return segment_fit(labels, number, combiner("default") if method is None else method)
+    assert isinstance(labels, SpanLabels)
     if isinstance(method, Chained):
         return spans_on_paths(labels, number, method)
     return matched_span_fit(labels, number, combiner("default") if method is None else method)

@@ -62,7 +62,9 @@ def test_what_spans_do_not_take_is_said(run: Run, tmp_path: Path, spans: list[st
     code, _, err = run(*spans, "--features", "x.csv", "--save", "c.npz")
     assert code == 78
     assert "holds spans, for which --features, --save means nothing" in err
-    assert "no column 'text'" in run("combine", "spans.jsonl")[2]
+    assert "Read as stretches of time" in run("combine", "spans.jsonl")[1], (
+        "spans without texts, and how they were read"
+    )
     assert "--texts needs an annotations file" in run("combine", "--texts", "texts.csv")[2]
     (tmp_path / "spans.jsonl").write_text(SPANS.replace('"end": 11', '"end": 99'))
     assert "spans.jsonl, line 3: 8 to 99 is no part of the text" in run(*spans)[2]
