@@ -13,7 +13,7 @@ says nothing. Known spans take part as if one more annotator had marked them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.evidence import Evidence
+from hitl.texts.average_linkage import joined
 
 Indices = npt.NDArray[np.int64]
 
@@ -30,9 +31,6 @@ Places = npt.NDArray[Any]
 
 NOTHING = "(nothing)"
 """The class of a cluster that is no span."""
-
-EQUAL = 1e-12
-"""Mean overlaps closer than this are equal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,44 +122,21 @@ def _clusters(span_g5: Indices, place_v: Places | None) -> list[Indices]:
     who_pa = np.zeros((len(place_p2), int(span_g5[:, 1].max()) + 2), dtype=bool)
     np.add.at(kind_pk, (at_g, span_g5[:, 4]), 1)
     who_pa[at_g, span_g5[:, 1] + 1] = True
-    joined_of = joined(_overlaps(place_p2 if place_v is None else place_v[place_p2]), kind_pk, who_pa)
+    joined_of = joined(*_overlaps(place_p2 if place_v is None else place_v[place_p2]), kind_pk, who_pa)
     return [np.flatnonzero(np.isin(at_g, places)) for places in joined_of]
 
 
-def _overlaps(place_p2: Places) -> Floats:
-    """(P, P) intersection over union of places."""
+def _overlaps(place_p2: Places) -> tuple[Indices, Floats]:
+    """(E, 2) pairs of places that overlap, and (E,) intersection over union; places in the order of their starts."""
     start, end = place_p2.T
-    shared = np.maximum(np.minimum.outer(end, end) - np.maximum.outer(start, start), 0)
-    length = end - start
-    overlap: Floats = shared / (np.add.outer(length, length) - shared)
-    return overlap
-
-
-def joined(overlap_pp: Floats, kind_pk: Floats, who_pa: npt.NDArray[np.bool_]) -> list[Sequence[int]]:
-    """Places of each cluster: average linkage, in which two with spans of the same annotator are not joined.
-
-    `kind_pk` (P, kinds) counts the spans of each place, `who_pa` says whose they are.
-    """
-    count_p = kind_pk.sum(axis=1)
-    total_pp = overlap_pp * np.multiply.outer(count_p, count_p)
-    places: list[list[int]] = [[p] for p in range(len(count_p))]
-    while len(places) > 1:
-        pairs_pp = np.multiply.outer(count_p, count_p)
-        mean_pp = np.triu(total_pp / pairs_pp, 1)
-        mean_pp[(who_pa.astype(np.int64) @ who_pa.T) > 0] = 0
-        if mean_pp.max() <= EQUAL:
-            break
-        agree_pp = np.where(mean_pp >= mean_pp.max() - EQUAL, (kind_pk @ kind_pk.T) / pairs_pp, -1)
-        a, b = (int(one) for one in np.unravel_index(int(agree_pp.argmax()), agree_pp.shape))
-        places[a] += places.pop(b)
-        count_p[a] += count_p[b]
-        kind_pk[a] += kind_pk[b]
-        who_pa[a] |= who_pa[b]
-        total_pp[a] += total_pp[b]
-        total_pp[:, a] += total_pp[:, b]
-        rest = np.arange(len(count_p)) != b
-        count_p, kind_pk, who_pa, total_pp = count_p[rest], kind_pk[rest], who_pa[rest], total_pp[np.ix_(rest, rest)]
-    return [sorted(one) for one in places]
+    beyond = np.searchsorted(start, end)  # the first place that begins where this one has ended
+    first = np.arange(len(start))
+    count = np.maximum(beyond - first - 1, 0)
+    one = np.repeat(first, count)
+    other = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count)
+    shared = np.minimum(end[one], end[other]) - start[other]
+    overlap: Floats = shared / (end[one] - start[one] + end[other] - start[other] - shared)
+    return np.column_stack((one, other)), overlap
 
 
 def _annotations(

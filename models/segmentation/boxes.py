@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.consensus import Consensus
@@ -31,15 +30,11 @@ from hitl.models.combiner import Combiner
 from hitl.models.default import DefaultCombiner
 from hitl.models.numerics.checks import require_between
 from hitl.tables.encoding import natural_order
-
-NOTHING = "(nothing)"
-"""The class of a cluster that is no object."""
+from hitl.texts.average_linkage import joined
+from hitl.texts.matched_spans import NOTHING
 
 OVERLAP = 0.5
 """Least intersection over union of two boxes of one object."""
-
-EQUAL = 1e-12
-"""Overlaps closer than this are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,37 +158,14 @@ def intersection_over_union(one: Box, other: Box) -> float:
 
 def clustered(drawn: Drawn, overlap: float) -> list[Cluster]:
     """Clusters of the boxes of one image. The overlap of two clusters is the mean one of their pairs of boxes."""
-    clusters: list[Cluster] = [{name: box} for name, boxes in drawn.items() for box in boxes]
-    clusters.sort(key=_place)
-    sum_cc = _overlaps([box for cluster in clusters for box in cluster.values()])
-    size_c: Floats = np.ones(len(clusters))
-    place = {name: k for k, name in enumerate(drawn)}
-    who_c = np.array([place[name] for cluster in clusters for name in cluster], np.int64)
-    apart_cc = who_c[:, None] != who_c
-    while apart_cc.any():
-        mean_cc = np.where(apart_cc, sum_cc / np.outer(size_c, size_c), -1.0)
-        most = mean_cc.max()
-        if most <= overlap:
-            break
-        pairs = np.argwhere(np.triu(mean_cc >= most - EQUAL)).tolist()
-        a, b = min(pairs, key=lambda pair: _rank(clusters[pair[0]], clusters[pair[1]]))
-        clusters[a] |= clusters.pop(b)
-        sum_cc, size_c, apart_cc = _merged(sum_cc, size_c, apart_cc, a, b)
-    return sorted(clusters, key=_place)
-
-
-def _merged(
-    sum_cc: Floats, size_c: Floats, apart_cc: npt.NDArray[np.bool_], a: int, b: int
-) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
-    """Sums of overlaps, sizes, and who may be joined, when cluster b has become part of cluster a."""
-    sum_cc[a] += sum_cc[b]
-    sum_cc[:, a] += sum_cc[:, b]
-    size_c[a] += size_c[b]
-    apart_cc[a] &= apart_cc[b]
-    apart_cc[:, a] &= apart_cc[:, b]
-    for axis in (0, 1):
-        sum_cc, apart_cc = np.delete(sum_cc, b, axis), np.delete(apart_cc, b, axis)
-    return sum_cc, np.delete(size_c, b), apart_cc
+    marks = sorted(((name, box) for name, boxes in drawn.items() for box in boxes), key=lambda one: _place(dict([one])))
+    boxes, kinds = [box for _, box in marks], natural_order(list({box.label for _, box in marks}))
+    overlap_bb = np.triu(_overlaps(boxes), 1)
+    pair_e2 = np.argwhere(overlap_bb > 0)
+    kind_bk = np.array([[float(box.label == kind) for kind in kinds] for box in boxes]).reshape(len(boxes), len(kinds))
+    who_ba = np.array([[name == other for other in drawn] for name, _ in marks], bool).reshape(len(boxes), len(drawn))
+    parts = joined(pair_e2, overlap_bb[tuple(pair_e2.T)], kind_bk, who_ba, overlap)
+    return sorted((dict(marks[b] for b in part) for part in parts), key=_place)
 
 
 def joined_boxes(drawn: Drawn, known: Sequence[Box] | None, overlap: float = OVERLAP) -> ClusteredImage:
@@ -284,12 +256,6 @@ def _overlaps(boxes: Sequence[Box]) -> Floats:
 def _place(cluster: Cluster) -> tuple[tuple[tuple[float, ...], str], ...]:
     """What clusters are ordered by: places and kinds, not annotators."""
     return tuple(sorted((box.corners, str(box.label)) for box in cluster.values()))
-
-
-def _rank(one: Cluster, other: Cluster) -> tuple[object, ...]:
-    """Which of equal overlaps is joined first: boxes of one kind, then by their places."""
-    kinds = {box.label for box in (*one.values(), *other.values())}
-    return (len(kinds), *sorted((_place(one), _place(other))))
 
 
 def _surest(box: Box) -> tuple[object, ...]:

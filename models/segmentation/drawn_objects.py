@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import ndimage, sparse
+from scipy import ndimage
 
 from hitl.annotations import Floats, Name, Names
 from hitl.models.segmentation.boxes import Box, ClusteredImage
 from hitl.models.segmentation.label_patterns import DrawnMasks
-from hitl.texts.matched_spans import joined
+from hitl.texts.average_linkage import joined
 
 Codes = npt.NDArray[np.int8]
 Numbers = npt.NDArray[np.int32]
@@ -115,17 +115,10 @@ def _boxes(numbers: Numbers) -> list[tuple[int, int, int, int]]:
 
 def _clusters(number_lhw: Sequence[Numbers], kind_p: Numbers, owner_p: Numbers, n_layers: int) -> Numbers:
     """(P,) the cluster of each area."""
-    n = len(kind_p)
-    overlap_pp = _overlaps(number_lhw, n)
-    linked = sparse.csgraph.connected_components(sparse.csr_array(overlap_pp > 0), directed=False)[1] if n else []
-    cluster_p, clusters = np.empty(n, np.int32), 0
-    for group in range(int(np.max(linked, initial=-1)) + 1):
-        own = np.flatnonzero(linked == group)
-        kind = np.eye(int(kind_p.max()) + 1)[kind_p[own]]
-        who = np.eye(n_layers, dtype=bool)[owner_p[own]]
-        for areas in joined(overlap_pp[np.ix_(own, own)], kind, who):
-            cluster_p[own[areas]] = clusters
-            clusters += 1
+    kind, who = np.eye(int(kind_p.max(initial=0)) + 1)[kind_p], np.eye(n_layers, dtype=bool)[owner_p]
+    cluster_p = np.empty(len(kind_p), np.int32)
+    for c, areas in enumerate(joined(*_overlaps(number_lhw, len(kind_p)), kind, who)):
+        cluster_p[areas] = c
     return cluster_p
 
 
@@ -139,21 +132,20 @@ def _in_order(cluster_p: Numbers, boxes: Sequence[tuple[int, int, int, int]]) ->
     return rank_c[cluster_p] if len(places) else cluster_p
 
 
-def _overlaps(number_lhw: Sequence[Numbers], n: int) -> Floats:
-    """(P, P) intersection over union of all pairs of areas."""
-    area_p = np.zeros(n)
-    shared_pp = np.zeros((n, n))
+def _overlaps(number_lhw: Sequence[Numbers], n: int) -> tuple[Indices, Floats]:
+    """(E, 2) pairs of areas of different layers that overlap, and (E,) intersection over union."""
+    area_p, pairs, shared = np.zeros(n), [np.empty(0, np.int64)], [np.empty(0)]
     for a, one in enumerate(number_lhw):
         area_p += np.bincount(one[one >= 0], minlength=n)
         for other in number_lhw[:a]:
             both = (one >= 0) & (other >= 0)
-            pairs = one[both].astype(np.int64) * n + other[both]
-            places, count = np.unique(pairs, return_counts=True)
-            shared_pp.flat[places] = count
-    shared_pp += shared_pp.T
-    overlaps: Floats = shared_pp / np.maximum(area_p[:, None] + area_p - shared_pp, 1)
-    np.fill_diagonal(overlaps, 1.0)
-    return overlaps
+            key, count = np.unique(other[both].astype(np.int64) * n + one[both], return_counts=True)
+            pairs.append(key)
+            shared.append(count.astype(np.float64))
+    key_e, shared_e = np.concatenate(pairs), np.concatenate(shared)
+    pair_e2 = np.column_stack((key_e // max(n, 1), key_e % max(n, 1)))
+    whole_e = area_p[pair_e2].sum(axis=1) - shared_e
+    return pair_e2, shared_e / whole_e
 
 
 def _pixels_of_most(cluster_ahw: npt.NDArray[np.int32], clusters: int) -> list[Indices]:

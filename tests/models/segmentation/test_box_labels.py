@@ -17,7 +17,8 @@ from hitl.models import VBIBCC, MajorityVote
 from hitl.models.inference.overlooked import misses
 from hitl.models.segmentation.box_consensus import of_images
 from hitl.models.segmentation.box_labels import BoxParts, answer_table, evidence_of, standing_for
-from hitl.models.segmentation.boxes import NOTHING, Box, BoxConsensus, clustered, joined_boxes, votes_of
+from hitl.models.segmentation.boxes import Box, BoxConsensus, clustered, joined_boxes, votes_of
+from hitl.texts.matched_spans import NOTHING
 
 QUESTION = Question("box", ("cat", "dog"), ("cat", "dog"), boxes="image")
 LEFT, RIGHT, LOW = (0, 0, 20, 20), (60, 0, 20, 20), (0, 60, 20, 20)
