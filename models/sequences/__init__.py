@@ -4,6 +4,6 @@
 `bsc_seq` has annotators who depend on their own last label. `learned_chain` is what they keep of the chain,
 `cross_moments` finds its steps without iterations, and `spans` reads spans of BIO classes and compares them.
 
-`span_consensus` finds the spans of texts: by `matched_span_fit`, with `span_borders` and `overlooked`, for methods for
-items, and by `spans_on_paths` for those for sequences.
+`span_consensus` finds the spans of texts: by `matched_span_fit` (with `span_borders`) for methods for items, by
+`spans_on_paths` for those for sequences; and the stretches of recordings by `segment_fit` (with `segment_borders`).
 """
