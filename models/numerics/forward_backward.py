@@ -46,46 +46,79 @@ def forward_backward(message_nj: Floats, rows: Indices, start: Indices, first_j:
     runs = np.array([0, *(bisect_left(start, part * len(rows) / threads) for part in range(1, threads)), n_chains])
     q_nj, log_z_s = np.empty_like(message_nj), np.empty(n_chains)
     first_rj, pairs_rij = np.zeros((len(runs) - 1, j)), np.zeros((len(runs) - 1, j, j))
-    given = (runs, message_nj, rows, start, np.ascontiguousarray(first_j), np.ascontiguousarray(step_ij))
+    steps = np.ascontiguousarray(step_ij), np.ascontiguousarray(step_ij.T)
+    top_n = np.empty(len(message_nj))
+    (_below_top if threads == 1 else _below_top_threaded)(message_nj, top_n, q_nj)
+    np.exp(q_nj, out=q_nj)  # many at once: a third of the time of one by one
+    given = (runs, top_n, rows, start, np.ascontiguousarray(first_j), *steps)
     (_pass if threads == 1 else _pass_threaded)(*given, q_nj, log_z_s, first_rj, pairs_rij)
     return Passed(q_nj, log_z_s, first_rj.sum(axis=0), pairs_rij.sum(axis=0) * step_ij)
 
 
 @compiled
-def _chain(message: Any, rows: Any, first: Any, step: Any, q: Any, own_first: Any, own_pairs: Any, e: Any) -> float:
-    """One chain: beliefs into `q`, expected counts added; its log evidence. `e` (T, J) is room to work in."""
+def _row_below_top(message: Any, top: Any, below: Any, n: int) -> None:
+    top[n] = -np.inf
+    for i in range(message.shape[1]):
+        top[n] = max(top[n], message[n, i])
+    for i in range(message.shape[1]):
+        below[n, i] = message[n, i] - top[n]
+
+
+@compiled
+def _below_top(message: Any, top: Any, below: Any) -> None:
+    """The largest message of each item, and all of them less it."""
+    for n in range(len(message)):
+        _row_below_top(message, top, below, n)
+
+
+@threaded
+def _below_top_threaded(message: Any, top: Any, below: Any) -> None:
+    for n in prange(len(message)):
+        _row_below_top(message, top, below, n)
+
+
+@compiled
+def _chain(
+    top: Any, rows: Any, first: Any, step: Any, turned: Any, q: Any, own_first: Any, own_pairs: Any, e: Any
+) -> float:
+    """One chain: exp(messages - top) in `q` become beliefs, expected counts are added; its log evidence.
+
+    `turned` (J, J) is `step` by columns: the inner loops then go through memory in its order, so that several classes
+    are added at once. `e` (T, J) is room to work in.
+    """
     j = first.shape[0]
     log_z = 0.0
+    ahead, back, later = np.empty(j), np.ones(j), np.empty(j)
     for t in range(len(rows)):
-        top = -np.inf
-        for i in range(j):
-            top = max(top, message[rows[t], i])
+        if t == 0:
+            ahead[:] = first
+        else:
+            ahead[:] = 0.0
+            for h in range(j):
+                before = q[rows[t - 1], h]
+                for i in range(j):
+                    ahead[i] += before * step[h, i]
         total = 0.0
         for i in range(j):
-            e[t, i] = np.exp(message[rows[t], i] - top)
-            ahead = 0.0
-            if t == 0:
-                ahead = first[i]
-            else:
-                for h in range(j):
-                    ahead += q[rows[t - 1], h] * step[h, i]
-            q[rows[t], i] = ahead * e[t, i]
+            e[t, i] = q[rows[t], i]
+            q[rows[t], i] = ahead[i] * e[t, i]
             total += q[rows[t], i]
         for i in range(j):
             q[rows[t], i] /= total
             e[t, i] /= total
-        log_z += np.log(total) + top
-    back = np.ones(j)
-    later = np.empty(j)
+        log_z += np.log(total) + top[rows[t]]
     for t in range(len(rows) - 2, -1, -1):
         for i in range(j):
             later[i] = e[t + 1, i] * back[i]
+        back[:] = 0.0
+        for h in range(j):
+            after = later[h]
+            for i in range(j):
+                back[i] += turned[h, i] * after
         total = 0.0
         for i in range(j):
             forward = q[rows[t], i]
-            back[i] = 0.0
             for h in range(j):
-                back[i] += step[i, h] * later[h]
                 own_pairs[i, h] += forward * later[h]
             q[rows[t], i] = forward * back[i]
             total += q[rows[t], i]
@@ -98,19 +131,39 @@ def _chain(message: Any, rows: Any, first: Any, step: Any, q: Any, own_first: An
 
 @compiled
 def _pass(
-    runs: Any, message: Any, rows: Any, start: Any, first: Any, step: Any, q: Any, log_z: Any, firsts: Any, pairs: Any
+    runs: Any,
+    top: Any,
+    rows: Any,
+    start: Any,
+    first: Any,
+    step: Any,
+    turned: Any,
+    q: Any,
+    log_z: Any,
+    firsts: Any,
+    pairs: Any,
 ) -> None:
     longest = 0
     for s in range(len(start) - 1):
         longest = max(longest, start[s + 1] - start[s])
     room = np.empty((longest, first.shape[0]))
     for s in range(len(start) - 1):
-        log_z[s] = _chain(message, rows[start[s] : start[s + 1]], first, step, q, firsts[0], pairs[0], room)
+        log_z[s] = _chain(top, rows[start[s] : start[s + 1]], first, step, turned, q, firsts[0], pairs[0], room)
 
 
 @threaded
 def _pass_threaded(
-    runs: Any, message: Any, rows: Any, start: Any, first: Any, step: Any, q: Any, log_z: Any, firsts: Any, pairs: Any
+    runs: Any,
+    top: Any,
+    rows: Any,
+    start: Any,
+    first: Any,
+    step: Any,
+    turned: Any,
+    q: Any,
+    log_z: Any,
+    firsts: Any,
+    pairs: Any,
 ) -> None:
     longest = 0
     for s in range(len(start) - 1):
@@ -119,5 +172,5 @@ def _pass_threaded(
         room = np.empty((longest, first.shape[0]))
         own_first, own_pairs = np.zeros(first.shape[0]), np.zeros(step.shape)
         for s in range(runs[run], runs[run + 1]):
-            log_z[s] = _chain(message, rows[start[s] : start[s + 1]], first, step, q, own_first, own_pairs, room)
+            log_z[s] = _chain(top, rows[start[s] : start[s + 1]], first, step, turned, q, own_first, own_pairs, room)
         firsts[run], pairs[run] = own_first, own_pairs
