@@ -45,6 +45,9 @@ bench: $(TEST)/.ready bench-speed  ## the figures of docs/benchmarks/
 bench-speed: $(BENCH)/.ready  ## beside crowd-kit, whose dependencies stay out of the tests' environment
 	$(BENCH)/bin/python -m tests.bench.bench_speed $(or $(ARGS),--save)
 
+bench-honesty: $(TEST)/.ready  ## the protocol that confidence is held to; beside crowd-kit with ARGS="--peers --save"
+	OMP_NUM_THREADS=1 $(TEST)/bin/python -m tests.bench.bench_honesty $(or $(ARGS),--save)
+
 bench-%: $(TEST)/.ready  ## one of them: make bench-replay_cifar10h ARGS="--file resnet-110.csv"
 	$(TEST)/bin/python -m tests.bench.bench_$* $(ARGS)
 

@@ -41,7 +41,7 @@ from hitl.texts.span_labels import FoundSpan
 BROKEN = (zipfile.BadZipFile, zlib.error)
 """What a damaged archive raises."""
 
-FORMAT = 3
+FORMAT = 4
 """Version of the saved form. Format 1 had no mixing, difficulty, dependence, prior or answers; format 2 another form of
 the design effect."""
 
@@ -341,7 +341,7 @@ class Consensus(Shown):
         known = {"difficulty": self.difficulty, "dependence": people.dependence, "prior": people.prior}
         known |= {"answers": people.answers}
         effect = self.design_effect
-        known |= {"design effect": np.array([effect.ceiling, effect.half, effect.residual]), "shift": effect.shift}
+        known |= {"dependence of labels": np.array([effect.rho, effect.echo, effect.residual]), "shift": effect.shift}
         arrays: dict[str, npt.NDArray[Any]] = {name: array for name, array in known.items() if array is not None}
         arrays |= {f"{PARAMETER}{name}": value for name, value in self.parameters.items()}
         arrays |= {
@@ -435,16 +435,18 @@ def _mask(item: Name, kind: Name, height: int, width: int, rle: list[int], proba
 
 
 def _design_effect(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> DesignEffect:
-    """The design effect; format 2 kept a strength, which was rho beside models and 1 / half without them."""
+    """The design effect. Formats up to 3 kept another one for annotators alone: it is read as if there were none."""
+    if "dependence of labels" in arrays:
+        rho, echo, residual = arrays["dependence of labels"].tolist()
+        return DesignEffect(rho, echo, residual, arrays.get("shift"))
+    if not header["temperatures"]:
+        return DesignEffect(shift=arrays.get("shift"))
     if "design effect" in arrays:
-        ceiling, half, residual = arrays["design effect"].tolist()
-        return DesignEffect(ceiling, half, residual, arrays.get("shift"))
+        rho, _, residual = arrays["design effect"].tolist()
+        return DesignEffect(rho, residual=residual)
     if "strength" not in arrays:
         return DesignEffect()
-    strength = float(arrays["strength"])
-    if header["temperatures"]:
-        return DesignEffect(strength, residual=float(arrays.get(f"{PARAMETER}model caution", 1.0)))
-    return DesignEffect(1.0, 1 / strength, shift=arrays["shift"]) if strength else DesignEffect(shift=arrays["shift"])
+    return DesignEffect(float(arrays["strength"]), residual=float(arrays.get(f"{PARAMETER}model caution", 1.0)))
 
 
 def _current(stored: str) -> str:

@@ -145,6 +145,8 @@ TOO_SURE = (
 
 
 def _checked(expected: rules.Expected) -> str:
+    if expected.unknowable:
+        return f"not known: {expected.unknowable}"
     if not expected.checked:
         return f"unchecked: {expected.unchecked or rules.too_few(0)}"  # older versions recorded no reason
     return (

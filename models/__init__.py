@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hitl.models.gpc_ma import GPCMA as GPCMA
     from hitl.models.graphs.network_dawid_skene import NetworkDawidSkene as NetworkDawidSkene
     from hitl.models.graphs.network_ibcc import NetworkIBCC as NetworkIBCC
+    from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene as HierarchicalDawidSkene
     from hitl.models.learning.gpc_baselines import GPCConcatenated as GPCConcatenated
     from hitl.models.learning.gpc_baselines import GPCGold as GPCGold
     from hitl.models.learning.gpc_baselines import GPCMajority as GPCMajority

@@ -24,6 +24,7 @@ COMBINERS = Registry(
         "one-coin": "hitl.models.coins:OneCoin",
         "two-coin": "hitl.models.coins:TwoCoin",
         "dawid-skene": "hitl.models.dawid_skene:DawidSkene",
+        "hierarchical-dawid-skene": "hitl.models.hierarchy.hierarchical_dawid_skene:HierarchicalDawidSkene",
         "moments": "hitl.models.moment_matching:MomentMatching",
         "vb-ibcc": "hitl.models.vb_ibcc:VBIBCC",
         "gibbs-ibcc": "hitl.models.gibbs_ibcc:GibbsIBCC",

@@ -178,7 +178,7 @@ def one_trial(source: Source, replay: Replay, seed: np.random.SeedSequence) -> T
     result = replace(ready, policy=seeded(ready.policy, state[1])).run_with(
         answers, known, np.random.default_rng(state[2])
     )
-    return Track(result.labels, result.cost, result.accuracy, result.done)
+    return Track(result.labels, result.cost, result.accuracy, result.done, stopped=result.stopped)
 
 
 @dataclass(frozen=True)

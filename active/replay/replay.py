@@ -22,6 +22,7 @@ from hitl import score
 from hitl.active.policy import ExpectedGain, Policy
 from hitl.active.replay.oracles import Answers, RecordedAnswers, cost_of
 from hitl.active.replay.response_model import AnswerQueue, ResponseModel
+from hitl.active.replay.stop_rule import Stopped, StopRule
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
@@ -46,12 +47,14 @@ class Track(Shown):
         cost: (S,) what those labels cost, in the unit of `Crew.cost`.
         accuracy: (S,) accuracy then on the items with known truth, in [0, 1], ties shared.
         done: (S,) items done then.
+        stopped: where a stop rule would have ended the project; None where it would not have, or there is none.
     """
 
     labels: npt.NDArray[np.int64]
     cost: Floats
     accuracy: Floats
     done: npt.NDArray[np.int64]
+    stopped: Stopped | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
         end = f"{counted(int(self.labels[-1]), 'label')}, accuracy {self.accuracy[-1]:.3f}"
@@ -116,6 +119,7 @@ class Replay:
         crew: limits of the crew (capacity a batch, cost); who can answer what follows from the annotators.
         responses: how annotators respond; as it comes, every answer is there before the next plan.
         most_rounds: plans after which to stop at the latest, or None.
+        stop: a target accuracy, and items of known truth: it is noted where the project would have ended.
 
     Example:
         >>> from hitl import Budget, Evidence
@@ -135,6 +139,7 @@ class Replay:
     crew: Crew = field(default_factory=Crew)
     responses: ResponseModel = field(default_factory=ResponseModel)
     most_rounds: int | None = None
+    stop: StopRule | None = None
 
     def run(
         self,
@@ -164,14 +169,20 @@ class Replay:
         queue = AnswerQueue(self.responses, crew, rng)
         steps: list[tuple[int, float, float, int]] = []
         done: list[int] = []
+        stopped: Stopped | None = None
+        told = self.stop.told(known, rng) if self.stop else None
+        if self.stop:
+            self.stop.answered(told, answers, crew, rng)
         for round_ in count():
             if not steps or answers.spent > steps[-1][0]:
-                evidence = replace(known, annotations=answers.revealed(), truth=None)
+                evidence = replace(known, annotations=answers.revealed(), truth=told)
                 # Cold, as in a cycle: a warm start keeps early mistakes.
                 consensus = self.combiner.fit(seen_by(self.combiner, evidence))
                 accuracy = accuracy_of(consensus, known)
                 steps.append((answers.spent, accuracy, cost_of(evidence.annotations, crew), round_))
                 done.append(0)
+                if self.stop and stopped is None:
+                    stopped = self.stop.stopped(evidence, consensus, known, answers.spent)
                 if on_step:
                     on_step(answers.spent, accuracy)
             plan = self._plan(evidence, consensus, queue, round_)
@@ -182,7 +193,7 @@ class Replay:
             if not _answer(answers, queue, round_) and not queue.awaits(round_):
                 break
         labels, right, cost, rounds = (np.array(column) for column in zip(*steps, strict=True))
-        return ReplayResult(labels, cost, right, np.array(done), consensus, evidence, rounds)
+        return ReplayResult(labels, cost, right, np.array(done), consensus, evidence, rounds, stopped=stopped)
 
     def _plan(self, evidence: Evidence, consensus: Consensus, queue: AnswerQueue, round_: int) -> Plan:
         crew = queue.crew(round_)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from hitl.active.registry import policy
 from hitl.active.replay.replay import Replay, accuracy_of
 from hitl.active.replay.response_model import ResponseModel
+from hitl.active.replay.stop_rule import StopRule
 from hitl.annotations import Name
 from hitl.crew import Budget, Crew
 from hitl.errors import BadInput
@@ -56,6 +57,7 @@ def strategies(
     skip: float = 0.0,
     learn: str | None = None,
     groups: Mapping[Name, str] | None = None,
+    stop: StopRule | None = None,
 ) -> dict[str, Replay]:
     """Name -> the replay of each policy, and of the two baselines.
 
@@ -67,6 +69,7 @@ def strategies(
         delay: mean rounds until an answer comes; skip: share of the questions that are skipped, in [0, 1).
         learn: each policy also beside a model of this name that learns from the labels (`hitl.models.Learned`).
         groups: item -> its group of near-duplicates, which share a fold of that model.
+        stop: note where projects with this target accuracy would have ended, and what was true there.
 
     Raises BadSettings for an unknown name.
 
@@ -86,7 +89,7 @@ def strategies(
 
     def strategy(judge: str, chooses: str) -> Replay:
         limits = fixed if chooses in ("even", "random") else budget
-        return Replay(combiner(judge), policy(chooses), limits, labels, crew or Crew(), responses)
+        return Replay(combiner(judge), policy(chooses), limits, labels, crew or Crew(), responses, stop=stop)
 
     found = {name: strategy(method, name) for name in policies if name != "even"}
     if learn is not None:

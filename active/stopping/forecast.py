@@ -42,7 +42,7 @@ SAMPLE = 1000
 ROUNDS = 40
 """Parts in which open items are asked about at least, when the order of questions matters and plans are small."""
 
-MODEL, TARGET, UNCHECKED, HARDLY_KNOWN = 0.2, 0.35, 0.4, 0.6
+MODEL, TARGET, UNCHECKED, HARDLY_KNOWN = 0.25, 0.35, 0.4, 0.6
 """Standard deviations of ln (labels needed / labels forecast) beyond that of the draws.
 
 Observed in simulated runs, a third of the way: MODEL where every item is to be done; TARGET where an accuracy is to be
@@ -124,8 +124,8 @@ def forecast(questions: Sequence[Judged], crew: Crew, budget: Budget, *, draws: 
     model, caution = _doubts(pool)
     if target is not None:
         model = max(model, TARGET)
-    if not rows.size or (target is not None and expected.low >= target):
-        reached = float(target is None or expected.low >= target)
+    if not rows.size or (target is not None and rules.reached(expected, target)):
+        reached = float(target is None or rules.reached(expected, target))
         return Forecast(0, 0, 0, 0, 0, 0, expected.accuracy, target, reached, 0.0, caution)
     rng = np.random.default_rng(seed)
     future = _Future(pool, crew, budget, draws, rng)

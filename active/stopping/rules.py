@@ -8,13 +8,18 @@ its cost any more. Items of unknown truth are wrong with probability e_n = 1 - c
     X = number of wrong labels:     E X = r E,     Var X = r sum_n e_n (1 - e_n) + E^2 Var r,     E = sum_n e_n
 
 (Poisson-binomial), and the accuracy 1 - X / N has the central 95 % interval of the Beta with these moments. r says what
-the confidence is worth: 1 as long as it is to be taken at its word; with LEAST_KNOWN items of known truth or more, of
-which W are wrong where W0 errors were expected (each judged as if its truth were not known),
+the confidence is worth. With items of known truth, of which W are wrong where W0 errors were expected (each judged as
+if its truth were not known, by as many labels as the other items have),
 
     r ~ Gamma(a + W, a + W0)        a = PRIOR_ERRORS
 
-The default combiner without truth has W / W0 between 0.3 and 1.1 on the public crowds whose labels are right nine
-times of ten, and up to 1.8 on three where labels and truth disagree about what a class is.
+and without any W = W0 = 0: then r has mean 1 and standard deviation .7. That is how far actual errors lie from expected
+ones on the public crowds and simulated ones of docs/benchmarks/honesty.txt, chance errors taken out. So without known
+truth the interval is wide, and a target is reached when the expected errors are a third of those it allows.
+
+Below FEW_LABELS labels an item, without known truth and without a model, nothing but the agreement of one pair or two
+says how good the labels are, and annotators who err together agree as well: then a target accuracy does not end a
+project, and `Expected.unknowable` says what would let it.
 
 The *lower* end of the interval has to reach the target. With the mean, the accuracy would be missed in every second
 project; with the lower end it is missed in one of forty, as far as the confidence holds. That the interval is looked at
@@ -49,15 +54,16 @@ OPEN, KNOWN, CONFIDENT, LIMIT = 0, 1, 2, 3
 REASONS = {KNOWN: "its truth is known", CONFIDENT: "confidence reached the target", LIMIT: "label limit reached"}
 
 LEAST_KNOWN = 20
-"""Items of known truth below which the confidence is not checked.
+"""Items of known truth below which the confidence is not checked: of fewer the chance errors are too many."""
 
-As many as PRIOR_ERRORS: fewer could not weigh as much as what is believed without them, were all of them wrong."""
-
-PRIOR_ERRORS = 20.0
+PRIOR_ERRORS = 2.0
 """a: how many expected errors the word of the confidence is worth, before any truth is known.
 
-r ~ Gamma(a, a) has the standard deviation 1 / sqrt(a), and ln r with 95 % lies within 1.96 / sqrt(a) = 0.44 of 0: a
-factor of about 1.5 either way, which is about as far as W / W0 lies from 1 on the public crowds named above."""
+r ~ Gamma(a, a) has the standard deviation 1 / sqrt(a) = .7. With a = 2 the interval covers the accuracy in 93 % of the
+thinned and whole public crowds, with 4 in 89, with 20 in 63 (tests.bench.bench_honesty)."""
+
+FEW_LABELS = 3.0
+"""Labels an item below which, without known truth or a model, the accuracy is not known."""
 
 INSTEAD = "the method default can"
 """What to use where a method cannot be checked."""
@@ -75,6 +81,7 @@ class Expected:
         checked: items of known truth that say whether the confidence holds; 0: it was not checked.
         wrong, foreseen: how many of these are wrong without their truth, and how many were expected to be.
         unchecked: why it was not checked, in words, and what would help; empty where it was.
+        unknowable: why labels as these cannot say how good they are, and what would; empty where they can.
     """
 
     accuracy: float
@@ -84,16 +91,17 @@ class Expected:
     wrong: float = 0.0
     foreseen: float = 0.0
     unchecked: str = ""
+    unknowable: str = ""
 
     @property
     def ratio(self) -> float:
         """r: errors for each that is expected, in (0, inf); above 1 the confidence is too high."""
-        return (PRIOR_ERRORS + self.wrong) / (PRIOR_ERRORS + self.foreseen) if self.checked else 1.0
+        return (PRIOR_ERRORS + self.wrong) / (PRIOR_ERRORS + self.foreseen)
 
     @property
     def ratio_variance(self) -> float:
-        """Var r, >= 0; 0 where it was not checked."""
-        return self.ratio / (PRIOR_ERRORS + self.foreseen) if self.checked else 0.0
+        """Var r, > 0."""
+        return self.ratio / (PRIOR_ERRORS + self.foreseen)
 
     @property
     def overconfident(self) -> bool:
@@ -147,12 +155,13 @@ def expected_accuracy(questions: Sequence[Judged]) -> Expected:
         >>> from hitl.models import MajorityVote
         >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
         >>> print(expected_accuracy([(said, MajorityVote().fit(said))]))
-        62.5% (95 % interval 1.5% to 100.0%)
+        62.5% (95 % interval 0.0% to 100.0%)
     """
     errors = [_error(*question) for question in questions]
     error, deviation = np.mean(errors, axis=0), np.mean([np.sqrt(e * (1 - e)) for e in errors], axis=0)
     checked, wrong, foreseen, why = zip(*(_checked(*question) for question in questions), strict=True)
-    bare = Expected(1.0, 1.0, 1.0, sum(checked), sum(wrong), sum(foreseen), "" if any(checked) else why[0])
+    unknowable = "" if any(checked) else max(_unknowable(evidence) for evidence, _ in questions)
+    bare = Expected(1.0, 1.0, 1.0, sum(checked), sum(wrong), sum(foreseen), "" if any(checked) else why[0], unknowable)
     mean, low, high = interval_of_errors(
         float(error.sum()), float((deviation**2).sum()), error.size, bare.ratio, bare.ratio_variance
     )
@@ -163,7 +172,7 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
     """Why the project is done, in words, or None while it is not."""
     if not pool.open_rows.size:
         return "every item is done"
-    if budget.target_accuracy is not None and pool.expected.low >= budget.target_accuracy:
+    if budget.target_accuracy is not None and reached(pool.expected, budget.target_accuracy):
         return f"the accuracy expected is {pool.expected}, the target {budget.target_accuracy:.1%}"
     if budget.worth is not None:
         gain, cost = value_of_information.best_next(pool, pool.open_rows, crew, budget)
@@ -173,6 +182,11 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
                 f"{gain * cost:.2g} right labels, worth {budget.worth:g} each"
             )
     return None
+
+
+def reached(expected: Expected, target: float) -> bool:
+    """Whether the accuracy has reached the target: the lower end of its interval, where labels can tell."""
+    return expected.low >= target and not expected.unknowable
 
 
 def too_few(known: int) -> str:
@@ -197,8 +211,39 @@ def _checked(evidence: Evidence, consensus: Consensus) -> tuple[int, float, floa
         method = combiner_of(consensus.fit)
         if not isinstance(method, Applicable):
             return 0, 0.0, 0.0, f"the method {name} cannot judge items without their truth; {INSTEAD}"
-        blind = method.apply(consensus, replace(evidence, truth=None))
+        blind = method.apply(consensus, _with_labels_of_others(evidence))
     except HitlError as error:  # a method without a name here, or one that judges nothing without what it was given
         return 0, 0.0, 0.0, f"the method {name or 'that was used'} cannot check it: {error}; {INSTEAD}"
     wrong = float((blind.labels[rows] != evidence.truth[rows]).sum())
     return rows.size, wrong, float((1 - blind.confidence[rows]).sum()), ""
+
+
+def _with_labels_of_others(evidence: Evidence) -> Evidence:
+    """The evidence without truth, its known items with as many labels as the others have in the mean, drawn at random.
+
+    Items of known truth are often asked about again and again, and are then right more often than others.
+    """
+    annotations, labels_n = evidence.annotations, evidence.annotations.labels_per_item
+    others = labels_n[~evidence.known & (labels_n > 0)]
+    most = int(np.ceil(others.mean())) if others.size else int(labels_n.max(initial=0))
+    turn = np.random.default_rng(0).permutation(len(annotations))
+    order = np.lexsort((turn, annotations.item))
+    place = np.empty(len(annotations), dtype=np.int64)
+    place[order] = np.arange(len(annotations)) - annotations.item_start[annotations.item[order]]
+    kept = ~evidence.known[annotations.item] | (place < most)
+    return replace(evidence, annotations=annotations.select(kept), truth=None)
+
+
+def _unknowable(evidence: Evidence) -> str:
+    """Why the labels alone cannot say how good they are, and what would; empty where they can."""
+    labels_n = evidence.annotations.labels_per_item
+    if evidence.probabilities or not labels_n.any():
+        return ""
+    mean = float(labels_n[labels_n > 0].mean())
+    if mean >= FEW_LABELS:
+        return ""
+    return (
+        f"{mean:.1f} labels an item cannot say how good they are, for annotators who err together agree as well; "
+        f"{LEAST_KNOWN} items checked by an expert (`hitl gold`), {FEW_LABELS:g} labels an item or the probabilities "
+        "of a model would"
+    )

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.dependence.design_effect import Independent, separation_of_classes
 
 Rows = npt.NDArray[np.intp]
 TINY = 1e-300
@@ -31,16 +30,12 @@ class Belief:
         self, evidence: Evidence, consensus: Consensus, rows: Rows, pi_kjl: Floats, draws: int, rng: np.random.Generator
     ) -> None:
         """What the consensus believes of the items `rows`, ready for answers by the matrices `pi_kjl` (K, J, L)."""
-        log_q_nj = np.log(np.maximum(consensus.probabilities, TINY))
-        known = Independent(evidence.annotations, log_q_nj, consensus.annotators.confusion, evidence.predicted)
         labels_n = evidence.annotations.labels_per_item[rows].astype(np.intp)
-        self.effect, self.predicted_n = consensus.design_effect, known.predicted_n[rows]
-        rho_n = known.rho_sum(self.effect)[rows]
-        log_q0_nj = self.effect.untemper(consensus.probabilities[rows], labels_n, self.predicted_n, rho_n)
+        self.effect, self.predicted_n = consensus.design_effect, evidence.predicted[rows]
+        log_q0_nj = self.effect.untemper(consensus.probabilities[rows], labels_n, self.predicted_n)
         self.log_q0_dnj = np.repeat(log_q0_nj[None], draws, axis=0)
-        self.labels_dn, self.rho_dn = np.repeat(labels_n[None], draws, axis=0), np.repeat(rho_n[None], draws, axis=0)
+        self.labels_dn = np.repeat(labels_n[None], draws, axis=0)
         self.log_pi_klj = np.log(np.maximum(pi_kjl, TINY)).transpose(0, 2, 1)
-        self.delta_kjj = separation_of_classes(pi_kjl)
         q_nj = self.probabilities(np.zeros(len(rows), np.intp), np.arange(len(rows)))
         self.confidence_dn = np.repeat(q_nj.max(axis=1)[None], draws, axis=0)
         chance = np.cumsum(q_nj, axis=1)
@@ -48,19 +43,11 @@ class Belief:
         self.truth_dn = (u_dn[:, :, None] * chance[None, :, -1:] > chance[None]).sum(axis=2)
 
     def update(self, d: Rows, n: Rows, k: Rows, label: Rows) -> None:
-        """One answer of crew member k about item n in draw d, for each of these.
-
-        Its separation is that of the two classes that are most probable with the answer; they may be others later.
-        """
-        log_q0 = self.log_q0_dnj[d, n] + self.log_pi_klj[k, label]
-        two = np.argpartition(log_q0, -2, axis=1)[:, -2:]
-        delta = self.delta_kjj[k, two[:, 0], two[:, 1]]
-        self.log_q0_dnj[d, n] = log_q0
-        self.labels_dn[d, n], self.rho_dn[d, n] = self.effect.after_answer(
-            self.labels_dn[d, n], self.rho_dn[d, n], delta
-        )
+        """One answer of crew member k about item n in draw d, for each of these."""
+        self.log_q0_dnj[d, n] += self.log_pi_klj[k, label]
+        self.labels_dn[d, n] += 1
         self.confidence_dn[d, n] = self.probabilities(d, n).max(axis=1)
 
     def probabilities(self, d: Rows, n: Rows) -> Floats:
         """(., J) beliefs about these items."""
-        return self.effect.temper(self.log_q0_dnj[d, n], self.labels_dn[d, n], self.predicted_n[n], self.rho_dn[d, n])
+        return self.effect.temper(self.log_q0_dnj[d, n], self.labels_dn[d, n], self.predicted_n[n])

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -56,6 +56,7 @@ EXAMPLES = examples(
     "hitl replay annotations.csv --truth truth.csv --output replay.html",
     "hitl replay annotations.csv --truth truth.csv -p resnet=probs.csv --target 0.95 --target 0.98",
     "hitl replay annotations.csv --truth truth.csv --features features.parquet --learn logistic",
+    "hitl replay annotations.csv --truth truth.csv --stop 0.9 --gold 30",
     "hitl replay --truth truth.csv --simulate good=20:0.7-0.9 --simulate random=6 --simulate newcomer=8",
 )
 
@@ -118,6 +119,16 @@ class Asked:
             max=1,
         ),
     ] = None
+    stop: Annotated[
+        float | None,
+        typer.Option(
+            help="Where would a project with this budget.target_accuracy have ended, what did it claim, what was true?"
+        ),
+    ] = None
+    gold: Annotated[
+        int,
+        typer.Option(help="With --stop: items whose truth is told from the beginning, drawn by seed.", min=0),
+    ] = 0
     confidence: Annotated[
         float, typer.Option(help="An item is done when it is this sure, as in budget.target_confidence; 1: never.")
     ] = 1.0
@@ -132,6 +143,10 @@ class Asked:
             raise BadSettings(f"--confidence is {self.confidence:g}; expected a probability in (0, 1]")
         if not 0 <= self.skip < 1:
             raise BadSettings(f"--skip is {self.skip:g}; expected a share of the questions, in [0, 1)")
+        if self.stop is not None and not 0 < self.stop < 1:
+            raise BadSettings(f"--stop is {self.stop:g}; expected an accuracy above 0 and below 1")
+        if self.gold and self.stop is None:
+            raise BadSettings("--gold says how many items of known truth the stop rule has; it needs --stop")
         if not math.isfinite(self.delay):
             raise BadSettings(f"--delay is {self.delay:g}; expected a number of rounds, 0 or more")
 
@@ -154,6 +169,7 @@ def replay(
     """What would it have saved? Policies on recorded labels or simulated annotators, beside labels spread evenly."""
     from hitl.active.replay.experiments import Recording, Simulation
     from hitl.active.replay.simulated_annotators import names_of
+    from hitl.active.replay.stop_rule import StopRule
     from hitl.active.replay.strategies import SIMULATED_TARGET, doubt_about_truth, near_all_labels, strategies
 
     crowd, outputs = groups_of(asked.simulate or ()), output or []
@@ -179,6 +195,7 @@ def replay(
         skip=asked.skip,
         learn=asked.learn,
         groups=_near_duplicates(asked.groups, recorded.item),
+        stop=None if asked.stop is None else StopRule(asked.stop, asked.gold),
     )
     targets = asked.target or (SIMULATED_TARGET if crowd else near_all_labels(evidence, asked.combiner),)
     tracks = _run(source, replays, asked, as_json)
@@ -191,6 +208,8 @@ def replay(
     show.line(report.subtitle)
     show.line(TRUTH_SCORES)
     _show(report)
+    if asked.stop is not None:
+        _show_stops(asked, tracks)
     show.wrote(outputs)
 
 
@@ -395,6 +414,28 @@ def _show(report: ReplayReport) -> None:
     show.frame("Needed until the accuracy is reached and stays: median (lowest–highest)", frame, len(frame))
 
 
+def _show_stops(asked: Asked, tracks: Mapping[str, tuple[Track, ...]]) -> None:
+    """A row for each run: where it would have ended, what it claimed and what was true; then how many were wrong."""
+    import pandas as pd
+
+    assert asked.stop is not None
+    rows, ended, below = [], 0, 0
+    for name, several in tracks.items():
+        for rank, track in enumerate(several):
+            at = track.stopped
+            if at is None:
+                rows.append((name, rank, "not reached", "", "", ""))
+                continue
+            ended, below = ended + 1, below + (at.accuracy < asked.stop)
+            verdict = "below" if at.accuracy < asked.stop else "reached"
+            claim = f"{at.expected:.1%} ({at.low:.1%} to {at.high:.1%})"
+            rows.append((name, rank, f"{at.labels:,}", claim, f"{at.accuracy:.1%}", verdict))
+    frame = pd.DataFrame(rows, columns=["strategy", "seed", "labels", "claimed (95 % interval)", "true", "target"])
+    gold = f", {show.counted(asked.gold, 'item')} of known truth" if asked.gold else ", no known truth"
+    show.frame(f"Where a project with target_accuracy = {asked.stop:g} would have ended{gold}", frame, len(frame))
+    show.line(f"{below} of {show.counted(ended, 'run')} that would have ended were below the target")
+
+
 def _data(asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequence[float]) -> dict[str, Any]:
     """The same as JSON; null where a seed never reached the target."""
     from hitl.active.replay.experiments import spent_to_reach
@@ -409,6 +450,7 @@ def _data(asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequen
     strategies = {
         name: {
             "needed": [needed(several, target) for target in targets],
+            "stopped": [None if t.stopped is None else asdict(t.stopped) for t in several],
             "end": [{"labels": int(t.labels[-1]), "accuracy": float(t.accuracy[-1])} for t in several],
         }
         for name, several in tracks.items()

@@ -51,6 +51,8 @@ def accuracy_of(page: QuestionPage, truth: Ints) -> Accuracy:
         return Accuracy(float("nan"), float("nan"), float("nan"), "there is no item yet")
     expected = expected_accuracy((page.evidence, page.consensus))
     checked = f"checked on {expected.checked:,} known items" if expected.checked else "not checked: too few known items"
+    if expected.unknowable:
+        checked = f"not known: {expected.unknowable}"
     return Accuracy(expected.accuracy, expected.low, expected.high, f"expected of all items, {checked}")
 
 

@@ -14,9 +14,9 @@ from tests.bench import (
     bench_diverse,
     bench_gpc,
     bench_gpc_active,
+    bench_honesty,
     bench_label_studio_pull,
     bench_learn,
-    bench_learn_noise,
     bench_many_items,
     bench_masks,
     bench_pl,
@@ -39,9 +39,9 @@ for bench in (
     bench_diverse,
     bench_gpc,
     bench_gpc_active,
+    bench_honesty,
     bench_label_studio_pull,
     bench_learn,
-    bench_learn_noise,
     bench_many_items,
     bench_masks,
     bench_satellite,
@@ -52,3 +52,4 @@ for bench in (
 ):
     print(f"\n== {bench.__name__}", flush=True)
     bench.main(["--save"])
+bench_learn.main(["--noise", "--save"])

@@ -164,7 +164,7 @@ def in_parallel(jobs: Sequence[Job], workers: int) -> list[Curves]:
         return list(pool.map(run, jobs))
 
 
-def figures_of(name: str, combiner: str, found: Sequence[Curves]) -> dict[str, Any]:
+def figures_of(name: str, method: str, found: Sequence[Curves]) -> dict[str, Any]:
     """What is kept of one set."""
     evidence, labels = crowd(name), found[0].labels
     policy, even = (np.mean([getattr(one, which) for one in found], axis=0) for which in ("policy", "even"))
@@ -175,7 +175,7 @@ def figures_of(name: str, combiner: str, found: Sequence[Curves]) -> dict[str, A
         "items": evidence.annotations.n_items,
         "annotators": evidence.annotations.n_annotators,
         "labels": len(evidence.annotations),
-        "accuracy": accuracy_of(combiner(combiner).fit(replace(evidence, truth=None)), evidence),
+        "accuracy": accuracy_of(combiner(method).fit(replace(evidence, truth=None)), evidence),
         "first": first,
         "even first": even_first,
         "mean": near(labels, policy)[0],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ElementTree
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from hitl.active.replay.baselines import Evenly
 from hitl.active.replay.experiments import Recording, Simulation, run_trials, spent_to_reach
 from hitl.active.replay.replay import Replay, accuracy_of
 from hitl.active.replay.simulated_annotators import Group
+from hitl.active.replay.stop_rule import StopRule
 from hitl.active.replay.strategies import near_all_labels
 from hitl.cli.replay import groups_of
 from hitl.crew import Budget, Crew
@@ -97,6 +98,22 @@ def test_targets_policies_and_models_are_those_asked_for(run: Run, tables: Path)
     assert [row["accuracy"] for row in told["evenly"]["needed"]] == [0.6, 1.0]
     assert told["evenly"]["needed"][0]["labels"] == [0, 0]  # the model alone
     assert told["majority vote, evenly"]["needed"][0]["labels"] != [0, 0]
+
+
+def test_it_says_where_a_project_would_have_ended_and_what_was_true(run: Run, tables: Path) -> None:
+    stop = ("--stop", "0.5", "--gold", "25")
+    code, out, _ = run(*FLAGS, *stop, "--json")
+    assert code == 0
+    told = json.loads(out)["strategies"]["expected-gain"]["stopped"]
+    rule = StopRule(0.5, 25)
+    tracks = run_trials(Recording(evidence_of(tables)), strategies(30, stop=rule), seeds=2)["expected-gain"]
+    assert told == [None if track.stopped is None else asdict(track.stopped) for track in tracks]
+    (at, *_) = (one for one in told if one is not None)
+    code, out, _ = run(*FLAGS, *stop)
+    said = " ".join(out.split())
+    assert "Where a project with target_accuracy = 0.5 would have ended, 25 items of known truth" in said
+    assert f"{at['accuracy']:.1%}" in out
+    assert "that would have ended were below the target" in said
 
 
 def test_costs_and_capacities_of_people_count(run: Run, tables: Path) -> None:
@@ -233,6 +250,9 @@ def test_the_groups_of_the_command_line() -> None:
         (("--confidence", "0"), 78, "--confidence is 0; expected a probability"),
         (("--skip", "1"), 78, "--skip is 1; expected a share of the questions"),
         (("--delay", "inf"), 78, "--delay is inf; expected a number of rounds"),
+        (("--stop", "1"), 78, "--stop is 1; expected an accuracy above 0 and below 1"),
+        (("--gold", "5"), 78, "it needs --stop"),
+        (("--stop", "0.9", "--gold", "50"), 65, "50 items of known truth asked for, and 50 have one"),
         (("--capacity", "0"), 78, "--capacity is 0 for all: no annotator may be asked"),
     ],
 )

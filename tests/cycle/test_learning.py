@@ -135,7 +135,7 @@ def test_a_training_stands_while_annotators_alone_see_one_class(tmp_path: Path) 
     (folder / "annotations.csv").write_text("item,annotator,label\n")
     label(folder, range(60), says=lambda n: "sea")
     with (folder / "annotations.csv").open("a") as file:
-        file.write("0,cat,bread\n")
+        file.write("0,cat,bread\n0,dan,sea\n0,eve,sea\n")
     report = run(folder)
     assert report.learned == {}
     assert trainings(folder) == {"label": first}

@@ -42,6 +42,7 @@ EXEMPT: dict[tuple[str, str], str] = (
             "the order of everything does not matter",
         ): "without numbers as names, the order gives the scores",
         ("MeanScore", "names do not matter"): "names that are numbers are the scores",
+        ("HierarchicalDawidSkene", START): "its trace holds the last climb alone: see test_hierarchical_dawid_skene",
         ("MomentMatching", START): "matches moments from a fixed start; one answer",
         (
             "GibbsIBCC",

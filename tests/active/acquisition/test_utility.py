@@ -61,7 +61,7 @@ def test_beside_models_gains_are_by_beliefs_that_take_answers_at_their_word() ->
     bare = consensus.probabilities
     effect = DesignEffect(0.5)
     labels_n, everything = evidence.annotations.labels_per_item, np.ones(len(bare), bool)
-    tempered = effect.temper(np.log(bare), labels_n, everything, 0.5 * labels_n)
+    tempered = effect.temper(np.log(bare), labels_n, everything)
     corrected = replace(consensus, probabilities=tempered, design_effect=effect)
     assert not np.allclose(tempered, bare)
     assert np.allclose(beliefs_for_gain(beside, corrected), bare)

@@ -137,10 +137,10 @@ def test_the_expected_number_of_labels_is_that_of_the_random_walk() -> None:
 
 
 def test_a_project_that_is_done_needs_nothing() -> None:
-    question = believed(two(np.full(300, 0.9)))
+    question = believed(two(np.full(300, 0.9)), np.zeros((300, 3), int).tolist())
     none = forecast([question], Crew(), Budget(target_confidence=0.85))
     assert (none.labels, none.high, none.cost, none.reached) == (0, 0, 0, 1)
-    there = forecast([question], Crew(), Budget(target_confidence=0.99, target_accuracy=0.8))
+    there = forecast([question], Crew(), Budget(target_confidence=0.99, target_accuracy=0.7))
     assert (there.labels, there.reached) == (0, 1)
 
 

@@ -102,7 +102,7 @@ def test_known_items_are_right_and_questions_are_averaged() -> None:
     one = believed(two(np.array([0.9, 0.8, 0.5])), truth=[-1, -1, 0])
     assert rules.expected_accuracy([one]).accuracy == pytest.approx((0.9 + 0.8 + 1) / 3)
     found = rules.expected_accuracy([one])
-    alone = rules.accuracy_interval(np.array([0.1, 0.2, 0.0]))
+    alone = rules.accuracy_interval(np.array([0.1, 0.2, 0.0]), 1.0, 1 / rules.PRIOR_ERRORS)
     assert np.allclose((found.accuracy, found.low, found.high), alone)
     other = believed(two(np.array([0.7, 0.6, 0.5])), truth=[-1, -1, 0])
     both = rules.expected_accuracy([one, other])
@@ -129,14 +129,51 @@ def test_known_items_say_what_the_confidence_is_worth() -> None:
     assert not holds.overconfident
     spoilt = rules.expected_accuracy([gold(rng, True, wrong_gold=0.3)])
     assert spoilt.overconfident
-    assert spoilt.ratio == pytest.approx((20 + spoilt.wrong) / (20 + spoilt.foreseen))
+    assert spoilt.ratio == pytest.approx((2 + spoilt.wrong) / (2 + spoilt.foreseen))
     assert spoilt.ratio > 1.2
-    r = stats.gamma(20 + spoilt.wrong, scale=1 / (20 + spoilt.foreseen))
+    r = stats.gamma(2 + spoilt.wrong, scale=1 / (2 + spoilt.foreseen))
     assert (spoilt.ratio, spoilt.ratio_variance) == (pytest.approx(r.mean()), pytest.approx(r.var()))
     evidence, consensus = question = gold(np.random.default_rng(0), True)
     found, error = rules.expected_accuracy([question]), np.where(evidence.known, 0.0, 1 - consensus.confidence)
     assert (found.accuracy, found.low, found.high) == rules.accuracy_interval(error, found.ratio, found.ratio_variance)
-    assert unchecked.ratio_variance == 0
+    assert unchecked.ratio_variance == 0.5
+    assert unchecked.high - unchecked.low > 2 * (found.high - found.low)
+
+
+def test_known_items_are_judged_by_as_many_labels_as_the_others_have() -> None:
+    """Asked about by everybody, they would be right far more often than an item with three labels."""
+    rng = np.random.default_rng(3)
+    truth = rng.integers(2, size=600)
+    said = np.where(rng.random((600, 15)) < 0.7, truth[:, None], 1 - truth[:, None])
+    known_n = np.arange(600) < 200
+    said[~known_n[:, None] & (np.argsort(rng.random(said.shape), axis=1) >= 3)] = -1
+    evidence = Evidence(Annotations.from_matrix(said, classes=(0, 1)), truth=np.where(known_n, truth, -1))
+    consensus = DawidSkene().fit(evidence)
+    found = rules.expected_accuracy([(evidence, consensus)])
+    error = (consensus.labels != truth)[~known_n].mean()
+    assert error > 0.15
+    assert found.checked == 200
+    assert found.wrong / 200 == pytest.approx(error, abs=0.06)
+    assert found.foreseen / 200 == pytest.approx(error, abs=0.06)
+
+
+def test_few_labels_an_item_cannot_say_how_good_they_are() -> None:
+    """Those who err together agree as well: a target ends no project until something else tells."""
+    q_nj, budget = two(np.full(400, 0.99)), Budget(target_confidence=1.0, target_accuracy=0.9)
+    thin, fair = (believed(q_nj, np.zeros((400, labels), int).tolist()) for labels in (2, 3))
+    assert stop(thin, Crew(), budget) is None
+    assert "the accuracy expected" in str(stop(fair, Crew(), budget))
+    found = rules.expected_accuracy([thin])
+    assert found.unknowable.startswith("2.0 labels an item cannot say how good they are")
+    assert "20 items checked by an expert (`hitl gold`), 3 labels an item or the probabilities of a model" in str(
+        found.unknowable
+    )
+    shown = {"expected": asdict(found), "labels": 1, "cost": 1.0}
+    assert "; not known: 2.0 labels an item" in outlook(shown)[0]
+    beside = (replace(thin[0], probabilities={"model": q_nj}), thin[1])
+    checked = (replace(thin[0], truth=np.where(np.arange(400) < 30, 0, -1)), replace(thin[1], fit=Fit("dawid-skene")))
+    for question in (fair, beside, checked):
+        assert not rules.expected_accuracy([question]).unknowable
 
 
 def test_every_item_done_ends_the_project() -> None:
@@ -153,7 +190,7 @@ def test_an_item_with_one_open_question_is_open() -> None:
 
 
 def test_the_lower_end_has_to_reach_the_target() -> None:
-    question = believed(two(np.full(400, 0.94)))
+    question = believed(two(np.full(400, 0.94)), np.zeros((400, 3), int).tolist())
     now = rules.expected_accuracy([question])
     for target, ends in ((now.low - 1e-6, True), (now.low + 1e-6, False), (now.accuracy - 1e-6, False)):
         why = stop(question, Crew(), Budget(target_accuracy=target))

@@ -17,13 +17,11 @@ from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence
 from hitl.models import PLEM, DefaultCombiner
 from hitl.models.dependence.design_effect import (
-    EXPECTED,
+    BESIDE_MODELS,
     Independent,
     beliefs_for_gain,
     beside_models,
     residual_temperature,
-    separation_of_classes,
-    separations,
 )
 from hitl.models.priors.calibrated import RESIDUAL
 from tests import oracles
@@ -38,11 +36,13 @@ def some() -> tuple[Evidence, np.ndarray]:
     return evidence, truth
 
 
-def parts(evidence: Evidence, log_q0_nj: Floats, pi_kjl: Floats | None = None) -> Independent:
+def parts(evidence: Evidence, log_q0_nj: Floats) -> Independent:
     """A posterior under independence that somebody else has worked out."""
-    annotations = evidence.annotations
-    pi_kjl = np.full((annotations.n_annotators, 3, 3), 1 / 3) if pi_kjl is None else pi_kjl
-    return Independent(annotations, log_q0_nj, pi_kjl, evidence.predicted)
+    return Independent(evidence.annotations, log_q0_nj, evidence.predicted)
+
+
+def temperatures(evidence: Evidence, effect: DesignEffect) -> Floats:
+    return effect.temperature(evidence.annotations.labels_per_item, evidence.predicted)
 
 
 def judged_by(evidence: Evidence, q_nj: Floats, pi_kjl: Floats, effect: DesignEffect) -> Consensus:
@@ -54,7 +54,7 @@ def judged_by(evidence: Evidence, q_nj: Floats, pi_kjl: Floats, effect: DesignEf
 
 def test_temperatures_count_the_voices() -> None:
     evidence, _ = some()
-    found = parts(evidence, np.zeros((30, 3))).temperature(DesignEffect(0.3, residual=1.2))
+    found = temperatures(evidence, DesignEffect(0.3, residual=1.2))
     for n in range(30):
         labels = int(np.sum(evidence.annotations.item == n))
         spoken = any(not np.isnan(p[n]).any() for p in evidence.probabilities.values())
@@ -66,7 +66,7 @@ def test_tempering_takes_a_root_and_leaves_the_label() -> None:
     evidence, _ = some()
     q_nj = np.random.default_rng(1).dirichlet(np.ones(3), size=30)
     found = parts(evidence, np.log(q_nj) + 5).tempered(DesignEffect(0.7, residual=1.2))
-    rooted = q_nj ** (1 / parts(evidence, q_nj).temperature(DesignEffect(0.7, residual=1.2)))[:, None]
+    rooted = q_nj ** (1 / temperatures(evidence, DesignEffect(0.7, residual=1.2)))[:, None]
     np.testing.assert_allclose(found, rooted / rooted.sum(axis=1, keepdims=True))
     np.testing.assert_array_equal(found.argmax(axis=1), q_nj.argmax(axis=1))
 
@@ -84,12 +84,12 @@ def test_the_strength_is_the_best_of_a_dense_search() -> None:
 
     grid = np.exp(np.linspace(np.log(0.011), np.log(2.9), 4000))
     best = grid[np.argmax([value(rho) for rho in grid])]
-    assert beside_models(evidence, log_q_nj, 1.1).ceiling == pytest.approx(best, rel=0.01)
+    assert beside_models(evidence, log_q_nj, 1.1).rho == pytest.approx(best, rel=0.01)
 
 
 def test_without_truth_it_is_the_expected_one() -> None:
     evidence, _ = some()
-    assert beside_models(evidence, np.zeros((30, 3)), 1.0).ceiling == EXPECTED
+    assert beside_models(evidence, np.zeros((30, 3)), 1.0).rho == BESIDE_MODELS
 
 
 def hard_for_all(seed: int, items: int) -> tuple[Evidence, np.ndarray]:
@@ -108,11 +108,11 @@ def test_truth_tells_dependence_from_independence() -> None:
         evidence, truth = make()
         told = np.where(np.arange(2000) < 300, truth, -1)
         found = DefaultCombiner().fit(replace(evidence, truth=told))
-        strengths.append(found.design_effect.ceiling)
+        strengths.append(found.design_effect.rho)
         raw = PLEM().fit(replace(evidence, truth=told))
         rest = slice(300, None)
         errors.append([score.log_loss(c.probabilities[rest], truth[rest]) for c in (found, raw)])
-    assert strengths[0] < EXPECTED < strengths[1]
+    assert strengths[0] < BESIDE_MODELS < strengths[1]
     assert errors[1][0] < 0.8 * errors[1][1]
     assert errors[0][0] < errors[0][1] + 0.005
 
@@ -124,40 +124,9 @@ def test_it_is_applied_to_other_items_too() -> None:
     raw = PLEM().apply(learned, other).probabilities
     residual = residual_temperature(learned)
     assert residual >= 1
-    rooted = raw ** (1 / (residual + learned.design_effect.ceiling))
+    rooted = raw ** (1 / (residual + learned.design_effect.rho))
     expected = rooted / rooted.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(DefaultCombiner().apply(learned, other).probabilities, expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("half", [0.0, 0.5])
-def test_what_was_tempered_can_be_taken_back(half: float) -> None:
-    evidence, _ = some()
-    rng = np.random.default_rng(6)
-    q_nj = rng.dirichlet(np.ones(3), size=30)
-    effect = DesignEffect(0.4, half, 1.3, rng.normal(size=3))
-    known = parts(evidence, np.log(q_nj), rng.dirichlet(np.ones(3), size=(4, 3)))
-    state = evidence.annotations.labels_per_item, known.predicted_n, known.rho_sum(effect)
-    log_q0_nj = effect.untemper(known.tempered(effect), *state)
-    np.testing.assert_allclose(softmax(log_q0_nj, axis=1), q_nj, atol=1e-12)
-
-
-def test_an_answer_moves_the_belief_as_a_label_more_in_the_evidence() -> None:
-    evidence, _ = some()
-    annotations, rng = evidence.annotations, np.random.default_rng(9)
-    pi_kjl = rng.dirichlet(np.ones(3), size=(4, 3))
-    last = np.arange(len(annotations)) == len(annotations) - 1
-    before = replace(evidence, annotations=annotations.select(~last))
-    n, k = int(annotations.item[-1]), int(annotations.annotator[-1])
-    effect = DesignEffect(0.8, 0.4, 1.2, rng.normal(size=3))
-    old, new = (Independent.of(each, pi_kjl, np.log(np.full((1, 3), 1 / 3))) for each in (before, evidence))
-    two = np.sort(new.log_q0_nj[n].argsort()[-2:])
-    delta = separation_of_classes(pi_kjl)[k, two[0], two[1]]
-    assert delta == pytest.approx(separations(annotations, new.log_q0_nj, pi_kjl)[-1])
-    labels_n = before.annotations.labels_per_item[[n]]
-    labels, rho = effect.after_answer(labels_n, old.rho_sum(effect)[[n]], np.array([delta]))
-    assert labels[0] == annotations.labels_per_item[n]
-    same = np.array_equal(np.sort(old.log_q0_nj[n].argsort()[-2:]), two)
-    assert not same or rho[0] == pytest.approx(new.rho_sum(effect)[n])
 
 
 def test_each_alone_is_the_pool_to_a_root_and_people_in_full() -> None:
@@ -170,7 +139,7 @@ def test_each_alone_is_the_pool_to_a_root_and_people_in_full() -> None:
     residual_n1 = np.where(spoken, 1.4, 1.0)[:, None]
     people_nj = oracles.messages(evidence.annotations, np.log(pi_kjl))
     effect = DesignEffect(0.3, residual=1.4)
-    known = parts(evidence, np.log(models_nj) + people_nj, pi_kjl)
+    known = parts(evidence, np.log(models_nj) + people_nj)
     consensus = judged_by(evidence, known.tempered(effect), pi_kjl, effect)
     found = beliefs_for_gain(evidence, consensus)
     np.testing.assert_allclose(found, softmax(np.log(models_nj) / residual_n1 + people_nj, axis=1), atol=1e-12)

@@ -1,0 +1,95 @@
+"""Where a project with a target accuracy would have ended in a replay: what it claimed there, and what was true.
+
+    reached when   the lower end of the 95 % interval of the accuracy is at the target (`stopping.rules`)
+    claimed        that interval, by the labels and the items of known truth, if there are any
+    true           the accuracy of the labels by the recorded truth; items of known truth are right
+
+The replay goes on after it, so that curves stay comparable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl import score
+from hitl.active.replay.oracles import Answers
+from hitl.active.stopping import rules
+from hitl.annotations import Ints
+from hitl.consensus import Consensus
+from hitl.crew import Crew
+from hitl.errors import BadEvidence
+from hitl.evidence import Evidence
+
+GOLD_LABELS = 3
+"""Labels of each item of known truth: as few as other items are finished with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Where the rule would have ended the project.
+
+    Attributes:
+        labels: labels spent then, those of the items of known truth among them.
+        expected, low, high: the accuracy it expected, and its 95 % interval.
+        accuracy: the true accuracy then.
+    """
+
+    labels: int
+    expected: float
+    low: float
+    high: float
+    accuracy: float
+
+
+@dataclass(frozen=True, slots=True)
+class StopRule:
+    """A target accuracy, in (0, 1), and how many items of known truth there are from the beginning."""
+
+    target: float
+    gold: int = 0
+
+    def told(self, known: Evidence, rng: np.random.Generator) -> Ints | None:
+        """(N,) truth of `gold` items drawn from those with recorded truth, -1 elsewhere; None without any.
+
+        Raises BadEvidence where fewer than that, or none to score by, would be left.
+        """
+        if not self.gold:
+            return None
+        assert known.truth is not None
+        candidates = np.flatnonzero(known.known)
+        if candidates.size <= self.gold:
+            raise BadEvidence(
+                f"replay: {self.gold} items of known truth asked for, and {candidates.size} have one; expected fewer, "
+                "so that others are left to score by"
+            )
+        told: npt.NDArray[np.int32] = np.full(len(known.truth), -1, dtype=np.int32)
+        chosen = rng.choice(candidates, self.gold, replace=False)
+        told[chosen] = known.truth[chosen]
+        return told
+
+    def answered(self, told: Ints | None, answers: Answers, crew: Crew, rng: np.random.Generator) -> None:
+        """Have each item of known truth answered `GOLD_LABELS` times, by annotators drawn at random."""
+        if told is None:
+            return
+        items = answers.revealed().items
+        for row in np.flatnonzero(told >= 0):
+            people = [crew.names[k] for k in rng.permutation(len(crew.names))] or [None] * GOLD_LABELS
+            missing = GOLD_LABELS
+            for who in people:
+                missing -= answers.reveal([(items[row], who)])
+                if not missing:
+                    break
+
+    def stopped(self, evidence: Evidence, consensus: Consensus, known: Evidence, spent: int) -> Stopped | None:
+        """Where it stands if the project would end here. `evidence` is what it sees, `known` has the whole truth."""
+        expected = rules.expected_accuracy([(evidence, consensus)])
+        if not rules.reached(expected, self.target):
+            return None
+        assert known.truth is not None
+        scored = known.known & ~evidence.known
+        right = score.accuracy(consensus.probabilities[scored], known.truth[scored])
+        told = float(evidence.known.mean())
+        return Stopped(spent, expected.accuracy, expected.low, expected.high, told + (1 - told) * right)

@@ -1,0 +1,85 @@
+"""Whether annotators err together, told by how their errors lie.
+
+Labels cannot tell a misleading item from a careless annotator: if all who look at it take a leopard for a jaguar, they
+agree, and each predicts the other (on real crowds, labels that are held out are predicted best as if all erred
+independently, and confidence is then far too high). But items that mislead leave a trace. They mislead from some
+classes to some others, so that errors gather there; carelessness spreads evenly. Every crowd of docs/benchmarks/
+honesty.txt with a few hundred labels has uneven errors; simulated annotators who err independently mostly have not.
+
+    c_j ~ Beta(g c, g (1 - c))                 uneven: classes differ in how often they are recognised
+    errors of class j ~ Dirichlet(h / (L - 1)) and in what they are taken for
+    c_j = c,  errors even                      even
+
+    P(together) = P0 B / (P0 B + 1 - P0)       B = Bayes factor of uneven against even
+
+with g and h, each by itself, drawn from `UNEVENNESS`. Counts are expected ones of all annotators, and an item with m
+labels counts (m - 2) / m of its labels: two are spent on its class and on whether the first is right. So a thin table
+says nothing, and P stays P0. However even errors are, P is LEAST at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import expit, gammaln, logit, logsumexp
+
+from hitl.annotations import Floats
+from hitl.evidence import Evidence
+
+BEFOREHAND = 0.9
+"""P0: of twenty-one public crowds nineteen have uneven errors."""
+
+LEAST = 0.12
+"""What is left of P at least: errors that lie evenly may be shared all the same, and then nothing would tell."""
+
+UNEVENNESS = np.array([3.0, 10.0, 30.0, 100.0])
+"""Labels of which the mean of all classes is worth: from very uneven to nearly even."""
+
+
+def together(evidence: Evidence, q_nj: Floats) -> float:
+    """Probability that annotators err together, in [LEAST, 1], by beliefs (N, J)."""
+    chance = float(expit(logit(BEFOREHAND) + log_bayes_factor(crowd_counts(evidence, q_nj))))
+    return max(chance, LEAST)
+
+
+def crowd_counts(evidence: Evidence, q_nj: Floats) -> Floats:
+    """(J, J) how often items of class j (column) were called l (row), weighed; answers that are no class left out."""
+    annotations, classes = evidence.annotations, q_nj.shape[1]
+    labels_n = np.bincount(annotations.item[annotations.label < classes], minlength=annotations.n_items)
+    weight_n = np.where(evidence.known, 1.0, np.maximum(labels_n - 2, 0) / np.maximum(labels_n, 1))
+    weighed_nj = q_nj * weight_n[:, None]
+    counts_lj = [
+        np.bincount(annotations.label, weighed_nj[annotations.item, j], annotations.n_options)[:classes]
+        for j in range(classes)
+    ]
+    return np.stack(counts_lj, axis=1)
+
+
+def log_bayes_factor(counts_lj: Floats) -> float:
+    """ln p(counts | uneven) - ln p(counts | even); 0 without counts."""
+    right_j, total_j = counts_lj.diagonal(), counts_lj.sum(axis=0)
+    wrong_j = total_j - right_j
+    hit = float((right_j.sum() + 7.5) / (total_j.sum() + 10))
+    even = float(right_j.sum() * np.log(hit) + wrong_j.sum() * np.log1p(-hit))
+    found = _mean_over(lambda g: _beta_binomial(g * hit, g * (1 - hit), right_j, wrong_j)) - even
+    others = len(right_j) - 1
+    if others > 1:
+        errors_lj = np.stack([np.delete(column, j) for j, column in enumerate(counts_lj.T)], axis=1)
+        found += _mean_over(lambda h: _dirichlet_multinomial(h / others, errors_lj)) + wrong_j.sum() * np.log(others)
+    return float(found)
+
+
+def _mean_over(log_likelihood: Callable[[float], float]) -> float:
+    return float(logsumexp([log_likelihood(float(value)) for value in UNEVENNESS]) - np.log(UNEVENNESS.size))
+
+
+def _beta_binomial(a: float, b: float, right_j: Floats, wrong_j: Floats) -> float:
+    raised = gammaln(a + right_j) - gammaln(a) + gammaln(b + wrong_j) - gammaln(b)
+    return float((raised - gammaln(a + b + right_j + wrong_j) + gammaln(a + b)).sum())
+
+
+def _dirichlet_multinomial(alpha: float, errors_lj: Floats) -> float:
+    total = alpha * len(errors_lj)
+    inside = (gammaln(alpha + errors_lj) - gammaln(alpha)).sum()
+    return float(inside - (gammaln(total + errors_lj.sum(axis=0)) - gammaln(total)).sum())

@@ -1,0 +1,154 @@
+"""Annotator model: confusion rows drawn towards what the crowd does and how good the person is.
+
+A hierarchy of three steps, each a prior of the next, so that matrices are believed only as far as labels bear them:
+
+    crowd    c               one accuracy            Beta, `CROWD` labels at the expected accuracy
+             mu_jl           what is said of class j: Dirichlet, `ROWS` labels at (c, the rest even)
+    person   c_k             one accuracy: Beta with strength S about e_k = sum_j (class mix of k) mu_jj
+    row      pi_kj  ~  Dirichlet(R mu_kj)      mu_kj: row j of the crowd with its odds of being right
+                                               multiplied by odds(c_k) / odds(e_k)
+
+Each step is estimated from expected counts N_klj at its posterior mean. The strengths S (how alike persons are) and R
+(how alike a person's rows are to the crowd's) are means over the grid `STRENGTHS` of powers of two, in the logarithm,
+weighed by the marginal likelihood of all persons (Beta-binomial and Dirichlet-multinomial); ln S has besides a prior
+N(ln 8, 1). A person with three labels is judged by the crowd; with thirty by their own accuracy; with three thousand by
+their own rows.
+
+Accuracies are those of answers that are a class. How often an annotator gives one that is none ("unsure") follows from
+the rows alone.
+
+No class is expected to be called another one more often than itself: where it would be, both are as frequent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from hitl.annotations import Floats
+from hitl.models.annotators.confusion import on_the_diagonal, over_options
+from hitl.models.numerics.special import log_gamma
+
+CROWD, ROWS = 20.0, 500.0
+"""Labels that the expected accuracy, and an even spread of errors, count as. Between 20 and 500 for `ROWS` little
+changes (mean log loss of the thinned crowds of docs/benchmarks/honesty.txt by .01)."""
+
+STRENGTHS = 2.0 ** np.arange(1, 8)
+"""Labels that the crowd counts as beside a person's own."""
+
+USUAL_ALIKE = -((np.log(STRENGTHS) - np.log(8)) ** 2) / 2
+"""Log prior of how alike persons are."""
+
+EDGE = 1e-3
+"""Accuracies are kept so far from 0 and 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Skills:
+    """What is expected of annotators, and of each one's rows.
+
+    Attributes:
+        accuracy: c of the crowd, in (0, 1).
+        crowd_jl: (J, L) Dirichlet parameters of the rows of somebody not met yet.
+        prior_klj: (K, L, J) those of the annotators.
+        alike, rows: the strengths S and R, in labels.
+    """
+
+    accuracy: float
+    crowd_jl: Floats
+    prior_klj: Floats
+    alike: float
+    rows: float
+
+    @classmethod
+    def learned(cls, counts_klj: Floats, expected: float) -> Skills:
+        """From expected counts (K, L, J); `expected`: accuracy before any label is seen, in (0, 1)."""
+        options, classes = counts_klj.shape[1:]
+        said_kj = over_options(counts_klj[:, :classes])
+        right_k, total_k = np.einsum("kjj->k", counts_klj[:, :classes]), said_kj.sum(axis=1)
+        accuracy = (CROWD * expected + right_k.sum()) / (CROWD + total_k.sum())
+        accuracy = float(min(max(accuracy, 1 / options + EDGE), 1 - EDGE))
+        crowd_lj = _crowd_rows(counts_klj.sum(axis=0), accuracy)
+        hit_j = crowd_lj.diagonal() / crowd_lj[:classes].sum(axis=0)
+        mix_kj = said_kj + 1e-9
+        foreseen_k = np.clip(mix_kj @ hit_j / mix_kj.sum(axis=1), EDGE, 1 - EDGE)
+        alike = _strength(lambda s: _beta_binomial(s, foreseen_k, right_k, total_k), USUAL_ALIKE)
+        skill_k = (alike * foreseen_k + right_k) / (alike + total_k)
+        mean_klj = _at_skill(crowd_lj, _log_odds(skill_k) - _log_odds(foreseen_k))
+        met = counts_klj.any(axis=(1, 2))
+        rows = _strength(lambda s: _dirichlet_multinomial(s, mean_klj[met], counts_klj[met]), 0.0)
+        return cls(accuracy, rows * crowd_lj.T, rows * mean_klj, alike, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class SkilledRows:
+    """Confusion rows at their posterior mean, with `Skills` held; `pseudo_klj` (K, L, J) > 0: counts before labels."""
+
+    pseudo_klj: Floats
+    log_pi_klj: Floats
+
+    @classmethod
+    def unlearned(cls, pseudo_klj: Floats) -> SkilledRows:
+        """Every annotator as expected."""
+        return cls(pseudo_klj, pseudo_klj).learn(np.zeros_like(pseudo_klj))
+
+    def learn(self, counts_klj: Floats) -> Self:
+        """The mean of every row given expected counts."""
+        mean_klj = counts_klj + self.pseudo_klj
+        mean_klj /= over_options(mean_klj)[:, None]
+        return replace(self, log_pi_klj=np.log(mean_klj))
+
+    def log_density(self) -> float:
+        """Log Dirichlet density, up to a constant, of which that mean is the mode given the counts."""
+        return float(np.einsum("klj,klj->", self.pseudo_klj, self.log_pi_klj))
+
+
+def _crowd_rows(counts_lj: Floats, accuracy: float) -> Floats:
+    """(L, J) what the crowd says of each class; columns sum to 1, the diagonal is the largest of its column."""
+    options, classes = counts_lj.shape
+    even_lj = on_the_diagonal(classes, options, accuracy, (1 - accuracy) / (options - 1)).T
+    rows_lj = ROWS * even_lj + counts_lj
+    np.fill_diagonal(rows_lj[:classes], rows_lj.max(axis=0))
+    rows_lj /= rows_lj.sum(axis=0)
+    return rows_lj
+
+
+def _at_skill(crowd_lj: Floats, shift_k: Floats) -> Floats:
+    """(K, L, J) rows of the crowd, `shift_k` added to the log odds of being right; errors keep their proportions."""
+    classes = crowd_lj.shape[1]
+    said_j = crowd_lj[:classes].sum(axis=0)
+    hit_j = np.clip(crowd_lj.diagonal() / said_j, EDGE, 1 - EDGE)
+    hit_kj = 1 / (1 + np.exp(-(_log_odds(hit_j) + shift_k[:, None])))
+    rows_klj = np.repeat(crowd_lj[None], len(shift_k), axis=0)
+    rows_klj[:, :classes] *= ((1 - hit_kj) / (1 - hit_j))[:, None, :]
+    rows_klj[:, np.arange(classes), np.arange(classes)] = hit_kj * said_j
+    rows_klj /= over_options(rows_klj)[:, None]
+    return rows_klj
+
+
+def _log_odds(p: Floats) -> Floats:
+    return np.asarray(np.log(p) - np.log1p(-p))
+
+
+def _strength(log_likelihood: Callable[[float], float], log_prior: Floats | float) -> float:
+    """Mean over the grid, in the logarithm."""
+    score = np.array([log_likelihood(float(s)) for s in STRENGTHS]) + log_prior
+    weight = np.exp(score - score.max())
+    return float(np.exp(weight @ np.log(STRENGTHS) / weight.sum()))
+
+
+def _beta_binomial(strength: float, mean_k: Floats, right_k: Floats, total_k: Floats) -> float:
+    """Log likelihood of right answers of all annotators, up to a constant."""
+    a, b = strength * mean_k, strength * (1 - mean_k)
+    raised = log_gamma(a + right_k) - log_gamma(a) + log_gamma(b + total_k - right_k) - log_gamma(b)
+    return float((raised - log_gamma(strength + total_k)).sum() + len(mean_k) * float(log_gamma(np.array(strength))))
+
+
+def _dirichlet_multinomial(strength: float, mean_klj: Floats, counts_klj: Floats) -> float:
+    """Log likelihood of all rows, up to a constant."""
+    alpha_klj, total_kj = strength * mean_klj, over_options(counts_klj)
+    inside = (log_gamma(alpha_klj + counts_klj) - log_gamma(alpha_klj)).sum()
+    return float(inside - log_gamma(strength + total_kj).sum() + total_kj.size * log_gamma(np.array(strength)))

@@ -1,0 +1,109 @@
+"""Where a project would have ended in a replay: at the step where the rule says so, with what was true there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hitl import score
+from hitl.active.replay.experiments import Recording, run_trials
+from hitl.active.replay.oracles import RecordedAnswers
+from hitl.active.replay.replay import Replay, Track
+from hitl.active.replay.stop_rule import GOLD_LABELS, StopRule
+from hitl.active.stopping import rules
+from hitl.annotations import Annotations
+from hitl.crew import Budget, Crew
+from hitl.errors import BadEvidence
+from hitl.evidence import Evidence
+from hitl.models.default import DefaultCombiner
+
+BUDGET = Budget(labels=200, target_confidence=1.0, min_labels=0, max_labels=2**31 - 1)
+
+
+def recorded(anonymous: bool = False, labels: int = 9) -> Evidence:
+    rng = np.random.default_rng(4)
+    truth = rng.integers(3, size=200).astype(np.int32)
+    said = np.where(rng.random((200, labels)) < 0.8, truth[:, None], rng.integers(3, size=(200, labels)))
+    if not anonymous:
+        return Evidence(Annotations.from_matrix(said), truth=truth)
+    item, people = np.repeat(np.arange(200), labels), np.zeros(said.size, int)
+    names = tuple(range(200)), ("people",), (0, 1, 2), (0, 1, 2)
+    return Evidence(Annotations(item, people, said.ravel(), *names, anonymous=0), truth=truth)
+
+
+def replayed(stop: StopRule | None, evidence: Evidence, seed: int = 0) -> Track:
+    return run_trials(Recording(evidence), {"gain": Replay(DefaultCombiner(), budget=BUDGET, stop=stop)}, 1, seed)[
+        "gain"
+    ][0]
+
+
+@pytest.mark.parametrize("gold", [0, 40])
+def test_it_stops_at_the_first_step_at_which_the_rule_says_so(gold: int) -> None:
+    """By the same steps, judged one after the other."""
+    evidence, rule = recorded(), StopRule(0.8, gold)
+    track = replayed(rule, evidence)
+    assert track.stopped is not None
+    step = int(np.flatnonzero(track.labels == track.stopped.labels)[0])
+    assert track.stopped.low >= 0.8
+    told = gold / 200
+    assert track.stopped.accuracy >= told
+    if not gold:
+        assert track.stopped.accuracy == pytest.approx(track.accuracy[step])
+    assert step > 0
+    assert track.labels[-1] > track.stopped.labels  # it goes on after it
+
+
+def test_without_a_rule_nothing_is_noted_and_nothing_changes() -> None:
+    evidence = recorded()
+    bare, ruled = replayed(None, evidence), replayed(StopRule(0.8), evidence)
+    assert bare.stopped is None
+    np.testing.assert_array_equal(bare.labels, ruled.labels)
+    np.testing.assert_array_equal(bare.accuracy, ruled.accuracy)
+
+
+def test_a_target_out_of_reach_is_never_reached() -> None:
+    assert replayed(StopRule(0.9999), recorded()).stopped is None
+
+
+def test_with_two_labels_an_item_it_does_not_stop() -> None:
+    assert replayed(StopRule(0.5), recorded(labels=2)).stopped is None
+    assert replayed(StopRule(0.5), recorded(labels=9)).stopped is not None
+
+
+def test_items_of_known_truth_are_drawn_from_those_that_have_one_and_answered() -> None:
+    evidence = recorded()
+    half = replace(evidence, truth=np.where(np.arange(200) < 100, evidence.truth, -1))
+    rng, rule = np.random.default_rng(0), StopRule(0.9, 30)
+    told = rule.told(half, rng)
+    assert told is not None
+    assert (told >= 0).sum() == 30
+    assert (np.flatnonzero(told >= 0) < 100).all()
+    np.testing.assert_array_equal(told[told >= 0], evidence.truth[told >= 0])
+    answers = RecordedAnswers(half.annotations, rng)
+    rule.answered(told, answers, answers.crew(Crew()), rng)
+    np.testing.assert_array_equal(answers.revealed().labels_per_item, np.where(told >= 0, GOLD_LABELS, 0))
+    with pytest.raises(BadEvidence, match="100 items of known truth asked for, and 100 have one"):
+        StopRule(0.9, 100).told(half, rng)
+    assert rule.told(replace(half), np.random.default_rng(1)).tolist() != told.tolist()
+
+
+def test_people_without_names_answer_too() -> None:
+    evidence, rng, rule = recorded(anonymous=True), np.random.default_rng(0), StopRule(0.9, 10)
+    told, answers = rule.told(evidence, rng), RecordedAnswers(evidence.annotations, rng)
+    rule.answered(told, answers, answers.crew(Crew()), rng)
+    assert answers.spent == 10 * GOLD_LABELS
+
+
+def test_what_is_true_counts_known_items_as_right_and_scores_the_others() -> None:
+    evidence = recorded()
+    told = np.where(np.arange(200) < 50, evidence.truth, -1)
+    seen = replace(evidence, truth=told)
+    consensus = DefaultCombiner().fit(seen)
+    found = StopRule(0.01, 50).stopped(seen, consensus, evidence, 1800)
+    expected = rules.expected_accuracy([(seen, consensus)])
+    right = score.accuracy(consensus.probabilities[50:], evidence.truth[50:])
+    assert found is not None
+    assert found.accuracy == pytest.approx(0.25 + 0.75 * right)
+    assert (found.labels, found.expected, found.low) == (1800, expected.accuracy, expected.low)

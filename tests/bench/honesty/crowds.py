@@ -1,0 +1,185 @@
+"""Crowds with truth that nobody sees: recorded ones and simulated ones, whole and with labels dropped at random.
+
+    real            the sets of `bench_accuracy`, in its groups
+    independent     27 cells: 2, 4, 8 classes x 200, 1000, 5000 items x mean accuracy .6, .75, .9
+    shared errors   an item in five takes six labels of ten to one wrong class
+    uneven rows     each annotator knows some classes better than others, and mistakes each in a way of their own
+    volume          200 people, a few of whom label much; who labels more labels better
+    spammers        a third of the people answer at random
+    skewed          classes 90 / 5 / 5
+
+Each simulated crowd has five labels an item; all but the independent ones 1000 items. Its seed is its number.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from hitl.annotations import Annotations, Floats
+from hitl.evidence import Evidence
+from tests.bench.bench_accuracy import GROUPS, independent, load
+from tests.reference_data import FOLDER
+
+REAL, INDEPENDENT = "real", "independent"
+THINNED = (1.2, 2.0, 3.0, 5.0)
+"""Labels an item that are left."""
+WHOLE = "all"
+POOLED = "cifar10h"
+"""One anonymous crowd: there is nobody to know better by more labels, so that it comes with its whole table only."""
+
+ITEMS, LABELS, HARD, MISLED = 1000, 5, 0.2, 0.6
+
+
+@dataclass(frozen=True)
+class Source:
+    """One crowd and one way to thin it; plain values, for it travels to other processes."""
+
+    kind: str
+    group: str
+    name: str
+    seed: int
+
+    def whole(self) -> Evidence:
+        """The crowd with all of its labels, and its truth."""
+        return real(self.name) if self.kind == REAL else SIMULATED[self.kind][self.name](self.seed)
+
+    def tables(self) -> Iterator[tuple[str, Evidence]]:
+        """Labels an item that are left, and the crowd with these; whole real ones belong to seed 0."""
+        whole = self.whole()
+        there = len(whole.annotations) / whole.annotations.n_items
+        for labels in THINNED:
+            if labels < there and self.name != POOLED:
+                yield f"{labels:g}", thinned(whole, labels, np.random.default_rng(self.seed))
+        if self.kind != REAL or self.seed == 0:
+            yield WHOLE, whole
+
+
+def sources(chosen: Collection[str] | None, seeds: int) -> list[Source]:
+    """Every crowd whose name or kind is chosen (None: all) with every seed, those that take longest first."""
+    groups = {name: group[0] for group in GROUPS for name in group if (FOLDER / name).is_dir()}
+    found = [Source(REAL, groups[name], name, seed) for name in reversed(groups) for seed in range(seeds)]
+    found += [Source(kind, kind, name, seed) for kind in SIMULATED for name in SIMULATED[kind] for seed in range(seeds)]
+    return [source for source in found if chosen is None or source.name in chosen or source.kind in chosen]
+
+
+def real(name: str) -> Evidence:
+    """A recorded crowd and its truth."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # answers that contradict each other, as recorded
+        return load(name)
+
+
+def thinned(evidence: Evidence, labels: float, rng: np.random.Generator) -> Evidence:
+    """At most so many labels an item, the others dropped at random; a part of a label is had by chance, item by item.
+
+    With the same seed, what is left of fewer labels is among what is left of more.
+    """
+    annotations = evidence.annotations
+    order = rng.permutation(len(annotations))
+    order = order[np.argsort(annotations.item[order], kind="stable")]
+    first_n = np.searchsorted(annotations.item[order], np.arange(annotations.n_items))
+    place_m = np.empty(len(annotations), dtype=np.intp)
+    place_m[order] = np.arange(len(annotations)) - first_n[annotations.item[order]]
+    most_n = int(labels) + (rng.random(annotations.n_items) < labels % 1)
+    return Evidence(annotations.select(place_m < most_n[annotations.item]), truth=evidence.truth)
+
+
+# -- simulated -----------------------------------------------------------------------------------------------
+
+
+def cell(classes: int, items: int, accuracy: float, seed: int) -> Evidence:
+    """Annotators who err independently."""
+    evidence, truth = independent(items, accuracy, classes, seed)
+    return Evidence(evidence.annotations, truth=truth)
+
+
+def shared_errors(classes: int, seed: int) -> Evidence:
+    rng = _random(0, classes, seed)
+    return _labelled(rng, _even_rows(rng.beta(7.5, 2.5, size=60), classes), hard=HARD)
+
+
+def uneven_rows(classes: int, seed: int) -> Evidence:
+    rng = _random(1, classes, seed)
+    right_k = rng.beta(7.5, 2.5, size=40)
+    right_kj = np.clip(right_k[:, None] + rng.normal(0, 0.08, size=(40, classes)), 0.05, 0.98)
+    return _labelled(rng, _rows(right_kj, rng.dirichlet(np.full(classes - 1, 1.5), size=(40, classes))))
+
+
+def volume(classes: int, seed: int) -> Evidence:
+    rng = _random(2, classes, seed)
+    volume_k = np.exp(rng.normal(0, 1.5, size=200))
+    rank_k = np.argsort(np.argsort(volume_k)) / 200
+    return _labelled(rng, _even_rows(0.4 + 0.5 * rank_k, classes), volume_k)
+
+
+def spammers(classes: int, seed: int) -> Evidence:
+    rng = _random(3, classes, seed)
+    right_k = np.where(rng.random(60) < 1 / 3, 1 / classes, rng.beta(8, 2, size=60))
+    return _labelled(rng, _even_rows(right_k, classes))
+
+
+def skewed(seed: int) -> Evidence:
+    rng = _random(4, 3, seed)
+    return _labelled(rng, _even_rows(rng.beta(8, 2, size=60), 3), share_j=np.array([0.9, 0.05, 0.05]))
+
+
+SIMULATED: Mapping[str, Mapping[str, Callable[[int], Evidence]]] = {
+    INDEPENDENT: {
+        f"J={classes} N={items} accuracy={accuracy}": partial(cell, classes, items, accuracy)
+        for classes in (2, 4, 8)
+        for items in (200, 1000, 5000)
+        for accuracy in (0.6, 0.75, 0.9)
+    },
+    "shared errors": {f"shared J={classes}": partial(shared_errors, classes) for classes in (2, 4, 8)},
+    "uneven rows": {f"rows J={classes}": partial(uneven_rows, classes) for classes in (2, 4, 8)},
+    "volume": {f"volume J={classes}": partial(volume, classes) for classes in (2, 4, 8)},
+    "spammers": {f"spammers J={classes}": partial(spammers, classes) for classes in (2, 4, 8)},
+    "skewed": {"skewed J=3": skewed},
+}
+"""Kind -> name -> the crowd of a seed."""
+
+
+def _random(family: int, classes: int, seed: int) -> np.random.Generator:
+    return np.random.default_rng([seed, family, classes])
+
+
+def _rows(right_kj: Floats, errors_kji: Floats) -> Floats:
+    """(K, J, J) what annotators answer by class, from how often they are right and how errors (K, J, J - 1) lie."""
+    classes = right_kj.shape[1]
+    pi_kjl = np.empty((*right_kj.shape, classes))
+    for j in range(classes):
+        pi_kjl[:, j, j] = right_kj[:, j]
+        pi_kjl[:, j, np.arange(classes) != j] = (1 - right_kj[:, j, None]) * errors_kji[:, j]
+    return pi_kjl
+
+
+def _even_rows(right_k: Floats, classes: int) -> Floats:
+    right_kj = np.repeat(right_k[:, None], classes, axis=1)
+    return _rows(right_kj, np.full((right_k.size, classes, classes - 1), 1 / (classes - 1)))
+
+
+def _labelled(
+    rng: np.random.Generator,
+    pi_kjl: Floats,
+    volume_k: Floats | None = None,
+    share_j: Floats | None = None,
+    hard: float = 0.0,
+) -> Evidence:
+    """Items of which each has labels of different people, who come as often as their volume says."""
+    people, classes = pi_kjl.shape[:2]
+    truth_n = rng.choice(classes, size=ITEMS, p=share_j).astype(np.int32)
+    item_m = np.repeat(np.arange(ITEMS), LABELS)
+    turn_nk = rng.gumbel(size=(ITEMS, people)) + (0.0 if volume_k is None else np.log(volume_k))
+    annotator_m = np.argpartition(-turn_nk, LABELS - 1, axis=1)[:, :LABELS].ravel()
+    up_to_ml = pi_kjl[annotator_m, truth_n[item_m]].cumsum(axis=1)
+    label_m = np.minimum((rng.random(item_m.size)[:, None] > up_to_ml).sum(axis=1), classes - 1)
+    misleads_n, wrong_n = rng.random(ITEMS) < hard, (truth_n + rng.integers(1, classes, size=ITEMS)) % classes
+    misled_m = misleads_n[item_m] & (rng.random(item_m.size) < MISLED)
+    label_m = np.where(misled_m, wrong_n[item_m], label_m)
+    frame = {"item": item_m, "annotator": annotator_m, "label": label_m}
+    return Evidence(Annotations.from_frame(frame, items=range(ITEMS), classes=range(classes)), truth=truth_n)

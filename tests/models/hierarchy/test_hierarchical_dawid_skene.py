@@ -1,0 +1,347 @@
+"""Dawid-Skene with a hierarchy of priors: what counts how much, the climb, and crowds that label little and much."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from hitl import score
+from hitl.annotations import Annotations
+from hitl.errors import BadEvidence, BadSettings
+from hitl.evidence import Evidence
+from hitl.models import HierarchicalDawidSkene, MajorityVote
+from hitl.models.hierarchy.hierarchical_dawid_skene import ANCHOR, ANCHOR_OF_TWO, SHARES, Counted
+from hitl.models.hierarchy.skills import CROWD, SkilledRows, Skills
+from hitl.models.inference import em
+from hitl.models.numerics.votes import voted
+from hitl.testing.combiners import assert_permuted
+from tests import oracles
+from tests.dependent_labels import table
+
+Floats = oracles.Floats
+Ints = NDArray[np.int32]
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "two classes": {"n_classes": 2},
+    "some known truth": {"known": 0.3},
+    "everything known": {"known": 1.0},
+    "options beyond the classes": {"n_options": 5},
+    "an anonymous pool": {"pool": 20},
+    "items without labels": {"unlabeled": 5, "known": 0.2},
+    "sparse": {"asked": 0.2},
+}
+everywhere = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+
+
+def some(shape: dict[str, Any], seed: int = 0) -> Evidence:
+    return oracles.crowd(np.random.default_rng(seed), 30, 5, **{"asked": 0.5, "n_classes": 3} | shape)[0]
+
+
+# -- what counts, and how much -------------------------------------------------------------------------------
+
+
+def plain_weights(evidence: Evidence) -> Floats:
+    a = evidence.annotations
+    labels_n = [int(((a.item == n) & (a.label < a.n_classes)).sum()) for n in range(a.n_items)]
+    return np.array(
+        [1.0 if known else max(m - 1, 0) / max(m, 1) for m, known in zip(labels_n, evidence.known, strict=True)]
+    )
+
+
+def plain_votes(evidence: Evidence) -> Floats:
+    a = evidence.annotations
+    votes_nj = np.zeros((a.n_items, a.n_classes))
+    for n, option in zip(a.item, a.label, strict=True):
+        if option < a.n_classes:
+            votes_nj[n, option] += 1
+    return votes_nj
+
+
+def plain_agreement(evidence: Evidence) -> Floats:
+    """Share of the pairs that agree which agree on each class; the truth where it is known."""
+    agreed_nj = np.zeros_like(plain_votes(evidence))
+    for n, row in enumerate(plain_votes(evidence)):
+        pairs = [v * (v - 1) / 2 for v in row]
+        if evidence.known[n]:
+            agreed_nj[n, evidence.truth[n]] = 1
+        elif sum(pairs):
+            agreed_nj[n] = np.array(pairs) / sum(pairs)
+    return agreed_nj
+
+
+@everywhere
+def test_counts_are_weighed_and_anchored_at_agreeing_votes(shape: dict[str, Any]) -> None:
+    evidence = some(shape)
+    counted, weight_n = Counted.of(evidence, 0.3), plain_weights(evidence)
+    np.testing.assert_allclose(counted.weight_n, weight_n)
+    q_nj = np.random.default_rng(1).dirichlet(np.ones(evidence.annotations.n_classes), size=30)
+    by_beliefs = oracles.counts(evidence.annotations, q_nj * weight_n[:, None]).transpose(0, 2, 1)
+    by_votes = oracles.counts(evidence.annotations, plain_agreement(evidence) * weight_n[:, None]).transpose(0, 2, 1)
+    np.testing.assert_allclose(counted.by(q_nj), by_beliefs, atol=1e-12)
+    np.testing.assert_allclose(counted.votes_klj, by_votes, atol=1e-12)
+    np.testing.assert_allclose(counted.anchored(by_beliefs), 0.7 * by_beliefs + 0.3 * by_votes, atol=1e-12)
+
+
+@everywhere
+def test_pseudo_counts_and_counts_make_the_posterior_that_is_reported(shape: dict[str, Any]) -> None:
+    """Rows learned from beliefs beside the pseudo-counts are those of prior and anchored counts."""
+    evidence = some(shape)
+    counted = Counted.of(evidence, 0.3)
+    counts_klj = counted.by(voted(evidence))
+    skills = Skills.learned(counted.anchored(counts_klj), 0.75)
+    found = np.exp(SkilledRows.unlearned(counted.pseudo_counts(skills)).learn(counts_klj).log_pi_klj)
+    alpha_klj = skills.prior_klj + 0.7 * counts_klj + 0.3 * counted.votes_klj
+    np.testing.assert_allclose(found, alpha_klj / alpha_klj.sum(axis=1, keepdims=True))
+
+
+@everywhere
+def test_shares_begin_near_even_over_the_classes_in_use(shape: dict[str, Any]) -> None:
+    evidence = some(shape)
+    weight_n, votes_nj = plain_weights(evidence), plain_votes(evidence)
+    for n in np.flatnonzero(evidence.known):
+        votes_nj[n] = np.eye(votes_nj.shape[1])[evidence.truth[n]]
+    labeled = sum(1 for n, row in enumerate(votes_nj) if evidence.known[n] or (evidence.annotations.item == n).any())
+    expected = np.full(votes_nj.shape[1], 1 / votes_nj.shape[1])
+    for j in range(votes_nj.shape[1]):
+        expected[j] += SHARES * labeled / weight_n.sum() / votes_nj.shape[1]
+        for u, row in zip(weight_n, votes_nj, strict=True):
+            expected[j] += (1 - u) * row[j] / max(row.sum(), 1)
+    assert votes_nj.any(axis=0).all()
+    np.testing.assert_allclose(Counted.of(evidence, 0.3).shares(evidence).pseudo_j, expected)
+
+
+def test_known_truth_counts_in_full_and_a_lone_label_not_at_all() -> None:
+    said = np.array([[0, -1, -1], [1, 1, -1], [2, 2, 0], [1, -1, -1], [-1, -1, -1]])
+    evidence = Evidence(table(said, 3, 3), truth=np.array([-1, -1, -1, 2, 0], np.int32))
+    np.testing.assert_allclose(Counted.of(evidence, 0.4).weight_n, [0, 1 / 2, 2 / 3, 1, 1])
+
+
+# -- the climb -----------------------------------------------------------------------------------------------
+
+
+def weighed_log_posterior(
+    evidence: Evidence, pi_kjl: Floats, share_j: Floats, pseudo_kjl: Floats, pseudo_j: Floats
+) -> float:
+    """Labels and known truths given the parameters, items weighed, plus the log priors; plain sums."""
+    joint = np.log(share_j) + oracles.messages(evidence.annotations, np.log(pi_kjl))
+    total = (pseudo_kjl * np.log(pi_kjl)).sum() + pseudo_j @ np.log(share_j)
+    for n, (row, u) in enumerate(zip(joint, plain_weights(evidence), strict=True)):
+        total += u * (row[evidence.truth[n]] if evidence.known[n] else logsumexp(row))
+    return float(total)
+
+
+def climbed(evidence: Evidence, anchor: float, iterations: int) -> tuple[Any, Floats, Floats]:
+    """One climb from the votes with the hierarchy held, (K, J, L) pseudo-counts of the rows and (J,) of the shares."""
+    counted = Counted.of(evidence, anchor)
+    skills = Skills.learned(counted.anchored(counted.by(voted(evidence))), 0.75)
+    pseudo_klj, prior = counted.pseudo_counts(skills), counted.shares(evidence)
+    found = em.maximise(
+        evidence,
+        prior,
+        SkilledRows.unlearned(pseudo_klj),
+        voted(evidence),
+        tolerance=0.0,
+        max_iterations=iterations,
+        least_labels=2,
+        counts=lambda _annotations, q_nj, _among_n, _log_pi_klj: counted.by(q_nj),
+    )
+    return found, pseudo_klj.transpose(0, 2, 1), prior.pseudo_j
+
+
+@everywhere
+@pytest.mark.parametrize("iterations", [1, 4, 30])
+def test_the_trace_ends_at_the_weighed_log_posterior(shape: dict[str, Any], iterations: int) -> None:
+    evidence = some(shape)
+    found, pseudo_kjl, pseudo_j = climbed(evidence, 0.4, iterations)
+    pi_kjl = np.exp(found.annotators.log_pi_klj).transpose(0, 2, 1)
+    expected = weighed_log_posterior(evidence, pi_kjl, found.prior.share_j, pseudo_kjl, pseudo_j)
+    assert found.objective[-1] == pytest.approx(expected, rel=1e-9)
+
+
+@everywhere
+def test_no_nearby_rows_or_shares_are_better_at_the_top(shape: dict[str, Any]) -> None:
+    evidence, rng = some(shape), np.random.default_rng(1)
+    found, pseudo_kjl, pseudo_j = climbed(evidence, 0.4, 2000)
+    pi_kjl, share_j = np.exp(found.annotators.log_pi_klj).transpose(0, 2, 1), found.prior.share_j
+    for value, objective in (
+        (pi_kjl, lambda pi: weighed_log_posterior(evidence, pi, share_j, pseudo_kjl, pseudo_j)),
+        (share_j, lambda share: weighed_log_posterior(evidence, pi_kjl, share, pseudo_kjl, pseudo_j)),
+    ):
+        better = oracles.beaten_by_a_neighbour(objective, value, rng, slack=1e-6)
+        assert better is None, better
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 10_000),
+    n_classes=st.integers(2, 4),
+    extra=st.integers(0, 1),
+    known=st.sampled_from([0.0, 0.3]),
+    asked=st.sampled_from([0.2, 0.6]),
+)
+def test_the_weighed_objective_never_falls_within_a_climb(
+    seed: int, n_classes: int, extra: int, known: float, asked: float
+) -> None:
+    shape = {"n_classes": n_classes, "n_options": n_classes + extra, "known": known, "asked": asked, "unlabeled": 2}
+    evidence = some(shape, seed)
+    for trace in (climbed(evidence, 0.4, 40)[0].objective, HierarchicalDawidSkene().fit(evidence).fit.objective):
+        assert np.isfinite(trace).all()
+        assert (np.diff(trace) >= -1e-9 * np.abs(trace[:-1])).all()
+
+
+# -- the whole -----------------------------------------------------------------------------------------------
+
+
+def thin(
+    seed: int, labels: int, shares: tuple[float, ...] = (0.9, 0.05, 0.05), n_items: int = 1000
+) -> tuple[Evidence, Ints]:
+    """People right eight times of ten who err independently, `labels` an item."""
+    rng = np.random.default_rng(seed)
+    classes = len(shares)
+    truth = rng.choice(classes, p=shares, size=n_items).astype(np.int32)
+    who = np.argsort(rng.random((n_items, 40)), axis=1)[:, :labels]
+    right = rng.random(who.shape) < rng.beta(8, 2, 40)[who]
+    wrong = (truth[:, None] + rng.integers(1, classes, size=who.shape)) % classes
+    said = np.full((n_items, 40), -1)
+    np.put_along_axis(said, who, np.where(right, truth[:, None], wrong), axis=1)
+    return Evidence(table(said, classes, classes)), truth
+
+
+@everywhere
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_start_from_its_own_answer_gives_the_same_answer(shape: dict[str, Any], seed: int) -> None:
+    """To as much as a round may move them: beliefs rest at a mean change of 1e-4."""
+    evidence = some(shape, seed)
+    first = HierarchicalDawidSkene().fit(evidence)
+    again = HierarchicalDawidSkene().fit(evidence, start=first)
+    np.testing.assert_allclose(again.probabilities, first.probabilities, atol=1e-3)
+    np.testing.assert_array_equal(again.labels, first.labels)
+    assert first.fit.converged
+    assert again.fit.converged
+
+
+@everywhere
+def test_the_order_of_items_people_and_classes_does_not_matter(shape: dict[str, Any]) -> None:
+    evidence, rng = some(shape, 2), np.random.default_rng(3)
+    a = evidence.annotations
+    order = {
+        "items": rng.permutation(30),
+        "annotators": rng.permutation(a.n_annotators),
+        "classes": rng.permutation(a.n_classes),
+    }
+    assert_permuted(HierarchicalDawidSkene(), evidence, order, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("labels", [2, 3])
+def test_few_labels_of_skewed_classes_are_judged_no_worse_than_by_a_vote(seed: int, labels: int) -> None:
+    """Ties of two votes are broken by who is better and what is common."""
+    evidence, truth = thin(seed, labels)
+    found, vote = (
+        score.accuracy(method.fit(evidence).probabilities, truth)
+        for method in (HierarchicalDawidSkene(), MajorityVote())
+    )
+    assert found >= vote - 0.01
+    assert found > 0.9
+
+
+def test_with_many_labels_shares_and_people_are_found() -> None:
+    evidence, truth = thin(0, 12, n_items=2000)
+    found, a = HierarchicalDawidSkene().fit(evidence), evidence.annotations
+    np.testing.assert_allclose(found.class_shares, [0.9, 0.05, 0.05], atol=0.05)
+    right = np.bincount(a.annotator, a.label == truth[a.item]) / a.labels_per_annotator
+    assert np.abs(found.annotators.accuracy - right).mean() < 0.05
+    assert score.accuracy(found.probabilities, truth) > 0.99
+
+
+@pytest.mark.parametrize("labels", [1, 2, 4])
+def test_a_class_that_nobody_uses_stays_empty(labels: int) -> None:
+    evidence, _ = thin(1, labels, (0.4, 0.3, 0.3), 300)
+    a = evidence.annotations
+    classes = (*a.classes, "unused")
+    wider = Annotations(a.item, a.annotator, a.label, a.items, a.annotators, classes, classes)
+    found = HierarchicalDawidSkene().fit(Evidence(wider))
+    assert found.probabilities[:, 3].max() < 0.02
+    assert found.class_shares[3] < 0.01
+
+
+def test_lone_labels_count_what_is_expected_and_say_nothing_of_people() -> None:
+    evidence, _ = thin(2, 1, (0.25, 0.25, 0.25, 0.25), 400)
+    found = HierarchicalDawidSkene(accuracy=0.8).fit(evidence)
+    assert found.confidence.max() == pytest.approx(0.8, abs=0.01)
+    assert np.ptp(found.annotators.confusion, axis=0).max() < 1e-9
+
+
+def test_known_truth_teaches_what_people_take_for_what() -> None:
+    """Somebody who swaps two classes is seen through, also where they are alone."""
+    truth = np.arange(300) % 3
+    said = np.where(np.arange(300) % 2, truth, np.array([1, 0, 2])[truth])[:, None]
+    said = np.concatenate(
+        (np.where(np.arange(300)[:, None] % 2, -1, said), np.where(np.arange(300)[:, None] % 2, said, -1)), axis=1
+    )
+    told = np.where(np.arange(300) < 200, truth, -1).astype(np.int32)
+    found = HierarchicalDawidSkene().fit(Evidence(table(said, 3, 3), truth=told))
+    np.testing.assert_array_equal(found.labels, truth)
+    np.testing.assert_allclose(found.annotators.confusion[0], np.eye(3)[[1, 0, 2]], atol=0.15)
+
+
+def test_no_label_at_all_is_judged_by_even_shares() -> None:
+    evidence = Evidence(Annotations([], [], [], ("n",), ("k",), ("a", "b"), ("a", "b")))
+    np.testing.assert_allclose(HierarchicalDawidSkene().fit(evidence).probabilities, [[0.5, 0.5]])
+
+
+# -- other items ---------------------------------------------------------------------------------------------
+
+
+def test_other_items_are_judged_by_what_was_learned_and_strangers_as_the_crowd() -> None:
+    evidence = some({"known": 0.2})
+    a, learned = evidence.annotations, HierarchicalDawidSkene().fit(evidence)
+    new = Annotations([0, 0, 1], [0, 1, 2], [1, 1, 2], ("x", "y"), ("k3", "k0", "stranger"), a.classes, a.options)
+    found = HierarchicalDawidSkene().apply(learned, Evidence(new)).probabilities
+    pi, crowd = learned.annotators.confusion, learned.annotators.prior / learned.annotators.prior.sum(axis=1)[:, None]
+    expected = np.stack((learned.class_shares * pi[3, :, 1] * pi[0, :, 1], learned.class_shares * crowd[:, 2]))
+    np.testing.assert_allclose(found, expected / expected.sum(axis=1, keepdims=True))
+    concentration = HierarchicalDawidSkene().concentration(learned, new)
+    np.testing.assert_allclose(concentration[[0, 1]], learned.annotators.concentration[[3, 0]])
+    np.testing.assert_allclose(concentration[2], learned.annotators.prior)
+
+
+def test_strangers_of_other_options_are_as_expected() -> None:
+    evidence = some({})
+    a, learned = evidence.annotations, HierarchicalDawidSkene(accuracy=0.7).fit(evidence)
+    new = Annotations([0], [0], [3], ("x",), ("stranger",), a.classes, (*a.classes, "unsure"))
+    found = HierarchicalDawidSkene(accuracy=0.7).concentration(learned, new)[0]
+    np.testing.assert_allclose(found, CROWD * (np.full((3, 4), 0.1) + 0.6 * np.eye(3, 4)))
+    other = Evidence(replace(new, classes=("a", "b", "c"), options=("a", "b", "c", "d")))
+    with pytest.raises(BadEvidence, match="estimated for the classes"):
+        HierarchicalDawidSkene().apply(learned, other)
+
+
+# -- settings ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("accuracy", 1.0), ("anchor", 1.0), ("anchor", -0.1), ("tolerance", 0.0), ("max_iterations", 0)],
+)
+def test_settings_out_of_range_are_named(setting: str, value: float) -> None:
+    with pytest.raises(BadSettings, match=f"{setting} is {value}; expected"):
+        HierarchicalDawidSkene(**{setting: value})
+
+
+@pytest.mark.parametrize(("classes", "anchor"), [(2, ANCHOR_OF_TWO), (3, ANCHOR)])
+def test_an_anchor_of_its_own_is_that_of_the_number_of_classes(classes: int, anchor: float) -> None:
+    evidence = some({"n_classes": classes})
+    by_itself, given_it, without = (
+        HierarchicalDawidSkene(anchor=each).fit(evidence).probabilities for each in (None, anchor, 0.0)
+    )
+    np.testing.assert_array_equal(by_itself, given_it)
+    assert np.abs(by_itself - without).max() > 1e-3

@@ -1,0 +1,261 @@
+"""Crowd, person, rows: every step against scipy or plain loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import betaln, gammaln
+
+from hitl.models.hierarchy import skills
+from hitl.models.hierarchy.skills import CROWD, ROWS, STRENGTHS, SkilledRows, Skills
+from tests import oracles
+
+Floats = oracles.Floats
+
+
+def some_counts(
+    seed: int, people: int = 6, classes: int = 3, options: int = 3, size: tuple[float, float] = (0, 30)
+) -> Floats:
+    """(K, L, J) expected counts of people who are mostly right; the last one has no label."""
+    rng = np.random.default_rng(seed)
+    chance = rng.dirichlet(np.ones(options), size=(people, classes)) + 1.5 * np.eye(classes, options)
+    counts_kjl = rng.uniform(*size, size=(people, 1, 1)) * chance * rng.uniform(0.2, 1, size=(people, classes, 1))
+    counts_kjl[-1] = 0
+    return np.ascontiguousarray(counts_kjl.transpose(0, 2, 1))
+
+
+# -- the same in plain loops ---------------------------------------------------------------------------------
+
+
+def plain_mean_strength(log_likelihood: list[float]) -> float:
+    """Weighed mean of the powers of two up to 128, in the logarithm."""
+    weights = [np.exp(value - max(log_likelihood)) for value in log_likelihood]
+    logs = [power * np.log(2) for power in range(1, 8)]
+    return float(np.exp(sum(w * x for w, x in zip(weights, logs, strict=True)) / sum(weights)))
+
+
+def plain_crowd(counts_kjl: Floats, expected: float) -> tuple[float, Floats]:
+    """Accuracy of the crowd, and (J, L) what it says of each class."""
+    _, classes, options = counts_kjl.shape
+    right = sum(float(matrix[j, j]) for matrix in counts_kjl for j in range(classes))
+    accuracy = (CROWD * expected + right) / (CROWD + counts_kjl[:, :, :classes].sum())
+    accuracy = min(max(accuracy, 1 / options + 0.001), 0.999)
+    rows = np.empty((classes, options))
+    for j in range(classes):
+        for option in range(options):
+            mean = accuracy if option == j else (1 - accuracy) / (options - 1)
+            rows[j, option] = ROWS * mean + sum(float(matrix[j, option]) for matrix in counts_kjl)
+        rows[j, j] = max(rows[j])
+        rows[j] /= rows[j].sum()
+    return float(accuracy), rows
+
+
+def odds(p: float) -> float:
+    return p / (1 - p)
+
+
+def plain_person(crowd_jl: Floats, foreseen: float, skill: float) -> Floats:
+    """(J, L) rows of the crowd with the odds of being right multiplied, among answers that are a class."""
+    rows = crowd_jl.copy()
+    classes = len(rows)
+    for j, row in enumerate(rows):
+        said = row[:classes].sum()
+        right = row[j] / said
+        raised = odds(right) * odds(skill) / odds(foreseen)
+        hit = raised / (1 + raised)
+        row[:classes] *= (1 - hit) / (1 - right)
+        row[j] = hit * said
+    return rows
+
+
+def plain_skills(counts_klj: Floats, expected: float) -> tuple[float, Floats, Floats, float, float]:
+    """Accuracy, (J, L) and (K, J, L) Dirichlet parameters, S and R."""
+    counts_kjl = counts_klj.transpose(0, 2, 1)
+    classes = counts_kjl.shape[1]
+    accuracy, crowd_jl = plain_crowd(counts_kjl, expected)
+    right = [sum(matrix[j, j] for j in range(classes)) for matrix in counts_kjl]
+    total = [matrix[:, :classes].sum() for matrix in counts_kjl]
+    foreseen = []
+    for matrix in counts_kjl:
+        mix = matrix[:, :classes].sum(axis=1) + 1e-9
+        hit = [crowd_jl[j, j] / crowd_jl[j, :classes].sum() for j in range(classes)]
+        foreseen.append(sum(mix[j] * hit[j] for j in range(classes)) / mix.sum())
+    alike = []
+    for s in 2.0 ** np.arange(1, 8):
+        value = -0.5 * (np.log(s) - np.log(8)) ** 2
+        for e, r, m in zip(foreseen, right, total, strict=True):
+            value += betaln(s * e + r, s * (1 - e) + m - r) - betaln(s * e, s * (1 - e))
+        alike.append(value)
+    strength = plain_mean_strength(alike)
+    means = [
+        plain_person(crowd_jl, e, (strength * e + r) / (strength + m))
+        for e, r, m in zip(foreseen, right, total, strict=True)
+    ]
+    likely = []
+    for s in 2.0 ** np.arange(1, 8):
+        value = 0.0
+        for mean_jl, matrix in zip(means, counts_kjl, strict=True):
+            for mean, row in zip(mean_jl, matrix, strict=True):
+                value += gammaln(s * mean + row).sum() - gammaln(s * mean).sum()
+                value += gammaln(s) - gammaln(s + row.sum())
+        likely.append(value)
+    rows = plain_mean_strength(likely)
+    return accuracy, rows * crowd_jl, rows * np.array(means), strength, rows
+
+
+SHAPES = {
+    "plain": (6, 3, 3),
+    "two classes": (8, 2, 2),
+    "options beyond the classes": (5, 3, 5),
+    "one person beside nobody": (2, 3, 3),
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_what_is_learned_is_what_plain_loops_learn(shape: tuple[int, int, int], seed: int) -> None:
+    counts_klj = some_counts(seed, *shape)
+    found = Skills.learned(counts_klj, 0.75)
+    accuracy, crowd_jl, prior_kjl, alike, rows = plain_skills(counts_klj, 0.75)
+    assert found.accuracy == pytest.approx(accuracy)
+    assert found.alike == pytest.approx(alike)
+    assert found.rows == pytest.approx(rows)
+    np.testing.assert_allclose(found.crowd_jl, crowd_jl, rtol=1e-9)
+    np.testing.assert_allclose(found.prior_klj.transpose(0, 2, 1), prior_kjl, rtol=1e-9)
+
+
+# -- the strengths -------------------------------------------------------------------------------------------
+
+
+def test_how_likely_right_answers_are_is_beta_binomial() -> None:
+    rng = np.random.default_rng(0)
+    mean_k, total_k = rng.uniform(0.3, 0.95, 9), rng.integers(40, size=9)
+    right_k = rng.binomial(total_k, mean_k)
+    off = [
+        skills._beta_binomial(s, mean_k, right_k.astype(float), total_k.astype(float))
+        - stats.betabinom.logpmf(right_k, total_k, s * mean_k, s * (1 - mean_k)).sum()
+        for s in STRENGTHS
+    ]
+    np.testing.assert_allclose(off, off[0], rtol=1e-9)
+
+
+def test_how_likely_rows_are_is_dirichlet_multinomial() -> None:
+    rng = np.random.default_rng(1)
+    mean_kjl = rng.dirichlet(np.ones(4), size=(5, 3))
+    total_kj = rng.integers(30, size=(5, 3))
+    counts_kjl = np.array(
+        [[rng.multinomial(m, p) for m, p in zip(*row, strict=True)] for row in zip(total_kj, mean_kjl, strict=True)]
+    )
+    off = []
+    for s in STRENGTHS:
+        found = skills._dirichlet_multinomial(
+            s, mean_kjl.transpose(0, 2, 1), counts_kjl.transpose(0, 2, 1).astype(float)
+        )
+        off.append(found - stats.dirichlet_multinomial.logpmf(counts_kjl, s * mean_kjl, total_kj).sum())
+    np.testing.assert_allclose(off, off[0], rtol=1e-9)
+
+
+def people(rng: np.random.Generator, right_k: Floats, labels: int) -> Floats:
+    """(K, 3, 3) counts of people of these accuracies, whose errors are even."""
+    counts = np.empty((len(right_k), 3, 3))
+    for k, right in enumerate(right_k):
+        for j in range(3):
+            counts[k, :, j] = rng.multinomial(labels, np.where(np.arange(3) == j, right, (1 - right) / 2))
+    return counts
+
+
+def test_people_who_differ_are_believed_to_differ() -> None:
+    rng = np.random.default_rng(2)
+    same = Skills.learned(people(rng, np.full(60, 0.8), 30), 0.75)
+    different = Skills.learned(people(rng, rng.beta(2, 1, 60), 30), 0.75)
+    assert same.alike > 50
+    assert different.alike < 8
+    assert same.rows > 50
+
+
+def test_without_labels_everybody_is_as_expected_and_the_strengths_are_those_of_their_priors() -> None:
+    found = Skills.learned(np.zeros((4, 3, 3)), 0.7)
+    mean_jl = np.full((3, 3), 0.15) + 0.55 * np.eye(3)
+    assert found.accuracy == pytest.approx(0.7)
+    assert found.alike == pytest.approx(plain_mean_strength([-0.5 * (np.log(2.0**p / 8)) ** 2 for p in range(1, 8)]))
+    assert found.rows == pytest.approx(16)
+    np.testing.assert_allclose(found.prior_klj, 16 * np.repeat(mean_jl.T[None], 4, axis=0), rtol=1e-6)
+
+
+# -- who is judged by what -----------------------------------------------------------------------------------
+
+
+ODD = np.array([[0.2, 0.7, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
+"""(J, L) rows of somebody unlike the others."""
+
+
+@pytest.mark.parametrize(("labels", "of_crowd", "of_own"), [(1, 0.1, 1.0), (3000, 1.0, 0.03)])
+def test_who_gave_few_labels_is_near_the_crowd_and_who_gave_thousands_near_their_own_rows(
+    labels: int, of_crowd: float, of_own: float
+) -> None:
+    """Labels: of each class; the others gave 30."""
+    counts_klj = np.concatenate((people(np.random.default_rng(3), np.full(40, 0.85), 30), [labels * ODD.T]))
+    found = Skills.learned(counts_klj, 0.75)
+    odd_lj = np.exp(SkilledRows.unlearned(found.prior_klj).learn(counts_klj).log_pi_klj)[-1]
+    assert np.abs(odd_lj - found.crowd_jl.T / found.rows).max() < of_crowd
+    assert np.abs(odd_lj - ODD.T).max() < of_own
+
+
+def test_the_better_a_person_the_better_their_rows_and_errors_keep_their_proportions() -> None:
+    rng = np.random.default_rng(4)
+    right_k = np.linspace(0.4, 0.95, 12)
+    found = Skills.learned(np.concatenate((people(rng, right_k, 40), people(rng, np.full(30, 0.7), 40))), 0.75)
+    mean_klj = found.prior_klj / found.rows
+    hit_kj = np.einsum("kjj->kj", mean_klj)[:12]
+    assert np.corrcoef(hit_kj.mean(axis=1), right_k)[0, 1] > 0.95
+    crowd = found.crowd_jl / found.rows
+    for matrix in mean_klj:
+        assert matrix[1, 0] / matrix[2, 0] == pytest.approx(crowd[0, 1] / crowd[0, 2])
+
+
+@given(seed=st.integers(0, 10_000), size=st.sampled_from([0.5, 5.0, 500.0]), extra=st.integers(0, 2))
+def test_rows_are_chances_and_no_class_is_called_another_more_often_than_itself(
+    seed: int, size: float, extra: int
+) -> None:
+    """Whatever was counted, also of people who are never or always right."""
+    rng = np.random.default_rng(seed)
+    counts_klj = size * rng.dirichlet(np.full(3 + extra, 0.3), size=(5, 3)).transpose(0, 2, 1)
+    counts_klj[0], counts_klj[1] = 0, size * np.eye(3 + extra, 3)
+    found = Skills.learned(counts_klj, 0.75)
+    crowd = found.crowd_jl / found.rows
+    np.testing.assert_allclose(crowd.sum(axis=1), 1)
+    np.testing.assert_allclose(found.prior_klj.sum(axis=1), found.rows)
+    assert (found.prior_klj > 0).all()
+    assert (crowd.diagonal() >= crowd.max(axis=1) - 1e-12).all()
+    assert 2 <= found.alike <= 128
+    assert 2 <= found.rows <= 128
+
+
+# -- the rows ------------------------------------------------------------------------------------------------
+
+
+def test_no_nearby_rows_are_better_by_the_density_they_state() -> None:
+    rng = np.random.default_rng(5)
+    counts_klj, pseudo_klj = some_counts(5), rng.uniform(0.1, 3, size=(6, 3, 3))
+    found = SkilledRows.unlearned(pseudo_klj).learn(counts_klj)
+
+    def objective(pi_kjl: Floats) -> float:
+        log_pi_klj = np.log(pi_kjl).transpose(0, 2, 1)
+        return float((counts_klj * log_pi_klj).sum()) + replace(found, log_pi_klj=log_pi_klj).log_density()
+
+    better = oracles.beaten_by_a_neighbour(objective, np.exp(found.log_pi_klj).transpose(0, 2, 1), rng)
+    assert better is None, better
+
+
+def test_unlearned_rows_are_the_means_of_the_prior_and_learning_changes_no_prior() -> None:
+    pseudo_klj = np.random.default_rng(6).uniform(0.1, 3, size=(4, 5, 3))
+    unlearned = SkilledRows.unlearned(pseudo_klj)
+    np.testing.assert_allclose(np.exp(unlearned.log_pi_klj), pseudo_klj / pseudo_klj.sum(axis=1, keepdims=True))
+    learned = unlearned.learn(np.ones_like(pseudo_klj)).learn(np.zeros_like(pseudo_klj))
+    np.testing.assert_allclose(learned.log_pi_klj, unlearned.log_pi_klj)
+    assert learned.log_density() == pytest.approx((pseudo_klj * unlearned.log_pi_klj).sum())
