@@ -166,7 +166,7 @@ def test_a_day_of_whoever_comes(make_project: Callable[..., Project], postgres_u
     settings = Settings(
         name="day",
         source=LabelStudioSettings(project=project.number),
-        budget=BudgetSettings(labels=10, target_confidence=0.9, max_labels=2),
+        budget=BudgetSettings(labels=10, target_confidence=0.8, max_labels=2),
     )
     workers = [replace(worker, way="project", minutes=2 * worker.minutes) for worker in FOUR]
     with Store(postgres_url) as store:
