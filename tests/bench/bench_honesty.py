@@ -9,7 +9,8 @@ clip(n / 20, 5, 15) equal-mass bins. `--peers` adds crowd-kit's aggregators wher
 seed 0 and at most 30,000 labels, compared on what they were given.
 
 It cannot be tuned to: the fractions and seeds are fixed, what holds must hold at every one of them, and the one
-constant that was chosen on these sets, EXPECTED, is chosen again without each group and scored on that group.
+constant that was chosen on these sets, EXPECTED, is chosen again without each group and scored on that group. Beside
+that: how often the intervals of projects and of annotators hold what is true (`honesty.intervals`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ import pandas as pd
 
 from tests.bench import results
 from tests.bench.honesty.crowds import INDEPENDENT, REAL, SIMULATED, THINNED, WHOLE, Source, sources
+from tests.bench.honesty.intervals import covered
+from tests.bench.honesty.intervals import table as table_of_intervals
 from tests.bench.honesty.left_out import left_out
 from tests.bench.honesty.scored import FIGURES, KNOWN, METHODS, PEERS, TEMPERED, Scores, installed, told, untold
 
@@ -205,7 +208,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table, figures = tables(by_set(frame))
     without, chosen = left_out(frame)
     asked = bars(frame)
-    lines += [*table, *absences(found.absent), *without, *results.held(asked)]
+    with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
+        intervals = [row for rows in pool.map(covered, sources(options.sets, options.seeds)) for row in rows]
+    lines += [*table, *table_of_intervals(intervals), *absences(found.absent), *without, *results.held(asked)]
     print("\n".join(lines))
     if options.save:
         held = {what: {"found": figure, "holds": bool(ok)} for what, figure, ok in asked}
