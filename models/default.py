@@ -39,8 +39,8 @@ from hitl.models.numerics.clamping import clamp
 from hitl.models.pl_em import PLEM
 
 RATIO_VARIANCE = 0.25
-"""Variance of r in the intervals of annotators. With it they hold the accuracy on known items in 88 to 94 % of public
-crowds, and in 98 % of crowds that err independently (without it in 68 and 94; tests.bench.bench_honesty)."""
+"""Variance of r in the intervals of annotators. With it they hold the share of right answers of 88 to 94 % of the
+annotators of public crowds with three labels an item or more (docs/benchmarks/honesty.txt); without it of 68 %."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,8 +59,8 @@ LEAST_KNOWN = 20
 PRIOR_ERRORS = 2.0
 """a: how many expected errors the word of the confidence is worth, before any truth is known.
 
-r ~ Gamma(a, a) has the standard deviation 1 / sqrt(a) = .7. With a = 2 the interval covers the accuracy in 93 % of the
-thinned and whole public crowds, with 4 in 89, with 20 in 63 (tests.bench.bench_honesty)."""
+r ~ Gamma(a, a) has the standard deviation 1 / sqrt(a) = .7. With a = 2 the interval covers the accuracy in 95 % of the
+thinned and whole public crowds, with 4 in 85, with 20 in 65 (docs/benchmarks/honesty.txt)."""
 
 FEW_LABELS = 3.0
 """Labels an item below which, without known truth or a model, the accuracy is not known."""

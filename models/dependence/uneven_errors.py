@@ -28,7 +28,7 @@ from hitl.annotations import Floats
 from hitl.evidence import Evidence
 
 BEFOREHAND = 0.9
-"""P0: of twenty-one public crowds nineteen have uneven errors."""
+"""P0: of twenty public crowds with named annotators nineteen have uneven errors."""
 
 LEAST = 0.12
 """What is left of P at least: errors that lie evenly may be shared all the same, and then nothing would tell."""

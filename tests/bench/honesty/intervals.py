@@ -75,5 +75,5 @@ def table(rows: Sequence[Row]) -> list[str]:
         lines.append(f"{kind:15s}{labels:>6s}{project}{mean['annotators in']:12.2f}{mean['width']:13.2f}")
     every = frame[frame["kind"] == "real"].groupby(["labels", "set"]).mean(numeric_only=True).mean()
     if every.notna().any():
-        lines.append("all real tables" + "; ".join(f" a={d:g}: {every[f'in {d:g}']:.3f}" for d in DOUBTS))
+        lines.append("all real tables  " + "; ".join(f" a={d:g}: {every[f'in {d:g}']:.3f}" for d in DOUBTS))
     return lines
