@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hitl.active.replay.replay import ReplayResult as ReplayResult
     from hitl.active.replay.response_model import ResponseModel as ResponseModel
     from hitl.active.replay.simulated_annotators import Group as Group
+    from hitl.active.replay.stop_rule import StopRule as StopRule
     from hitl.active.stopping.pool_state import PoolState as PoolState
     from hitl.active.stopping.rules import expected_accuracy as expected_accuracy
 

@@ -42,8 +42,8 @@ BROKEN = (zipfile.BadZipFile, zlib.error)
 """What a damaged archive raises."""
 
 FORMAT = 4
-"""Version of the saved form. Format 1 had no mixing, difficulty, dependence, prior or answers; format 2 another form of
-the design effect."""
+"""Version of the saved form. Format 1 had no mixing, difficulty, dependence, prior or answers; formats 2 and 3 had
+other forms of the design effect."""
 
 PARAMETER = "parameter "
 """What the names of parameters begin with in the saved form."""

@@ -39,8 +39,10 @@ from hitl.models.numerics.clamping import clamp
 from hitl.models.pl_em import PLEM
 
 RATIO_VARIANCE = 0.25
-"""Variance of r in the intervals of annotators. With it they hold the share of right answers of 88 to 94 % of the
-annotators of public crowds with three labels an item or more (docs/benchmarks/honesty.txt); without it of 68 %."""
+"""Variance of r, the wrong answers there are for each that is expected, in the intervals of annotators.
+
+With it they hold the share of right answers of 88 to 94 % of the annotators of public crowds with three labels an item
+or more (docs/benchmarks/honesty.txt); without it of 68 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class DefaultCombiner:
         used = "pl-em" if evidence.probabilities else "hierarchical-dawid-skene"
         if consensus.fit.method != "default" or consensus.fit.settings.get("method") != used:
             raise BadEvidence(
-                "not learned by the default combiner from the same kind of evidence: "
+                "not learned by the default combiner of this version from such evidence: "
                 + ("with" if evidence.probabilities else "without")
                 + " model probabilities (rows of NaN where a model abstains); apply the method that learned it"
             )

@@ -46,7 +46,18 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """A target accuracy, in (0, 1), and how many items of known truth there are from the beginning."""
+    """A target accuracy, in (0, 1), and how many items of known truth there are from the beginning.
+
+    Example:
+        >>> import numpy as np
+        >>> from hitl.active import Recording, Replay, StopRule, run_trials
+        >>> from hitl.models import DefaultCombiner
+        >>> from hitl.testing import crowd
+        >>> recorded, _ = crowd(np.random.default_rng(0), n_items=20, known=1.0)
+        >>> tracks = run_trials(Recording(recorded), {"gain": Replay(DefaultCombiner(), stop=StopRule(0.99))}, seeds=1)
+        >>> print(tracks["gain"][0].stopped)
+        None
+    """
 
     target: float
     gold: int = 0

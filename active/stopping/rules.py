@@ -13,9 +13,9 @@ if its truth were not known, by as many labels as the other items have),
 
     r ~ Gamma(a + W, a + W0)        a = PRIOR_ERRORS
 
-and without any W = W0 = 0: then r has mean 1 and standard deviation .7. That is how far actual errors lie from expected
-ones on the public crowds and simulated ones of docs/benchmarks/honesty.txt, chance errors taken out. So without known
-truth the interval is wide, and a target is reached when the expected errors are a third of those it allows.
+and without any W = W0 = 0: then r has mean 1 and standard deviation .7. So wide, the interval covers the accuracy of
+95 % of the public crowds of docs/benchmarks/honesty.txt, and a target is reached when the expected errors are about a
+third of those it allows.
 
 Below FEW_LABELS labels an item, without known truth and without a model, nothing but the agreement of one pair or two
 says how good the labels are, and annotators who err together agree as well: then a target accuracy does not end a
@@ -160,7 +160,7 @@ def expected_accuracy(questions: Sequence[Judged]) -> Expected:
     errors = [_error(*question) for question in questions]
     error, deviation = np.mean(errors, axis=0), np.mean([np.sqrt(e * (1 - e)) for e in errors], axis=0)
     checked, wrong, foreseen, why = zip(*(_checked(*question) for question in questions), strict=True)
-    unknowable = "" if any(checked) else max(_unknowable(evidence) for evidence, _ in questions)
+    unknowable = "" if any(checked) else next(filter(None, (_unknowable(evidence) for evidence, _ in questions)), "")
     bare = Expected(1.0, 1.0, 1.0, sum(checked), sum(wrong), sum(foreseen), "" if any(checked) else why[0], unknowable)
     mean, low, high = interval_of_errors(
         float(error.sum()), float((deviation**2).sum()), error.size, bare.ratio, bare.ratio_variance

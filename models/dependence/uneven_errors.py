@@ -3,12 +3,12 @@
 Labels cannot tell a misleading item from a careless annotator: if all who look at it take a leopard for a jaguar, they
 agree, and each predicts the other (on real crowds, labels that are held out are predicted best as if all erred
 independently, and confidence is then far too high). But items that mislead leave a trace. They mislead from some
-classes to some others, so that errors gather there; carelessness spreads evenly. Every crowd of docs/benchmarks/
-honesty.txt with a few hundred labels has uneven errors; simulated annotators who err independently mostly have not.
+classes to some others, so that errors gather there; carelessness spreads evenly. Of twenty public crowds nineteen have
+uneven errors. What this cannot see are misleading items that send all classes alike to all others.
 
-    c_j ~ Beta(g c, g (1 - c))                 uneven: classes differ in how often they are recognised
-    errors of class j ~ Dirichlet(h / (L - 1)) and in what they are taken for
-    c_j = c,  errors even                      even
+    uneven    c_j ~ Beta(g c, g (1 - c))                      classes differ in how often they are recognised,
+              errors of class j ~ Dirichlet(h / (J - 1))      and in what they are taken for
+    even      c_j = c,  errors of class j each 1 / (J - 1)
 
     P(together) = P0 B / (P0 B + 1 - P0)       B = Bayes factor of uneven against even
 
@@ -34,7 +34,7 @@ LEAST = 0.12
 """What is left of P at least: errors that lie evenly may be shared all the same, and then nothing would tell."""
 
 UNEVENNESS = np.array([3.0, 10.0, 30.0, 100.0])
-"""Labels of which the mean of all classes is worth: from very uneven to nearly even."""
+"""Values of g and h, in labels: from very uneven to nearly even."""
 
 
 def together(evidence: Evidence, q_nj: Floats) -> float:

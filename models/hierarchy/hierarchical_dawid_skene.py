@@ -133,7 +133,7 @@ class HierarchicalDawidSkene:
         return ANCHOR if annotations.n_classes > 2 else ANCHOR_OF_TWO
 
     def _unmet(self, annotations: Annotations) -> Floats:
-        """(J, L) rows of somebody of whom nothing is known."""
+        """(J, L) rows of an annotator of whom nothing is known."""
         wrong = CROWD * (1 - self.accuracy) / (annotations.n_options - 1)
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, CROWD * self.accuracy, wrong)
 

@@ -50,7 +50,8 @@ def forward_backward(message_nj: Floats, rows: Indices, start: Indices, first_j:
     top_n = np.empty(len(message_nj))
     (_below_top if threads == 1 else _below_top_threaded)(message_nj, top_n, q_nj)
     np.exp(q_nj, out=q_nj)  # many at once: a third of the time of one by one
-    given = (runs, top_n, rows, start, np.ascontiguousarray(first_j), *steps)
+    longest = int(np.diff(start).max(initial=0))
+    given = (runs, longest, top_n, rows, start, np.ascontiguousarray(first_j), *steps)
     (_pass if threads == 1 else _pass_threaded)(*given, q_nj, log_z_s, first_rj, pairs_rij)
     return Passed(q_nj, log_z_s, first_rj.sum(axis=0), pairs_rij.sum(axis=0) * step_ij)
 
@@ -132,6 +133,7 @@ def _chain(
 @compiled
 def _pass(
     runs: Any,
+    longest: int,
     top: Any,
     rows: Any,
     start: Any,
@@ -143,9 +145,6 @@ def _pass(
     firsts: Any,
     pairs: Any,
 ) -> None:
-    longest = 0
-    for s in range(len(start) - 1):
-        longest = max(longest, start[s + 1] - start[s])
     room = np.empty((longest, first.shape[0]))
     for s in range(len(start) - 1):
         log_z[s] = _chain(top, rows[start[s] : start[s + 1]], first, step, turned, q, firsts[0], pairs[0], room)
@@ -154,6 +153,7 @@ def _pass(
 @threaded
 def _pass_threaded(
     runs: Any,
+    longest: int,
     top: Any,
     rows: Any,
     start: Any,
@@ -165,9 +165,6 @@ def _pass_threaded(
     firsts: Any,
     pairs: Any,
 ) -> None:
-    longest = 0
-    for s in range(len(start) - 1):
-        longest = max(longest, start[s + 1] - start[s])
     for run in prange(len(runs) - 1):
         room = np.empty((longest, first.shape[0]))
         own_first, own_pairs = np.zeros(first.shape[0]), np.zeros(step.shape)
