@@ -1,11 +1,12 @@
 """The policy: the questions that together are expected to make the most labels right.
 
-    v_nk  =  ( A_nk + information x I_nk ) (1 + explore / sqrt(1 + labels of k))                                 (1)
+    v_nk  =  ( A_nk + information x I_nk ) (1 + explore sqrt(r_k / (1 + labels of k)))                           (1)
 
 A_nk is by how much annotator k's answer about item n raises the chance that its label is right, I_nk the information
 of the answer in nats (`acquisition.expected_gain`). A alone sees one answer ahead: an item whose label two answers
 would change, but not one, has A = 0; information says that the second answer becomes worth asking for. The last factor
-lets annotators of whom little is known be tried before equally good ones that are known.
+lets annotators of whom little is known be tried before equally good ones that are known; r_k in [0, 1] is how much of
+the work they can do (`acquisition.utility`).
 
     plan     pairs (n, k) of largest total value, within capacity, skills and cost     (`assignment.assign`, `batch`)
     spread   beyond `even_shares` even shares of the questions others come first       (`assignment.load_balancing`)
@@ -27,15 +28,16 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from hitl.active.acquisition.expected_gain import Gains
-from hitl.active.acquisition.utility import exploration, utility
+from hitl.active.acquisition.utility import exploration, labels_of, utility
 from hitl.active.acquisition.value_of_information import crew_confusion, err_evenly, pays
 from hitl.active.assignment.assign import Pair
 from hitl.active.assignment.batch import Choice, that_pay
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.gold_questions import CHECK, checks, checks_due
+from hitl.active.assignment.load_balancing import answerable
 from hitl.active.stopping.pool_state import PoolState, Rows
 from hitl.active.stopping.rules import Judged
-from hitl.annotations import Floats
+from hitl.annotations import ANONYMOUS, Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import BadSettings
@@ -143,9 +145,14 @@ class ExpectedGain:
         crew, prices = free.crew, free.crew.prices
         money = max(budget.cost - math.fsum(prices[person] for _, person in checked), 0.0)
         item, person = np.array(checked, dtype=np.int64).reshape(-1, 2).T
-        tried = gains.times(exploration(pool, crew, self.explore)) if crew.names else gains
         features = pool[0][0].features if self.diverse > 1 else None
-        return Choice(tried, free.after(item, person), money, self.even_shares, features, self.diverse)
+        left = free.after(item, person)
+        if not crew.names:
+            return Choice(gains, left, money, self.even_shares, features, self.diverse)
+        given_k, anybody_k = labels_of(pool, crew), np.array([name == ANONYMOUS for name in crew.names])
+        able_k = np.where(anybody_k, np.inf, answerable(free, pool.open_rows))
+        tried = gains.times(exploration(given_k, able_k, self.explore))
+        return Choice(tried, left, money, self.even_shares, features, self.diverse, given_k)
 
 
 def _confusion(evidence: Evidence, consensus: Consensus, crew: Crew) -> Floats:

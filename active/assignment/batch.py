@@ -53,6 +53,7 @@ class Choice:
         features: (N, D) of the items, NaN for those without, where they are to be a core set, beside those that wait;
             None: alike or not.
         times: so many times as many candidates the core set is chosen from.
+        given_k: (K',) answers of each so far, by which they may be given more; None: enough of everybody.
     """
 
     value: Gains
@@ -61,6 +62,7 @@ class Choice:
     even_shares: float = math.inf
     features: Floats | None = None
     times: float = 1.0
+    given_k: Floats | None = None
 
     def best(self, rows: Rows, limit: int) -> Sequence[Pair]:
         """At most `limit` pairs about these items, an item once, most valuable first; equals in the order of `rows`."""
@@ -107,7 +109,7 @@ class Choice:
     def _by_name(self, rows: Rows, limit: int, many: int) -> Sequence[Pair]:
         """The pairs of largest total value, with shares of so many questions."""
         cost_k = np.array(self.free.crew.prices)
-        share = shares(self.free, rows, many, self.even_shares)
+        share = shares(self.free, rows, many, self.even_shares, self.given_k)
 
         def assigned(value: Gains, money: float) -> Sequence[Pair]:
             bound = value.bound(rows)

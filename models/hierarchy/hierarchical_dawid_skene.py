@@ -5,11 +5,17 @@
 EM by class shares and rows with the hierarchy held, and the hierarchy learned anew from the expected counts, in turn.
 What is learned is what labels can tell:
 
-    weight     u_n = (m_n - 1) / m_n of an item with m_n labels that are a class, 1 with known truth: one label is
-               spent on its class
+    weight     u = sum (m_n - 1) / sum m_n over the items with m_n >= 2 labels that are a class, for one label of each
+               is spent on its class; an item of known truth counts 1
+    lone       an item with one label says what the crowd answers, and nothing of how good its annotator is: it counts
+               u for the crowd and nothing for persons
     anchor     (1 - w) of the beliefs and w of the agreeing pairs of votes count, so that no class drifts away from
                those who vote for it
-    shares     what u_n leaves of an item counts as its votes say, and `SHARES` even items count beside
+    shares     what is left of an item, 1 - u or all, counts as its votes say, and `SHARES` even items count beside
+
+Where questions are chosen by what was answered, contested items have more labels than others, and which items have one
+label depends on that label. Hence all labels weigh alike, and lone ones count for the crowd: by weights (m_n - 1) / m_n
+annotators seem worse than they are, and in replays whole classes were lost (docs/decisions.md, 2026-11-23).
 
 With two labels an item nothing but the votes tells classes from errors: that most answers of a kind are errors, or
 that most items are of it, explains the same labels. Hence the shares stay near even until hundreds of pairs say more.
@@ -22,6 +28,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
@@ -90,10 +97,10 @@ class HierarchicalDawidSkene:
         counted = Counted.of(evidence, self._anchor(evidence.annotations))
         prior = counted.shares(evidence)
         q_nj = warm_start.first_beliefs(evidence, start, self._unmet(evidence.annotations))
-        skills = Skills.learned(counted.anchored(counted.by(q_nj)), self.accuracy)
+        skills = counted.skills(counted.by(q_nj), q_nj, self.accuracy)
         for _ in range(ROUNDS):
             found = self._climbed(evidence, prior, skills, q_nj, counted, STEPS)
-            skills = Skills.learned(counted.anchored(found.counts_klj), self.accuracy)
+            skills = counted.skills(found.counts_klj, found.q_nj, self.accuracy)
             moved, q_nj, prior = _moved(found.q_nj, q_nj), found.q_nj, found.prior
             if moved < AT_REST:
                 break
@@ -148,13 +155,17 @@ class Counted:
 
     Attributes:
         annotations: the labels.
-        weight_n: (N,) u_n, how much of an item counts.
+        weight_n: (N,) how much an item counts: u, 1 with known truth, 0 with less than two labels.
+        lone_m: which labels are about items with one.
+        weight: u, in [0, 1).
         anchor: w, weight of the votes, in [0, 1).
         votes_klj: (K, L, J) counts by the shares of agreeing pairs of votes, weighed.
     """
 
     annotations: Annotations
     weight_n: Floats
+    lone_m: npt.NDArray[np.intp]
+    weight: float
     anchor: float
     votes_klj: Floats
 
@@ -163,14 +174,29 @@ class Counted:
         """By the number of labels of each item, and by known truth."""
         annotations = evidence.annotations
         of_a_class = annotations.label < annotations.n_classes
-        labels_n = np.maximum(np.bincount(annotations.item[of_a_class], minlength=annotations.n_items), 1)
-        weight_n = np.where(evidence.known, 1.0, (labels_n - 1) / labels_n)
+        labels_n = np.bincount(annotations.item[of_a_class], minlength=annotations.n_items)
+        several_n = labels_n >= 2
+        weight = 1 - several_n.sum() / max(labels_n[several_n].sum(), 1) if several_n.any() else 0.0
+        weight_n = np.where(evidence.known, 1.0, weight * several_n)
+        lone_m = np.flatnonzero(((labels_n == 1) & ~evidence.known)[annotations.item])
         agreed_nj = clamp(agreement(annotations), evidence)
-        return cls(annotations, weight_n, anchor, kernels.counts(annotations, agreed_nj * weight_n[:, None]))
+        votes_klj = kernels.counts(annotations, agreed_nj * weight_n[:, None])
+        return cls(annotations, weight_n, lone_m, weight, anchor, votes_klj)
 
     def by(self, q_nj: Floats) -> Floats:
         """(K, L, J) expected counts by beliefs (N, J)."""
         return kernels.counts(self.annotations, q_nj * self.weight_n[:, None])
+
+    def skills(self, counts_klj: Floats, q_nj: Floats, accuracy: float) -> Skills:
+        """The hierarchy by expected counts, anchored, and by lone labels."""
+        return Skills.learned(self.anchored(counts_klj), accuracy, self._lone(q_nj))
+
+    def _lone(self, q_nj: Floats) -> Floats:
+        """(L, J) expected counts of lone labels by beliefs."""
+        label_m, q_mj = self.annotations.label[self.lone_m], q_nj[self.annotations.item[self.lone_m]]
+        options = self.annotations.n_options
+        lone_lj: Floats = np.stack([np.bincount(label_m, q_m, minlength=options) for q_m in q_mj.T], axis=1)
+        return self.weight * lone_lj
 
     def anchored(self, counts_klj: Floats) -> Floats:
         """(K, L, J) what is learned from, given counts by beliefs."""

@@ -65,14 +65,18 @@ class Skills:
     rows: float
 
     @classmethod
-    def learned(cls, counts_klj: Floats, expected: float) -> Skills:
-        """From expected counts (K, L, J); `expected`: accuracy before any label is seen, in (0, 1)."""
+    def learned(cls, counts_klj: Floats, expected: float, lone_lj: Floats) -> Skills:
+        """From expected counts (K, L, J), and (L, J) of lone labels, which say something of the crowd alone.
+
+        `expected`: accuracy before any label is seen, in (0, 1).
+        """
         options, classes = counts_klj.shape[1:]
         said_kj = over_options(counts_klj[:, :classes])
         right_k, total_k = np.einsum("kjj->k", counts_klj[:, :classes]), said_kj.sum(axis=1)
-        accuracy = (CROWD * expected + right_k.sum()) / (CROWD + total_k.sum())
+        right = right_k.sum() + lone_lj.trace()  # no option beyond the classes is right
+        accuracy = (CROWD * expected + right) / (CROWD + total_k.sum() + lone_lj[:classes].sum())
         accuracy = float(min(max(accuracy, 1 / options + EDGE), 1 - EDGE))
-        crowd_lj = _crowd_rows(counts_klj.sum(axis=0), accuracy)
+        crowd_lj = _crowd_rows(counts_klj.sum(axis=0) + lone_lj, accuracy)
         hit_j = crowd_lj.diagonal() / crowd_lj[:classes].sum(axis=0)
         mix_kj = said_kj + 1e-9
         foreseen_k = np.clip(mix_kj @ hit_j / mix_kj.sum(axis=1), EDGE, 1 - EDGE)

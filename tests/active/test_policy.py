@@ -16,6 +16,7 @@ from scipy.special import xlogy
 from hitl.active.acquisition.value_of_information import average_confusion, best_gain_per_label
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.gold_questions import CHECK, checks_due
+from hitl.active.assignment.load_balancing import FIRST
 from hitl.active.policy import ExpectedGain
 from hitl.active.registry import policy
 from hitl.active.replay.baselines import Randomly
@@ -157,8 +158,10 @@ def test_newcomers_are_tried_before_equally_good_people_who_are_known() -> None:
     same = replace(learned, confusion=np.tile(average_confusion(consensus), (3, 1, 1)), labels=np.array([50, 50, 50]))
     consensus = replace(consensus, annotators=same)
     crew = Crew((0, 1, 2, "new"), default_capacity=4)
-    for ask in ExpectedGain().plan([(evidence, consensus)], crew, open_budget(4)).asks:
+    for ask in ExpectedGain().plan([(evidence, consensus)], crew, open_budget(FIRST)).asks:
         assert ask.annotator == "new"
+    asked = [ask.annotator for ask in ExpectedGain().plan([(evidence, consensus)], crew, open_budget(4)).asks]
+    assert asked.count("new") == FIRST  # and no more before they have shown something
     spread = ExpectedGain(explore=0.0).plan([(evidence, consensus)], crew, open_budget(4)).annotators
     assert len(spread) == 4  # all the same: each a little
 

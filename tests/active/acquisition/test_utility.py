@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from hitl.active.acquisition.utility import exploration, utility
+from hitl.active.acquisition.utility import exploration, labels_of, utility
 from hitl.active.acquisition.value_of_information import crew_confusion, err_evenly
 from hitl.active.stopping import rules
 from hitl.active.stopping.pool_state import PoolState
@@ -29,7 +29,8 @@ def test_values_are_gains_of_the_open_questions_times_the_exploration(seed: int,
     crew = Crew((0, 3, "new"))
     pool = PoolState.of(questions, Budget(target_confidence=0.7, min_labels=0, max_labels=99))
     matrices = [crew_confusion(consensus, crew) for _, consensus in questions]
-    value = utility(pool, matrices, information).times(exploration(pool, crew, 0.7))
+    able = np.array([1.0, 4.0, 6.0])
+    value = utility(pool, matrices, information).times(exploration(labels_of(pool, crew), able, 0.7))
     rows = np.array([5, 0, 2])
     found = value.values(rows)
     for r, n in enumerate(rows.tolist()):
@@ -40,8 +41,23 @@ def test_values_are_gains_of_the_open_questions_times_the_exploration(seed: int,
                 if state[n] == rules.OPEN
             ]
             labels = np.mean([0 if name == "new" else c.annotators.labels[name] for _, c in questions])  # type: ignore[call-overload]
-            assert np.isclose(found[r, k], sum(parts) * (1 + 0.7 / np.sqrt(1 + labels)))
+            reach = (labels + able[k]) / max(given + able[of] for of, given in enumerate(labels_of(pool, crew)))
+            assert np.isclose(found[r, k], sum(parts) * (1 + 0.7 * np.sqrt(reach / (1 + labels))))
     assert (found.max(axis=1) <= value.bound(rows) + 1e-12).all()
+
+
+def test_where_nothing_is_known_labels_come_in_proportion_to_what_each_can_give() -> None:
+    """The next question to whom exploration counts most, again and again, as if all answers were worth the same."""
+    able_k = np.array([400.0, 200.0, 100.0, 40.0])
+    given_k = np.zeros(4)
+    for _ in range(300):
+        given_k[np.argmax(exploration(given_k, able_k - given_k, 1.0))] += 1
+    assert np.abs((given_k + 1) / able_k - (given_k + 1).sum() / able_k.sum()).max() < 0.02
+
+
+def test_a_pool_is_never_at_an_end_and_hides_nobody() -> None:
+    given_k, able_k = np.array([5000.0, 3.0, 3.0]), np.array([np.inf, 97.0, 97.0])
+    assert np.allclose(exploration(given_k, able_k, 1.0), 1 + 1 / np.sqrt(1 + given_k))
 
 
 def test_what_a_unit_of_cost_buys_is_value_over_cost() -> None:

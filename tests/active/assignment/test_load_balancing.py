@@ -17,7 +17,7 @@ from hitl.active.assignment import load_balancing
 from hitl.active.assignment.assign import BEYOND, assign
 from hitl.active.assignment.batch import Choice
 from hitl.active.assignment.eligibility import Eligibility
-from hitl.active.assignment.load_balancing import HANDFUL, even_share, shares
+from hitl.active.assignment.load_balancing import FIRST, HANDFUL, even_share, shares
 from hitl.active.policy import ExpectedGain
 from hitl.active.replay.simulated_annotators import SimulatedAnswers, SimulatedCrew, confusion_matrix
 from hitl.active.stopping.pool_state import PoolState
@@ -94,6 +94,14 @@ def test_a_handful_is_nobodys_load_and_who_is_asked_without_names_has_no_share()
     assert asked(question, Crew()) == {None: 200}
     nobody = Eligibility.of(Crew((*NAMES, ANONYMOUS)), [question[0].annotations])
     assert shares(nobody, np.arange(400), 200, 2.0).tolist() == [80] * 5 + [UNLIMITED]
+
+
+def test_nobody_is_given_much_before_they_have_shown_something() -> None:
+    free = Eligibility.of(Crew(NAMES), [team(dict.fromkeys(NAMES, 0.9))[0].annotations])
+    given_k = np.array([0.0, 1.0, 10.0, 40.0, 40.0])
+    found = shares(free, np.arange(400), 6, 2.0, given_k)
+    assert found.tolist() == [FIRST, FIRST + 1, FIRST + 10, HANDFUL, HANDFUL]
+    assert shares(free, np.arange(400), 200, 2.0, given_k).tolist() == [80] * 5  # an even share is always fine
 
 
 def test_a_share_is_of_what_can_be_asked() -> None:

@@ -51,9 +51,9 @@ def some(shape: dict[str, Any], seed: int = 0) -> Evidence:
 def plain_weights(evidence: Evidence) -> Floats:
     a = evidence.annotations
     labels_n = [int(((a.item == n) & (a.label < a.n_classes)).sum()) for n in range(a.n_items)]
-    return np.array(
-        [1.0 if known else max(m - 1, 0) / max(m, 1) for m, known in zip(labels_n, evidence.known, strict=True)]
-    )
+    several = [m for m in labels_n if m >= 2]
+    alike = sum(m - 1 for m in several) / sum(several) if several else 0.0
+    return np.array([1.0 if known else alike * (m >= 2) for m, known in zip(labels_n, evidence.known, strict=True)])
 
 
 def plain_votes(evidence: Evidence) -> Floats:
@@ -96,7 +96,7 @@ def test_pseudo_counts_and_counts_make_the_posterior_that_is_reported(shape: dic
     evidence = some(shape)
     counted = Counted.of(evidence, 0.3)
     counts_klj = counted.by(voted(evidence))
-    skills = Skills.learned(counted.anchored(counts_klj), 0.75)
+    skills = counted.skills(counts_klj, voted(evidence), 0.75)
     found = np.exp(SkilledRows.unlearned(counted.pseudo_counts(skills)).learn(counts_klj).log_pi_klj)
     alpha_klj = skills.prior_klj + 0.7 * counts_klj + 0.3 * counted.votes_klj
     np.testing.assert_allclose(found, alpha_klj / alpha_klj.sum(axis=1, keepdims=True))
@@ -121,7 +121,25 @@ def test_shares_begin_near_even_over_the_classes_in_use(shape: dict[str, Any]) -
 def test_known_truth_counts_in_full_and_a_lone_label_not_at_all() -> None:
     said = np.array([[0, -1, -1], [1, 1, -1], [2, 2, 0], [1, -1, -1], [-1, -1, -1]])
     evidence = Evidence(table(said, 3, 3), truth=np.array([-1, -1, -1, 2, 0], np.int32))
-    np.testing.assert_allclose(Counted.of(evidence, 0.4).weight_n, [0, 1 / 2, 2 / 3, 1, 1])
+    np.testing.assert_allclose(Counted.of(evidence, 0.4).weight_n, [0, 3 / 5, 3 / 5, 1, 1])
+
+
+@everywhere
+def test_the_hierarchy_is_learned_from_anchored_counts_and_lone_labels(shape: dict[str, Any]) -> None:
+    evidence = some(shape)
+    a, counted = evidence.annotations, Counted.of(evidence, 0.3)
+    q_nj = np.random.default_rng(2).dirichlet(np.ones(a.n_classes), size=30)
+    lone_lj = np.zeros((a.n_options, a.n_classes))
+    for n, votes in enumerate(plain_votes(evidence)):
+        if votes.sum() == 1 and not evidence.known[n]:
+            for option in a.label[a.item == n]:
+                lone_lj[option] += counted.weight * q_nj[n]
+    expected = Skills.learned(counted.anchored(counted.by(q_nj)), 0.7, lone_lj)
+    found = counted.skills(counted.by(q_nj), q_nj, 0.7)
+    assert found.accuracy == pytest.approx(expected.accuracy)
+    np.testing.assert_allclose(found.prior_klj, expected.prior_klj)
+    if shape.get("asked") == 0.2:
+        assert lone_lj.sum() > 1
 
 
 # -- the climb -----------------------------------------------------------------------------------------------
@@ -141,7 +159,7 @@ def weighed_log_posterior(
 def climbed(evidence: Evidence, anchor: float, iterations: int) -> tuple[Any, Floats, Floats]:
     """One climb from the votes with the hierarchy held, (K, J, L) pseudo-counts of the rows and (J,) of the shares."""
     counted = Counted.of(evidence, anchor)
-    skills = Skills.learned(counted.anchored(counted.by(voted(evidence))), 0.75)
+    skills = counted.skills(counted.by(voted(evidence)), voted(evidence), 0.75)
     pseudo_klj, prior = counted.pseudo_counts(skills), counted.shares(evidence)
     found = em.maximise(
         evidence,
@@ -291,6 +309,24 @@ def test_known_truth_teaches_what_people_take_for_what() -> None:
     found = HierarchicalDawidSkene().fit(Evidence(table(said, 3, 3), truth=told))
     np.testing.assert_array_equal(found.labels, truth)
     np.testing.assert_allclose(found.annotators.confusion[0], np.eye(3)[[1, 0, 2]], atol=0.15)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_people_seem_as_good_as_they_are_where_contested_items_are_asked_about_again(seed: int) -> None:
+    """Two labels an item, and up to five more while they disagree: nothing of it depends on who is good."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(2, size=1500).astype(np.int32)
+    right_k = rng.uniform(0.65, 0.9, 30)
+    said = np.full((1500, 30), -1)
+    for n, who in enumerate(np.argsort(rng.random((1500, 30)), axis=1)):
+        for turn in range(7):
+            votes = np.bincount(said[n][said[n] >= 0], minlength=2)
+            if turn >= 2 and abs(votes[0] - votes[1]) >= 2:
+                break
+            said[n, who[turn]] = truth[n] if rng.random() < right_k[who[turn]] else 1 - truth[n]
+    found = HierarchicalDawidSkene().fit(Evidence(table(said, 2, 2)))
+    assert found.annotators.accuracy.mean() == pytest.approx(right_k.mean(), abs=0.025)
+    assert score.accuracy(found.probabilities, truth) > 0.85
 
 
 def test_no_label_at_all_is_judged_by_even_shares() -> None:

@@ -39,6 +39,11 @@ def plain_mean_strength(log_likelihood: list[float]) -> float:
     return float(np.exp(sum(w * x for w, x in zip(weights, logs, strict=True)) / sum(weights)))
 
 
+def learned(counts_klj: Floats) -> Skills:
+    """Without lone labels."""
+    return Skills.learned(counts_klj, 0.75, np.zeros(counts_klj.shape[1:]))
+
+
 def plain_crowd(counts_kjl: Floats, expected: float) -> tuple[float, Floats]:
     """Accuracy of the crowd, and (J, L) what it says of each class."""
     _, classes, options = counts_kjl.shape
@@ -73,11 +78,11 @@ def plain_person(crowd_jl: Floats, foreseen: float, skill: float) -> Floats:
     return rows
 
 
-def plain_skills(counts_klj: Floats, expected: float) -> tuple[float, Floats, Floats, float, float]:
+def plain_skills(counts_klj: Floats, expected: float, lone_lj: Floats) -> tuple[float, Floats, Floats, float, float]:
     """Accuracy, (J, L) and (K, J, L) Dirichlet parameters, S and R."""
     counts_kjl = counts_klj.transpose(0, 2, 1)
     classes = counts_kjl.shape[1]
-    accuracy, crowd_jl = plain_crowd(counts_kjl, expected)
+    accuracy, crowd_jl = plain_crowd(np.concatenate([counts_kjl, lone_lj.T[None]]), expected)
     right = [sum(matrix[j, j] for j in range(classes)) for matrix in counts_kjl]
     total = [matrix[:, :classes].sum() for matrix in counts_kjl]
     foreseen = []
@@ -119,9 +124,9 @@ SHAPES = {
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_what_is_learned_is_what_plain_loops_learn(shape: tuple[int, int, int], seed: int) -> None:
-    counts_klj = some_counts(seed, *shape)
-    found = Skills.learned(counts_klj, 0.75)
-    accuracy, crowd_jl, prior_kjl, alike, rows = plain_skills(counts_klj, 0.75)
+    *counts_klj, lone_lj = some_counts(seed, shape[0] + 1, *shape[1:])
+    found = Skills.learned(np.array(counts_klj), 0.75, lone_lj)
+    accuracy, crowd_jl, prior_kjl, alike, rows = plain_skills(np.array(counts_klj), 0.75, lone_lj)
     assert found.accuracy == pytest.approx(accuracy)
     assert found.alike == pytest.approx(alike)
     assert found.rows == pytest.approx(rows)
@@ -171,15 +176,15 @@ def people(rng: np.random.Generator, right_k: Floats, labels: int) -> Floats:
 
 def test_people_who_differ_are_believed_to_differ() -> None:
     rng = np.random.default_rng(2)
-    same = Skills.learned(people(rng, np.full(60, 0.8), 30), 0.75)
-    different = Skills.learned(people(rng, rng.beta(2, 1, 60), 30), 0.75)
+    same = learned(people(rng, np.full(60, 0.8), 30))
+    different = learned(people(rng, rng.beta(2, 1, 60), 30))
     assert same.alike > 50
     assert different.alike < 8
     assert same.rows > 50
 
 
 def test_without_labels_everybody_is_as_expected_and_the_strengths_are_those_of_their_priors() -> None:
-    found = Skills.learned(np.zeros((4, 3, 3)), 0.7)
+    found = Skills.learned(np.zeros((4, 3, 3)), 0.7, np.zeros((3, 3)))
     mean_jl = np.full((3, 3), 0.15) + 0.55 * np.eye(3)
     assert found.accuracy == pytest.approx(0.7)
     assert found.alike == pytest.approx(plain_mean_strength([-0.5 * (np.log(2.0**p / 8)) ** 2 for p in range(1, 8)]))
@@ -200,7 +205,7 @@ def test_who_gave_few_labels_is_near_the_crowd_and_who_gave_thousands_near_their
 ) -> None:
     """Labels: of each class; the others gave 30."""
     counts_klj = np.concatenate((people(np.random.default_rng(3), np.full(40, 0.85), 30), [labels * ODD.T]))
-    found = Skills.learned(counts_klj, 0.75)
+    found = learned(counts_klj)
     odd_lj = np.exp(SkilledRows.unlearned(found.prior_klj).learn(counts_klj).log_pi_klj)[-1]
     assert np.abs(odd_lj - found.crowd_jl.T / found.rows).max() < of_crowd
     assert np.abs(odd_lj - ODD.T).max() < of_own
@@ -209,7 +214,7 @@ def test_who_gave_few_labels_is_near_the_crowd_and_who_gave_thousands_near_their
 def test_the_better_a_person_the_better_their_rows_and_errors_keep_their_proportions() -> None:
     rng = np.random.default_rng(4)
     right_k = np.linspace(0.4, 0.95, 12)
-    found = Skills.learned(np.concatenate((people(rng, right_k, 40), people(rng, np.full(30, 0.7), 40))), 0.75)
+    found = learned(np.concatenate((people(rng, right_k, 40), people(rng, np.full(30, 0.7), 40))))
     mean_klj = found.prior_klj / found.rows
     hit_kj = np.einsum("kjj->kj", mean_klj)[:12]
     assert np.corrcoef(hit_kj.mean(axis=1), right_k)[0, 1] > 0.95
@@ -226,7 +231,7 @@ def test_rows_are_chances_and_no_class_is_called_another_more_often_than_itself(
     rng = np.random.default_rng(seed)
     counts_klj = size * rng.dirichlet(np.full(3 + extra, 0.3), size=(5, 3)).transpose(0, 2, 1)
     counts_klj[0], counts_klj[1] = 0, size * np.eye(3 + extra, 3)
-    found = Skills.learned(counts_klj, 0.75)
+    found = learned(counts_klj)
     crowd = found.crowd_jl / found.rows
     np.testing.assert_allclose(crowd.sum(axis=1), 1)
     np.testing.assert_allclose(found.prior_klj.sum(axis=1), found.rows)
