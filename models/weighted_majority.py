@@ -98,10 +98,11 @@ class WeightedVotes(ABC):
     def _weights(self, lost_k: Floats, counted_k: Floats) -> Floats:
         """(K,) weights by the losses in so many answers; only their proportions mean something."""
         if self.horizon is not None:
-            weight_k: Floats = self.beta ** (self.horizon * shrunk(lost_k, counted_k, self.shrinkage))
-            return weight_k
+            by_rate_k: Floats = self.beta ** (self.horizon * shrunk(lost_k, counted_k, self.shrinkage))
+            return by_rate_k
         more_k = lost_k - lost_k.min(initial=np.inf)  # hundreds of mistakes of everyone would leave nobody a weight
-        return np.exp(np.maximum(np.log(self.beta) * more_k, LEAST_LOG_WEIGHT))
+        by_number_k: Floats = np.exp(np.maximum(np.log(self.beta) * more_k, LEAST_LOG_WEIGHT))
+        return by_number_k
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,15 +181,15 @@ def losses(evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) ->
         rows = slice(first, first + ROWS)
         item, annotator, label = (x[rows] for x in (annotations.item, annotations.annotator, annotations.label))
         is_class = label < annotations.n_classes
-        item, annotator, label = item[is_class], annotator[is_class], label[is_class].astype(np.intp)
+        item, annotator, answer = item[is_class], annotator[is_class], label[is_class].astype(np.intp)
         others_rj = vote_nj[item]
-        others_rj[np.arange(label.size), label] -= weight_k[annotator]
+        others_rj[np.arange(answer.size), answer] -= weight_k[annotator]
         # What is left of the own weight by rounding is no vote.
         others_rj[np.abs(others_rj) < 1e-9 * weight_k[annotator, None]] = 0.0
         known = evidence.known[item]
         others_rj[known] = truth_nj[item[known]]
-        judged = known if learn_from == "truth" else others_rj.sum(axis=1) > 0
-        lost_k += np.bincount(annotator[judged], loss(others_rj[judged], label[judged]), weight_k.size)
+        judged: npt.NDArray[np.bool_] = known if learn_from == "truth" else others_rj.sum(axis=1) > 0
+        lost_k += np.bincount(annotator[judged], loss(others_rj[judged], answer[judged]), weight_k.size)
         counted_k += np.bincount(annotator[judged], minlength=weight_k.size)
     return lost_k, counted_k
 

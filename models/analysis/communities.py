@@ -159,13 +159,13 @@ class CommunityModel:
     def paper(cls) -> Self:
         """As Simpson et al. 2011 print it (section 4).
 
-        V = exp(-H) (eq. 24) with H the Hellinger distance of two confusion matrices as the fit has them, and all
-        annotators placed, up to 2,000 (they had 1,705). They do not say how the rows of a matrix are taken together:
-        here as two distributions of class and answer in which all classes are equally common, H^2 = mean_j H_j^2.
-        The factorisation is that of Psorakis 2011, whom they cite, in either case. It finds one group, since no two
-        annotators can be far apart.
+        V = exp(-H) (eq. 24) with H the Hellinger distance of two confusion matrices as the fit has them, and everyone
+        who has labeled is placed. They do not say how the rows of a matrix are taken together: here as two
+        distributions of class and answer in which all classes are equally common, H^2 = mean_j H_j^2. The factorisation
+        is that of Psorakis 2011, whom they cite, in either case. It finds one group, since no two annotators can be far
+        apart. `most_people` stays 200; they had 1,705, and a fit takes a time that grows with the square.
         """
-        return cls(least_labels=0.0, most_people=2000, resolution=1.0, sharpness=1.0, compares="matrices")
+        return cls(least_labels=0.0, resolution=1.0, sharpness=1.0, compares="matrices")
 
     def fit(self, people: AnnotatorReport, leave_out: npt.NDArray[np.bool_] | None = None) -> Communities:
         """The communities among the annotators of a fit; those of `leave_out` (K,) are not placed."""
