@@ -121,16 +121,16 @@ class PLEM(PL):
         pseudo_jl = self.pseudo_counts(annotations)
         people = EnteredOnce.unlearned(pseudo_jl, annotations.n_annotators)
         pool = calibrated_prior(self, evidence)
-        known = start is not None and start.classes == annotations.classes
+        usable = start is not None and start.classes == annotations.classes
         if not self.refit:
             pool, q_nj = unsupervised(evidence, pool)
         else:
-            met = calibrated_prior(self, evidence, start if known else None)
+            met = calibrated_prior(self, evidence, start if usable else None)
             pool = replace(pool, temperature_m=met.temperature_m)
             q_nj = em.expectation(evidence, pool, people.log_pi_klj).q_nj
         few = ~evidence.known & (annotations.labels_per_item < self.enough_labels)
         people = people.once(kernels.counts(annotations, q_nj, few))
-        if start is not None and known:
+        if start is not None and usable:
             log_pi_klj = np.log(confusion.confusion_from(start, annotations, pseudo_jl))
             q_nj = em.expectation(evidence, pool, log_pi_klj).q_nj
         found = em.maximise(

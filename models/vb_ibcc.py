@@ -88,7 +88,7 @@ class VBIBCC:
         The prior of each confusion row is a point value alpha_0, which is not learned (section 1.1), and iterations
         begin at the prior's expectations (section 2, after eq. 23; the other choice there is at random). The paper
         prints no values of alpha_0 and nu_0: they stay 2 for a right answer, 1 for each other and 1 for each class.
-        The sum of eq. 8 is over the items that somebody has labeled, as all of the paper's are.
+        The sum of eq. 8 is over the items that have a label, as all of the paper's do.
         """
         return cls(shared=False, begin="prior")
 

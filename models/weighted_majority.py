@@ -91,7 +91,7 @@ class WeightedVotes(ABC):
         for _ in range(self.rounds):
             weight_k = scaled(self._weights(*losses(evidence, weight_k, self.loss, self.learn_from)), annotations)
         raised = weighted_votes(annotations, weight_k) + self.smoothing / annotations.n_classes
-        raised[raised.sum(axis=1) == 0] = 1.0  # nobody has labeled it, and nothing smooths
+        raised[raised.sum(axis=1) == 0] = 1.0  # without labels, and nothing smooths
         q_nj = clamp(raised / raised.sum(axis=1, keepdims=True), evidence)
         return concluded(self, began, evidence, q_nj, confusion.report_of_votes(annotations, q_nj))
 
@@ -100,7 +100,7 @@ class WeightedVotes(ABC):
         if self.horizon is not None:
             by_rate_k: Floats = self.beta ** (self.horizon * shrunk(lost_k, counted_k, self.shrinkage))
             return by_rate_k
-        more_k = lost_k - lost_k.min(initial=np.inf)  # hundreds of mistakes of everyone would leave nobody a weight
+        more_k = lost_k - lost_k.min(initial=np.inf)  # hundreds of mistakes of all would leave no weight
         by_number_k: Floats = np.exp(np.maximum(np.log(self.beta) * more_k, LEAST_LOG_WEIGHT))
         return by_number_k
 

@@ -159,8 +159,8 @@ class CommunityModel:
     def paper(cls) -> Self:
         """As Simpson et al. 2011 print it (section 4).
 
-        V = exp(-H) (eq. 24) with H the Hellinger distance of two confusion matrices as the fit has them, and everyone
-        who has labeled is placed. They do not say how the rows of a matrix are taken together: here as two
+        V = exp(-H) (eq. 24) with H the Hellinger distance of two confusion matrices as the fit has them, and all
+        who have labeled are placed. They do not say how the rows of a matrix are taken together: here as two
         distributions of class and answer in which all classes are equally common, H^2 = mean_j H_j^2. The factorisation
         is that of Psorakis 2011, whom they cite, in either case. It finds one group, since no two annotators can be far
         apart. `most_people` stays 200; they had 1,705, and a fit takes a time that grows with the square.
