@@ -12,7 +12,7 @@ from hitl.errors import HitlError
 from hitl.exchange import Check, silent
 from hitl.learning.features import stored_features
 from hitl.models.combiner import needs_of
-from hitl.models.registry import combiner
+from hitl.models.registry import chosen
 from hitl.project import combined, crew_of, graph_of, opened, orders_of_others, reachable, stored_evidence
 from hitl.shown import counted
 from hitl.status import stored_in_words
@@ -29,8 +29,9 @@ def checks(config: Path) -> Iterator[Check]:
         yield Check("settings", True, f"{config}: project {settings.name!r}")
         counts = store.counts(settings.name)
         yield Check("store", True, stored_in_words(counts))
-        combiner(settings.combine.method, **settings.combine.options)
-        yield Check("combiner", True, settings.combine.method)
+        chosen(settings.combine.method, settings.combine.options, settings.combine.paper)
+        as_printed = ", with the settings of its paper" if settings.combine.paper else ""
+        yield Check("combiner", True, f"{settings.combine.method}{as_printed}")
         policy(settings.policy.name, **settings.policy.options)
         yield Check("policy", True, settings.policy.name)
         yield from connector.check()
@@ -138,7 +139,7 @@ def _features(settings: Settings, store: Store) -> Iterator[Check]:
 def _graph(settings: Settings, store: Store) -> Iterator[Check]:
     """Whether `[graph]` links the items, and whether the combiner uses it."""
     name, kind = settings.combine.method, settings.graph.kind
-    method = combiner(name, **settings.combine.options)
+    method = chosen(name, settings.combine.options, settings.combine.paper)
     if kind is None and "graph" in needs_of(method):
         yield Check("graph", False, f"combine.method {name!r} needs one", "add [graph] with file or neighbours")
     if kind is not None:

@@ -259,9 +259,9 @@ def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Pro
     for parts of texts is that of `span_consensus`, masks of images are combined by `mask_consensus` alone, and the
     method judges which boxes on images are objects.
     """
-    from hitl.models.registry import combiner
+    from hitl.models.registry import chosen
 
-    method = combiner(settings.combine.method, **settings.combine.options)
+    method = chosen(settings.combine.method, settings.combine.options, settings.combine.paper)
     by_default = settings.combine.method == "default"
     results = {}
     for position, (name, known) in enumerate(evidence.items(), start=1):

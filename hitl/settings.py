@@ -73,9 +73,10 @@ class Keyed(Protocol):
 
 
 class CombineSettings(_Part):
-    """Which combiner judges, with what settings."""
+    """Which combiner judges, with what settings; `paper`: those of its paper, but for the options."""
 
     method: str = "default"
+    paper: bool = False
     options: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -468,6 +469,7 @@ name = "expected-gain"  # what chooses; its settings: options = {{ }}
 
 [combine]
 method = "default"         # see `hitl combine --help`
+# paper = true             # with the settings of the paper of that method, not hitl's
 
 # [features]               # what items look like, for models and for batches that are not all alike
 # text = "text"            # or image, columns = [..], file = "features.parquet"

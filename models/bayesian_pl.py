@@ -16,14 +16,16 @@ from one row, and each tells of the row what the next will be (Polya's urn):
 
     E[prod_l pi_jl^c_l]  =  prod_l (a_jl)_(c_l)  /  (sum_l a_jl)_(c),     (a)_(c) = a (a + 1) ... (a + c - 1)
 
-The paper takes Dirichlet(N + b + 1) here, whose mean expects an accuracy of 0.27 where its mode expects 0.75 (J = 10):
-that alone makes the method need more labels than P+L, as it found (CIFAR-10H, ten known items: error .043, not .029).
+The paper takes Dirichlet(N + b + 1) here (`accuracy_at="mode"`), whose mean expects an accuracy of 0.27 where its mode
+expects 0.75 (J = 10): that alone makes the method need more labels than P+L, as it found (CIFAR-10H, ten known items:
+error .043, not .029).
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +40,7 @@ from hitl.models.calibration.calibrator import floored_log
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import used
 from hitl.models.inference import em
+from hitl.models.numerics.checks import require_one_of
 from hitl.models.pl import PL, calibrated_prior
 from hitl.models.priors.fixed import Fixed
 
@@ -47,7 +50,11 @@ FACTOR, WEIGHT = "temperature factor", "temperature weight"
 
 @dataclass(frozen=True, slots=True)
 class BayesianPL(PL):
-    """Bayesian P+L; settings as in `PL`.
+    """Bayesian P+L; other settings as in `PL`.
+
+    Attributes:
+        accuracy_at: what of a row's prior is at the expected accuracy: its "mean", Dirichlet(b), or its "mode",
+            Dirichlet(b + 1).
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -57,6 +64,22 @@ class BayesianPL(PL):
         >>> BayesianPL().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
+
+    accuracy_at: str = "mean"
+
+    def __post_init__(self) -> None:
+        PL.__post_init__(self)
+        require_one_of("accuracy_at", self.accuracy_at, ("mean", "mode"))
+
+    @classmethod
+    def paper(cls) -> Self:
+        """As Kerrigan, Smyth & Steyvers 2021 have it (appendix G, eq. 22).
+
+        The priors of `PL.paper`, whose mode is at the expected accuracy, so that the rows of a matrix are
+        Dirichlet(N + b + 1) given the known items. The temperature is integrated by quadrature, which is exact; the
+        paper draws it by Hamiltonian Monte Carlo.
+        """
+        return cls(accuracy=0.75, off=0.1, temperature=LogTemperature(0.5, 0.5), accuracy_at="mode")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
@@ -80,6 +103,8 @@ class BayesianPL(PL):
         p_nj = np.where(np.isnan(pool_nj), consensus.class_shares, factor.apply(pool_nj))
         people = consensus.annotators
         a_kjl = confusion.matched(people, people.concentration, self.pseudo_counts(annotations), annotations)
+        if self.accuracy_at == "mode":
+            a_kjl += 1
         pi_kjl = a_kjl / a_kjl.sum(axis=2, keepdims=True)
         log_p_nj = floored_log(p_nj)
         if annotations.anonymous is not None:

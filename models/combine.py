@@ -9,7 +9,7 @@ from hitl.annotations import Name
 from hitl.consensus import Consensus
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
-from hitl.models.registry import combiner
+from hitl.models.registry import chosen
 from hitl.tables.arrow import has_columns, table_of
 from hitl.tables.files import with_text
 from hitl.tables.wide import melted
@@ -21,6 +21,7 @@ def combine(
     truth: Any = None,
     *,
     method: str = "default",
+    paper: bool = False,
     item: str = "item",
     annotator: str | None = "annotator",
     label: str = "label",
@@ -38,6 +39,7 @@ def combine(
         probabilities: of a model: a table with the columns item and p_<class>; of several: a dict name -> table.
         truth: the items of known truth: a table with the columns item and label.
         method: a name that `hitl combine --method` knows; `settings` are those of its class.
+        paper: with the settings of the method's paper, but for `settings`; by default with hitl's.
         item, annotator, label, time: names of the columns; annotator=None: annotators have no ids.
         classes, options: the classes, and the legal answers where there are more; default: the labels there are.
 
@@ -65,7 +67,7 @@ def combine(
     evidence = Evidence.from_tables(
         table, models, known, item=item, label=label, classes=classes, options=options, items=items, **columns
     )
-    return combiner(method, **settings).fit(evidence)
+    return chosen(method, settings, paper).fit(evidence)
 
 
 def _models(given: Any) -> dict[str, Any]:

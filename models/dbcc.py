@@ -10,7 +10,7 @@ between groups (see `network_groups`). Annotators who did not answer an item are
 of the network, so an annotator's confusion matrix is the same whichever others answered. The pool of annotators
 without ids depends on no annotator.
 
-`accuracy` sets mu as in eq. 32; 1 / L gives the zero mean of eq. 24, with which nothing but known items tells the
+`accuracy` sets mu as in eq. 32; without one mu is the zero mean of eq. 24, with which nothing but known items tells the
 classes apart. The likelihood hardly does: three copying annotators and a truth that they miss, or a truth that they
 tell and three others who fail alike, explain the same answers equally well. Where few annotators label (a handful, all
 connected) give truth for some items, as the paper does, or use EDBCC, whose easy items tell the difference. The paper's
@@ -20,6 +20,7 @@ sd of 3 makes this worse: with W so free the network explains what the classes s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from hitl.models.sampling.network_posterior import Expected, NetworkChains
 
@@ -39,6 +40,18 @@ class DBCC(NetworkChains):
         >>> DBCC(draws=200, burn_in=50).fit(evidence).labels.tolist()
         [0, 1, 1]
     """
+
+    @classmethod
+    def paper(cls) -> Self:
+        """As Kim & Ghahramani 2012 have it (sections 3.2 and 4); give it truth for some items, as they do.
+
+        V and W ~ N(0, 3^2) (eqs. 24, 25) with one W for each two annotators, as eq. 21 has it (eq. 25 prints one for
+        each two answers as well); nu = 1 (eq. 9). Without known truth nothing in this prior tells the classes apart.
+        The paper runs one chain of 100,000 draws or more by Metropolis steps and keeps every hundredth after 10,000.
+        The length of the chains stays hitl's: they draw from the same posterior, and the result says if they have not
+        mixed.
+        """
+        return cls(accuracy=None, answer_sd=3.0, coupling_sd=3.0, share_smoothing=1.0)
 
     def expected(self) -> Expected:
         """What is expected of annotators, where every item is hard."""

@@ -17,6 +17,7 @@ Where it does not work out (few items, copies of very poor answers) the chains a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from hitl.models.numerics.checks import require_chances, require_positive
 from hitl.models.sampling.network_posterior import Expected, NetworkChains
@@ -54,6 +55,26 @@ class EDBCC(NetworkChains):
         NetworkChains.__post_init__(self)
         require_chances(self, "hard", "easy_accuracy")
         require_positive(self, "easy_sd")
+
+    @classmethod
+    def paper(cls) -> Self:
+        """As Kim & Ghahramani 2012 have it (sections 3.3 and 4); give it truth for some items, as they do.
+
+        V ~ N(mu_v, 3^2) with mu_v of p_v = 0.85, U ~ N(mu_u, 3^2) with mu_u of p_u = 0.99 (eqs. 32, 33), W ~ N(0, 3^2)
+        (eq. 25), beta = (0.5, 0.5), so that half of the items are expected to be hard (eq. 16), nu = 1 (eq. 9). The
+        paper runs one chain of 100,000 draws or more by Metropolis steps and keeps every hundredth after 10,000. The
+        length of the chains stays hitl's: they draw from the same posterior, and the result says if they have not
+        mixed.
+        """
+        return cls(
+            accuracy=0.85,
+            answer_sd=3.0,
+            coupling_sd=3.0,
+            share_smoothing=1.0,
+            hard=0.5,
+            easy_accuracy=0.99,
+            easy_sd=3.0,
+        )
 
     def expected(self) -> Expected:
         """What is expected of annotators, on hard and on easy items."""

@@ -12,6 +12,7 @@ The draws are made in `sampling` and averaged in `posterior`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
@@ -32,6 +33,16 @@ class GibbsIBCC(GibbsChains):
         >>> GibbsIBCC(draws=200).fit(evidence).labels.tolist()
         [0, 1, 1]
     """
+
+    @classmethod
+    def paper(cls) -> Self:
+        """As Kim & Ghahramani 2012 have it (section 4), which is the default.
+
+        lambda = 8 on the diagonal and 1 off it (eq. 4); nu = 1 (eq. 9). The paper runs one chain of 50,000 draws and
+        keeps every hundredth after 10,000. The length of the chains stays hitl's: they draw from the same posterior,
+        and the result says if they have not mixed.
+        """
+        return cls(diagonal=8.0, off=1.0, share_smoothing=1.0)
 
     def prior(self, annotations: Annotations) -> gibbs.Prior:
         """Every item is hard."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +36,8 @@ class PL:
     """P+L by supervised maximum a posteriori.
 
     Attributes:
-        accuracy: expected accuracy of the annotators in (0, 1): the diagonal of the prior's mode; 0.75 in the paper.
-        off: pseudo-count off the diagonal, > 0; 0.1 in the paper, which is very sure of errors seldom seen.
+        accuracy: expected accuracy of the annotators in (0, 1): the diagonal of the prior's mode.
+        off: pseudo-count off the diagonal, > 0.
         temperature: prior of each model's log temperature.
 
     Example:
@@ -59,6 +59,18 @@ class PL:
     def __post_init__(self) -> None:
         require_chances(self, "accuracy")
         require_positive(self, "off")
+
+    @classmethod
+    def paper(cls) -> Self:
+        """As Kerrigan, Smyth & Steyvers 2021 have it (section 4).
+
+        Each row of a confusion matrix has a Dirichlet prior with 0.1 pseudo-counts off the diagonal and as many on it
+        as put its mode at an accuracy of 0.75 (2.7 for ten classes), and log T ~ N(0.5, 0.5^2). The text has the
+        accuracy of the classifier on its training set in place of 0.75; the code of its authors has 0.75. There the 1
+        of the mode is subtracted on the diagonal alone, which makes each pseudo-count off it 1.1: here it is subtracted
+        everywhere, as the text means it.
+        """
+        return cls(accuracy=0.75, off=0.1, temperature=LogTemperature(0.5, 0.5))
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""

@@ -16,14 +16,19 @@ all items; `PL` learns it from items of known truth alone.
     E step  q_nj ∝ p(z_n = j) prod_k pi[k, j, o_nk]                                               (eq. 3)
     M step  pi[k, j, o] ∝ b[j, o] + (sum of q_nj over the items n that k labeled o)               (eq. 28)
 
-Two things differ from the paper.
+Two steps differ from the paper, unless the settings say otherwise (`PLEM.paper()`).
 
 Temperatures are fitted once, before EM, with annotators who are right with one chance and whose errors are spread
 evenly over the other classes (`inference.unsupervised_pool`). In the paper the M step fits them again and again
-(eq. 26). Then they drift, the further the more items there are, and EM can end at a model whose classes are swapped.
+(eq. 26; `refit`). Then they drift, the further the more items there are, and EM can end at a model whose classes are
+swapped.
 
-Items with one or two labels count in the M step with their first q_nj throughout. Otherwise a label raises a belief,
-and the belief then confirms the label.
+    M step  ln T_m one Newton step nearer to the maximum of  sum_n sum_j q_nj ln p(z_n = j)  +  ln N(ln T_m)    (eq. 26)
+
+A step in place of the maximum leaves the fixed points as they are. The sum is over all items, the prior enters once.
+
+Items with fewer than `enough_labels` labels count in the M step with their first q_nj throughout. Otherwise a label
+raises a belief, and the belief then confirms the label.
 
 An item without labels does not count in the M step. Where the truth is known, q_nj is that truth, in the fit of the
 temperatures too. The confidence is not corrected for annotators who err together, so it tends to be too high;
@@ -53,9 +58,6 @@ from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.pl import PL, calibrated_prior
 from hitl.models.priors.followed import FollowedPool
 
-ENOUGH_LABELS = 3
-"""Labels from which an item's annotators outvote a wrong one. With fewer it enters the matrices once."""
-
 
 @dataclass(frozen=True, slots=True)
 class PLEM(PL):
@@ -72,6 +74,9 @@ class PLEM(PL):
             sure. `LogTemperature(0.0)` expects a calibrated one.
         tolerance: EM stops when an iteration raises the log posterior by less than this, in nats an item, > 0.
         max_iterations: the most iterations, >= 1; `Consensus.fit.converged` says whether they were enough.
+        refit: fit the temperatures again in every M step (eq. 26), from exp(mean) on. By default once, before EM.
+        enough_labels: labels from which an item counts in every M step, >= 1; with three, annotators outvote one who is
+            wrong. With fewer labels, it counts as it was believed first.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -88,11 +93,22 @@ class PLEM(PL):
     temperature: LogTemperature = LogTemperature(0.45)
     tolerance: float = 1e-6
     max_iterations: int = 200
+    refit: bool = False
+    enough_labels: int = 3
 
     def __post_init__(self) -> None:
         PL.__post_init__(self)
         require_positive(self, "tolerance")
-        require_counts(self, "max_iterations")
+        require_counts(self, "enough_labels", "max_iterations")
+
+    @classmethod
+    def paper(cls) -> Self:
+        """As Kerrigan, Smyth & Steyvers 2021 have it (section 4 and appendix I, P+L-EM by maximum a posteriori).
+
+        The priors of `PL.paper`. Every M step fits the temperature (eq. 26) and counts all labels (eq. 28). EM begins
+        at the priors' modes; the paper prints no start.
+        """
+        return cls(accuracy=0.75, off=0.1, temperature=LogTemperature(0.5, 0.5), refit=True, enough_labels=1)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the prior's modes, or from what `start` learned. Raises BadEvidence without a model."""
@@ -103,10 +119,18 @@ class PLEM(PL):
         began = time.perf_counter()
         annotations = evidence.annotations
         pseudo_jl = self.pseudo_counts(annotations)
-        pool, q_nj = unsupervised(evidence, calibrated_prior(self, evidence))
-        few = ~evidence.known & (annotations.labels_per_item < ENOUGH_LABELS)
-        people = EnteredOnce.unlearned(pseudo_jl, annotations.n_annotators).once(kernels.counts(annotations, q_nj, few))
-        if start is not None and start.classes == annotations.classes:
+        people = EnteredOnce.unlearned(pseudo_jl, annotations.n_annotators)
+        pool = calibrated_prior(self, evidence)
+        usable = start is not None and start.classes == annotations.classes
+        if not self.refit:
+            pool, q_nj = unsupervised(evidence, pool)
+        else:
+            met = calibrated_prior(self, evidence, start if usable else None)
+            pool = replace(pool, temperature_m=met.temperature_m)
+            q_nj = em.expectation(evidence, pool, people.log_pi_klj).q_nj
+        few = ~evidence.known & (annotations.labels_per_item < self.enough_labels)
+        people = people.once(kernels.counts(annotations, q_nj, few))
+        if start is not None and usable:
             log_pi_klj = np.log(confusion.confusion_from(start, annotations, pseudo_jl))
             q_nj = em.expectation(evidence, pool, log_pi_klj).q_nj
         found = em.maximise(
@@ -116,7 +140,7 @@ class PLEM(PL):
             q_nj,
             tolerance=self.tolerance,
             max_iterations=max_iterations,
-            least_labels=ENOUGH_LABELS,
+            least_labels=self.enough_labels,
         )
         counts_klj, pool = found.counts_klj + people.once_klj, found.prior
         report = confusion.report(annotations, counts_klj, pseudo_jl, pool.reported_shares(found.q_nj))

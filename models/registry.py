@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hitl.errors import BadSettings
 from hitl.registry import Registry
 
 if TYPE_CHECKING:
@@ -61,6 +64,33 @@ def combiner(name: str, **settings: Any) -> Combiner:
         settings["temperature"] = prior(**settings["temperature"])
     made: Combiner = COMBINERS.make(name, settings)
     return made
+
+
+def published(name: str, **settings: Any) -> Combiner:
+    """A method as its paper has it (the classmethod `paper` of its class), but for these settings.
+
+    Raises BadSettings for an unknown name or setting, and for a method that has no `paper`.
+    """
+    made = COMBINERS.load(name)
+    if not hasattr(made, "paper"):
+        raise BadSettings(f"method {name!r} has no settings of a paper; these have: {', '.join(with_papers())}")
+    printed = made.paper()
+    return combiner(name, **{each.name: getattr(printed, each.name) for each in fields(printed)} | settings)
+
+
+def with_papers() -> list[str]:
+    """The methods that have the settings of a paper."""
+    names = []
+    for name in COMBINERS:
+        with suppress(BadSettings):  # a method of another package that cannot be loaded
+            if hasattr(COMBINERS.load(name), "paper"):
+                names.append(name)
+    return names
+
+
+def chosen(name: str, settings: Mapping[str, Any], paper: bool) -> Combiner:
+    """The method that a user names: with hitl's settings or, if they ask for that, those of its paper."""
+    return published(name, **settings) if paper else combiner(name, **settings)
 
 
 def combiner_of(fit: Fit) -> Combiner:

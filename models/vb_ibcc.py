@@ -10,14 +10,16 @@ What rises is the bound on the log evidence,
     sum_n ln sum_j exp(...)  -  KL(q(p) || p(p))  -  sum_kj KL(q(pi_kj) || p(pi_kj | a_j))  +  ln p(a),
 
 with the log joint of the known class in place of the normaliser where the truth is known. The rows' prior a is
-learned from all annotators together (see `dirichlet`) unless `shared` is off.
+learned from all annotators together (see `dirichlet`) unless `shared` is off. The paper has a prior of point values,
+which is not learned, and begins at the prior's expectations: `VBIBCC.paper()`. Near the top steps gather momentum
+(`inference.em`), which leaves the fixed points as they are.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -31,7 +33,7 @@ from hitl.models.inference import em, warm_start
 from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.warm_start import better, goes_on, iterations, require_same_classes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between, require_counts, require_positive
+from hitl.models.numerics.checks import require_between, require_counts, require_one_of, require_positive
 from hitl.models.numerics.clamping import clamp
 from hitl.models.numerics.special import digamma
 from hitl.models.numerics.votes import agreement, voted
@@ -50,6 +52,8 @@ class VBIBCC:
         share_smoothing: pseudo-items of each class, > 0.
         least_labels: labels an item needs to be learned from (all items are judged).
         tolerance: an iteration that gains less, in nats an item, is the last.
+        begin: where iterations begin: "votes", at vote fractions; "prior", at what E ln p and E ln pi under the prior
+            say of each item.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -69,11 +73,24 @@ class VBIBCC:
     least_labels: int = 1
     tolerance: float = 1e-6
     max_iterations: int = 500
+    begin: str = "votes"
 
     def __post_init__(self) -> None:
         require_positive(self, "diagonal", "off", "share_smoothing", "tolerance")
         require_counts(self, "least_labels", "max_iterations")
         require_between("anchor", self.anchor, -1e-300, 1)
+        require_one_of("begin", self.begin, ("votes", "prior"))
+
+    @classmethod
+    def paper(cls) -> Self:
+        """As Simpson et al. 2011 print it.
+
+        The prior of each confusion row is a point value alpha_0, which is not learned (section 1.1), and iterations
+        begin at the prior's expectations (section 2, after eq. 23; the other choice there is at random). The paper
+        prints no values of alpha_0 and nu_0: they stay 2 for a right answer, 1 for each other and 1 for each class.
+        The sum of eq. 8 is over the items that have a label, as all of the paper's do.
+        """
+        return cls(shared=False, begin="prior")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Raise the bound from the votes, or from what `start` learned."""
@@ -152,10 +169,17 @@ class VBIBCC:
         return people if learned_jl is None else replace(people, prior_jl=learned_jl)
 
     def _start(self, evidence: Evidence, start: Consensus | None) -> Floats:
-        if start is None or start.annotators.prior is None or not warm_start.usable(start, evidence.annotations):
-            return warm_start.first_beliefs(evidence, start, self.hyper(evidence.annotations))
+        first_nj = voted(evidence) if self.begin == "votes" else self._expected(evidence)
+        if start is None or not warm_start.usable(start, evidence.annotations):
+            return first_nj
         met_n = confusion.judged_by(start.annotators, evidence.annotations)
-        return np.where(met_n[:, None], self._beliefs(start, evidence), voted(evidence))
+        return np.where(met_n[:, None], self._beliefs(start, evidence), first_nj)
+
+    def _expected(self, evidence: Evidence) -> Floats:
+        """Beliefs by eq. 7 where shares and matrices are at the prior."""
+        annotations = evidence.annotations
+        prior = DirichletShares.even(annotations.n_classes, self.share_smoothing)
+        return em.expectation(evidence, prior, self.annotators_at_start(annotations, None).log_pi_klj).q_nj
 
     def _beliefs(self, learned: Consensus, evidence: Evidence) -> Floats:
         """Beliefs by the posteriors of the matrices; by the matrices where another method learned them.

@@ -13,6 +13,8 @@ have the truth after each item and experts who judge every item. Here
   those who have said least would weigh most. Rates of annotators with few labels are shrunk to that of the crowd, by
   `shrinkage` labels.
 
+`WeightedMajority.paper()` goes without both: mistakes on items of known truth alone, in number.
+
 Options that are no class do not vote and are no mistakes. Weights are scaled to a mean of 1 over the labels, so that s,
 the smoothing, is in votes as in the majority vote; the share of the weight is the chance with which Littlestone &
 Warmuth's randomised algorithm decides for the class.
@@ -24,7 +26,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,11 +36,20 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.combiner import concluded, used
-from hitl.models.numerics.checks import require_chances, require_counts, require_positive
+from hitl.models.numerics.checks import (
+    require_between,
+    require_chances,
+    require_counts,
+    require_one_of,
+    require_positive,
+)
 from hitl.models.numerics.clamping import clamp, known_truth
 
 ROWS = 500_000
 """Labels compared with those of others at a time, which bounds the memory."""
+
+LEAST_LOG_WEIGHT = -600.0
+"""Log of the least weight beside the largest; exp of it is still a number."""
 
 Loss = Callable[[Floats, npt.NDArray[np.intp]], Floats]
 """(R, J) weight of the others for each class, with a positive sum, and (R,) own answers -> (R,) losses in [0, 1]."""
@@ -51,15 +62,20 @@ class WeightedVotes(ABC):
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
 
     beta: float = 0.5
-    horizon: float = 5.0
+    horizon: float | None = 5.0
     shrinkage: float = 5.0
     smoothing: float = 1.0
     rounds: int = 5
+    learn_from: str = "others"
 
     def __post_init__(self) -> None:
         require_chances(self, "beta")
-        require_positive(self, "horizon", "shrinkage", "smoothing")
+        if self.horizon is not None:
+            require_positive(self, "horizon")
+        require_positive(self, "shrinkage")
+        require_between("smoothing", self.smoothing, -1e-300)
         require_counts(self, "rounds", least=0)
+        require_one_of("learn_from", self.learn_from, ("others", "truth"))
 
     @property
     @abstractmethod
@@ -73,11 +89,20 @@ class WeightedVotes(ABC):
         annotations = evidence.annotations
         weight_k: Floats = np.ones(annotations.n_annotators)
         for _ in range(self.rounds):
-            rate_k = loss_rates(evidence, weight_k, self.loss, self.shrinkage)
-            weight_k = scaled(self.beta ** (self.horizon * rate_k), annotations)
+            weight_k = scaled(self._weights(*losses(evidence, weight_k, self.loss, self.learn_from)), annotations)
         raised = weighted_votes(annotations, weight_k) + self.smoothing / annotations.n_classes
+        raised[raised.sum(axis=1) == 0] = 1.0  # without labels, and nothing smooths
         q_nj = clamp(raised / raised.sum(axis=1, keepdims=True), evidence)
         return concluded(self, began, evidence, q_nj, confusion.report_of_votes(annotations, q_nj))
+
+    def _weights(self, lost_k: Floats, counted_k: Floats) -> Floats:
+        """(K,) weights by the losses in so many answers; only their proportions mean something."""
+        if self.horizon is not None:
+            by_rate_k: Floats = self.beta ** (self.horizon * shrunk(lost_k, counted_k, self.shrinkage))
+            return by_rate_k
+        more_k = lost_k - lost_k.min(initial=np.inf)  # hundreds of mistakes of all would leave no weight
+        by_number_k: Floats = np.exp(np.maximum(np.log(self.beta) * more_k, LEAST_LOG_WEIGHT))
+        return by_number_k
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +111,12 @@ class WeightedMajority(WeightedVotes):
 
     Attributes:
         beta: what a mistake multiplies a weight by, in (0, 1).
-        horizon: number of labels in which mistakes are counted, > 0.
+        horizon: number of labels in which mistakes are counted, > 0; None: all that were made, in number, unshrunk.
         shrinkage: labels' worth of the crowd's mistakes every annotator begins with, > 0.
-        smoothing: votes spread evenly over the classes of every item, > 0.
+        smoothing: votes spread evenly over the classes of every item, >= 0.
         rounds: how often mistakes are counted, each time against the vote with the weights so far.
+        learn_from: what answers are held against where the truth is unknown: "others", the vote of the others; "truth",
+            nothing, so that mistakes are counted on items of known truth alone.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -98,6 +125,16 @@ class WeightedMajority(WeightedVotes):
         >>> WeightedMajority().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
+
+    @classmethod
+    def paper(cls) -> Self:
+        """As Littlestone & Warmuth 1994 have it; give it truth for some items, or it is a majority vote.
+
+        Each mistake on an item of known truth multiplies the annotator's weight by beta; all other items are then
+        judged by the weights, with the share of the weight as the probability, as their randomised algorithm decides.
+        They leave beta open, in [0, 1): it stays 0.5. Simpson et al. 2011 name the method and print no settings.
+        """
+        return cls(horizon=None, smoothing=0.0, rounds=1, learn_from="truth")
 
     @property
     def loss(self) -> Loss:
@@ -123,6 +160,18 @@ def weighted_votes(annotations: Annotations, weight_k: Floats) -> Floats:
 
 def loss_rates(evidence: Evidence, weight_k: Floats, loss: Loss, shrinkage: float) -> Floats:
     """(K,) mean loss of each annotator's answers, shrunk to the mean of all; 0 where no annotator can be compared."""
+    return shrunk(*losses(evidence, weight_k, loss, "others"), shrinkage)
+
+
+def shrunk(lost_k: Floats, counted_k: Floats, shrinkage: float) -> Floats:
+    """(K,) mean losses, as if each annotator had lost so many labels' worth of the mean of all as well."""
+    overall = lost_k.sum() / max(1.0, counted_k.sum())
+    rate_k: Floats = (lost_k + shrinkage * overall) / (counted_k + shrinkage)
+    return rate_k
+
+
+def losses(evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) -> tuple[Floats, Floats]:
+    """(K,) sum of the losses of each annotator's answers, and (K,) how many answers they are of."""
     annotations = evidence.annotations
     assert evidence.truth is not None
     vote_nj = weighted_votes(annotations, weight_k)
@@ -132,19 +181,17 @@ def loss_rates(evidence: Evidence, weight_k: Floats, loss: Loss, shrinkage: floa
         rows = slice(first, first + ROWS)
         item, annotator, label = (x[rows] for x in (annotations.item, annotations.annotator, annotations.label))
         is_class = label < annotations.n_classes
-        item, annotator, label = item[is_class], annotator[is_class], label[is_class].astype(np.intp)
+        item, annotator, answer = item[is_class], annotator[is_class], label[is_class].astype(np.intp)
         others_rj = vote_nj[item]
-        others_rj[np.arange(label.size), label] -= weight_k[annotator]
+        others_rj[np.arange(answer.size), answer] -= weight_k[annotator]
         # What is left of the own weight by rounding is no vote.
         others_rj[np.abs(others_rj) < 1e-9 * weight_k[annotator, None]] = 0.0
         known = evidence.known[item]
         others_rj[known] = truth_nj[item[known]]
-        judged = others_rj.sum(axis=1) > 0
-        lost_k += np.bincount(annotator[judged], loss(others_rj[judged], label[judged]), weight_k.size)
+        judged: npt.NDArray[np.bool_] = known if learn_from == "truth" else others_rj.sum(axis=1) > 0
+        lost_k += np.bincount(annotator[judged], loss(others_rj[judged], answer[judged]), weight_k.size)
         counted_k += np.bincount(annotator[judged], minlength=weight_k.size)
-    overall = lost_k.sum() / max(1.0, counted_k.sum())
-    rate_k: Floats = (lost_k + shrinkage * overall) / (counted_k + shrinkage)
-    return rate_k
+    return lost_k, counted_k
 
 
 def scaled(weight_k: Floats, annotations: Annotations) -> Floats:

@@ -14,7 +14,7 @@ import pytest
 from hitl.cli.app import app
 from hitl.connectors.catalog import CONNECTORS, settings_of
 from hitl.errors import Busy, HitlError
-from hitl.models.registry import COMBINERS
+from hitl.models.registry import COMBINERS, with_papers
 from hitl.settings import Settings
 from tests.bench import results
 
@@ -54,7 +54,7 @@ def execute(code: str, folder: Path) -> None:
 
 def test_the_examples_on_files_run(folder: Path) -> None:
     found = blocks("files")
-    assert len(found) == 5
+    assert len(found) == 6
     for _, code in found:
         execute(code, folder)
 
@@ -96,6 +96,26 @@ def test_the_guide_says_of_calibration_what_was_measured() -> None:
         assert min(others.values()) > best
         assert loss[model, "7000", "people: MAP"] < loss[model, "7000", "temperature MAP"] + 0.001
         assert loss[model, "7000", "people: MAP, 10"] > loss[model, "7000", "people: MAP"]
+
+
+def test_the_guide_says_of_the_papers_what_was_measured() -> None:
+    kept = results.load("papers")
+    section = GUIDE.split("## As the papers have it\n")[1].split("\n## ")[0]
+    assert [method for method in with_papers() if f"| {method}" not in section and f" {method}" not in section] == []
+    told = [
+        ("crowds", "vb-ibcc"),
+        ("known", "weighted-majority"),
+        *(("satellite", m) for m in ("ebcc", "dbcc", "edbcc")),
+    ]
+    told += [("pl", "pl, n = 10"), ("pl", "pl, n = 5000"), ("pl", "pl-em, n = 10"), ("pl", "pl-em, n = 5000")]
+    told += [("pl", "bayesian-pl, n = 10"), ("pl", "bayesian-pl, n = 5000")]
+    for part, row in told:
+        measure, form = {"satellite": ("error", ".4f"), "pl": ("error %", ".2f")}.get(part, ("accuracy", ".4f"))
+        name, comma, n = row.partition(",")
+        ours, printed = (kept[part][key][measure] for key in (row, f"{name} --paper{comma}{n}"))
+        assert f"{ours:{form}} and {printed:{form}}".replace("0.", ".") in section, row
+    drifted = kept["pl"]["pl-em --paper, n = 5000"]["T"], kept["pl"]["pl, n = 5000"]["T"]
+    assert "here to {:.2f}; with truth it is {:.2f}".format(*drifted) in section
 
 
 def figure(name: str) -> str:

@@ -22,6 +22,7 @@ from hitl.cli.options import (
     Method,
     Neighbours,
     Options,
+    Paper,
     Probabilities,
     Strict,
     TimeColumn,
@@ -46,6 +47,7 @@ class Given:
 
     annotations: Labels = None
     method: Method = None
+    paper: Paper = False
     probabilities: Probabilities = None
     features: Features = None
     graph: Graph = None
@@ -101,9 +103,9 @@ class Given:
     def consensus(self, evidence: Evidence) -> Consensus:
         """By the method. There is no warning of unused features where --neighbours has made a graph of them."""
         from hitl.models.combiner import seen_by
-        from hitl.models.registry import combiner
+        from hitl.models.registry import chosen
 
-        method = combiner(self.method or "default")
+        method = chosen(self.method or "default", {}, self.paper)
         return method.fit(evidence if self.neighbours is None else seen_by(method, evidence))
 
     def _require_one_graph(self) -> None:

@@ -43,6 +43,7 @@ Method = Annotated[
         "--method", "-m", help=f"What combines, one of: {', '.join(COMBINERS)}.", autocompletion=starting(COMBINERS)
     ),
 ]
+Paper = Annotated[bool, typer.Option(help="With the settings of the paper that --method names, not with hitl's own.")]
 Policies = Annotated[
     list[str] | None,
     typer.Option(

@@ -92,7 +92,7 @@ def judged_files(command: str, given: Given, saved: Path | None) -> tuple[Eviden
     """The evidence of the files, and the saved consensus or one by the method. Raises BadSettings for both."""
     from hitl.consensus import Consensus
 
-    if given.method is not None and saved is not None:
+    if (given.method is not None or given.paper) and saved is not None:
         raise BadSettings(f"{command}: --method and --consensus exclude each other; a saved consensus has its method")
     evidence = given.evidence()
     return evidence, Consensus.load(saved) if saved else given.consensus(evidence)

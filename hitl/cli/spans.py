@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DOCUMENT, ITEM = "document", "item"
 
-UNDERSTOOD = ("annotations", "method", "truth", "item", "annotator", "label", "config")
+UNDERSTOOD = ("annotations", "method", "paper", "truth", "item", "annotator", "label", "config")
 """The options of `Given` that mean something for spans."""
 
 
@@ -40,13 +40,13 @@ def require_no_others(given: Given, **others: object) -> None:
         flags = ", ".join(f"--{name}" for name in said)
         raise BadSettings(
             f"{given.annotations} holds spans, for which {flags} means nothing; expected --texts, --truth, --method, "
-            "--item (the document), --annotator, --label, --output"
+            "--paper, --item (the document), --annotator, --label, --output"
         )
 
 
 def combined_from(given: Given, texts: Path | None) -> SpanConsensus:
     """The consensus about the spans of these files. Raises HitlError."""
-    from hitl.models.registry import combiner
+    from hitl.models.registry import chosen
     from hitl.models.sequences.span_consensus import combined
     from hitl.tables.files import read_table
     from hitl.texts.span_labels import SpanLabels
@@ -69,7 +69,8 @@ def combined_from(given: Given, texts: Path | None) -> SpanConsensus:
             f"{show.counted(labels.merged, 'span')} of an annotator overlapped another of the same label; each pair "
             "counts as one"
         )
-    return combined(labels, None if given.method is None else combiner(given.method))
+    by_default = given.method is None and not given.paper
+    return combined(labels, None if by_default else chosen(given.method or "default", {}, given.paper))
 
 
 def read_as(found: SpanConsensus) -> str | None:

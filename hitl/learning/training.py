@@ -143,10 +143,10 @@ class _Learning:
         from hitl.models.combiner import seen_by
         from hitl.models.learning.informative import informs
         from hitl.models.learning.out_of_fold import Training
-        from hitl.models.registry import combiner
+        from hitl.models.registry import chosen
 
-        learn, chosen = self.settings.learn, self.settings.combine
-        method = combiner(chosen.method, **chosen.options)
+        learn, combine = self.settings.learn, self.settings.combine
+        method = chosen(combine.method, combine.options, combine.paper)
         people = method.fit(seen_by(method, self.evidence))
         grouped = None if groups is None else [groups.get(item) for item in self.evidence.annotations.items]
         there_n = None if self.inputs is None else np.array([one is not None for one in self._inputs()])

@@ -6,8 +6,8 @@ Similarity of two annotators (eq. 24 of Simpson, with distances told apart from 
 
 H^2 = 1 - sum_l sqrt(pi_k[j, l] pi_m[j, l]) is the squared Hellinger distance of two rows, and e_kj = 1 - sum_l (E sqrt
 pi_k[j, l])^2 what a row's posterior uncertainty alone adds to it: annotators with few labels are not taken apart for
-what may be chance. Nor are they drawn together: a prior that all share is taken out first. With exp(-H) as printed all
-similarities lie between exp(-1) and 1, and shrinkage finds one group.
+what may be chance. Nor are they drawn together: a prior that all share is taken out first. With exp(-H) as printed
+(`CommunityModel.paper()`) all similarities lie between exp(-1) and 1, and shrinkage finds one group.
 
 Communities are the columns of a Bayesian non-negative factorisation of V with half-normal priors, whose precisions
 shrink superfluous columns to nothing (Psorakis 2011, after Tan & Fevotte 2009):
@@ -30,7 +30,7 @@ and beta held, from their similarities to those: nothing grows with the square o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,7 @@ from scipy.special import gammaln
 
 from hitl.annotations import Floats, Ints
 from hitl.consensus import AnnotatorReport
-from hitl.models.numerics.checks import require_between, require_counts, require_positive
+from hitl.models.numerics.checks import require_between, require_counts, require_one_of, require_positive
 from hitl.models.numerics.compiled import compiled
 
 SHARE = 0.2
@@ -131,6 +131,8 @@ class CommunityModel:
         starts: random starts, > 0; `seed`: of their generator.
         tolerance: relative gain of ten iterations below which a start has converged, > 0.
         max_iterations: of each start, > 0.
+        compares: what annotators are compared by: "labels", what their own labels say, less noise; "matrices", the
+            confusion matrices of the fit as they are.
     """
 
     least_labels: float = 10.0
@@ -145,11 +147,25 @@ class CommunityModel:
     seed: int = 0
     tolerance: float = 1e-6
     max_iterations: int = 1000
+    compares: str = "labels"
 
     def __post_init__(self) -> None:
         require_between("least_labels", self.least_labels, -1e-9)
         require_positive(self, "least_members", "resolution", "sharpness", "shape", "rate", "tolerance")
         require_counts(self, "most_people", "most", "starts", "max_iterations")
+        require_one_of("compares", self.compares, ("labels", "matrices"))
+
+    @classmethod
+    def paper(cls) -> Self:
+        """As Simpson et al. 2011 print it (section 4).
+
+        V = exp(-H) (eq. 24) with H the Hellinger distance of two confusion matrices as the fit has them, and all
+        who have labeled are placed. They do not say how the rows of a matrix are taken together: here as two
+        distributions of class and answer in which all classes are equally common, H^2 = mean_j H_j^2. The factorisation
+        is that of Psorakis 2011, whom they cite, in either case. It finds one group, since no two annotators can be far
+        apart. `most_people` stays 200; they had 1,705, and a fit takes a time that grows with the square.
+        """
+        return cls(least_labels=0.0, resolution=1.0, sharpness=1.0, compares="matrices")
 
     def fit(self, people: AnnotatorReport, leave_out: npt.NDArray[np.bool_] | None = None) -> Communities:
         """The communities among the annotators of a fit; those of `leave_out` (K,) are not placed."""
@@ -160,7 +176,7 @@ class CommunityModel:
         order = order[placed[order]]
         learned, joining = np.sort(order[: self.most_people]), order[self.most_people :]
         counts_kjl = own_counts(people)
-        rows = _Rows.of(counts_kjl)
+        rows = _Rows.of(counts_kjl) if self.compares == "labels" else _Rows.of_matrices(people.confusion)
         v_kk = self.similarity(rows.take(learned), rows.take(learned))
         factors = self.factorise(v_kk)
         weight_kg = np.full((len(people.names), len(factors.precision_g)), np.nan)
@@ -252,7 +268,7 @@ class CommunityModel:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Square roots of the posterior mean matrices (K, J, L), and what uncertainty adds to a distance (K, J)."""
+    """Square roots of confusion matrices (K, J, L), and what uncertainty adds to a distance (K, J)."""
 
     root_kjl: Floats
     noise_kj: Floats
@@ -264,6 +280,11 @@ class _Rows:
         total_kj1 = a_kjl.sum(axis=2, keepdims=True)
         log_root_kjl = gammaln(a_kjl + 0.5) - gammaln(a_kjl) + gammaln(total_kj1) - gammaln(total_kj1 + 0.5)
         return cls(np.sqrt(a_kjl / total_kj1), 1 - np.exp(2 * log_root_kjl).sum(axis=2))
+
+    @classmethod
+    def of_matrices(cls, pi_kjl: Floats) -> _Rows:
+        """Confusion matrices as they are, without noise."""
+        return cls(np.sqrt(pi_kjl), np.zeros(pi_kjl.shape[:2]))
 
     def take(self, people: npt.NDArray[np.intp]) -> _Rows:
         """Those of some annotators."""

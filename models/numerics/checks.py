@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from hitl.errors import BadSettings
+from hitl.shown import listed
 
 
 def require_between(setting: str, value: Any, low: float, high: float = math.inf) -> None:
@@ -20,6 +21,12 @@ def require_whole(setting: str, value: Any, least: int) -> None:
     """Raise BadSettings unless the value is a whole number of at least `least`, naming the setting."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise BadSettings(f"combine.options.{setting} is {value!r}; expected a whole number of at least {least}")
+
+
+def require_one_of(setting: str, value: Any, names: tuple[str, ...]) -> None:
+    """Raise BadSettings unless the value is one of these names, naming the setting."""
+    if value not in names:
+        raise BadSettings(f"combine.options.{setting} is {value!r}; expected one of {listed(names)}")
 
 
 def require_positive(settings: Any, *names: str) -> None:

@@ -36,14 +36,15 @@ class NetworkChains(Sampler):
     """Settings that DBCC and EDBCC share; those of the chains as in `Chains`.
 
     Attributes:
-        accuracy: expected chance of a right answer of an annotator who depends on no annotator, in (0, 1).
-        answer_sd, coupling_sd: prior standard deviations of V and W, > 0 (3 in the paper).
+        accuracy: expected chance of a right answer of an annotator who depends on no annotator, in (0, 1); None: no
+            answer is expected more than another.
+        answer_sd, coupling_sd: prior standard deviations of V and W, > 0.
         share_smoothing: pseudo-items of each class, > 0.
         exact_states: answers (L to the number of annotators) up to which all who share items are one network.
         group_states: answers of a group where that is too many.
     """
 
-    accuracy: float = 0.75
+    accuracy: float | None = 0.75
     answer_sd: float = 1.0
     coupling_sd: float = 0.5
     share_smoothing: float = 1.0
@@ -55,7 +56,8 @@ class NetworkChains(Sampler):
 
     def __post_init__(self) -> None:
         Chains.__post_init__(self)
-        require_chances(self, "accuracy")
+        if self.accuracy is not None:
+            require_chances(self, "accuracy")
         require_positive(self, "answer_sd", "coupling_sd", "share_smoothing")
         require_counts(self, "exact_states", "group_states", least=0)
 
@@ -90,13 +92,14 @@ class Expected:
     """What is expected of annotators before they answer.
 
     Attributes:
-        accuracy: chance of a right answer where V is at its mean and no annotator depends on anybody.
+        accuracy: chance of a right answer where V is at its mean and no annotator depends on anybody; None: V has
+            mean 0.
         answer_sd, coupling_sd: standard deviations of V and W.
         hard: probability that an item is hard; 1: there are no easy ones.
         easy_accuracy, easy_sd: the same of U.
     """
 
-    accuracy: float
+    accuracy: float | None
     answer_sd: float
     coupling_sd: float
     hard: float = 1.0
@@ -119,8 +122,10 @@ def prior_of(networks: Networks, expected: Expected, share_smoothing: float) -> 
     return Prior(np.concatenate(means), np.concatenate(precisions), float(expected.hard), float(share_smoothing))
 
 
-def _mean_logits(networks: Networks, accuracy: float) -> Floats:
+def _mean_logits(networks: Networks, accuracy: float | None) -> Floats:
     """(J, L) the diagonal that gives this accuracy to an annotator who depends on no annotator; 0 elsewhere."""
+    if accuracy is None:
+        return np.zeros((networks.n_classes, networks.n_options))
     right = np.log(accuracy * (networks.n_options - 1) / (1 - accuracy))
     return on_the_diagonal(networks.n_classes, networks.n_options, right, 0.0)
 

@@ -28,6 +28,7 @@ from tests.bench import (
     bench_sequences,
     bench_update,
 )
+from tests.bench.papers import __main__ as bench_papers
 
 for bench in (
     bench_pl,
@@ -49,6 +50,7 @@ for bench in (
     bench_sequences,
     bench_update,
     bench_assign,
+    bench_papers,
 ):
     print(f"\n== {bench.__name__}", flush=True)
     bench.main(["--save"])

@@ -107,6 +107,46 @@ def test_a_sampler_of_the_temperature_and_draws_of_the_matrices_say_the_same() -
     assert np.abs(independent - expected)[unknown].max() > 0.05  # the test can tell
 
 
+def test_the_papers_settings_are_eq_22() -> None:
+    """One item after the other: the mean of p_T over a grid of T, times (N + b + 1) / sum for each label."""
+    evidence, truth = oracles.crowd(np.random.default_rng(10), 50, 3, 3, 4, models=1)
+    told = replace(evidence, truth=np.where(np.arange(50) < 12, truth, -1))
+    a, p = evidence.annotations, evidence.probabilities["m0"]
+    log_t = np.linspace(-2.5, 3.5, 3001)
+    powered = p[None] ** np.exp(-log_t)[:, None, None]
+    p_gnj = powered / powered.sum(axis=2, keepdims=True)
+    weight = np.exp(-0.5 * ((log_t - 0.5) / 0.5) ** 2)  # eq. 18
+    for n in range(12):
+        weight *= p_gnj[:, n, truth[n]]
+    expected = np.einsum("g,gnj->nj", weight / weight.sum(), p_gnj)
+    alpha = np.full((3, 3, 4), 0.1 + 1)
+    alpha[:, range(3), range(3)] = 0.1 * 3 * 0.75 / 0.25 + 1
+    for n, k, label in zip(a.item, a.annotator, a.label, strict=True):
+        alpha[k, truth[n], label] += n < 12
+    for n, k, label in zip(a.item, a.annotator, a.label, strict=True):
+        expected[n] *= alpha[k, :, label] / alpha[k].sum(axis=1)
+    expected /= expected.sum(axis=1, keepdims=True)
+    found = BayesianPL.paper().fit(told)
+    np.testing.assert_allclose(found.probabilities[12:], expected[12:], atol=1e-6)
+    at_the_mean = replace(BayesianPL.paper(), accuracy_at="mean").fit(told)
+    assert np.abs(at_the_mean.probabilities - expected)[12:].max() > 0.05  # the test can tell
+
+
+def test_at_the_mode_the_repeated_answers_of_a_pool_are_draws_of_the_same_rows() -> None:
+    """Settings apart, Dirichlet(N + b + 1) is Dirichlet(N + b') with b' = b + 1 everywhere."""
+    table = np.array([[2.5, 0.7, 0.4], [0.3, 1.5, 0.2]])
+    rows = {"item": ["x", "x", "x", "y"], "label": ["a", "a", "b", "c"]}
+    annotations = Annotations.from_frame(rows, annotator=None, classes=["a", "b"], options=["a", "b", "c"])
+    net = np.array([[0.6, 0.4], [0.5, 0.5]])
+    told = Evidence(annotations, {"net": net}, truth=[0, -1])
+    learned = BayesianPL(off=0.2).fit(told)
+    learned = replace(learned, annotators=replace(learned.annotators, concentration=table[None]))
+    raised = replace(learned, annotators=replace(learned.annotators, concentration=table[None] + 1))
+    bare = replace(told, truth=None)
+    expected = BayesianPL(off=0.2).apply(raised, bare).probabilities
+    np.testing.assert_allclose(BayesianPL(off=0.2, accuracy_at="mode").apply(learned, bare).probabilities, expected)
+
+
 def test_two_models_are_nearly_what_the_posterior_of_both_temperatures_says() -> None:
     """All of it, on a dense grid of both; with little truth and models that speak on different items."""
     evidence, truth = oracles.crowd(np.random.default_rng(3), 120, 1, 3, models=2, abstaining=0.2, asked=0.0)
@@ -192,3 +232,5 @@ def test_what_it_needs_it_says() -> None:
     for setting in ({"accuracy": 1.0}, {"off": 0.0}):
         with pytest.raises(BadSettings, match=next(iter(setting))):
             BayesianPL(**setting)
+    with pytest.raises(BadSettings, match="accuracy_at is 'median'; expected one of mean, mode"):
+        BayesianPL(accuracy_at="median")

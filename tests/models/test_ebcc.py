@@ -84,6 +84,19 @@ def test_the_fit_is_the_exact_posterior_of_four_items(shape: dict[str, Any]) -> 
     np.testing.assert_allclose(matched_variance(found.annotators.concentration), variance, rtol=0.05)
 
 
+@pytest.mark.parametrize("shape", [{}, {"known": 0.5}], ids=["nothing known", "two known truths"])
+def test_the_papers_settings_are_its_model(shape: dict[str, Any]) -> None:
+    """Kim & Ghahramani 2012: lambda = 8 and 1, nu = 1, beta = (0.5, 0.5), epsilon = 0.01; eq. 19 as it is meant."""
+    evidence, _ = oracles.crowd(np.random.default_rng(11), 4, 3, 2, **shape)
+    lambda_jl, easy_jl = np.array([[8.0, 1.0], [1.0, 8.0]]), np.array([[0.99, 0.01], [0.01, 0.99]])
+    exact = bcc_oracles.enumerate_posterior(evidence, lambda_jl, 1.0, 0.5 / (0.5 + 0.5), easy_jl)
+    found = replace(EBCC.paper(), draws=12_000).fit(evidence)
+    np.testing.assert_allclose(found.probabilities, exact.q_nj, atol=0.01)
+    np.testing.assert_allclose(found.difficulty, exact.hard_n, atol=0.01)
+    usual = bcc_oracles.enumerate_posterior(evidence, lambda_jl, 1.0, 0.8, easy_jl)
+    assert np.abs(usual.hard_n - exact.hard_n).max() > 0.1  # the test can tell
+
+
 def test_a_sweep_leaves_the_joint_distribution_as_it_is() -> None:
     """Geweke 2004: parameters, truths and labels drawn in turn have the distribution of draws from the model."""
     rng = np.random.default_rng(3)

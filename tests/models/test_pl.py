@@ -258,6 +258,30 @@ def test_pl_without_truth_says_what_to_do() -> None:
         PL().fit(evidence)
 
 
+def test_the_papers_settings_by_the_papers_equations() -> None:
+    """Section 4 and eq. 3 of Kerrigan 2021, one item after the other; T by a fine grid."""
+    evidence, truth = oracles.crowd(np.random.default_rng(43), 60, 3, 3, 4, models=1, known=0.4)
+    a, p, known = evidence.annotations, evidence.probabilities["m0"], evidence.known
+    grid = np.exp(np.linspace(-2, 3, 50_001))
+    log_density = -0.5 * ((np.log(grid) - 0.5) / 0.5) ** 2
+    for n in np.flatnonzero(known):
+        powered = p[n] ** (1 / grid[:, None])
+        log_density += np.log(powered[:, truth[n]] / powered.sum(axis=1))
+    t = grid[log_density.argmax()]
+    table = np.full((3, 3, 4), 0.1)
+    table[:, range(3), range(3)] = 0.1 * 3 * 0.75 / 0.25
+    for n, k, label in zip(a.item, a.annotator, a.label, strict=True):
+        table[k, truth[n], label] += known[n]
+    expected = p ** (1 / t)
+    for n, k, label in zip(a.item, a.annotator, a.label, strict=True):
+        expected[n] *= table[k, :, label] / table[k].sum(axis=1)
+    expected /= expected.sum(axis=1, keepdims=True)
+    found = PL.paper().fit(evidence)
+    assert found.temperatures["m0"] == pytest.approx(t, rel=1e-3)
+    np.testing.assert_allclose(found.probabilities[~known], expected[~known], atol=1e-3)
+    assert np.abs(PL().fit(evidence).probabilities - expected)[~known].max() > 0.02  # the test can tell
+
+
 # -- P+L-EM --------------------------------------------------------------------------------------------------
 
 

@@ -126,6 +126,46 @@ def test_with_all_truth_known_weights_are_those_of_the_algorithm() -> None:
         np.testing.assert_allclose(0.5 ** (10 * rate_k), [1, 0.5, 0.125, 1 / 128], rtol=1e-9)
 
 
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_the_papers_settings_are_the_algorithm_trial_by_trial(shape: dict[str, float]) -> None:
+    """Littlestone & Warmuth: each mistake halves a weight; then the share of the weight, on items of unknown truth."""
+    evidence, _ = oracles.crowd(np.random.default_rng(7), 40, 5, 3, **({"known": 0.5} | shape))
+    a = evidence.annotations
+    weight = [1.0] * a.n_annotators
+    for n in np.flatnonzero(evidence.known):
+        for k, said in zip(a.annotator[a.item == n], a.label[a.item == n], strict=True):
+            if said < 3 and said != evidence.truth[n]:
+                weight[k] *= 0.5
+    expected = np.zeros((a.n_items, 3))
+    for n, k, said in zip(a.item, a.annotator, a.label, strict=True):
+        if said < 3:
+            expected[n, said] += weight[k]
+    expected[expected.sum(axis=1) == 0] = 1.0
+    expected /= expected.sum(axis=1, keepdims=True)
+    expected[evidence.known] = np.eye(3)[evidence.truth[evidence.known]]
+    np.testing.assert_allclose(WeightedMajority.paper().fit(evidence).probabilities, expected, atol=1e-12)
+    assert np.abs(WeightedMajority().fit(evidence).probabilities - expected).max() > 0.05  # the test can tell
+
+
+def test_with_nothing_known_the_papers_settings_are_a_plain_vote() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(8), 40, 5, 3, asked=0.6, unlabeled=2)
+    votes = MajorityVote().fit(evidence).probabilities
+    found = WeightedMajority.paper().fit(evidence).probabilities
+    np.testing.assert_array_equal(found.argmax(axis=1), votes.argmax(axis=1))
+    np.testing.assert_array_equal(found[-2:], 1 / 3)
+
+
+def test_thousands_of_mistakes_leave_everyone_a_weight() -> None:
+    rng = np.random.default_rng(9)
+    said = np.where(rng.random((9000, 3)) < [0.3, 0.4, 0.5], 0, 1)
+    said[-1] = (0, 1, 2)
+    truth = np.append(np.zeros(8999, int), -1)
+    annotations = Annotations.from_matrix(said, classes=(0, 1, 2))
+    p = WeightedMajority.paper().fit(Evidence(annotations, truth=truth)).probabilities
+    assert np.isfinite(p).all()
+    assert p[-1].argmax() == 2
+
+
 def test_losses_by_hand() -> None:
     others = np.array([[2.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 3.0]])
     for own, hard, soft in (([0, 0, 0], [0, 0.5, 1], [1 / 3, 0.5, 1]), ([2, 1, 2], [1, 0.5, 0], [1, 0.5, 0])):
@@ -191,7 +231,16 @@ def test_with_equal_weights_it_is_the_majority_vote() -> None:
 
 @both
 @pytest.mark.parametrize(
-    ("setting", "value"), [("beta", 1.0), ("beta", 0.0), ("horizon", 0), ("shrinkage", -1), ("rounds", -1)]
+    ("setting", "value"),
+    [
+        ("beta", 1.0),
+        ("beta", 0.0),
+        ("horizon", 0),
+        ("shrinkage", -1),
+        ("smoothing", -1),
+        ("rounds", -1),
+        ("learn_from", "itself"),
+    ],
 )
 def test_settings_out_of_range_are_named(which: str, setting: str, value: float) -> None:
     with pytest.raises(BadSettings, match=setting):

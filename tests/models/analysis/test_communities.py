@@ -207,6 +207,29 @@ def test_similarity_in_plain_loops() -> None:
     assert np.diag(found) == pytest.approx(1)
 
 
+def test_the_papers_similarity_is_eq_24() -> None:
+    """exp(-H) of the matrices as the fit has them, loop by loop; a row is a distribution of answers in one class."""
+    rng = np.random.default_rng(5)
+    people = report(rng.gamma(1.0, 3.0, (5, 2, 3)))
+    found = CommunityModel.paper().fit(people)
+    assert found.learned.tolist() == [0, 1, 2, 3, 4]
+    for k in range(5):
+        for m in range(5):
+            one, other = people.confusion[k] / 2, people.confusion[m] / 2  # (class, answer), the classes equally common
+            hellinger = np.sqrt(0.5 * ((np.sqrt(one) - np.sqrt(other)) ** 2).sum())
+            assert found.similarity[k, m] == pytest.approx(np.exp(-hellinger), abs=1e-7)
+    usual = CommunityModel(least_labels=0.0).fit(people).similarity
+    assert np.abs(usual - found.similarity).max() > 0.1  # the test can tell
+
+
+def test_by_the_papers_similarity_five_kinds_of_people_are_one_group() -> None:
+    rng = np.random.default_rng(6)
+    pi, _ = people_of(rng, SUPERNOVAE, 12)
+    people = counted(rng, pi, np.full(60, 300))
+    assert len(CommunityModel().fit(people)) == 5
+    assert len(CommunityModel.paper().fit(people)) == 1
+
+
 def _mean_root(a: Array) -> Array:
     """E sqrt(pi_l) under a Dirichlet, by its Beta margins."""
     total = a.sum()

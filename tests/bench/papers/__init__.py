@@ -1,0 +1,1 @@
+"""Methods with the settings of their papers, beside hitl's: python -m tests.bench.papers."""

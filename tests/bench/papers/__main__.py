@@ -1,0 +1,130 @@
+"""What the settings of the papers give beside hitl's, for the methods in which the two differ.
+
+    python -m tests.bench.papers [--parts crowds known satellite pl] [--save]
+
+crowds     VB-IBCC on every crowd set of bench_accuracy, nothing known; means over its groups.
+known      weighted majority on the same sets, 50 items known, five draws; scored on the rest.
+satellite  EBCC, DBCC, EDBCC on the combined classifiers of bench_satellite (experiment 2), half of the items known;
+           four draws.
+pl         the P+L family on CIFAR-10H with resnet-110 by the protocol of bench_pl: 25 splits, fitted on n images
+           (P+L-EM without their truth). NLL in nats, T the temperature.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hitl import score
+from hitl.annotations import Annotations
+from hitl.evidence import Evidence
+from hitl.models.registry import combiner, published
+from tests.bench import bench_accuracy, bench_pl, bench_satellite, results
+from tests.reference_data import FOLDER
+
+DRAWS, KNOWN_DRAWS, SPLITS = 4, 5, 25
+Figures = dict[str, dict[str, float]]
+"""Row -> measure -> value."""
+
+
+def both(name: str) -> dict[str, Any]:
+    """Row -> the method with hitl's settings and with those of its paper."""
+    return {name: combiner(name), f"{name} --paper": published(name)}
+
+
+def sets() -> list[str]:
+    """The crowd sets that are there."""
+    return [name for group in bench_accuracy.GROUPS for name in group if (FOLDER / name).is_dir()]
+
+
+def crowds() -> Figures:
+    """VB-IBCC, nothing known."""
+    found: Figures = {}
+    for row, method in both("vb-ibcc").items():
+        scores = {}
+        for name in sets():
+            evidence = bench_accuracy.load(name)
+            assert evidence.truth is not None
+            p = method.fit(Evidence(evidence.annotations)).probabilities
+            scores[name] = bench_accuracy.measure(p[evidence.known], evidence.truth[evidence.known])
+        found[row] = _accuracy_and_loss(bench_accuracy.grouped(scores))
+    return found
+
+
+def known() -> Figures:
+    """Weighted majority, 50 items known."""
+    methods = {"majority": combiner("majority")} | both("weighted-majority")
+    predictors = {row: lambda evidence, m=method: m.fit(evidence).probabilities for row, method in methods.items()}
+    told = bench_accuracy.told(sets(), predictors, KNOWN_DRAWS)
+    means = {row: {name: v.mean(axis=0) for name, v in scores.items()} for row, scores in told.items()}
+    return {row: _accuracy_and_loss(bench_accuracy.grouped(scores)) for row, scores in means.items()}
+
+
+def _accuracy_and_loss(measures: np.ndarray) -> dict[str, float]:
+    return {"accuracy": float(measures[0]), "log loss": float(measures[1])}
+
+
+def satellite() -> Figures:
+    """The methods of Kim & Ghahramani."""
+    said, truth, classes = bench_satellite.predictions(2)
+    annotations = Annotations.from_matrix(said, classes)
+    methods = {"majority": combiner("majority")}
+    for name in ("ebcc", "dbcc", "edbcc"):
+        methods |= both(name)
+    found: dict[str, list[list[float]]] = {}
+    for draw in range(DRAWS):
+        shown = np.random.default_rng(draw).permutation(len(truth))[: len(truth) // 2]
+        told = np.full(len(truth), -1)
+        told[shown] = truth[shown]
+        for row, method in methods.items():
+            p = method.fit(Evidence(annotations, truth=told)).probabilities[told < 0]
+            rest = truth[told < 0]
+            found.setdefault(row, []).append([1 - score.accuracy(p, rest), score.log_loss(p, rest)])
+    means = {row: np.mean(values, axis=0) for row, values in found.items()}
+    return {row: {"error": float(error), "log loss": float(loss)} for row, (error, loss) in means.items()}
+
+
+def pl() -> Figures:
+    """The P+L family."""
+    human, found = bench_pl.people(1, 0), {}
+    for split in range(SPLITS):
+        train, test = bench_pl.split_of(split)
+        held_out = bench_pl.evidence_of(test, human, ("resnet-110",))
+        for n in (10, 5000):
+            told = bench_pl.evidence_of(train[:n], human, ("resnet-110",), known=True)
+            for name in ("pl", "bayesian-pl", "pl-em"):
+                learn_from = replace(told, truth=None) if name == "pl-em" else told
+                for row, method in both(name).items():
+                    figures, learned = bench_pl.timed(method, learn_from, held_out, test)
+                    measured = [figures[0], figures[3], learned.temperatures["resnet-110"]]
+                    found.setdefault(f"{row}, n = {n}", []).append(measured)
+    means = {row: np.mean(values, axis=0) for row, values in found.items()}
+    return {row: {"error %": float(e), "NLL": float(nll), "T": float(t)} for row, (e, nll, t) in means.items()}
+
+
+PARTS: dict[str, Callable[[], Figures]] = {"crowds": crowds, "known": known, "satellite": satellite, "pl": pl}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a table for each part; with --save also write docs/benchmarks/papers.*."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/papers.txt and .json")
+    options = parser.parse_args(arguments)
+    figures = {part: PARTS[part]() for part in options.parts}
+    lines: list[str] = []
+    for part, rows in figures.items():
+        measures = list(next(iter(rows.values())))
+        lines += ["", f"{part:32s}" + "".join(f"{measure:>10s}" for measure in measures)]
+        lines += [f"{row:32s}" + "".join(f"{value:10.4f}" for value in values.values()) for row, values in rows.items()]
+    print("\n".join(lines))
+    if options.save:
+        results.save("papers", lines, figures, "papers --save")
+
+
+if __name__ == "__main__":
+    main()
