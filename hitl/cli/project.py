@@ -322,8 +322,8 @@ def _show_plan(judgement: Judgement, settings: Settings, as_json: bool, dry_run:
     show.line(str(judgement.plan))
     _show_who(judgement, settings)
     if judgement.plan.asks:
-        frame = judgement.plan.table().drop_columns(["check", "seconds"]).to_pandas().fillna({"annotator": "anyone"})
-        show.frame("Asked next", frame, 15)
+        table = judgement.plan.table().drop_columns(["check", "seconds", "probability", "audit"])
+        show.frame("Asked next", table.to_pandas().fillna({"annotator": "anyone"}), 15)
     if dry_run:
         show.line("dry run: nothing was recorded or pushed")
 
