@@ -19,6 +19,8 @@ from hitl.store.database import Database
 from hitl.store.lease import Leased
 from hitl.store.schema import ask as asks
 
+NAMES = ("item", "annotator", "since", "probability", "check", "audit", "done", "labels")
+
 ANYONE = ""
 """The annotator of a question to anyone, as a part of the key."""
 
@@ -33,13 +35,18 @@ class Asked(Leased):
         probability (null: not known), check, audit, done (whether the item was done then), labels (JSON text, question
         -> the label that the item had then).
         """
-        names = ("number", "item", "annotator", "since", "probability", "check", "audit", "done", "labels")
-        query = sa.select(*(asks.c[name] for name in names)).where(asks.c.project == project)
-        table = self.database.table(query.order_by(asks.c.number, asks.c.position))
+        return self._asked(asks.c.project == project)
+
+    def audits(self, project: str) -> pa.Table:
+        """Those of `asks` that were asked for an audit."""
+        return self._asked(sa.and_(asks.c.project == project, asks.c.audit.is_(sa.true())))
+
+    def _asked(self, wanted: sa.ColumnElement[bool]) -> pa.Table:
+        columns = [asks.c.number.label("cycle"), *(asks.c[name] for name in NAMES)]
+        table = self.database.table(sa.select(*columns).where(wanted).order_by(asks.c.number, asks.c.position))
         annotator = [name or None for name in table.column("annotator").to_pylist()]
         place = table.column_names.index("annotator")
-        table = table.set_column(place, "annotator", pa.array(annotator, pa.string()))
-        return table.rename_columns(["cycle", *names[1:]])
+        return table.set_column(place, "annotator", pa.array(annotator, pa.string()))
 
 
 def rows_of(project: str, plan: Plan, results: Mapping[str, Consensus]) -> list[dict[str, Any]]:

@@ -78,6 +78,7 @@ def test_a_question_is_kept_as_it_was_first_planned(store: Store) -> None:
             "labels": "{}",
         },
     ]
+    assert store.audits("p").to_pylist() == store.asks("p").to_pylist()[1:2]
 
 
 def test_who_is_asked_again_later_has_another_row(store: Store) -> None:
