@@ -18,6 +18,7 @@ labels and answers; where they err as the labels do, it is above. Known truth te
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -78,7 +79,7 @@ def estimate(agrees: Floats, probability: Floats, drawn: int | None = None) -> A
     answered = len(agrees)
     drawn = answered if drawn is None else drawn
     if not answered:
-        return AuditedAgreement(drawn, 0, *[float("nan")] * 3, 0.0)
+        return AuditedAgreement(drawn, 0, math.nan, math.nan, math.nan, 0.0)
     all_items = horvitz_thompson(np.ones(answered), probability)
     share = min(horvitz_thompson(agrees, probability) / all_items, 1.0)
     effective = all_items**2 / float(np.sum(probability**-2.0))
