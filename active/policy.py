@@ -12,6 +12,7 @@ the work they can do (`acquisition.utility`).
     spread   beyond `even_shares` even shares of the questions others come first       (`assignment.load_balancing`)
     whom     anyone, where the crew has no names: the items of largest value for an average annotator
     check    a share `calibrate` of the questions is about items of known truth        (`assignment.gold_questions`)
+    audit    a share `audit` of the questions is about items drawn at random           (`assignment.audit_questions`)
     done     confidence >= target, or the label limit                                  (`stopping.pool_state`)
     worth    where a right label has a price, a question must be expected to bring its cost  (`value_of_information`)
 
@@ -31,6 +32,7 @@ from hitl.active.acquisition.expected_gain import Gains
 from hitl.active.acquisition.utility import exploration, labels_of, utility
 from hitl.active.acquisition.value_of_information import crew_confusion, err_evenly, pays
 from hitl.active.assignment.assign import Pair
+from hitl.active.assignment.audit_questions import AUDIT, audits, draw
 from hitl.active.assignment.batch import Choice, that_pay
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.gold_questions import CHECK, checks, checks_due
@@ -84,6 +86,8 @@ class ExpectedGain:
             where there are no features: the best items, alike or not. Helps small batches while there are few labels.
         even_shares: no annotator is given more than so many even shares of the open questions while another one,
             whose answer would bring at least half as much, has time; >= 1, inf: no such limit.
+        audit: share of the questions asked about items drawn at random, open or done, in [0, 1) and with `calibrate`
+            below 1. Their answers tell how good the labels are (`Ask.probability`). A crew without names has none.
 
     Example:
         >>> from hitl import Budget, Crew, Evidence
@@ -101,6 +105,7 @@ class ExpectedGain:
     calibrate: float = 0.0
     diverse: float = 1.0
     even_shares: float = 1.5
+    audit: float = 0.0
 
     REMOVED: ClassVar[Mapping[str, str]] = {
         "exploration": "little known annotators are always tried by `explore`: remove the key",
@@ -116,8 +121,15 @@ class ExpectedGain:
                 raise BadSettings(f"policy.options.{name} is {value!r}; expected a number, {least} or more")
         if not (_is_number(self.even_shares) and self.even_shares >= 1):
             raise BadSettings(f"policy.options.even_shares is {self.even_shares!r}; expected a number of 1 or more")
-        if not (_is_number(self.calibrate) and 0 <= self.calibrate < 1):
-            raise BadSettings(f"policy.options.calibrate is {self.calibrate!r}; expected a share in [0, 1)")
+        for name in ("calibrate", "audit"):
+            value = getattr(self, name)
+            if not (_is_number(value) and 0 <= value < 1):
+                raise BadSettings(f"policy.options.{name} is {value!r}; expected a share in [0, 1)")
+        if self.calibrate + self.audit >= 1:
+            raise BadSettings(
+                f"policy.options: calibrate {self.calibrate:g} and audit {self.audit:g} leave no other questions; "
+                "expected less than 1 together"
+            )
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         """The next questions and the finished items. Raises BadInput where the questions' items differ."""
@@ -130,29 +142,64 @@ class ExpectedGain:
         free = Eligibility.of(crew, pool.annotations)
         due = checks_due(self.calibrate, pool.answered + len(crew.asked), budget.labels)
         checked = checks(pool, free, due, budget.cost)
-        choice = self._choice(pool, free, checked, gains, budget)
-        limit, rows = budget.labels - len(checked), pool.fewest_first(pool.open_rows[~free.closed[pool.open_rows]])
-        if not pool.answered and any(evidence.features is not None for evidence, _ in pool):
+        audited, probability = self._audits(pool, free, checked, matrices, budget)
+        beside = checked + audited
+        choice = self._choice(pool, free, beside, gains, budget)
+        limit, rows = budget.labels - len(beside), pool.fewest_first(pool.open_rows[~free.closed[pool.open_rows]])
+        rows = rows[~np.isin(rows, [item for item, _ in audited])]
+        drawn = not pool.answered and any(evidence.features is not None for evidence, _ in pool)
+        if drawn:
             rows = pool.drawn(rows)  # all are alike, and what learns from the first labels should see all kinds
         pairs = _best(pool, choice, crew, budget, rows, limit)
         if limit and not pairs and budget.worth is not None and not crew.asked and choice.best(rows, 1):
             return replace(plan, stop=NOT_WORTH)
-        places = _mixed(checked, [(pair.item, pair.person) for pair in pairs])
-        return replace(plan, asks=_asks(pool, crew, places, gains, matrices))
+        others = [(pair.item, pair.person) for pair in pairs]
+        chance: dict[int, float | None] = dict.fromkeys((item for item, _ in audited), probability)
+        if drawn and others:
+            alike = self.diverse == 1 and _interchangeable(rows, gains, free)
+            chance |= dict.fromkeys((item for item, _ in others), len(others) / len(rows) if alike else None)
+        places = _mixed(checked, audited, others)
+        return replace(plan, asks=_asks(pool, crew, places, gains, matrices, chance, {item for item, _ in audited}))
 
-    def _choice(self, pool: PoolState, free: Eligibility, checked: Places, gains: Gains, budget: Budget) -> Choice:
-        """What can be asked beside the checks, within what they leave of the money."""
-        crew, prices = free.crew, free.crew.prices
-        money = max(budget.cost - math.fsum(prices[person] for _, person in checked), 0.0)
-        item, person = np.array(checked, dtype=np.int64).reshape(-1, 2).T
+    def _audits(
+        self, pool: PoolState, free: Eligibility, checked: Places, matrices: Sequence[Floats], budget: Budget
+    ) -> tuple[Places, float]:
+        """The questions about items drawn at random, within what the checks leave, and their probability."""
+        due = checks_due(self.audit, pool.answered + len(free.crew.asked), budget.labels)
+        if not due:
+            return [], 1.0
+        left, money = _after(free, checked), _money_after(free, checked, budget)
+        rows, probability = draw(pool, left, min(due, budget.labels - len(checked)), money)
+        return audits(rows, _right(pool, matrices, rows), left, money), probability
+
+    def _choice(self, pool: PoolState, free: Eligibility, beside: Places, gains: Gains, budget: Budget) -> Choice:
+        """What can be asked beside these questions, within what they leave of time and money."""
+        left, money, names = _after(free, beside), _money_after(free, beside, budget), free.crew.names
         features = pool[0][0].features if self.diverse > 1 else None
-        left = free.after(item, person)
-        if not crew.names:
+        if not names:
             return Choice(gains, left, money, self.even_shares, features, self.diverse)
-        given_k, anybody_k = labels_of(pool, crew), np.array([name == ANONYMOUS for name in crew.names])
+        given_k, anybody_k = labels_of(pool, free.crew), np.array([name == ANONYMOUS for name in names])
         able_k = np.where(anybody_k, np.inf, answerable(free, pool.open_rows))
         tried = gains.times(exploration(given_k, able_k, self.explore))
         return Choice(tried, left, money, self.even_shares, features, self.diverse, given_k)
+
+
+def _after(free: Eligibility, places: Places) -> Eligibility:
+    """Who may be asked what when these questions have been asked too."""
+    item, person = np.array(places, dtype=np.int64).reshape(-1, 2).T
+    return free.after(item, person)
+
+
+def _money_after(free: Eligibility, places: Places, budget: Budget) -> float:
+    """What these questions leave of the money."""
+    return max(budget.cost - math.fsum(free.crew.prices[person] for _, person in places), 0.0)
+
+
+def _interchangeable(rows: Rows, gains: Gains, free: Eligibility) -> bool:
+    """Whether nothing but their names tells these items apart: who of them is asked about is then drawn."""
+    masks = (mask for _, mask in free.blocks(rows))
+    first = free.mask_rows(rows[:1])
+    return not gains.alike(rows).any() and all(bool((mask == first).all()) for mask in masks)
 
 
 def _confusion(evidence: Evidence, consensus: Consensus, crew: Crew) -> Floats:
@@ -173,15 +220,26 @@ def _best(pool: PoolState, choice: Choice, crew: Crew, budget: Budget, rows: Row
     return that_pay(choice, might, limit, lambda item, person: pays(pool, item, person, crew, budget))
 
 
-def _mixed(checked: Places, others: Places) -> Places:
-    """The checks spread evenly among the other questions, so that they do not stand out."""
-    place = [(n + 0.5) / len(part) for part in (checked, others) for n in range(len(part))]
-    both = checked + others
-    return [both[n] for n in np.argsort(place, kind="stable")]
+def _mixed(*parts: Places) -> Places:
+    """Checks and audits spread evenly among the other questions, so that they do not stand out."""
+    place = [(n + 0.5) / len(part) for part in parts for n in range(len(part))]
+    together = [one for part in parts for one in part]
+    return [together[n] for n in np.argsort(place, kind="stable")]
 
 
-def _asks(pool: PoolState, crew: Crew, places: Places, gains: Gains, matrices: Sequence[Floats]) -> tuple[Ask, ...]:
-    """The questions: what each is expected to bring in right labels, and the chance that the answer is right."""
+def _asks(
+    pool: PoolState,
+    crew: Crew,
+    places: Places,
+    gains: Gains,
+    matrices: Sequence[Floats],
+    chance: Mapping[int, float | None],
+    audited: set[int],
+) -> tuple[Ask, ...]:
+    """The questions: what each is expected to bring in right labels, and the chance that the answer is right.
+
+    `chance`: the probability of the items that were drawn, `audited` those of them that are for an audit.
+    """
     if not places:
         return ()
     item, person = np.array(places, dtype=np.int64).T
@@ -196,11 +254,21 @@ def _asks(pool: PoolState, crew: Crew, places: Places, gains: Gains, matrices: S
             crew.members[k],
             float(g),
             float(r),
-            CHECK if pool.known[n] else pool.standing(n),
+            CHECK if pool.known[n] else AUDIT if n in audited else pool.standing(n),
             check=bool(pool.known[n]),
+            probability=chance.get(n, 1.0),
+            audit=n in audited,
         )
         for n, k, g, r in zip(item.tolist(), person.tolist(), gain, right, strict=True)
     )
+
+
+def _right(pool: PoolState, matrices: Sequence[Floats], rows: Rows) -> Floats:
+    """(R, K') the chance that each annotator's answer about each of these items is right, over all questions."""
+    right = np.zeros((len(rows), len(matrices[0])))
+    for (_, consensus), pi_kjl in zip(pool, matrices, strict=True):
+        right += consensus.probabilities[rows] @ np.diagonal(pi_kjl, axis1=1, axis2=2).T / len(pool)
+    return right
 
 
 def _is_number(value: Any) -> bool:

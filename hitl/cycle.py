@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,7 @@ from hitl.exchange import (
 )
 from hitl.learning import features, training
 from hitl.metrics import metrics_of
+from hitl.models.analysis.audited_agreement import audited_agreement
 from hitl.models.predictors.features import without
 from hitl.operations import Judgement, operations_of
 from hitl.project import (
@@ -215,7 +216,9 @@ def judge(
     now, expire = time.time() if now is None else now, settings.crew.expire_hours * HOUR
     plan = next_plan(asks, pool, crew, budget, store.plan(settings.name), now, expire)
     progress("plan", 1, 1)
-    return Judgement(evidence, results, plan, metrics_of(pool, plan, crew, budget))
+    audit = audited_agreement(store.audits(settings.name), evidence)
+    metrics = {**metrics_of(pool, plan, crew, budget), "audit": asdict(audit) if audit.answered else None}
+    return Judgement(evidence, results, plan, metrics)
 
 
 def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement) -> int:

@@ -33,7 +33,7 @@ def checks(config: Path) -> Iterator[Check]:
         as_printed = ", with the settings of its paper" if settings.combine.paper else ""
         yield Check("combiner", True, f"{settings.combine.method}{as_printed}")
         policy(settings.policy.name, **settings.policy.options)
-        yield Check("policy", True, settings.policy.name)
+        yield _policy(settings)
         yield from connector.check()
         yield from _crew(settings, store, connector)
         for line in orders_of_others(store, settings.name, connector):
@@ -45,6 +45,14 @@ def checks(config: Path) -> Iterator[Check]:
         yield from _features(settings, store)
         yield from _graph(settings, store)
         yield from _learning(settings, store, connector)
+
+
+def _policy(settings: Settings) -> Check:
+    """Whether the policy can do what its options say."""
+    if settings.policy.options.get("audit") and not settings.crew.annotators:
+        mend = "name them in crew.annotators, or remove the key"
+        return Check("policy", False, "policy.options.audit asks nothing of annotators without names", mend)
+    return Check("policy", True, settings.policy.name)
 
 
 def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:

@@ -3,6 +3,7 @@
 item_table          one row an item: what there is to label
 label_tables        one row an item; classes of a multiple choice side by side, questions of other kinds apart
 annotation_table    one row an annotation, times as ISO 8601
+asked_table         one row a question that was ever planned
 
 of texts whose parts are marked, and recordings with stretches of time: one row a span, and one a marked part of each
 answer (`hitl.texts.span_tables`)
@@ -137,6 +138,14 @@ def annotation_table(annotations: Annotations, names: Mapping[str, str]) -> pa.T
     columns |= {name: table.column(name) for name in table.column_names[1:]}
     if annotations.time is not None:
         columns["time"] = iso_8601(annotations.time)
+    return pa.table(columns)
+
+
+def asked_table(asks: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """The questions of `Store.asks`, `since` as time (ISO 8601, UTC)."""
+    columns = _identity(asks.column("item").to_pylist(), names)
+    columns |= {name: asks.column(name) for name in asks.column_names if name not in ("item", "since")}
+    columns["time"] = iso_8601(asks.column("since").to_numpy())
     return pa.table(columns)
 
 

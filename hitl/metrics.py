@@ -17,6 +17,7 @@ from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
+from hitl.models.analysis.audited_agreement import AuditedAgreement
 from hitl.plan import Plan
 
 DIGITS = 6
@@ -96,6 +97,7 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
         lines.append(f"accuracy expected now: {expected}; {_checked(expected)}")
         if not expected.checked and not metrics.get("corrected", True):
             lines.append(f"caution: {TOO_SURE}")
+        lines += _of_audit(metrics.get("audit"))
         lines.append(f"spent: {metrics['labels']:,} labels, cost {metrics['cost']:,g}")
     lines += [_of_model(name, said, metrics["items"]) for name, said in metrics.get("models", {}).items()]
     if metrics.get("stop"):
@@ -153,6 +155,18 @@ def _checked(expected: rules.Expected) -> str:
         f"checked on {expected.checked} items of known truth: {expected.wrong:.0f} would be wrong without it, "
         f"{expected.foreseen:.1f} were foreseen"
     )
+
+
+def _of_audit(said: Mapping[str, Any] | None) -> list[str]:
+    """What the answers about items drawn at random say; nothing without such answers."""
+    if said is None:
+        return []
+    found = _recorded_as(AuditedAgreement, said)
+    return [
+        f"audit: of {found.drawn:,} questions about items drawn at random {found.answered:,} are answered; labels, as "
+        f"they stood when asked, agree with such answers in {found.share:.1%} of all items (95 % interval "
+        f"{found.low:.1%} to {found.high:.1%}). That is agreement, not accuracy: annotators err too"
+    ]
 
 
 def _of_model(name: str, said: Mapping[str, Any], items: int) -> str:

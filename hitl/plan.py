@@ -42,6 +42,12 @@ class Ask:
         check: the item's truth was known when it was asked, and the answer is to tell how good the annotator is (a
             gold question); the item is done already.
         seconds: how long the answer is expected to take, 0 where that is unknown.
+        probability: the chance, in (0, 1], with which this item came into this plan, given all that was known before
+            the plan was made; None where that is not known. 1 where nothing is drawn: what was chosen for its value
+            would be chosen again, and says nothing about the items that were not. Where items are drawn it is their
+            inclusion probability, by which answers are weighted (`hitl.models.analysis.audited_agreement`).
+        audit: the item was drawn at random from all that might be asked about, done or open, and the answer is to tell
+            how good the labels are.
     """
 
     item: Name
@@ -52,6 +58,8 @@ class Ask:
     since: float = 0.0
     check: bool = False
     seconds: float = 0.0
+    probability: float | None = 1.0
+    audit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +156,7 @@ class Plan(Shown):
         return f"{asked}; {len(self.done)} items done, {self.open_items} open"
 
     def table(self) -> pa.Table:
-        """Arrow table of the questions: priority (1 first), item, annotator, gain, right, why, check, seconds."""
+        """Arrow table of the questions: priority (1 first), item, annotator and the other fields of `Ask` but since."""
         rows = [{"priority": rank, **asdict(ask)} for rank, ask in enumerate(self.asks, start=1)]
         for row in rows:
             row["item"] = str(row["item"])
@@ -184,7 +192,8 @@ class Plan(Shown):
             data: dict[str, Any] = json.loads(text)
             if data["format"] != FORMAT:
                 raise BadTable(f"{where}: saved as format {data['format']}; this version of hitl reads {FORMAT}")
-            asks = tuple(Ask(**{"check": row.get("why") == _CHECKED, **row}) for row in data["asks"])
+            older = {"probability": None}  # in plans from before it existed it is not known
+            asks = tuple(Ask(**{"check": row.get("why") == _CHECKED, **older, **row}) for row in data["asks"])
             done = tuple(Done(**{**row, "labels": tuple(row["labels"])}) for row in data["done"])
             expired = tuple(Expired(**row) for row in data.get("expired", ()))  # not in plans before these existed
             crew = tuple(Activity.from_dict(row) for row in data.get("people", ()))
@@ -218,6 +227,8 @@ _ASK_SCHEMA = pa.schema(
         ("why", pa.string()),
         ("check", pa.bool_()),
         ("seconds", pa.float64()),
+        ("probability", pa.float64()),
+        ("audit", pa.bool_()),
     ]
 )
 _DONE_SCHEMA = pa.schema(

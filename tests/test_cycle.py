@@ -377,7 +377,7 @@ def test_an_unknown_policy_or_option_names_its_key(tmp_path: Path) -> None:
         with pytest.raises(BadSettings, match=r"policy.name 'nonsense' is unknown; expected one of expected-gain"):
             cycle.run(settings(policy={"name": "nonsense"}), store, Tables(folder))
         with pytest.raises(
-            BadSettings, match=r"'expected-gain' has no setting 'x'; it has information, .*even_shares$"
+            BadSettings, match=r"'expected-gain' has no setting 'x'; it has information, .*even_shares, audit$"
         ):
             cycle.run(settings(policy={"options": {"x": 1}}), store, Tables(folder))
 

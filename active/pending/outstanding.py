@@ -156,13 +156,14 @@ def waiting(previous: Plan, pool: PoolState, crew: Crew, budget: Budget, now: fl
     """What of the last plan is still expected now.
 
     A question of an annotator who has left the crew, or may not answer it any more, returns to the pool at once; so
-    does one whose item is done, unless it is a check, which is asked about a done item.
+    does one whose item is done, unless it is a check or an audit, which are asked about done items.
     """
     free = Eligibility.of(replace(crew, asked=()), pool.annotations)
     named = [(ask.annotator, ask) for ask in previous.asks if ask.annotator is not None]
     pairs = [*((who, ask.item) for who, ask in named), *((e.annotator, e.item) for e in previous.expired)]
     row = codes_of(pool.items, (item for _, item in pairs))
-    done = {item for item, n in row.items() if not pool.open[n]} - {ask.item for ask in previous.asks if ask.check}
+    kept_open = {ask.item for ask in previous.asks if ask.check or ask.audit}
+    done = {item for item, n in row.items() if not pool.open[n]} - kept_open
     may_answer = {pair for pair, may in zip(pairs, free.may_be_asked(pairs), strict=True) if may}
     asks, fresh = [], []
     for who, ask in named:

@@ -4,20 +4,23 @@
     random         any item, to any annotator who may have it
     uncertainty    the item whose label is least certain, to the annotators in turn
 
-All ask about open items only, an item once in a plan. Where confidence must not end an item, as in a comparison with
+All ask about open items only, an item once in a plan. Of m items that are drawn from n equal ones each has probability
+m / n (`Ask.probability`); where annotators have no time or money left for some of them, the probability is not known.
+Where confidence must not end an item, as in a comparison with
 spreading labels evenly over all items, set `Budget.min_labels` to `max_labels`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hitl.active.acquisition.scores import entropy
 from hitl.active.acquisition.utility import labels_of
-from hitl.active.assignment.eligibility import Eligibility
+from hitl.active.assignment.eligibility import Eligibility, codes_of
 from hitl.active.stopping.pool_state import PoolState, Rows
 from hitl.active.stopping.rules import OPEN, Judged
 from hitl.crew import Budget, Crew
@@ -52,7 +55,8 @@ class Evenly:
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         """The next questions, the items with fewest labels first. Raises BadInput where the questions' items differ."""
-        return _drawn(self.seed, PoolState.of(questions, budget), crew, budget, PoolState.fewest_first)
+        pool = PoolState.of(questions, budget)
+        return _drawn(self.seed, pool, crew, budget, pool.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,8 @@ class Randomly:
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         """The next questions, in no order. Raises BadInput where the questions' items differ."""
-        return _drawn(self.seed, PoolState.of(questions, budget), crew, budget, lambda _, rows: rows)
+        pool = PoolState.of(questions, budget)
+        return _drawn(self.seed, pool, crew, budget, np.zeros(len(pool.items), np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +113,33 @@ class Uncertain:
         return _dealt(pool, free, budget, order, lambda able, given: able[np.argmin((had + given)[able])])
 
 
-def _drawn(seed: int, pool: PoolState, crew: Crew, budget: Budget, ordered: Callable[[PoolState, Rows], Rows]) -> Plan:
-    """Each open item in order to an annotator drawn among those who may have it; other draws in each round."""
+def _drawn(seed: int, pool: PoolState, crew: Crew, budget: Budget, rank: Rows) -> Plan:
+    """Each open item to an annotator drawn among those who may have it, in an order drawn among items of equal rank.
+
+    Items (N,) of lower rank come first. Other draws in each round.
+    """
     rng = np.random.default_rng([seed, pool.answered, len(crew.asked)])
     free = Eligibility.of(crew, pool.annotations)
-    order = ordered(pool, rng.permutation(_to_ask(pool, free)))
-    return _dealt(pool, free, budget, order, lambda able, _: rng.choice(able))
+    rows = _to_ask(pool, free)
+    order = rng.permutation(rows)
+    order = order[np.argsort(rank[order], kind="stable")]
+    plan = _dealt(pool, free, budget, order, lambda able, _: rng.choice(able))
+    return replace(plan, asks=_with_probabilities(plan.asks, pool, free, budget, rows, rank))
+
+
+def _with_probabilities(
+    asks: tuple[Ask, ...], pool: PoolState, free: Eligibility, budget: Budget, rows: Rows, rank: Rows
+) -> tuple[Ask, ...]:
+    """How many of each rank are asked, of all that might be; not known where time or money may have run out before."""
+    able = free.capacity > 0
+    enough = bool((free.capacity[able] >= budget.labels).all())
+    if not (enough and budget.labels * max(free.crew.prices) <= budget.cost + CENT):
+        return tuple(replace(ask, probability=None) for ask in asks)
+    might = np.concatenate([np.zeros(0, bool), *(mask[:, able].any(axis=1) for _, mask in free.blocks(rows))])
+    there = Counter(rank[rows[might]].tolist())
+    rank_of = {item: int(rank[row]) for item, row in codes_of(pool.items, [ask.item for ask in asks]).items()}
+    asked = Counter(rank_of.values())
+    return tuple(replace(ask, probability=asked[rank_of[ask.item]] / there[rank_of[ask.item]]) for ask in asks)
 
 
 def _to_ask(pool: PoolState, free: Eligibility) -> Rows:

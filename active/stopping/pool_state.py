@@ -126,9 +126,9 @@ class PoolState(tuple[Judged, ...]):
         """These codes, those with fewer labels first."""
         return np.asarray(rows[np.argsort(self.labels[rows], kind="stable")])
 
-    def drawn(self, rows: Rows) -> Rows:
-        """These codes in an order that depends on the names of the items alone, not on where they stand."""
-        names = [sha256(str(self.annotations[0].items[row]).encode()).digest() for row in rows]
+    def drawn(self, rows: Rows, seed: str = "") -> Rows:
+        """These codes in an order that depends on the names of the items and `seed` alone, not on where they stand."""
+        names = [sha256(f"{seed}{self.annotations[0].items[row]}".encode()).digest() for row in rows]
         return np.asarray(rows[sorted(range(len(rows)), key=names.__getitem__)])
 
     # -- how good the labels are ------------------------------------------------------------------------

@@ -211,19 +211,22 @@ def export(
     annotators: AnnotatorsOutput,
     output: Annotated[Path, typer.Argument(help="Consensus table to write (CSV, JSON Lines, Parquet).")],
     annotations: Annotated[Path | None, typer.Option(help="Also write the raw annotations.")] = None,
+    asked: Annotated[
+        Path | None, typer.Option(help="Also write every question that was ever planned, with its probability.")
+    ] = None,
     question: OneQuestion = None,
     config: Config = HERE,
 ) -> None:
     """Write the labels of the last cycle, one row an item, by your own ids, with what each label rests on."""
     from hitl.exchange import multiple_choices
-    from hitl.export import annotation_table, label_tables, span_annotation_table
+    from hitl.export import annotation_table, asked_table, label_tables, span_annotation_table
     from hitl.models.segmentation.box_labels import BoxParts, answer_table
     from hitl.operations import Judgement
     from hitl.project import item_names, stored_evidence
     from hitl.tables.files import require_distinct, require_writable, write_table
 
-    require_writable(output, annotators.path, annotations)
-    require_distinct([output, annotators.path, annotations], [])
+    require_writable(output, annotators.path, annotations, asked)
+    require_distinct([output, annotators.path, annotations, asked], [])
     with opened(config) as (settings, store, connector):
         latest = store.latest(settings.name)
         if latest is None:
@@ -245,16 +248,18 @@ def export(
         for name, table in tables.items():
             write_table(of_question(output, name, len(tables)), table)
         write(chosen, None, annotators.path)
+        if asked is not None:
+            write_table(asked, asked_table(store.asks(settings.name), names))
         if annotations is not None:
             if any(result.masks is not None for result in chosen.values()):
                 raise BadSettings("export: --annotations does not write masks; the platform exports them")
-            asked = {one.parts.question if one.parts else name: one for name, one in of_chosen.items()}
-            for name, one in asked.items():
+            answered = {one.parts.question if one.parts else name: one for name, one in of_chosen.items()}
+            for name, one in answered.items():
                 if isinstance(one.parts, BoxParts):
                     table = answer_table(one, names)
                 else:
                     table = span_annotation_table(one, names) if one.parts else annotation_table(one.annotations, names)
-                write_table(of_question(annotations, name, len(asked)), table)
+                write_table(of_question(annotations, name, len(answered)), table)
     show.wrote([output])
 
 
@@ -322,8 +327,8 @@ def _show_plan(judgement: Judgement, settings: Settings, as_json: bool, dry_run:
     show.line(str(judgement.plan))
     _show_who(judgement, settings)
     if judgement.plan.asks:
-        frame = judgement.plan.table().drop_columns(["check", "seconds"]).to_pandas().fillna({"annotator": "anyone"})
-        show.frame("Asked next", frame, 15)
+        table = judgement.plan.table().drop_columns(["check", "seconds", "probability", "audit"])
+        show.frame("Asked next", table.to_pandas().fillna({"annotator": "anyone"}), 15)
     if dry_run:
         show.line("dry run: nothing was recorded or pushed")
 

@@ -24,6 +24,7 @@ _TYPES = {
     sa.Text: pa.string(),
     sa.Double: pa.float64(),
     sa.Integer: pa.int64(),
+    sa.BigInteger: pa.int64(),
     sa.Boolean: pa.bool_(),
     sa.LargeBinary: pa.binary(),
 }

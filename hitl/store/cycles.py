@@ -1,6 +1,6 @@
 """What a cycle concluded, and the outbox: how the platform should be, and whether it has said that it is.
 
-    record   consensus, plan, metrics and operations of one cycle, within one transaction of the caller
+    record   consensus, plan, questions, metrics and operations of one cycle, in one transaction
     queue    operations that no cycle came to: new items, known truth
     pending  what must still be pushed; after a crash, all that was not confirmed is pushed again (harmless: the same
              operation twice changes nothing the second time)
@@ -25,12 +25,13 @@ import sqlalchemy as sa
 from hitl.consensus import Consensus
 from hitl.exchange import Operation, Receipt
 from hitl.plan import Plan
+from hitl.store import asks
 from hitl.store.database import Database
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import consensus, cycle, operation
 
 KEPT = 3
-"""How many cycles keep their consensus and plan; the metrics of all are kept."""
+"""How many cycles keep their consensus and plan; the metrics and the questions of all are kept."""
 
 PENDING, CONFIRMED = "pending", "confirmed"
 
@@ -74,6 +75,7 @@ class Concluded(Leased):
             for position, (question, result) in enumerate(record.results.items())
         ]
         rows = _rows(lease.project, _last_of_each(record.operations))
+        asked = asks.rows_of(lease.project, record.plan, record.results)
         with self._fenced(lease) as connection:
             last = sa.select(sa.func.max(cycle.c.number)).where(cycle.c.project == lease.project)
             number = 1 + (connection.execute(last).scalar() or 0)
@@ -81,6 +83,7 @@ class Concluded(Leased):
             connection.execute(sa.insert(cycle).values(row | new))
             if blobs:
                 connection.execute(sa.insert(consensus), [blob | {"number": number} for blob in blobs])
+            asks.write(self.database, connection, number, asked)
             _forget_older(connection, lease.project, number - KEPT)
             _write_operations(self.database, connection, number, rows)
             older = operation.c.number.between(BY_HAND + 1, number - 1)

@@ -7,6 +7,7 @@
     vector                                      features made of items, keyed by how they were made as well
     fold                                        what models predict that learned from the labels of other items
     cycle, consensus                            what was concluded
+    ask                                         every question that was planned, of whom, and when first
     operation                                   the outbox: what must still be, or was, pushed
 
 Times are seconds since the epoch (float64, UTC). JSON is text: it must come back as it went in (PostgreSQL's jsonb
@@ -19,7 +20,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0006"
+HEAD = "0007"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -150,6 +151,23 @@ consensus = _table(
     column("question", sa.Text()),
     column("packed", sa.LargeBinary()),
     sa.ForeignKeyConstraint(["project", "number"], ["hitl_cycle.project", "hitl_cycle.number"]),
+    with_rowid=True,
+)
+
+ask = _table(
+    "hitl_ask",
+    key("project"),
+    key("item"),
+    key("annotator"),
+    sa.Column("since", sa.Double(), primary_key=True, autoincrement=False),
+    column("number", sa.BigInteger()),
+    column("position", sa.Integer()),
+    column("probability", sa.Double(), null=True),
+    column("check", sa.Boolean()),
+    column("audit", sa.Boolean()),
+    column("done", sa.Boolean()),
+    column("labels", sa.Text()),
+    sa.Index("hitl_ask_number", "project", "number", "position"),
     with_rowid=True,
 )
 

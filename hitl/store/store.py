@@ -1,8 +1,8 @@
 """`Store`: the database behind one or several projects, and what is noted with each project.
 
 Its other methods are where their tables are: `lease`, `tables` (what was pulled), `vectors` (features made of it),
-`folds` (what was learned from it) and `cycles` (what was concluded). Writes take a `Lease`; each is one transaction
-that begins with the fence. Reads take a project's name.
+`folds` (what was learned from it), `cycles` (what was concluded) and `asks` (what was ever asked). Writes take a
+`Lease`; each is one transaction that begins with the fence. Reads take a project's name.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from hitl.exchange import Cursor, Page, Pages, PullSummary
 from hitl.store import pages
+from hitl.store.asks import Asked
 from hitl.store.cycles import Concluded
 from hitl.store.folds import Learnt
 from hitl.store.lease import Lease
@@ -38,7 +39,7 @@ class Failure:
     message: str
 
 
-class Store(Pulled, Embedded, Learnt, Concluded):
+class Store(Pulled, Embedded, Learnt, Concluded, Asked):
     """What was pulled, what was made of it, what was concluded, what must still be pushed.
 
     `url` is "sqlite:///folder/hitl.db" or "postgresql://user:password@host/database". Opening brings the schema up to

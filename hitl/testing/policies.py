@@ -198,12 +198,21 @@ def it_asks_nothing_twice(policy: Policy) -> None:
 
 @fact
 def it_leaves_done_items_alone(policy: Policy) -> None:
-    """Only open items are asked about; items of known truth only to check annotators, and marked so."""
+    """Only open items are asked about; known truth only to check annotators, others only for an audit, marked so."""
     for one in projects():
         place = {name: n for n, name in enumerate(one.items)}
         for ask in one.plan(policy).asks:
             known = all(evidence.known[place[ask.item]] for evidence, _ in one.questions)
-            assert known if ask.check else one.is_open(place[ask.item])
+            assert known if ask.check else (one.is_open(place[ask.item]) or (ask.audit and not known))
+
+
+@fact
+def it_says_how_probable_each_question_was(policy: Policy) -> None:
+    """The chance of each question is above 0 and 1 at most, or not known; that of an audit is known."""
+    for one in projects():
+        for ask in one.plan(policy).asks:
+            assert ask.probability is None or 0 < ask.probability <= 1
+            assert not (ask.audit and (ask.probability is None or ask.check))
 
 
 @fact

@@ -47,6 +47,8 @@ def test_so_does_the_policy_with_other_settings() -> None:
     check_policy(ExpectedGain(even_shares=1.0, explore=0.0))
     check_policy(ExpectedGain(information=0.0))
     check_policy(ExpectedGain(calibrate=0.4), {ORDER: "who of equals is checked leaves others their time"})
+    check_policy(ExpectedGain(audit=0.4), {ORDER: "who of equals is drawn for leaves others their time"})
+    check_policy(ExpectedGain(audit=0.4, calibrate=0.5), {ORDER: "the same"})
 
 
 class Reckless:
@@ -92,6 +94,9 @@ BREAKS = {
     "it asks nothing twice": spoilt(lambda _, plan: replace(plan, asks=plan.asks + plan.asks[:1])),
     "it leaves done items alone": Broken(
         lambda _, q, crew, budget: Randomly().plan(q, crew, replace(budget, target_confidence=1.0, max_labels=99))
+    ),
+    "it says how probable each question was": spoilt(
+        lambda _, plan: replace(plan, asks=tuple(replace(ask, probability=0.0) for ask in plan.asks))
     ),
     "it lists the finished items with their labels": spoilt(lambda _, plan: replace(plan, done=())),
     "it asks nothing where nothing may be asked": Reckless(),

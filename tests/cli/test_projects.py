@@ -133,3 +133,9 @@ def test_an_export_of_tables_says_what_labels_rest_on_and_reads_back(run: Run, p
     assert (source["0"], source["1"], source["7"]) == ("known truth", "annotators", "nobody")
     assert all(time.endswith("Z") for time in read_table("raw.csv")["time"].to_pylist())
     assert run("combine", "raw.csv", "--time", "time", "--truth", "labels.csv")[0] == 0
+    assert run("export", "labels.csv", "--asked", "asked.csv")[0] == 0
+    asked = read_table("asked.csv")
+    names = ["item", "cycle", "annotator", "probability", "check", "audit", "done", "labels", "time"]
+    assert asked.column_names == names
+    assert set(asked["probability"].to_pylist()) == {"1"}
+    assert all(time.endswith("Z") for time in asked["time"].to_pylist())

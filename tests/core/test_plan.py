@@ -21,6 +21,8 @@ PLAN = Plan(
         Ask(7, None, 1e-300, 1 / 3, "ünsicher"),
         Ask("b", "ann", 0.0, 0.5, ""),
         Ask("b", 3, 0.0, 0.5, "", 1.5, check=True, seconds=12.5),
+        Ask("d", "ann", 0.0, 0.5, "", 1.5, probability=0.1 + 0.2, audit=True),
+        Ask("e", "ann", 0.0, 0.5, "", 1.5, probability=None),
     ),
     done=(Done("c", ("x",), 0.99, "confident"), Done(9, (1, "two"), 0.7, "10 labels")),
     open_items=3,
@@ -41,7 +43,7 @@ def test_a_plan_comes_back_exactly(tmp_path: Path) -> None:
 def test_a_plan_of_an_older_version_is_read() -> None:
     ask = {"item": "a", "annotator": "ann", "gain": 0.5, "right": 0.9, "why": "unsure"}
     plan = Plan.from_json(json.dumps({"format": 1, "asks": [ask], "done": [], "open_items": 2}))
-    assert plan == Plan((Ask("a", "ann", 0.5, 0.9, "unsure", 0.0),), (), 2, None, (), ())
+    assert plan == Plan((Ask("a", "ann", 0.5, 0.9, "unsure", 0.0, probability=None),), (), 2, None, (), ())
 
 
 def test_a_check_of_an_older_version_is_known_by_its_words() -> None:
@@ -85,7 +87,7 @@ def test_another_file_or_version_is_refused(tmp_path: Path, content: str | bytes
 
 
 def test_it_says_in_one_line_what_it_asks() -> None:
-    assert str(PLAN) == "4 questions for 2 annotators; 2 items done, 3 open"
+    assert str(PLAN) == "6 questions for 2 annotators; 2 items done, 3 open"
     assert str(Plan(asks=(PLAN.asks[0],))) == "1 question for 1 annotator; 0 items done, 0 open"
     assert str(Plan(stop="every item is done")) == "done: every item is done; 0 items done, 0 open"
     assert str(Plan(asks=(PLAN.asks[1],), open_items=1)) == "1 question for anyone; 0 items done, 1 open"
@@ -93,7 +95,7 @@ def test_it_says_in_one_line_what_it_asks() -> None:
 
 def test_the_questions_of_one_person_keep_their_order() -> None:
     assert PLAN.annotators == ("ann", 3)
-    assert [ask.item for ask in PLAN.asks_of("ann")] == ["007", "b"]
+    assert [ask.item for ask in PLAN.asks_of("ann")] == ["007", "b", "d", "e"]
     assert [ask.item for ask in PLAN.asks_of(None)] == [7]
     assert PLAN.asks_of("nobody") == ()
 
@@ -101,14 +103,19 @@ def test_the_questions_of_one_person_keep_their_order() -> None:
 def test_tables_show_serving_order_and_finished_items(tmp_path: Path) -> None:
     PLAN.write(tmp_path / "plan.csv")
     table = read_table(tmp_path / "plan.csv")
-    assert table.column_names == ["priority", "item", "annotator", "gain", "right", "why", "check", "seconds"]
-    assert table.column("priority").to_pylist() == ["1", "2", "3", "4"]
-    assert table.column("item").to_pylist() == ["007", "7", "b", "b"]
-    assert table.column("annotator").to_pylist() == ["ann", None, "ann", "3"]
-    assert table.column("check").to_pylist() == ["false", "false", "false", "true"]
-    assert table.column("seconds").to_pylist() == [None, None, None, "12.5"]
+    figures = ["gain", "right", "why", "check", "seconds", "probability", "audit"]
+    assert table.column_names == ["priority", "item", "annotator", *figures]
+    assert table.column("priority").to_pylist() == ["1", "2", "3", "4", "5", "6"]
+    assert table.column("item").to_pylist() == ["007", "7", "b", "b", "d", "e"]
+    assert table.column("annotator").to_pylist() == ["ann", None, "ann", "3", "ann", "ann"]
+    assert table.column("check").to_pylist() == ["false", "false", "false", "true", "false", "false"]
+    assert table.column("seconds").to_pylist() == [None, None, None, "12.5", None, None]
+    assert table.column("probability").to_pylist() == ["1", "1", "1", "1", "0.30000000000000004", None]
+    assert table.column("audit").to_pylist() == ["false", "false", "false", "false", "true", "false"]
     PLAN.write(tmp_path / "plan.parquet")
-    assert pq.read_table(tmp_path / "plan.parquet").column("check").to_pylist() == [False, False, False, True]
+    written = pq.read_table(tmp_path / "plan.parquet")
+    assert written.column("check").to_pylist() == [False, False, False, True, False, False]
+    assert written.column("probability").to_pylist() == [1.0, 1.0, 1.0, 1.0, 0.1 + 0.2, None]
     assert PLAN.done_table().to_pylist()[1] == {"item": "9", "label": "1,two", "confidence": 0.7, "why": "10 labels"}
     assert Plan().table().column_names == table.column_names
     assert Plan().done_table().num_rows == 0

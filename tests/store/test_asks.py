@@ -1,0 +1,125 @@
+"""What was ever asked: written once with its probability, kept when plans are forgotten, and after older schemas."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from alembic import command
+
+from hitl.plan import Ask, Done, Plan
+from hitl.store import CycleRecord, Store, cycles
+from hitl.store.database import migrations
+from tests.store.rows import consensus
+
+NOW = 1764000000.1234567
+FIRST = Ask("2", "ann", 0.5, 0.75, "unsure", NOW)
+AUDIT = Ask("1", "bob", 0.0, 0.75, "drawn", NOW, probability=0.1 + 0.2, audit=True)
+ANYONE = Ask("2", None, 0.1, 0.5, "unsure", NOW + 1, probability=None)
+CHECK = Ask("unknown", "ann", 0.0, 0.9, "known", NOW + 2, check=True)
+DONE = (Done("1", ("yes",), 0.75, "confident"),)
+
+
+def record(store: Store, *asks: Ask, project: str = "p", shift: float = 0.0) -> int:
+    with store.lease(project) as lease:
+        results = {"q": consensus(shift), "topic=спорт": consensus(0.5)}
+        return store.record_cycle(lease, CycleRecord(results, Plan(asks, DONE, 1)))
+
+
+def test_a_question_is_kept_as_it_was_first_planned(store: Store) -> None:
+    assert store.asks("p").num_rows == 0
+    record(store, FIRST, AUDIT)
+    later = replace(AUDIT, probability=0.9, audit=False)  # it waits, and the labels have changed since
+    record(store, later, ANYONE, CHECK, shift=0.5)
+    assert store.asks("p").to_pylist() == [
+        {
+            "cycle": 1,
+            "item": "2",
+            "annotator": "ann",
+            "since": NOW,
+            "probability": 1.0,
+            "check": False,
+            "audit": False,
+            "done": False,
+            "labels": json.dumps({"q": "no", "topic=спорт": "no"}, ensure_ascii=False),
+        },
+        {
+            "cycle": 1,
+            "item": "1",
+            "annotator": "bob",
+            "since": NOW,
+            "probability": 0.1 + 0.2,
+            "check": False,
+            "audit": True,
+            "done": True,
+            "labels": json.dumps({"q": "yes", "topic=спорт": "no"}, ensure_ascii=False),
+        },
+        {
+            "cycle": 2,
+            "item": "2",
+            "annotator": None,
+            "since": NOW + 1,
+            "probability": None,
+            "check": False,
+            "audit": False,
+            "done": False,
+            "labels": json.dumps({"q": "no", "topic=спорт": "no"}, ensure_ascii=False),
+        },
+        {
+            "cycle": 2,
+            "item": "unknown",
+            "annotator": "ann",
+            "since": NOW + 2,
+            "probability": 1.0,
+            "check": True,
+            "audit": False,
+            "done": False,
+            "labels": "{}",
+        },
+    ]
+    assert store.audits("p").to_pylist() == store.asks("p").to_pylist()[1:2]
+
+
+def test_who_is_asked_again_later_has_another_row(store: Store) -> None:
+    record(store, AUDIT)
+    record(store, replace(AUDIT, since=NOW + 9, probability=0.5))
+    assert store.asks("p").column("probability").to_pylist() == [0.1 + 0.2, 0.5]
+
+
+def test_it_is_kept_when_the_plan_is_forgotten_and_by_project(store: Store) -> None:
+    record(store, AUDIT)
+    for number in range(cycles.KEPT + 1):
+        record(store, replace(FIRST, since=NOW + number))
+    record(store, AUDIT, project="other")
+    assert store.asks("p").column("item").to_pylist() == ["1", *["2"] * (cycles.KEPT + 1)]
+    assert store.asks("other").num_rows == 1
+
+
+def test_what_a_crash_undoes_was_not_asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("power cut")
+
+    monkeypatch.setattr(cycles, "_write_operations", fail)
+    with pytest.raises(RuntimeError):
+        record(store, FIRST)
+    assert store.asks("p").num_rows == 0
+
+
+def test_questions_of_an_older_store_have_no_known_probability(url: str) -> None:
+    """Its plans say nothing of probabilities, and what waits is asked again by the next cycle."""
+    with Store(url) as store:
+        record(store, FIRST)
+        old = json.loads(Plan((FIRST,), DONE, 1).to_json())
+        for ask in old["asks"]:
+            del ask["probability"], ask["audit"]
+        with store.database.write() as connection:
+            connection.exec_driver_sql(f"UPDATE hitl_cycle SET plan = '{json.dumps(old)}'")
+            command.downgrade(migrations(connection), "0006")
+    with Store(url) as store:
+        assert store.asks("p").num_rows == 0
+        plan = store.plan("p")
+        assert plan == Plan((replace(FIRST, probability=None),), DONE, 1)
+        assert plan is not None
+        record(store, *plan.asks, replace(AUDIT, since=NOW + 1))
+        assert store.asks("p").column("probability").to_pylist() == [None, 0.1 + 0.2]
