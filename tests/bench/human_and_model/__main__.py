@@ -1,0 +1,71 @@
+"""Annotators and one classifier together, on texts, scenes and music: hitl beside CROWDLAB and ActiveLab of cleanlab.
+
+    make bench-peers
+    python -m tests.bench.human_and_model [--sets rte labelme] [--seeds 5] [--curves 3] [--save]
+
+Reads rte, sentence_polarity, labelme and music_genre from HITL_DATA. `combined` says how good labels are by people, by
+the classifier and by both; `relabelled` which items are labeled again. Nobody sees the truth. No constant of hitl was
+chosen on these figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib.util import find_spec
+from multiprocessing import get_context
+
+from tests.bench import results
+from tests.bench.human_and_model import combined, relabelled
+from tests.bench.human_and_model.combined import Job, Row
+from tests.bench.human_and_model.crowds import SETS
+
+
+def collected(work: Callable[[Job], list[Row]], jobs: Sequence[Job], workers: int) -> list[Row]:
+    """The rows of all jobs in the order of the jobs, with a line when one is done."""
+    began = time.perf_counter()
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        waiting = {pool.submit(work, job): job for job in jobs}
+        for done, future in enumerate(as_completed(waiting), 1):
+            job = waiting[future]
+            told = f"{done:4d}/{len(jobs)} {time.perf_counter() - began:6.0f} s  {job.name}, seed {job.seed}"
+            print(told, flush=True)
+        return [row for future in waiting for row in future.result()]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the tables; with --save also write docs/benchmarks/human_and_model.*."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
+    parser.add_argument("--seeds", type=int, default=5, help="of labels judged together")
+    parser.add_argument("--curves", type=int, default=3, help="seeds of items labeled again")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/human_and_model.txt and .json")
+    options = parser.parse_args(arguments)
+    if not find_spec("cleanlab"):
+        raise SystemExit("cleanlab is not installed; make bench-peers brings an environment that has it")
+    jobs, again = (
+        [Job(name, seed) for name in options.sets for seed in range(n)] for n in (options.seeds, options.curves)
+    )
+    lines, figures, bars = combined.tables(collected(combined.scored, jobs, options.workers))
+    more, curves, sooner = relabelled.tables(collected(relabelled.curves, again, options.workers))
+    lines = [
+        f"labels judged together, {options.seeds} seeds: mean ± standard deviation",
+        *lines,
+        "",
+        f"items labeled again, {options.curves} seeds: accuracy after each batch, and its mean over the batches",
+        *more,
+        *results.held([*bars, *sooner]),
+    ]
+    print("\n".join(lines))
+    if options.save:
+        held = {what: {"found": figure, "holds": bool(ok)} for what, figure, ok in (*bars, *sooner)}
+        results.save(
+            "human_and_model", lines, {"together": figures, "again": curves, "bars": held}, "human_and_model --save"
+        )
+
+
+if __name__ == "__main__":
+    main()
