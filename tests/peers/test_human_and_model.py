@@ -44,15 +44,17 @@ def test_crowdlab_finds_the_same_whatever_the_order_of_items_and_classes() -> No
     pytest.importorskip("cleanlab", reason="cleanlab is in the bench extra")
     rng = np.random.default_rng(1)
     evidence, truth = crowd(rng, n_items=60, n_annotators=5, n_classes=3, asked=0.9, accuracy=(0.7, 0.95))
+    a = evidence.annotations
+    annotations = a.select((a.item > 20) | np.isin(np.arange(len(a)), a.item_start[:-1]))  # some items have one label
     p_nj = model(truth, 3, rng)
     items, classes = rng.permutation(60), rng.permutation(3)
-    moved = renamed(evidence.annotations, items, classes)
-    label_n, q_nj = crowdlab(evidence.annotations, p_nj)
+    moved = renamed(annotations, items, classes)
+    label_n, q_nj = crowdlab(annotations, p_nj)
     moved_n, moved_nj = crowdlab(moved, p_nj[np.ix_(items, classes)])
     np.testing.assert_array_equal(classes[moved_n], label_n[items])
     np.testing.assert_allclose(moved_nj, q_nj[np.ix_(items, classes)])
     assert np.mean(label_n == truth) > 0.8
-    scores = active_lab(evidence.annotations, p_nj)
+    scores = active_lab(annotations, p_nj)
     moved_scores = active_lab(moved, p_nj[np.ix_(items, classes)])  # cleanlab's temperature depends on the order
     assert np.corrcoef(moved_scores, scores[items])[0, 1] > 0.98
 
@@ -69,7 +71,8 @@ def test_no_item_is_predicted_by_a_classifier_that_saw_its_label() -> None:
     label_n = rng.integers(0, 2, 40).astype(np.int32)
     words = np.array([f"word{n}" for n in range(40)], dtype=object)  # by a word of its own an item can be remembered
     p_nj = classified(words, label_n, 3, seed=0)
-    assert len(np.unique(p_nj[:, 0].round(9))) <= 5  # all that is left is the share of the classes: one for each fold
+    of_0, of_1 = (set(p_nj[label_n == label, 0].round(6)) for label in (0, 1))
+    assert of_0 == of_1  # all that is left is the share of the classes in the other folds
     assert (p_nj[:, 2] == 0).all()
     told = classified(np.repeat([["cat"], ["dog"]], 20).astype(object), np.repeat([0, 2], 20), 3, seed=0)
     assert (told.argmax(axis=1) == np.repeat([0, 2], 20)).all()
