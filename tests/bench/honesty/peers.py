@@ -38,7 +38,7 @@ PEERS: Mapping[str, bool] = {
 """Aggregators of crowd-kit, and whether they give probabilities."""
 MOST = 30_000
 """Labels above which peers are left out."""
-SLOW, MOST_OF_SLOW = ("GLAD", "MACE"), 5_000
+SLOW, MOST_OF_SLOW = ("GLAD", "MACE"), 3_000
 """Those that take ten seconds and more, and the labels above which they are left out."""
 
 Absence = tuple[str, str, str, str]
