@@ -218,7 +218,8 @@ def beside_peers(sets: Sequence[str] | None, workers: int, save: bool) -> None:
             print(f"{done:4d}/{len(jobs)} {time.perf_counter() - began:6.0f} s  {jobs[job]}", flush=True)
     table, figures, better = peers.compared(peers.paired(found.rows))
     lines = [
-        "crowd-kit's aggregators; beside each mean the default's on the same crowds, and on how many that is better",
+        "crowd-kit's aggregators; beside each mean the default's on the same crowds, and on how many that is better;",
+        "a truth that is given probability 0 costs 34.5 nats",
         *table,
         *peers.absences(found.absent),
         *results.held(better),
