@@ -45,8 +45,12 @@ bench: $(TEST)/.ready bench-speed  ## the figures of docs/benchmarks/
 bench-speed: $(BENCH)/.ready  ## beside crowd-kit, whose dependencies stay out of the tests' environment
 	$(BENCH)/bin/python -m tests.bench.bench_speed $(or $(ARGS),--save)
 
-bench-honesty: $(TEST)/.ready  ## the protocol that confidence is held to; beside crowd-kit with ARGS="--peers --save"
+bench-honesty: $(TEST)/.ready  ## the protocol that confidence is held to
 	OMP_NUM_THREADS=1 $(TEST)/bin/python -m tests.bench.bench_honesty $(or $(ARGS),--save)
+
+bench-peers: $(BENCH)/.ready  ## the default beside crowd-kit's aggregators, and with a model beside cleanlab's CROWDLAB
+	OMP_NUM_THREADS=1 $(BENCH)/bin/python -m tests.bench.bench_honesty --peers --save
+	OMP_NUM_THREADS=1 $(BENCH)/bin/python -m tests.bench.human_and_model --save
 
 bench-%: $(TEST)/.ready  ## one of them: make bench-replay_cifar10h ARGS="--file resnet-110.csv"
 	$(TEST)/bin/python -m tests.bench.bench_$* $(ARGS)

@@ -143,6 +143,23 @@ def test_the_figures_of_the_readme_are_the_kept_ones() -> None:
     assert (results.FOLDER / "replay_cifar10h.svg").exists()
 
 
+def test_the_readme_says_of_other_packages_what_was_measured() -> None:
+    kept = results.load("human_and_model")
+    mean = {
+        (method, name): np.mean([of_set["2"][method][name]["mean"] for of_set in kept["together"].values()])
+        for method in ("default with model", "CROWDLAB")
+        for name in ("accuracy", "log loss")
+    }
+    (ours, our_loss), (theirs, their_loss) = (
+        [mean[method, name] for name in ("accuracy", "log loss")] for method in ("default with model", "CROWDLAB")
+    )
+    right = f"{100 * ours:.1f} % right on average, CROWDLAB's {100 * theirs:.1f} %"
+    assert figure("crowdlab") == f"{right}; the log loss is {our_loss:.2f} and {their_loss:.2f}"
+    curves = [of_set["default with model"] for of_set in kept["again"].values()]
+    more = [100 * (np.mean(of_set["hitl"][1:]) - np.mean(of_set["ActiveLab"][1:])) for of_set in curves]
+    assert figure("active-lab") == f"by {min(more):.1f} to {max(more):.1f} points"
+
+
 def test_every_command_method_setting_and_error_is_documented() -> None:
     for entry in app.registered_commands:
         assert entry.callback is not None

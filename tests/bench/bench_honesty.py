@@ -5,8 +5,8 @@
 Real crowds and simulated ones (`honesty.crowds`), whole and with 1.2, 2, 3 and 5 labels an item left at random; nobody
 sees the truth, except in "30 known". A set counts once: figures are means over its seeds, then over sets. `gap` is
 accuracy less majority vote's on the same labels, in points; `over` is confidence less accuracy; ECE over
-clip(n / 20, 5, 15) equal-mass bins. `--peers` adds crowd-kit's aggregators where it is installed: on real crowds with
-seed 0 and at most 30,000 labels, compared on what they were given.
+clip(n / 20, 5, 15) equal-mass bins. `--peers` instead compares crowd-kit's aggregators with the
+default on what they were given (`honesty.peers`; `make bench-peers`).
 
 It cannot be tuned to: the fractions and seeds are fixed, what holds must hold at every one of them, and the one
 constant that was chosen on these sets, EXPECTED, is chosen again without each group and scored on that group. Beside
@@ -26,25 +26,26 @@ import numpy as np
 import pandas as pd
 
 from tests.bench import results
+from tests.bench.honesty import peers
 from tests.bench.honesty.crowds import INDEPENDENT, REAL, SIMULATED, THINNED, WHOLE, Source, sources
 from tests.bench.honesty.intervals import covered
 from tests.bench.honesty.intervals import table as table_of_intervals
 from tests.bench.honesty.left_out import left_out
-from tests.bench.honesty.scored import FIGURES, KNOWN, METHODS, PEERS, TEMPERED, Scores, installed, told, untold
+from tests.bench.honesty.scored import FIGURES, KNOWN, METHODS, TEMPERED, Scores, told, untold
 
 LABELS = (*(f"{labels:g}" for labels in THINNED), WHOLE, KNOWN)
 THIN = ("1.2", "2", "3")
 Bars = list[tuple[str, str, bool]]
 
 
-def collected(crowds: Sequence[Source], draws: int, peers: Sequence[str], workers: int) -> Scores:
+def collected(crowds: Sequence[Source], draws: int, workers: int) -> Scores:
     """All scores, worked out side by side, with a line when a crowd is done."""
     found, began = Scores(), time.perf_counter()
     named = {source.name: source for source in crowds if source.kind == REAL}
     asked = [Source(REAL, source.group, source.name, draw) for source in named.values() for draw in range(draws)]
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
         jobs: dict[Future[Scores], str] = {
-            pool.submit(untold, source, peers): f"{source.name}, seed {source.seed}" for source in crowds
+            pool.submit(untold, source): f"{source.name}, seed {source.seed}" for source in crowds
         }
         jobs |= {pool.submit(told, source): f"{source.name}, {KNOWN}, draw {source.seed}" for source in asked}
         for done, job in enumerate(as_completed(jobs), 1):
@@ -85,21 +86,7 @@ def tables(sets: pd.DataFrame) -> tuple[list[str], dict[str, Any]]:
 
 def _cells(of_kind: pd.DataFrame) -> list[tuple[str, str]]:
     there = set(of_kind.index.droplevel("set"))
-    return [(labels, method) for labels in LABELS for method in (*METHODS, *PEERS) if (labels, method) in there]
-
-
-def absences(absent: Sequence[tuple[str, str, str, str]]) -> list[str]:
-    """Why peers are absent: a line for each peer and reason, with the sets and their labels an item."""
-    where: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for peer, reason, name, labels in absent:
-        where.setdefault((peer, reason), {}).setdefault(name, []).append(labels)
-    lines = []
-    for (peer, reason), sets in sorted(where.items()):
-        told = "; ".join(
-            f"{name} {', '.join(sorted(labels, key=LABELS.index))}" for name, labels in sorted(sets.items())
-        )
-        lines.append(f"{peer} left out, {reason}: {told}")
-    return ["", *lines] if lines else []
+    return [(labels, method) for labels in LABELS for method in METHODS if (labels, method) in there]
 
 
 # -- bars ----------------------------------------------------------------------------------------------------
@@ -195,27 +182,52 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=5, help="of thinning, and of simulated crowds")
     parser.add_argument("--draws", type=int, default=5, help="draws of 30 known items (0: none)")
     parser.add_argument("--sets", nargs="+", help="names of sets, or kinds: real, independent, 'shared errors', ...")
-    parser.add_argument("--peers", action="store_true", help="also crowd-kit's aggregators, where it is installed")
+    parser.add_argument("--peers", action="store_true", help="crowd-kit's aggregators, in place of all else")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/honesty.txt and .json")
+    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/honesty*.txt and .json")
     options = parser.parse_args(arguments)
-    peers = installed() if options.peers else []
-    found = collected(sources(options.sets, options.seeds), options.draws, peers, options.workers)
+    if options.peers:
+        return beside_peers(options.sets, options.workers, options.save)
+    found = collected(sources(options.sets, options.seeds), options.draws, options.workers)
     frame = found.frame()
     lines = [f"{options.seeds} seeds, {len(frame):,} scores"]
-    if options.peers and not peers:
-        lines.append("crowd-kit is not installed: no peers")
     table, figures = tables(by_set(frame))
     without, chosen = left_out(frame)
     asked = bars(frame)
     with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
         intervals = [row for rows in pool.map(covered, sources(options.sets, options.seeds)) for row in rows]
-    lines += [*table, *table_of_intervals(intervals), *absences(found.absent), *without, *results.held(asked)]
+    lines += [*table, *table_of_intervals(intervals), *without, *results.held(asked)]
     print("\n".join(lines))
     if options.save:
         held = {what: {"found": figure, "holds": bool(ok)} for what, figure, ok in asked}
-        command = f"bench_honesty --seeds {options.seeds}{' --peers' if peers else ''} --save"
+        command = f"bench_honesty --seeds {options.seeds} --save"
         results.save("honesty", lines, {"tables": figures, "left out": chosen, "bars": held}, command)
+
+
+def beside_peers(sets: Sequence[str] | None, workers: int, save: bool) -> None:
+    """Print the tables of the peers; `save`: also write docs/benchmarks/honesty_peers.*."""
+    asked = peers.installed()
+    if not asked:
+        raise SystemExit("crowd-kit is not installed; make bench-peers brings an environment that has it")
+    crowds = [source for source in sources(sets, 1) if source.kind == REAL]
+    found, began = peers.Beside(), time.perf_counter()
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        jobs = {pool.submit(peers.beside, source, asked): source.name for source in crowds}
+        for done, job in enumerate(as_completed(jobs), 1):
+            found.add(job.result())
+            print(f"{done:4d}/{len(jobs)} {time.perf_counter() - began:6.0f} s  {jobs[job]}", flush=True)
+    table, figures, better = peers.compared(peers.paired(found.rows))
+    lines = [
+        "crowd-kit's aggregators; beside each mean the default's on the same crowds, and on how many that is better;",
+        "a truth that is given probability 0 costs 34.5 nats",
+        *table,
+        *peers.absences(found.absent),
+        *results.held(better),
+    ]
+    print("\n".join(lines))
+    if save:
+        held = {what: {"found": figure, "holds": bool(ok)} for what, figure, ok in better}
+        results.save("honesty_peers", lines, {"tables": figures, "bars": held}, "bench_honesty --peers --save")
 
 
 if __name__ == "__main__":

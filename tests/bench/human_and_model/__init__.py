@@ -1,0 +1,1 @@
+"""Annotators and one classifier together: hitl beside CROWDLAB, and whom to ask again, beside ActiveLab."""
