@@ -36,12 +36,14 @@ MISSED, TIMES, TIMES_TO_DONE = 0.05, 1.5, 1.4
 """Share of stops that may be below the target; labels in terms of the oracle's, and of VB-IBCC's."""
 ALIKE = 0.01
 """Accuracies at the end that differ by less are taken as equal."""
+LARGE, SEEDS_OF_LARGE = 5000, 2
+"""Items above which few seeds are enough, for they take long and differ little."""
 ALL = "all"
 Bars = list[tuple[str, str, bool]]
 
 
 def cells(crowds: Sequence[Source]) -> list[Cell]:
-    """The independent ones of these."""
+    """The independent ones of these, large ones with the first seeds."""
     there = {(source.name, source.seed) for source in crowds if source.kind == INDEPENDENT}
     seeds = sorted({seed for _, seed in there})
     found = [
@@ -50,6 +52,7 @@ def cells(crowds: Sequence[Source]) -> list[Cell]:
         for classes in (2, 4, 8)
         for accuracy in (0.6, 0.75, 0.9)
         for seed in seeds
+        if items < LARGE or seed < SEEDS_OF_LARGE
     ]
     return [cell for cell in found if (str(cell), cell.seed) in there]
 
@@ -200,7 +203,8 @@ def table_of_cells(means: pd.DataFrame) -> list[str]:
     lines = [
         "",
         "every item done, independent annotators: labels an item and true accuracy, means over seeds",
-        f"{'':26s}{'default':>15s}{'VB-IBCC':>17s}   {'at equal accuracy':26s}   both end within a point   VB-IBCC asked on",
+        f"{'':26s}{'default':>15s}{'VB-IBCC':>17s}   {'at equal accuracy':29s}   {'both end within a point':25s}"
+        "VB-IBCC asked on",
         f"{'':26s}" + f"{'labels':>8s}{'true':>7s}  " * 2 + f"{'true':>7s}{'labels':>8s}{'VB-IBCC':>8s}{'ratio':>6s}"
         f"   {'of seeds':>8s}{'ratio':>6s}{'gets there':>21s}{'ratio':>6s}",
     ]
@@ -285,19 +289,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for threads in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[threads] = "1"  # of the workers, which are started anew
     crowds = [source for source in sources(options.sets, options.seeds) if source.name != POOLED]
-    stops, ends = collected(crowds, options.workers)
+    lines, figures = reported(*collected(crowds, options.workers), options.seeds)
+    print("\n".join(lines))
+    if options.save:
+        results.save("stops", lines, figures, f"honesty.stops --seeds {options.seeds} --save")
+
+
+def reported(stops: Sequence[Row], ends: Sequence[Row], seeds: int) -> tuple[list[str], dict[str, Any]]:
+    """Lines of the page, and its figures."""
     runs, means = judged(stops), to_done(ends) if ends else None
     table, figures = tables(runs)
     asked = bars(runs, means)
-    lines = [f"{options.seeds} seeds, {len(runs):,} runs", *table]
+    lines = [f"{seeds} seeds ({SEEDS_OF_LARGE} of replays of {LARGE:,} items); {len(runs):,} runs", *table]
     lines += [] if means is None else table_of_cells(means)
-    lines += results.held(asked)
-    print("\n".join(lines))
-    if options.save:
-        held = {what: {"found": figure, "holds": bool(ok)} for what, figure, ok in asked}
-        done = {} if means is None else {str(cell): dict(mean.dropna()) for cell, mean in means.iterrows()}
-        kept = {"stops": figures, "every item done": done, "bars": held}
-        results.save("stops", lines, kept, f"honesty.stops --seeds {options.seeds} --save")
+    held = {what: {"found": figure, "holds": bool(ok)} for what, figure, ok in asked}
+    done = {} if means is None else {str(cell): dict(mean.dropna()) for cell, mean in means.iterrows()}
+    return [*lines, *results.held(asked)], {"stops": figures, "every item done": done, "bars": held}
 
 
 if __name__ == "__main__":
