@@ -112,15 +112,18 @@ def test_labels_to_equal_accuracy() -> None:
     theirs = track([0, 100, 150], [0.5, 0.90, 0.93])
     on = track([0, 100, 150, 250], [0.5, 0.90, 0.93, 0.98])
     row = compared(ours, theirs, on)
-    assert (row["equal accuracy"], row["default to equal"], row["vb-ibcc to equal"]) == (0.93, 300, 150)
-    assert (row["default labels"], row["vb-ibcc labels"], row["asked on"]) == (300, 150, 250)
-    assert compared(ours, theirs, theirs)["asked on"] is None
-    cells = [{"cell": "a", "seed": 0} | row, {"cell": "a", "seed": 1} | compared(ours, theirs, theirs)]
-    mean = to_done(cells).loc["a"]
-    assert mean["ratio"] == pytest.approx(2.0)
+    assert (row["equal accuracy"], row["our to equal"], row["their to equal"]) == (0.93, 300, 150)
+    assert (row["our labels"], row["their labels"], row["asked on"]) == (300, 150, 250)
+    never = compared(ours, theirs, theirs)
+    assert never["asked on"] is None
+    where = {"theirs": "VB-IBCC", "cell": "a"}
+    mean = to_done([where | {"seed": 0} | row, where | {"seed": 1} | never]).loc[("VB-IBCC", "a")]
+    assert mean["ratio"] == mean["ratio, sound"] == pytest.approx(2.0)
     assert mean["ratio asked on"] == pytest.approx((300 / 250 + 1) / 2)
-    assert mean["gets there"] == 0.5
+    assert (mean["gets there"], mean["sound"], mean["alike"]) == (0.5, 1, 0)
     assert np.isnan(mean["ratio at done"])  # .97 and .93 are not within a point
+    lost = compared(ours, track([0, 80], [0.5, 0.6]), on)
+    assert np.isnan(to_done([where | {"seed": 0} | lost]).loc[("VB-IBCC", "a"), "ratio, sound"])
 
 
 def test_independent_annotators_err_evenly() -> None:

@@ -21,9 +21,12 @@ from hitl.active.replay.replay import Replay, Track
 from hitl.active.replay.simulated_annotators import SimulatedAnswers, SimulatedCrew
 from hitl.crew import Budget
 from hitl.evidence import Evidence
-from hitl.models.registry import combiner
+from hitl.models import VBIBCC, DefaultCombiner
+from hitl.models.combiner import Combiner
 
-OURS, THEIRS = "default", "vb-ibcc"
+SHARED, PLAIN = "VB-IBCC", "plain VB-IBCC"
+"""As it comes, with one prior that annotators share, learned from the labels; and with pseudo-counts 2 / 1."""
+THEIRS = (SHARED, PLAIN)
 BATCH = 10
 """A plan asks about one item in so many."""
 
@@ -52,12 +55,13 @@ class Cell:
         return SimulatedCrew(tuple(range(people)), confusion)
 
 
-def finished(cell: Cell) -> Row:
-    """What `compared` says of the default and VB-IBCC in this cell."""
+def finished(cell: Cell, theirs: str) -> Row:
+    """What `compared` says of the default and one of THEIRS in this cell."""
     budget = Budget(labels=cell.items // BATCH)
-    ours, theirs = (_replayed(cell, method, budget) for method in (OURS, THEIRS))
-    on = _replayed(cell, THEIRS, replace(budget, target_confidence=1.0), int(ours.labels[-1]))
-    return {"cell": str(cell), "seed": cell.seed} | compared(ours, theirs, on)
+    other = VBIBCC(shared=theirs == SHARED)
+    ours, end = (_replayed(cell, judge, budget) for judge in (DefaultCombiner(), other))
+    on = _replayed(cell, other, replace(budget, target_confidence=1.0), int(ours.labels[-1]))
+    return {"theirs": theirs, "cell": str(cell), "seed": cell.seed} | compared(ours, end, on)
 
 
 def compared(ours: Track, theirs: Track, on: Track) -> Row:
@@ -68,9 +72,9 @@ def compared(ours: Track, theirs: Track, on: Track) -> Row:
     final = float(ours.accuracy[-1])
     equal = min(final, float(theirs.accuracy[-1]))
     row: Row = {"equal accuracy": equal, "asked on": _labels_to(on, final)}
-    for name, track in ((OURS, ours), (THEIRS, theirs)):
-        row[f"{name} labels"], row[f"{name} accuracy"] = int(track.labels[-1]), float(track.accuracy[-1])
-        row[f"{name} to equal"] = _labels_to(track, equal)
+    for whose, track in (("our", ours), ("their", theirs)):
+        row[f"{whose} labels"], row[f"{whose} accuracy"] = int(track.labels[-1]), float(track.accuracy[-1])
+        row[f"{whose} to equal"] = _labels_to(track, equal)
     return row
 
 
@@ -79,10 +83,10 @@ def _labels_to(track: Track, accuracy: float) -> int | None:
     return None if found is None else found[0]
 
 
-def _replayed(cell: Cell, method: str, budget: Budget, most: int | None = None) -> Track:
+def _replayed(cell: Cell, judge: Combiner, budget: Budget, most: int | None = None) -> Track:
     rng = np.random.default_rng([cell.seed, zlib.crc32(str(cell).encode())])
     names = tuple(range(cell.classes))
     truth = rng.integers(cell.classes, size=cell.items).astype(np.int32)
     answers = SimulatedAnswers(cell.annotators(rng), truth, tuple(range(cell.items)), names, int(rng.integers(2**63)))
     known = Evidence(answers.revealed(), truth=truth)
-    return Replay(combiner(method), budget=budget, most_labels=most).run_with(answers, known, rng)
+    return Replay(judge, budget=budget, most_labels=most).run_with(answers, known, rng)
