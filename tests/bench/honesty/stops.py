@@ -228,8 +228,7 @@ def table_of_cells(means: pd.DataFrame, theirs: str) -> list[str]:
     """A line for each cell."""
     lines = [
         "",
-        f"every item done, independent annotators: labels an item and true accuracy, the default beside {theirs} (at "
-        f"most {SEEDS_TO_DONE[200]} seeds)",
+        f"every item done, independent annotators: labels an item and true accuracy, the default beside {theirs}",
         f"{'':26s}{'default':>15s}{theirs:>17s}   {'at equal accuracy':29s} ten points or more below"
         "   both within a point   asked on",
         f"{'':26s}" + f"{'labels':>8s}{'true':>7s}  " * 2 + f"{'true':>7s}{'labels':>8s}{'other':>8s}{'ratio':>6s}"
@@ -270,7 +269,8 @@ def _rarely_below(which: str, runs: pd.DataFrame) -> tuple[str, str, bool]:
     stops, below = int(runs["stopped"].sum()), int(runs["below"].sum())
     most = MISSED + 2 * float(np.sqrt(MISSED * (1 - MISSED) / stops))
     asked = f"{which}: at most {MISSED:.0%} of the stops (+ 2 standard errors) below the target"
-    told = f"{below / stops:.1%} ({below} of {stops} stops, {len(runs)} runs; at most {most:.1%})"
+    share = f"{below / len(runs):.1%} of all {len(runs)} runs"
+    told = f"{below / stops:.1%} ({below} of {stops} stops, {share}; at most {most:.1%})"
     return asked, told, below / stops <= most
 
 
