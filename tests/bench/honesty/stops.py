@@ -295,7 +295,7 @@ def _near_independent(means: pd.DataFrame, theirs: str) -> Bars:
     found: Bars = []
     for words, which in (
         ("to equal accuracy", "ratio"),
-        (f"to equal accuracy where it ends less than {LOST:.0%} lower", "ratio, sound"),
+        (f"to equal accuracy where it ends less than {100 * LOST:.0f} points lower", "ratio, sound"),
         ("to done where both end within a point", "ratio at done"),
         ("to done and its own, asked on, to the same accuracy", "ratio asked on"),
     ):
