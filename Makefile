@@ -48,6 +48,9 @@ bench-speed: $(BENCH)/.ready  ## beside crowd-kit, whose dependencies stay out o
 bench-honesty: $(TEST)/.ready  ## the protocol that confidence is held to
 	OMP_NUM_THREADS=1 $(TEST)/bin/python -m tests.bench.bench_honesty $(or $(ARGS),--save)
 
+bench-stops: $(TEST)/.ready  ## what a target accuracy promises, and the labels it takes
+	OMP_NUM_THREADS=1 $(TEST)/bin/python -m tests.bench.honesty.stops $(or $(ARGS),--save)
+
 bench-peers: $(BENCH)/.ready  ## the default beside crowd-kit's aggregators, and with a model beside cleanlab's CROWDLAB
 	OMP_NUM_THREADS=1 $(BENCH)/bin/python -m tests.bench.bench_honesty --peers --save
 	OMP_NUM_THREADS=1 $(BENCH)/bin/python -m tests.bench.human_and_model --save

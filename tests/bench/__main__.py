@@ -28,6 +28,7 @@ from tests.bench import (
     bench_sequences,
     bench_update,
 )
+from tests.bench.honesty import stops
 from tests.bench.papers import __main__ as bench_papers
 
 for bench in (
@@ -41,6 +42,7 @@ for bench in (
     bench_gpc,
     bench_gpc_active,
     bench_honesty,
+    stops,
     bench_label_studio_pull,
     bench_learn,
     bench_many_items,

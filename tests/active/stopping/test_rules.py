@@ -157,6 +157,22 @@ def test_known_items_are_judged_by_as_many_labels_as_the_others_have() -> None:
     assert found.foreseen / 200 == pytest.approx(error, abs=0.06)
 
 
+def test_a_part_of_a_label_is_had_by_a_part_of_the_known_items() -> None:
+    """With 2.1 labels an item known items had three: of two equal annotators none corrects the other, three do."""
+    rng = np.random.default_rng(4)
+    truth = rng.integers(2, size=2400)
+    said = np.where(rng.random((2400, 15)) < 0.7, truth[:, None], 1 - truth[:, None])
+    known_n = np.arange(2400) < 1200
+    labels_n = np.where(known_n, 15, np.where(rng.random(2400) < 0.1, 3, 2))
+    said[np.argsort(np.argsort(rng.random(said.shape), axis=1), axis=1) >= labels_n[:, None]] = -1
+    evidence = Evidence(Annotations.from_matrix(said, classes=(0, 1)), truth=np.where(known_n, truth, -1))
+    consensus = DawidSkene().fit(evidence)
+    found = rules.expected_accuracy([(evidence, consensus)])
+    error, foreseen = (consensus.labels != truth)[~known_n].mean(), 1 - consensus.confidence[~known_n].mean()
+    assert found.wrong / 1200 == pytest.approx(error, abs=0.035)
+    assert found.foreseen / 1200 == pytest.approx(foreseen, abs=0.02)
+
+
 def test_few_labels_an_item_cannot_say_how_good_they_are() -> None:
     """Those who err together agree as well: a target ends no project until something else tells."""
     q_nj, budget = two(np.full(400, 0.99)), Budget(target_confidence=1.0, target_accuracy=0.9)
