@@ -3,7 +3,8 @@
 A hierarchy of three steps, each a prior of the next, so that matrices are believed only as far as labels bear them:
 
     crowd    c               one accuracy            Beta, `CROWD` labels at the expected accuracy
-             mu_jl           what is said of class j: Dirichlet, `ROWS` labels at (c, the rest even)
+             mu_jl           how often class j is named as it is: Beta, `ROWS` labels at c
+                             where its errors fall: Dirichlet, one error for each other option
     person   c_k             one accuracy: Beta with strength S about e_k = sum_j (class mix of k) mu_jj
     row      pi_kj  ~  Dirichlet(R mu_kj)      mu_kj: row j of the crowd with its odds of being right
                                                multiplied by odds(c_k) / odds(e_k)
@@ -29,13 +30,13 @@ from typing import Self
 import numpy as np
 
 from hitl.annotations import Floats
-from hitl.models.annotators.confusion import on_the_diagonal, over_options
+from hitl.models.annotators.confusion import over_options
 from hitl.models.numerics.special import log_gamma
 
 CROWD, ROWS = 20.0, 500.0
-"""Labels that the expected accuracy, and an even spread of errors, count as. With 50 to 500 for `ROWS` the mean log
-loss of thinned public crowds changes by .02 at most; with 100 the crowd's rows of rte collapse while questions are
-chosen by uncertainty, with 300 and more they do not."""
+"""Labels that the expected accuracy counts as, and that the accuracy of the crowd counts as with each class. With 50 to
+500 for `ROWS` the mean log loss of thinned public crowds changes by .02 at most; with 100 the crowd's rows of rte
+collapse while questions are chosen by uncertainty, with 300 and more they do not."""
 
 STRENGTHS = 2.0 ** np.arange(1, 8)
 """Labels that the crowd counts as beside a person's own."""
@@ -113,10 +114,12 @@ class SkilledRows:
 
 def _crowd_rows(counts_lj: Floats, accuracy: float) -> Floats:
     """(L, J) what the crowd says of each class; columns sum to 1, the diagonal is the largest of its column."""
-    options, classes = counts_lj.shape
-    even_lj = on_the_diagonal(classes, options, accuracy, (1 - accuracy) / (options - 1)).T
-    rows_lj = ROWS * even_lj + counts_lj
-    np.fill_diagonal(rows_lj[:classes], rows_lj.max(axis=0))
+    classes = counts_lj.shape[1]
+    right_j, wrong_lj = counts_lj[:classes].diagonal(), counts_lj + 1  # one error for each other option
+    hit_j = (ROWS * accuracy + right_j) / (ROWS + counts_lj.sum(axis=0))
+    np.fill_diagonal(wrong_lj[:classes], 0.0)
+    rows_lj: Floats = wrong_lj * (1 - hit_j) / wrong_lj.sum(axis=0)
+    np.fill_diagonal(rows_lj[:classes], np.maximum(hit_j, rows_lj.max(axis=0)))
     rows_lj /= rows_lj.sum(axis=0)
     return rows_lj
 

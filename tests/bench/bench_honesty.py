@@ -3,10 +3,10 @@
     python -m tests.bench.bench_honesty [--seeds 5] [--sets rte independent ...] [--peers] [--save]
 
 Real crowds and simulated ones (`honesty.crowds`), whole and with 1.2, 2, 3 and 5 labels an item left at random; nobody
-sees the truth, except in "30 known". A set counts once: figures are means over its seeds, then over sets. `gap` is
-accuracy less majority vote's on the same labels, in points; `over` is confidence less accuracy; ECE over
-clip(n / 20, 5, 15) equal-mass bins. `--peers` instead compares crowd-kit's aggregators with the
-default on what they were given (`honesty.peers`; `make bench-peers`).
+sees the truth, except in "30 known". Crowds of less than 1,000 known items are thinned 20 times. A set counts once:
+figures are means over its seeds, then over sets. `gap` is accuracy less majority vote's on the same labels, in points;
+`over` is confidence less accuracy; ECE over clip(n / 20, 5, 15) equal-mass bins. `--peers` instead compares
+crowd-kit's aggregators with the default on what they were given (`honesty.peers`; `make bench-peers`).
 
 It cannot be tuned to: the fractions and seeds are fixed, what holds must hold at every one of them, and the one
 constant that was chosen on these sets, EXPECTED, is chosen again without each group and scored on that group. Beside
@@ -27,7 +27,7 @@ import pandas as pd
 
 from tests.bench import results
 from tests.bench.honesty import peers
-from tests.bench.honesty.crowds import INDEPENDENT, REAL, SIMULATED, THINNED, WHOLE, Source, sources
+from tests.bench.honesty.crowds import INDEPENDENT, REAL, SIMULATED, THINNED, WHOLE, Source, often, sources
 from tests.bench.honesty.intervals import covered
 from tests.bench.honesty.intervals import table as table_of_intervals
 from tests.bench.honesty.left_out import left_out
@@ -188,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.peers:
         return beside_peers(options.sets, options.workers, options.save)
-    found = collected(sources(options.sets, options.seeds), options.draws, options.workers)
+    found = collected(often(sources(options.sets, options.seeds)), options.draws, options.workers)
     frame = found.frame()
     lines = [f"{options.seeds} seeds, {len(frame):,} scores"]
     table, figures = tables(by_set(frame))

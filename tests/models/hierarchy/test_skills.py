@@ -52,10 +52,11 @@ def plain_crowd(counts_kjl: Floats, expected: float) -> tuple[float, Floats]:
     accuracy = min(max(accuracy, 1 / options + 0.001), 0.999)
     rows = np.empty((classes, options))
     for j in range(classes):
-        for option in range(options):
-            mean = accuracy if option == j else (1 - accuracy) / (options - 1)
-            rows[j, option] = ROWS * mean + sum(float(matrix[j, option]) for matrix in counts_kjl)
-        rows[j, j] = max(rows[j])
+        said = [sum(float(matrix[j, option]) for matrix in counts_kjl) for option in range(options)]
+        hit = (ROWS * accuracy + said[j]) / (ROWS + sum(said))
+        wrong = [0.0 if option == j else 1 + said[option] for option in range(options)]
+        rows[j] = [(1 - hit) * errors / sum(wrong) for errors in wrong]
+        rows[j, j] = max(hit, *rows[j])
         rows[j] /= rows[j].sum()
     return float(accuracy), rows
 
