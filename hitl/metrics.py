@@ -12,7 +12,7 @@ import numpy as np
 from hitl.active.assignment import missing_skills
 from hitl.active.pending.blockers import waiting_for_absent, why_not_asked, why_nothing_is_asked
 from hitl.active.pending.outstanding import open_to_crew
-from hitl.active.stopping import forecast, rules
+from hitl.active.stopping import forecast, known_items, rules
 from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
@@ -150,7 +150,7 @@ def _checked(expected: rules.Expected) -> str:
     if expected.unknowable:
         return f"not known: {expected.unknowable}"
     if not expected.checked:
-        return f"unchecked: {expected.unchecked or rules.too_few(0)}"  # older versions recorded no reason
+        return f"unchecked: {expected.unchecked or known_items.too_few(0)}"  # older versions recorded no reason
     return (
         f"checked on {expected.checked} items of known truth: {expected.wrong:.0f} would be wrong without it, "
         f"{expected.foreseen:.1f} were foreseen"

@@ -81,6 +81,10 @@ class Applicable(Protocol):
         ...
 
 
+class ApplicableCombiner(Combiner, Applicable, Protocol):
+    """A combiner whose result judges items it has not seen."""
+
+
 @runtime_checkable
 class Updatable(Protocol):
     """A combiner that takes in new, edited and withdrawn labels without a refit, all at once.

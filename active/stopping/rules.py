@@ -37,13 +37,11 @@ import numpy.typing as npt
 from scipy.special import betaincinv
 
 from hitl.active.acquisition import value_of_information
+from hitl.active.stopping.known_items import LEAST_KNOWN, checked
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
-from hitl.errors import HitlError
 from hitl.evidence import Evidence
-from hitl.models.combiner import Applicable
-from hitl.models.registry import combiner_of
 
 if TYPE_CHECKING:
     from hitl.active.stopping.pool_state import PoolState
@@ -53,9 +51,6 @@ Judged = tuple[Evidence, Consensus]
 OPEN, KNOWN, CONFIDENT, LIMIT = 0, 1, 2, 3
 REASONS = {KNOWN: "its truth is known", CONFIDENT: "confidence reached the target", LIMIT: "label limit reached"}
 
-LEAST_KNOWN = 20
-"""Items of known truth below which the confidence is not checked: of fewer the chance errors are too many."""
-
 PRIOR_ERRORS = 2.0
 """a: how many expected errors the word of the confidence is worth, before any truth is known.
 
@@ -64,9 +59,6 @@ thinned and whole public crowds, with 4 in 85, with 20 in 65 (docs/benchmarks/ho
 
 FEW_LABELS = 3.0
 """Labels an item below which, without known truth or a model, the accuracy is not known."""
-
-INSTEAD = "the method default can"
-"""What to use where a method cannot be checked."""
 
 LEVEL = 0.95
 
@@ -159,9 +151,9 @@ def expected_accuracy(questions: Sequence[Judged]) -> Expected:
     """
     errors = [_error(*question) for question in questions]
     error, deviation = np.mean(errors, axis=0), np.mean([np.sqrt(e * (1 - e)) for e in errors], axis=0)
-    checked, wrong, foreseen, why = zip(*(_checked(*question) for question in questions), strict=True)
-    unknowable = "" if any(checked) else next(filter(None, (_unknowable(evidence) for evidence, _ in questions)), "")
-    bare = Expected(1.0, 1.0, 1.0, sum(checked), sum(wrong), sum(foreseen), "" if any(checked) else why[0], unknowable)
+    known, wrong, foreseen, why = zip(*(checked(*question) for question in questions), strict=True)
+    unknowable = "" if any(known) else next(filter(None, (_unknowable(evidence) for evidence, _ in questions)), "")
+    bare = Expected(1.0, 1.0, 1.0, sum(known), sum(wrong), sum(foreseen), "" if any(known) else why[0], unknowable)
     mean, low, high = interval_of_errors(
         float(error.sum()), float((deviation**2).sum()), error.size, bare.ratio, bare.ratio_variance
     )
@@ -189,52 +181,9 @@ def reached(expected: Expected, target: float) -> bool:
     return expected.low >= target and not expected.unknowable
 
 
-def too_few(known: int) -> str:
-    """In words: that so many answered items of known truth are too few to check the confidence."""
-    there = f"; there {'is' if known == 1 else 'are'} {known}" if known else ""
-    return f"{LEAST_KNOWN} answered items of known truth would check it (`hitl gold`){there}"
-
-
 def _error(evidence: Evidence, consensus: Consensus) -> Floats:
     """(N,) probability that the label is wrong."""
     return np.where(evidence.known, 0.0, np.clip(1.0 - consensus.confidence, 0.0, 1.0))
-
-
-def _checked(evidence: Evidence, consensus: Consensus) -> tuple[int, float, float, str]:
-    """Known items with an answer, how many are wrong without their truth, how many were expected to be; or why not."""
-    rows = np.flatnonzero(evidence.known & (evidence.annotations.labels_per_item > 0))
-    if rows.size < LEAST_KNOWN:
-        return 0, 0.0, 0.0, too_few(rows.size)
-    assert evidence.truth is not None
-    name = consensus.fit.method
-    try:
-        method = combiner_of(consensus.fit)
-        if not isinstance(method, Applicable):
-            return 0, 0.0, 0.0, f"the method {name} cannot judge items without their truth; {INSTEAD}"
-        blind = method.apply(consensus, _with_labels_of_others(evidence))
-    except HitlError as error:  # a method without a name here, or one that judges nothing without what it was given
-        return 0, 0.0, 0.0, f"the method {name or 'that was used'} cannot check it: {error}; {INSTEAD}"
-    wrong = float((blind.labels[rows] != evidence.truth[rows]).sum())
-    return rows.size, wrong, float((1 - blind.confidence[rows]).sum()), ""
-
-
-def _with_labels_of_others(evidence: Evidence) -> Evidence:
-    """The evidence without truth, its known items with as many labels as the others have in the mean, drawn at random.
-
-    Items of known truth are often asked about again and again, and are then right more often than others. A part of a
-    label is had by chance, item by item: with 1.05 labels an item, one known item in twenty has two.
-    """
-    annotations, labels_n = evidence.annotations, evidence.annotations.labels_per_item
-    others = labels_n[~evidence.known & (labels_n > 0)]
-    mean = float(others.mean()) if others.size else float(labels_n.max(initial=0))
-    rng = np.random.default_rng(0)
-    turn = rng.permutation(len(annotations))
-    most_n = int(mean) + (rng.random(annotations.n_items) < mean % 1)
-    order = np.lexsort((turn, annotations.item))
-    place = np.empty(len(annotations), dtype=np.int64)
-    place[order] = np.arange(len(annotations)) - annotations.item_start[annotations.item[order]]
-    kept = ~evidence.known[annotations.item] | (place < most_n[annotations.item])
-    return replace(evidence, annotations=annotations.select(kept), truth=None)
 
 
 def _unknowable(evidence: Evidence) -> str:

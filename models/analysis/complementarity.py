@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.analysis.proportions import difference, wilson
 from hitl.models.annotators.confusion import accurate_pseudo_counts, confusion_from
-from hitl.models.combiner import Applicable, Combiner, name_of
+from hitl.models.combiner import Applicable, ApplicableCombiner, Combiner, name_of
 from hitl.models.default import DefaultCombiner
 from hitl.models.numerics import kernels
 from hitl.models.registry import COMBINERS, combiner_of
@@ -42,10 +42,6 @@ LEAST_KNOWN = 10
 
 LEAST_CHANCE = 1e-12
 """No answer is thought less likely than this."""
-
-
-class ApplicableCombiner(Combiner, Applicable, Protocol):
-    """A combiner whose result judges items it has not seen."""
 
 
 @dataclass(frozen=True, eq=False)
