@@ -104,14 +104,14 @@ def test_what_may_pass_is_tried_again_ever_later(
     worker, ledger, _ = worker_of(config, told)
     ledger.mark([("p", T0)])
     with monkeypatch.context() as failing:
-        failing.setattr(workers, "run", lambda *a, **o: (_ for _ in ()).throw(error))
+        failing.setattr(workers, "run_if_changed", lambda *a, **o: (_ for _ in ()).throw(error))
         assert [worker.turn() for _ in delays] == delays
         assert ledger.pending("p") == name_of(T0)
     assert [said["seconds"] for said in told["waits"]] == delays
     assert worker.turn() == 0.0
     assert len(history(config)) == 1
     ledger.mark([("p", T0 + timedelta(hours=1))])
-    monkeypatch.setattr(workers, "run", lambda *a, **o: (_ for _ in ()).throw(Busy("again")))
+    monkeypatch.setattr(workers, "run_if_changed", lambda *a, **o: (_ for _ in ()).throw(Busy("again")))
     assert worker.turn() == 5.0
 
 
@@ -179,7 +179,7 @@ def test_what_will_not_pass_is_told_and_over(tmp_path: Path, monkeypatch: pytest
     told, config = Told(), project(tmp_path)
     worker, ledger, _ = worker_of(config, told)
     ledger.mark([("p", T0)])
-    monkeypatch.setattr(workers, "run", lambda *a, **o: (_ for _ in ()).throw(error))
+    monkeypatch.setattr(workers, "run_if_changed", lambda *a, **o: (_ for _ in ()).throw(error))
     assert worker.turn() == 0.0
     assert told["failed"][0]["error"] == type(error).__name__
     assert worker.turn() is None

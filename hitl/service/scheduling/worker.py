@@ -20,7 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hitl.cycle import CycleReport, pull, run
+from hitl.cycle import CycleReport, Unchanged, pull, run_if_changed
+from hitl.basis import BASIS
 from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable
 from hitl.exchange import Connector, Progress, silent
 from hitl.project import opened
@@ -49,10 +50,10 @@ def clock() -> datetime:
     return datetime.now(UTC)
 
 
-def once(config: str | Path, due: str | None = None, progress: Progress = silent) -> CycleReport:
+def once(config: str | Path, due: str | None = None, progress: Progress = silent) -> CycleReport | Unchanged:
     """One cycle of the project of this hitl.toml, as `hitl run` does it; the jobs in the store name this function."""
     with opened(Path(config)) as (settings, store, connector):
-        return run(settings, store, connector, progress, due=due)
+        return run_if_changed(settings, store, connector, progress, due=due)
 
 
 def retry_delay(attempt: int, error: Exception) -> float:
@@ -129,10 +130,10 @@ class Worker(threading.Thread):
         self._attempts = 0
         return 0.0
 
-    def _cycle(self, due: str) -> CycleReport:
+    def _cycle(self, due: str) -> CycleReport | Unchanged:
         with opened(self._work.config) as (settings, store, connector):
             self._same_project(settings)
-            return run(settings, store, connector, self._progress, due=due)
+            return run_if_changed(settings, store, connector, self._progress, due=due)
 
     def _look(self) -> None:
         """Pull, and make a run due when enough annotations are new. What fails now is looked at next time."""
@@ -184,13 +185,11 @@ def _in_words(error: Exception) -> dict[str, str]:
     return {"error": type(error).__name__, "message": str(error)}
 
 
-def figures(report: CycleReport) -> dict[str, Any]:
+def figures(report: CycleReport | Unchanged) -> dict[str, Any]:
     """What is reported of a cycle."""
-    return {
-        "new": report.pulled.changed,
-        "deleted": report.pulled.deleted,
-        **{key: value for key, value in report.judgement.metrics.items() if key not in ("due", "annotations")},
-        "asks": len(report.judgement.plan.asks),
-        "operations": len(report.receipts),
-        "changed": report.changed,
-    }
+    pushed = {"operations": len(report.receipts), "changed": report.changed}
+    if isinstance(report, Unchanged):
+        return {"unchanged": True, **pushed}
+    metrics = {key: value for key, value in report.judgement.metrics.items() if key not in ("due", "annotations", BASIS)}
+    pulled = {"new": report.pulled.changed, "deleted": report.pulled.deleted}
+    return {**pulled, **metrics, "asks": len(report.judgement.plan.asks), **pushed}
