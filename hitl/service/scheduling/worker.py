@@ -50,7 +50,7 @@ def clock() -> datetime:
 
 
 def once(config: str | Path, due: str | None = None, progress: Progress = silent) -> CycleReport:
-    """One cycle of the project of this hitl.toml, as `hitl run` does it; the jobs in the store name this function."""
+    """One cycle of the project of this hitl.toml, as `hitl run` does it; what APScheduler's jobs name."""
     with opened(Path(config)) as (settings, store, connector):
         return run(settings, store, connector, progress, due=due)
 
@@ -146,7 +146,8 @@ class Worker(threading.Thread):
             return
         if new is None or new >= (self._work.after_annotations or 1):
             self._tell("looked", new=new)
-            self._ledger.mark([(self._work.project, clock())])
+            now = clock()
+            self._ledger.mark([(self._work.project, now)], now)
 
     def new_annotations(self, store: Store, connector: Connector) -> int | None:
         """How many annotations more or fewer than at the last cycle there are; None: there was no cycle yet."""
