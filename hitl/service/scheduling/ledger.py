@@ -109,3 +109,8 @@ class Ledger:
         raised = sa.update(schedule).where(schedule.c.project == project, schedule.c.done < until).values(done=until)
         with self._database.write() as connection:
             connection.execute(raised)
+
+    def last_done(self, project: str, now: datetime) -> datetime | None:
+        """The newest time that is done and not of the future; None: nothing is, or a clock was ahead."""
+        done = self._database.scalar(sa.select(schedule.c.done).where(schedule.c.project == project))
+        return datetime.fromisoformat(done) if _is_name(done) and done <= name_of(now) else None

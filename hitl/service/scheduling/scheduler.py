@@ -27,6 +27,7 @@ from hitl.connectors.catalog import connector_of
 from hitl.errors import BadSettings, HitlError
 from hitl.exchange import Progress, silent
 from hitl.project import load, store_url
+from hitl.service.scheduling.health import is_late
 from hitl.service.scheduling.hints import Debounce
 from hitl.service.scheduling.jobs import KEPT, KINDS, LOOKS, Jobs, Kind, job_id, parts_of
 from hitl.service.scheduling.triggers import Cron, Every, Soon, Trigger
@@ -237,6 +238,17 @@ class Scheduler:
         """Whether everything runs."""
         return self._clock.alive and all(worker.is_alive() for worker in self._workers.values())
 
+    def trouble(self) -> Mapping[str, Any] | None:
+        """What is wrong, for /health; None: every project is served."""
+        if not self.alive:
+            return {"status": "the scheduler has stopped"}
+        now, late = datetime.now(UTC), {}
+        for project in self.projects:
+            finished, begun = self._workers[project.store, project.name].finished()
+            if is_late(project.schedule, finished, begun, now):
+                late[project.name] = f"no cycle has finished since {finished:%Y-%m-%d %H:%M:%S}Z"
+        return {"status": "late", "projects": late} if late else None
+
     def ask_to_stop(self) -> None:
         """From a signal or another thread: `wait` returns soon."""
         self._stop.set()
@@ -328,7 +340,7 @@ class Scheduler:
                 by_address.setdefault(project.schedule.webhook, []).append(project)
         for address, projects in by_address.items():
             hints = {project.name: self.hint_of(project) for project in projects}
-            webhooks = Webhooks(address, _secret(projects[0]), hints, lambda: self.alive)
+            webhooks = Webhooks(address, _secret(projects[0]), hints, self.trouble)
             self._webhooks.append(webhooks)
 
     def hint_of(self, project: Project) -> Callable[[], None]:

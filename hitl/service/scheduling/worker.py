@@ -81,6 +81,13 @@ class Worker(threading.Thread):
         self._shown = progress
         self._woken, self._look_wanted = threading.Event(), threading.Event()
         self._attempts = 0
+        self._finished, self._begun = clock(), None  # type: datetime, datetime | None
+
+    def finished(self) -> tuple[datetime, datetime | None]:
+        """When a cycle last finished (here, by another scheduler, or this one started); since when one is tried."""
+        if self._begun is None and (done := self._ledger.last_done(self._work.project, clock())) is not None:
+            self._finished = max(self._finished, done)
+        return self._finished, self._begun
 
     def wake(self, *, look: bool = False) -> None:
         """There may be something to do; `look`: see first whether new annotations came."""
@@ -112,6 +119,7 @@ class Worker(threading.Thread):
         due = self._ledger.pending(project)
         if due is None:
             return None
+        self._begun = self._begun or clock()
         self._tell("began", due=due)
         began, start, covered = name_of(clock()), time.monotonic(), due
         try:
@@ -123,6 +131,7 @@ class Worker(threading.Thread):
         except Exception as error:
             self._tell("failed", due=due, **_in_words(error))
         else:
+            self._finished, self._begun = clock(), None
             self._tell("done", due=due, seconds=round(time.monotonic() - start, 1), **figures(report))
             covered = due if report.resumed else max(due, began)  # it saw all that was there when it began
         self._ledger.done(project, covered)
