@@ -50,8 +50,13 @@ def clock() -> datetime:
     return datetime.now(UTC)
 
 
+<<<<<<< HEAD
 def once(config: str | Path, due: str | None = None, progress: Progress = silent) -> CycleReport | Unchanged:
     """One cycle of the project of this hitl.toml, as `hitl run` does it; the jobs in the store name this function."""
+=======
+def once(config: str | Path, due: str | None = None, progress: Progress = silent) -> CycleReport:
+    """One cycle of the project of this hitl.toml, as `hitl run` does it; what APScheduler's jobs name."""
+>>>>>>> gate17
     with opened(Path(config)) as (settings, store, connector):
         return run_if_changed(settings, store, connector, progress, due=due)
 
@@ -82,6 +87,13 @@ class Worker(threading.Thread):
         self._shown = progress
         self._woken, self._look_wanted = threading.Event(), threading.Event()
         self._attempts = 0
+        self._finished, self._begun = clock(), None  # type: datetime, datetime | None
+
+    def finished(self) -> tuple[datetime, datetime | None]:
+        """When a cycle last finished (here, by another scheduler, or this one started); since when one is tried."""
+        if self._begun is None and (done := self._ledger.last_done(self._work.project, clock())) is not None:
+            self._finished = max(self._finished, done)
+        return self._finished, self._begun
 
     def wake(self, *, look: bool = False) -> None:
         """There may be something to do; `look`: see first whether new annotations came."""
@@ -113,6 +125,7 @@ class Worker(threading.Thread):
         due = self._ledger.pending(project)
         if due is None:
             return None
+        self._begun = self._begun or clock()
         self._tell("began", due=due)
         began, start, covered = name_of(clock()), time.monotonic(), due
         try:
@@ -124,6 +137,7 @@ class Worker(threading.Thread):
         except Exception as error:
             self._tell("failed", due=due, **_in_words(error))
         else:
+            self._finished, self._begun = clock(), None
             self._tell("done", due=due, seconds=round(time.monotonic() - start, 1), **figures(report))
             covered = due if report.resumed else max(due, began)  # it saw all that was there when it began
         self._ledger.done(project, covered)
@@ -147,7 +161,8 @@ class Worker(threading.Thread):
             return
         if new is None or new >= (self._work.after_annotations or 1):
             self._tell("looked", new=new)
-            self._ledger.mark([(self._work.project, clock())])
+            now = clock()
+            self._ledger.mark([(self._work.project, now)], now)
 
     def new_annotations(self, store: Store, connector: Connector) -> int | None:
         """How many annotations more or fewer than at the last cycle there are; None: there was no cycle yet."""
