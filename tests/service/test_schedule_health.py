@@ -50,7 +50,7 @@ def test_health_names_the_project_whose_cycles_fail(
     scheduler = Scheduler(projects_of(configs), Told())
     monkeypatch.setattr(Scheduler, "alive", True)
     monkeypatch.setattr("hitl.service.scheduling.scheduler.datetime", _Clock(lambda: now))
-    run = workers.run
+    run = workers.run_if_changed
     monkeypatch.setattr(
         workers, "run_if_changed", lambda s, *a, **o: run(s, *a, **o) if s.name == "good" else _raise(error)
     )

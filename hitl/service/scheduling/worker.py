@@ -20,8 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hitl.cycle import CycleReport, Unchanged, pull, run_if_changed
 from hitl.basis import BASIS
+from hitl.cycle import CycleReport, Unchanged, pull, run_if_changed
 from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable
 from hitl.exchange import Connector, Progress, silent
 from hitl.project import opened
@@ -50,13 +50,8 @@ def clock() -> datetime:
     return datetime.now(UTC)
 
 
-<<<<<<< HEAD
 def once(config: str | Path, due: str | None = None, progress: Progress = silent) -> CycleReport | Unchanged:
-    """One cycle of the project of this hitl.toml, as `hitl run` does it; the jobs in the store name this function."""
-=======
-def once(config: str | Path, due: str | None = None, progress: Progress = silent) -> CycleReport:
     """One cycle of the project of this hitl.toml, as `hitl run` does it; what APScheduler's jobs name."""
->>>>>>> gate17
     with opened(Path(config)) as (settings, store, connector):
         return run_if_changed(settings, store, connector, progress, due=due)
 
@@ -205,6 +200,8 @@ def figures(report: CycleReport | Unchanged) -> dict[str, Any]:
     pushed = {"operations": len(report.receipts), "changed": report.changed}
     if isinstance(report, Unchanged):
         return {"unchanged": True, **pushed}
-    metrics = {key: value for key, value in report.judgement.metrics.items() if key not in ("due", "annotations", BASIS)}
+    metrics = {
+        key: value for key, value in report.judgement.metrics.items() if key not in ("due", "annotations", BASIS)
+    }
     pulled = {"new": report.pulled.changed, "deleted": report.pulled.deleted}
     return {**pulled, **metrics, "asks": len(report.judgement.plan.asks), **pushed}
