@@ -19,8 +19,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hitl import basis
 from hitl.active.pending.outstanding import HOUR, next_plan
 from hitl.active.registry import policy
 from hitl.active.stopping.pool_state import PoolState
@@ -58,7 +59,7 @@ from hitl.project import (
 from hitl.settings import Settings
 
 if TYPE_CHECKING:
-    from hitl.store import Lease, Store
+    from hitl.store import CycleSummary, Lease, Store
     from hitl.store.folds import Training
 
 _one_fit = Lock()
@@ -86,6 +87,26 @@ class CycleReport:
         return sum(receipt.changed for receipt in self.receipts)
 
 
+@dataclass(frozen=True)
+class Unchanged:
+    """A cycle that found nothing new: what the `last` one concluded stands, and is not judged again."""
+
+    pulled: PullSummary
+    last: CycleSummary
+    receipts: tuple[Receipt, ...]
+    pages: Pages = Pages()
+
+    @property
+    def resumed(self) -> bool:
+        """It has seen all that is there."""
+        return False
+
+    @property
+    def changed(self) -> int:
+        """How much had to be changed on the platform (0: it was as planned)."""
+        return sum(receipt.changed for receipt in self.receipts)
+
+
 def run(
     settings: Settings,
     store: Store,
@@ -103,28 +124,104 @@ def run(
     killed), only what was not pushed yet is pushed; the report then tells of the last recorded cycle, without evidence.
     """
     with store.lease(settings.name) as lease, _noted(store, lease):
-        queued = tuple(push(lease, store, connector, progress, by_hand=True))  # first: the pull brings it back
-        judgement = None if due is None else _recorded(store, settings.name, due)
-        pulled = PullSummary()
-        learned: dict[str, Training] = {}
+        steps = _Steps(lease, settings, store, connector, progress)
+        queued = steps.push(by_hand=True)  # first: the pull brings it back
+        return steps.resume(due, queued) or steps.conclude(steps.pull(), queued, crew, due, now)
+
+
+def run_if_changed(
+    settings: Settings,
+    store: Store,
+    connector: Connector,
+    progress: Progress = silent,
+    *,
+    due: str | None = None,
+    now: float | None = None,
+) -> CycleReport | Unchanged:
+    """The same, but for what follows from nothing new: where all that the last cycle rests on is as it was, it stands.
+
+    What the platform has not confirmed yet is pushed all the same. A cycle of an older version is judged again.
+    """
+    now = time.time() if now is None else now
+    with store.lease(settings.name) as lease, _noted(store, lease):
+        steps = _Steps(lease, settings, store, connector, progress)
+        queued = steps.push(by_hand=True)
+        resumed = steps.resume(due, queued)
+        if resumed is not None:
+            return resumed
+        pulled, last = steps.pull(), store.last_cycle(settings.name)
+        if last is None or not steps.stands(last, pulled, now):
+            return steps.conclude(pulled, queued, None, due, now)
+        return steps.leave(last, pulled, queued)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The steps of one cycle, under its lease."""
+
+    lease: Lease
+    settings: Settings
+    store: Store
+    connector: Connector
+    progress: Progress
+
+    def pull(self) -> PullSummary:
+        return pull(self.lease, self.store, self.connector, self.progress)
+
+    def push(self, *, by_hand: bool = False) -> tuple[Receipt, ...]:
+        return tuple(push(self.lease, self.store, self.connector, self.progress, by_hand=by_hand))
+
+    def pages(self) -> Pages:
+        """Where annotators answer, as it is noted."""
+        pages = pages_of(self.connector)
+        self.store.note_workplaces(self.lease, pages)
+        return pages
+
+    def resume(self, due: str | None, queued: tuple[Receipt, ...]) -> CycleReport | None:
+        """Push what a cycle recorded that was killed; None where there was none for this due run."""
+        judgement = None if due is None else _recorded(self.store, self.settings.name, due)
         if judgement is None:
-            pulled = pull(lease, store, connector, progress)
-            crew, unknown = reachable(crew or crew_of(settings, store), connector)
-            pulled += PullSummary(problems=(*unknown, *orders_of_others(store, settings.name, connector)))
-            left_out = embed(lease, settings, store, connector, progress)
-            pulled += PullSummary(problems=(without(left_out),) if left_out else ())
-            learned = learn(lease, settings, store, connector.questions(), progress)
-            with _one_fit:
-                judgement = judge(settings, store, connector.questions(), progress, crew, now)
-            if due is not None:
-                known = {"due": due, "annotations": store.counts(settings.name)["annotations"]}
-                judgement = replace(judgement, metrics={**judgement.metrics, **known})
-            record(lease, settings, store, judgement)
-            progress("recorded", 1, 1)
-        receipts = (*queued, *push(lease, store, connector, progress))
-        pages = pages_of(connector)
-        store.note_workplaces(lease, pages)
-    return CycleReport(pulled, judgement, receipts, pages, learned)
+            return None
+        return CycleReport(PullSummary(), judgement, (*queued, *self.push()), self.pages())
+
+    def stands(self, last: CycleSummary, pulled: PullSummary, now: float) -> bool:
+        """Whether all that the last cycle rests on is as it was; questions are read only where a page came."""
+        recorded, there = last.metrics.get(basis.BASIS), basis.basis_of(self.settings, self.store, self.connector)
+        if not basis.stands(recorded, there, None, now):
+            return False
+        return not pulled.pages or basis.stands(recorded, there, basis.of_questions(self.connector.questions()), now)
+
+    def leave(self, last: CycleSummary, pulled: PullSummary, queued: tuple[Receipt, ...]) -> Unchanged:
+        """Push what the platform has not confirmed, and nothing else."""
+        pulled += PullSummary(problems=orders_of_others(self.store, self.settings.name, self.connector))
+        receipts, pages = (*queued, *self.push()), self.pages()
+        self.store.note_look(self.lease)
+        return Unchanged(pulled, last, receipts, pages)
+
+    def conclude(
+        self, pulled: PullSummary, queued: tuple[Receipt, ...], given: Crew | None, due: str | None, now: float | None
+    ) -> CycleReport:
+        """What follows a pull: features, a model, judgement, record and push."""
+        settings, store, connector = self.settings, self.store, self.connector
+        there = basis.basis_of(settings, store, connector)
+        crew, unknown = reachable(given or crew_of(settings, store), connector)
+        pulled += PullSummary(problems=(*unknown, *orders_of_others(store, settings.name, connector)))
+        left_out = embed(self.lease, settings, store, connector, self.progress)
+        pulled += PullSummary(problems=(without(left_out),) if left_out else ())
+        questions = connector.questions()
+        learned = learn(self.lease, settings, store, questions, self.progress)
+        with _one_fit:
+            judgement = judge(settings, store, questions, self.progress, crew, now)
+        noted: dict[str, Any] = {}
+        if due is not None:
+            noted = {"due": due, "annotations": store.counts(settings.name)["annotations"]}
+        if given is None and not left_out:
+            end = basis.until(judgement.plan, settings.crew.expire_hours * HOUR)
+            noted[basis.BASIS] = {**there, "questions": basis.of_questions(questions), "until": end}
+        judgement = replace(judgement, metrics={**judgement.metrics, **noted})
+        record(self.lease, settings, store, judgement)
+        self.progress("recorded", 1, 1)
+        return CycleReport(pulled, judgement, (*queued, *self.push()), self.pages(), learned)
 
 
 @contextmanager

@@ -227,13 +227,17 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class PullSummary:
-    """What a pull, or a page of it, brought: rows, rows that differed from the stored ones, rows gone, problems."""
+    """What a pull, or a page of it, brought: rows, rows that differed from the stored ones, rows gone, problems, pages.
+
+    A pull without any page says that nothing there has changed, the questions included.
+    """
 
     items: int = 0
     annotations: int = 0
     changed: int = 0
     deleted: int = 0
     problems: tuple[str, ...] = ()
+    pages: int = 0
 
     def __add__(self, other: PullSummary) -> PullSummary:
         return PullSummary(*map(add, astuple(self), astuple(other)))

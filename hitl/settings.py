@@ -275,7 +275,10 @@ def _require_address(text: str) -> None:
 
 
 class ScheduleSettings(_Part):
-    """When `hitl schedule` runs a cycle: any of every or cron, after_annotations and webhook."""
+    """When `hitl schedule` runs a cycle: any of every or cron, after_annotations and webhook.
+
+    `late_after`: how many times may pass without a finished cycle until /health fails.
+    """
 
     every: Seconds | None = None
     cron: Annotated[str, _as_written(cron_fields)] | None = None
@@ -285,6 +288,7 @@ class ScheduleSettings(_Part):
     webhook: Annotated[str, _as_written(_require_address)] | None = None
     debounce: Seconds = 10.0
     debounce_at_most: Seconds = 120.0
+    late_after: int = Field(default=3, ge=1)
 
     @model_validator(mode="after")
     def _consistent(self) -> ScheduleSettings:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hitl.plan import Ask, Plan
@@ -50,6 +51,7 @@ class Status:
         problems: what the last pull did not understand.
         queues: who has questions waiting, the longest wait first.
         pages: where annotators answer, as the last cycle saw it; None where none has noted it.
+        looked_at: when a cycle last found nothing new; None: none has.
     """
 
     project: str
@@ -62,6 +64,7 @@ class Status:
     problems: tuple[str, ...]
     queues: tuple[Queue, ...]
     pages: Pages | None = None
+    looked_at: datetime | None = None
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, as `hitl status --json` prints them."""
@@ -71,6 +74,7 @@ class Status:
             "stored": self.stored,
             "cycles": 0 if last is None else last.number,
             "recorded_at": None if last is None else last.recorded_at.isoformat(timespec="seconds"),
+            "looked_at": None if self.looked_at is None else self.looked_at.isoformat(timespec="seconds"),
             "pending": self.pending,
             "running": self.running,
             "failed": None if failure is None else {**asdict(failure), "at": failure.at.isoformat(timespec="seconds")},
@@ -96,6 +100,7 @@ def status_of(settings: Settings, store: Store, now: float | None = None) -> Sta
         tuple(store.problems(name)),
         () if plan is None else queues_of(plan, settings.crew.expire_hours, now),
         store.workplaces(name),
+        store.looked_at(name),
     )
 
 

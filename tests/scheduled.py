@@ -6,14 +6,14 @@ import socket
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from hitl.service.scheduling import scheduler as scheduling
 from hitl.service.scheduling import worker as workers
-from hitl.service.scheduling.jobs import Jobs, job_id
+from hitl.service.scheduling.jobs import KEPT, Jobs, job_id, next_run
 from hitl.service.scheduling.triggers import Every
 from hitl.store.database import Database
 
@@ -29,12 +29,10 @@ def make_due(url: str, project: str) -> datetime:
     """The project's job at intervals is due now; when that is."""
     when = datetime.now(UTC)
     database = Database(url)
-    jobs = Jobs(database, [project])
-    jobs.start(SimpleNamespace(timezone=UTC), "jobs")
-    job = jobs.lookup_job(job_id(project, "every"))
-    assert job is not None
-    job.__setstate__({**job.__getstate__(), "next_run_time": when})
-    jobs.update_job(job)
+    Jobs(database, [project])
+    with database.write() as connection:
+        moved = sa.update(next_run).where(next_run.c.id == job_id(project, "every"))
+        assert connection.execute(moved.values(time=when.timestamp())).rowcount == 1
     database.close()
     return when
 
@@ -88,7 +86,7 @@ class Clockwork:
     """APScheduler's scheduler with a clock that is set by hand, its thread never started."""
 
     def __init__(self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now, self.woken = T0, list[str]()
+        self.now, self.woken, self.jobs = T0, list[str](), jobs
         clock = self
 
         class Fake(datetime):
@@ -97,7 +95,7 @@ class Clockwork:
                 return clock.now.astimezone(tz)
 
         monkeypatch.setattr("apscheduler.schedulers.base.datetime", Fake)
-        self.clock = scheduling.Clock(timezone=UTC, job_defaults=scheduling.KEPT)
+        self.clock = scheduling.Clock(timezone=UTC, job_defaults=KEPT)
         self.clock.add_jobstore(jobs, "default")
         self.clock.add_executor(scheduling.Waking(self.woken.append), "default")
         super(type(self.clock).__mro__[2], self.clock).start(paused=False)  # BaseScheduler.start: no thread
@@ -107,6 +105,10 @@ class Clockwork:
         self.clock.add_job(
             workers.once, Every(seconds, self.now), args=("x",), id=job_id(project, "every"), name="e", **first
         )
+
+    def next_run(self) -> datetime | None:
+        """When the next job is due."""
+        return self.jobs.get_next_run_time()
 
     def tick(self, to: datetime) -> float | None:
         self.now = to

@@ -46,8 +46,10 @@ MAY_IMPORT = {
     "learning": {"core", "models", "settings", "store", "learning"},
     "project": {"core", "models", "settings", "store", "connectors", "learning", "project"},
     "operations": {"core", "settings", "store", "metrics", "project", "operations"},
+    "basis": {"core", "settings", "store"},
     "cycle": {
         "core",
+        "basis",
         "models",
         "active",
         "settings",
@@ -76,7 +78,7 @@ MAY_IMPORT = {
         "report",
         "demo",
     },
-    "service": {"core", "settings", "store", "connectors", "project", "cycle", "service"},
+    "service": {"core", "basis", "settings", "store", "connectors", "project", "cycle", "service"},
     "__main__": {"cli"},
     "cli": {
         "core",

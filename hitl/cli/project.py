@@ -21,6 +21,7 @@ from hitl.project import opened, require_place, stored
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus
+    from hitl.cycle import CycleReport, Unchanged
     from hitl.exchange import Check, Operation, PullSummary, Question, Receipt
     from hitl.operations import Judgement
     from hitl.settings import Settings
@@ -153,9 +154,13 @@ def run(
     config: Config = HERE,
     once: Annotated[bool, typer.Option("--once", hidden=True)] = False,
     dry_run: DryRun = False,
+    again: Annotated[bool, typer.Option("--again", help="Judge and plan anew, even if nothing has changed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """One cycle: pull, combine, plan, push. Safe to repeat and to interrupt; `hitl schedule` repeats it."""
+    """One cycle: pull, combine, plan, push. Safe to repeat and to interrupt; `hitl schedule` repeats it.
+
+    Where nothing has changed since the last cycle, what it concluded stands.
+    """
     from hitl import cycle
     from hitl.cli.learn import in_words
     from hitl.cli.status import where_to_answer
@@ -168,13 +173,18 @@ def run(
             judgement = cycle.judge(settings, store, connector.questions(), progress)
             _show_plan(judgement.named(item_names(settings, store)), settings, as_json, dry_run)
             return
-        report = cycle.run(settings, store, connector, progress)
-        counts = store.counts(settings.name)
+        steps = cycle.run if again else cycle.run_if_changed
+        report = steps(settings, store, connector, progress)
+        counts = {} if isinstance(report, cycle.Unchanged) else store.counts(settings.name)
+    if isinstance(report, cycle.Unchanged):
+        _show_unchanged(report, as_json)
+        return
     pulled, judgement = report.pulled, report.judgement
     if as_json:
         show.as_json(
             {
                 "pulled": asdict(pulled),
+                "unchanged": False,
                 "learned": {name: asdict(one) for name, one in report.learned.items()},
                 "metrics": judgement.metrics,
                 "asks": len(judgement.plan.asks),
@@ -191,8 +201,7 @@ def run(
     _show_who(judgement, settings)
     for text in where_to_answer(map(str, judgement.plan.annotators), report.pages):
         show.line(text)
-    operations, changes = show.counted(len(report.receipts), "operation"), show.counted(report.changed, "change")
-    show.line(f"pushed {operations}, {changes} on the platform")
+    show.line(_pushed(report))
     show.problems(pulled.problems)
 
 
@@ -309,6 +318,32 @@ def _send(config: Path, operation: Operation, where: str, dry_run: bool) -> None
         sent = send(settings, store, connector, operation, where, progress)
     show.problems(sent.problems)
     _show_receipts(sent.receipts, False)
+
+
+def _show_unchanged(report: Unchanged, as_json: bool) -> None:
+    """That nothing has changed, and what was pushed that had not arrived."""
+    if as_json:
+        show.as_json(
+            {
+                "pulled": asdict(report.pulled),
+                "unchanged": True,
+                "metrics": report.last.metrics,
+                "operations": len(report.receipts),
+                "changed": report.changed,
+                "links": dict(report.pages.links),
+            }
+        )
+        return
+    when = f"{report.last.recorded_at:%Y-%m-%d %H:%M} UTC"
+    show.line(f"nothing has changed since cycle {report.last.number} ({when}): what it concluded stands")
+    if report.receipts:
+        show.line(_pushed(report))
+    show.problems(report.pulled.problems)
+
+
+def _pushed(report: CycleReport | Unchanged) -> str:
+    operations, changes = show.counted(len(report.receipts), "operation"), show.counted(report.changed, "change")
+    return f"pushed {operations}, {changes} on the platform"
 
 
 def _show_pulled(pulled: PullSummary, counts: Mapping[str, int]) -> None:

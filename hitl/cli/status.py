@@ -32,7 +32,10 @@ def words(status: Status) -> list[str]:
         failure = status.failure
         lines.append(f"the last cycle failed {_when(failure.at, now)}: {failure.error}: {failure.message}")
     if last is not None:
-        lines += [_cycle(last, now), *outlook(last.metrics), *asked(status.queues)]
+        lines.append(_cycle(last, now))
+        if status.looked_at is not None and status.looked_at > last.recorded_at:
+            lines.append(f"nothing has changed since; looked {_when(status.looked_at, now)}")
+        lines += [*outlook(last.metrics), *asked(status.queues)]
         waiting = [queue.annotator for queue in status.queues if queue.questions and queue.annotator is not None]
         lines += where_to_answer(waiting, status.pages)
     if status.problems:

@@ -4,9 +4,11 @@ A webhook is a hint, unsigned and sent once, and the platform's annotator waits 
 and what it says is looked up on the platform afterwards. Of the body only the action is read.
 
     POST /webhook/<project>   X-Hitl-Secret: ...       200 {"queued": true}; false: nothing that concerns labels
-    GET  /health                                       200 {"status": "ok"}; 503 when the scheduler does not run
+    GET  /health                                       200 {"status": "ok"}; 503 and what is wrong
 
-It serves HTTP; put a server for HTTPS in front of it.
+Whoever can reach the port can send anything: the secret is compared before the body is read, and each request has a
+time, each body a size and all connections a number that they may not exceed. It serves HTTP; put a server for HTTPS in
+front of it.
 """
 
 from __future__ import annotations
@@ -29,20 +31,30 @@ LARGEST_BODY = 1_000_000
 """Bytes of a body that are read for its action; a larger one counts as a hint unread."""
 
 SECONDS = 10.0
-"""How long a request may take to arrive."""
+"""How long a connection may take in all, however slowly it sends."""
+
+CONNECTIONS = 32
+"""How many may be open at a time; one more is closed unanswered (a webhook is only a hint)."""
 
 CONCERNS_LABELS = ("ANNOTATION", "TASK")
 """How Label Studio's actions begin that can change a plan; what a cycle pushes raises none of them."""
 
 Hint = Callable[[], None]
+Trouble = Callable[[], Mapping[str, object] | None]
+"""What is wrong; None: all is well."""
 
 
 class Webhooks:
-    """A server of one address; `hints` by project, called at once and quick; `alive` for /health."""
+    """A server of one address; `hints` by project, called at once and quick; `trouble` for /health.
 
-    def __init__(self, address: str, secret: str, hints: Mapping[str, Hint], alive: Callable[[], bool]) -> None:
+    Raises BadSettings where it cannot listen.
+    """
+
+    def __init__(self, address: str, secret: str, hints: Mapping[str, Hint], trouble: Trouble) -> None:
         host, _, port = address.rpartition(":")
-        handler = type("Handler", (_Handler,), {"secret": secret, "hints": dict(hints), "alive": staticmethod(alive)})
+        handler = type(
+            "Handler", (_Handler,), {"secret": secret, "hints": dict(hints), "trouble": staticmethod(trouble)}
+        )
         try:
             kind = _ServerIPv6 if ":" in host else _Server
             self._server = kind((host.strip("[]"), int(port)), handler)
@@ -79,6 +91,33 @@ def url_of(address: str, project: str) -> str:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = CONNECTIONS
+
+    def __init__(self, *arguments: Any) -> None:
+        self._free = threading.BoundedSemaphore(CONNECTIONS)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Handle it in a thread, if one is free."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Handle it, and cut it off when its time is over: a timeout of the socket begins anew with each byte."""
+        limit = threading.Timer(SECONDS, self.shutdown_request, (request,))
+        limit.daemon = True
+        limit.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            limit.cancel()
+            self._free.release()
 
     def server_bind(self) -> None:
         """Bind without asking a name server for our own name."""
@@ -97,18 +136,16 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = SECONDS
     secret: str
     hints: Mapping[str, Hint]
-    alive: Callable[[], bool]
+    trouble: Trouble
 
     def do_GET(self) -> None:
         if urlsplit(self.path).path != "/health":
             self._answer(404, {"error": "not found; expected /health"})
-        elif self.alive():
-            self._answer(200, {"status": "ok"})
-        else:
-            self._answer(503, {"status": "the scheduler has stopped"})
+            return
+        trouble = self.trouble()
+        self._answer(503 if trouble else 200, trouble or {"status": "ok"})
 
     def do_POST(self) -> None:
-        body = self._body()  # read in any case, or the client may not read the answer
         given = self.headers.get(SECRET_HEADER, "")
         if not hmac.compare_digest(given.encode(), self.secret.encode()):
             self._answer(401, {"error": f"the header {SECRET_HEADER} is missing or wrong"})
@@ -118,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         if route != "webhook" or hint is None:
             self._answer(404, {"error": "not found; expected /webhook/<project>"})
             return
-        concerned = concerns_labels(body)
+        concerned = concerns_labels(self._body())
         if concerned:
             hint()
         self._answer(200, {"queued": concerned})

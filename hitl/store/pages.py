@@ -48,7 +48,10 @@ def save(database: Database, connection: sa.Connection, lease: Lease, page: Page
     saver.annotators(page)
     saver.live(page)
     _save_cursor(connection, lease, page)
-    return PullSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, tuple(page.problems))
+    if saver.changed or saver.deleted:
+        one_more = sa.func.coalesce(project.c.revision, 0) + 1
+        connection.execute(sa.update(project).where(project.c.project == lease.project).values(revision=one_more))
+    return PullSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, tuple(page.problems), 1)
 
 
 class _Saver:

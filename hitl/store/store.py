@@ -115,6 +115,21 @@ class Store(Pulled, Embedded, Learnt, Concluded, Asked):
         with self._fenced(lease) as connection:
             return pages.save(self.database, connection, lease, page)
 
+    def revision(self, project: str) -> int:
+        """How often a page has changed what is stored of the project."""
+        query = sa.select(projects.c.revision).where(projects.c.project == project)
+        return int(self.database.scalar(query) or 0)
+
+    def note_look(self, lease: Lease) -> None:
+        """A cycle has looked just now, and nothing had changed."""
+        self._note(lease, looked_at=self.database.now())
+
+    def looked_at(self, project: str) -> datetime | None:
+        """When a cycle last found nothing new; None: none has."""
+        query = sa.select(projects.c.looked_at).where(projects.c.project == project)
+        at = self.database.scalar(query)
+        return None if at is None else datetime.fromtimestamp(at, UTC)
+
     def problems(self, project: str) -> list[str]:
         """What the latest pull that brought a page could not understand (the first hundred)."""
         return list(map(str, self._noted("problems", project) or ()))
@@ -138,6 +153,6 @@ class Store(Pulled, Embedded, Learnt, Concluded, Asked):
         text = self.database.scalar(sa.select(projects.c[column]).where(projects.c.project == project))
         return None if text is None else json.loads(text)
 
-    def _note(self, lease: Lease, **values: str | None) -> None:
+    def _note(self, lease: Lease, **values: Any) -> None:
         with self._fenced(lease) as connection:
             connection.execute(sa.update(projects).where(projects.c.project == lease.project).values(values))

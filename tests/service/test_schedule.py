@@ -19,12 +19,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from hitl import cycle
 from hitl.errors import BadInput, BadSettings, Busy, Refused, StoreError, Unreachable
 from hitl.service.scheduling import scheduler as scheduling
 from hitl.service.scheduling import worker as workers
-from hitl.service.scheduling.jobs import FORGOTTEN, Jobs, job_id
+from hitl.service.scheduling.jobs import Jobs, job_id, next_run
 from hitl.service.scheduling.ledger import Ledger, name_of
 from hitl.service.scheduling.scheduler import Scheduler, projects_of
+from hitl.service.scheduling.triggers import Soon
 from hitl.store import Store
 from hitl.store.database import Database
 from tests.command_line import Run
@@ -47,10 +49,12 @@ def test_missed_runs_are_one_and_late_is_better_than_never(database: Database, m
     jobs = Jobs(database, ["p"])
     clock = clockwork(jobs, monkeypatch)
     clock.every("p", 900)
-    assert clock.tick(T0) == 900
+    assert clock.tick(T0) == scheduling.LONGEST  # the clock may be set meanwhile
+    assert clock.next_run() == T0 + timedelta(seconds=900)
     assert jobs.ledger.pending("p") == name_of(T0)
     jobs.ledger.done("p", name_of(T0))
-    assert clock.tick(T0 + timedelta(days=3, seconds=5)) == 895
+    clock.tick(T0 + timedelta(days=3, seconds=5))
+    assert clock.next_run() == T0 + timedelta(days=3, seconds=900)
     assert clock.woken == ["every:p", "every:p"]
     due = jobs.ledger.pending("p")
     assert due == name_of(T0 + timedelta(seconds=900))
@@ -88,7 +92,8 @@ def test_a_clock_outlives_its_database(database: Database, monkeypatch: pytest.M
     with monkeypatch.context() as broken:
         broken.setattr(Jobs, "get_next_run_time", lambda self: 1 / 0)
         assert clock.tick(T0) == scheduling.RETRY
-    assert clock.tick(T0) == 900
+    clock.tick(T0)
+    assert clock.next_run() == T0 + timedelta(seconds=900)
 
 
 def test_schedulers_see_the_jobs_of_their_own_projects(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,19 +105,20 @@ def test_schedulers_see_the_jobs_of_their_own_projects(database: Database, monke
     assert clock.woken == ["every:p"]
     assert theirs.get_next_run_time() == T0
     assert ours.ledger.pending("q") is None
-    ours.clean([job_id("p", "every")], T0 + timedelta(hours=1))
+    ours.clean([job_id("p", "every")])
+    assert [job.id for job in ours.get_all_jobs()] == ["every:p"]
+    ours.clean([])
+    assert ours.get_all_jobs() == []
     assert [job.id for job in theirs.get_all_jobs()] == ["every:q"]
-    ours.clean([], T0 + FORGOTTEN + timedelta(hours=2))
-    assert theirs.get_all_jobs() == ours.get_all_jobs() == []
 
 
 def test_a_job_that_cannot_be_read_is_made_again(tmp_path: Path) -> None:
     config, told = project(tmp_path), Told()
     database = Database(f"sqlite:///{tmp_path}/hitl.db")
-    jobs = Jobs(database, ["p"])
+    Jobs(database, ["p"])
     with database.write() as connection:
-        row = {"id": job_id("p", "every"), "next_run_time": 0.0, "job_state": b"of another version"}
-        connection.execute(jobs.jobs_t.insert().values(row))
+        row = {"id": job_id("p", "every"), "time": float("-inf"), "said": "every 1h", "config": str(config)}
+        connection.execute(next_run.insert().values(row))
     database.close()
     scheduler = Scheduler(projects_of([config]), told)
     scheduler.start()
@@ -128,8 +134,8 @@ def test_two_schedulers_of_one_project_do_not_trip_over_each_other(
     """Both read the same due job before either has moved it on, or removed it."""
     one, two = Jobs(database, ["p"]), Jobs(database, ["p"])
     clock = clockwork(one, monkeypatch)
-    trigger = scheduling.DateTrigger(T0, UTC)
-    clock.clock.add_job(workers.once, trigger, args=("x",), id=job_id("p", "hint"), name="h")
+    hint = {"args": ("x",), "id": job_id("p", "hint"), "name": "h", "next_run_time": T0}
+    clock.clock.add_job(workers.once, Soon(120.0), **hint)
     two.start(clock.clock, "default")
     (stale,) = two.get_due_jobs(T0)
     clock.tick(T0)
@@ -142,14 +148,15 @@ def test_the_ledger_knows_the_newest_due_time_and_nothing_is_done_twice(database
     Jobs(database, [])
     ledger = Ledger(database)
     times = [T0 + timedelta(minutes=n) for n in range(4)]
-    ledger.mark([("p", times[1]), ("q", times[0])])
-    ledger.mark([("p", times[0])])
+    now = times[3]
+    ledger.mark([("p", times[1]), ("q", times[0])], now)
+    ledger.mark([("p", times[0])], now)
     assert (ledger.pending("p"), ledger.pending("q")) == (name_of(times[1]), name_of(times[0]))
-    ledger.mark([("p", times[2].astimezone(ZoneInfo("Asia/Tokyo")))])  # while the run of times[1] is on
+    ledger.mark([("p", times[2].astimezone(ZoneInfo("Asia/Tokyo")))], now)  # while the run of times[1] is on
     ledger.done("p", name_of(times[1]))
     assert ledger.pending("p") == name_of(times[2])
     ledger.done("p", name_of(times[2]))
-    ledger.mark([("p", times[1]), ("p", times[2])])  # a job that had not moved on before a crash
+    ledger.mark([("p", times[1]), ("p", times[2])], now)  # a job that had not moved on before a crash
     assert ledger.pending("p") is None
     ledger.done("p", name_of(times[0]))
     assert ledger.pending("p") is None
@@ -251,6 +258,7 @@ def test_an_accepted_hint_survives_the_scheduler(tmp_path: Path, monkeypatch: py
 
 
 def test_two_schedulers_of_one_project_run_each_due_time_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "run_if_changed", cycle.run)  # every one is recorded
     monkeypatch.setattr(workers, "FIRST_RETRY", 0.05)
     config, told = project(tmp_path, 'every = "1s"'), Told()
     pair = [Scheduler(projects_of([config]), told) for _ in range(2)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from hitl.errors import BadSettings
+from hitl.service import webhook
 from hitl.service.webhook import LARGEST_BODY, Webhooks, concerns_labels, url_of
 from tests.command_line import Run
 from tests.scheduled import project
@@ -20,7 +23,7 @@ from tests.scheduled import project
 def ear() -> Iterator[tuple[int, list[str]]]:
     heard: list[str] = []
     hints = {"p": lambda: heard.append("p"), "my reviews": lambda: heard.append("my reviews")}
-    server = Webhooks("127.0.0.1:0", "s3cret", hints, lambda: len(heard) < 3)
+    server = Webhooks("127.0.0.1:0", "s3cret", hints, lambda: {"status": "late"} if len(heard) > 2 else None)
     server.start()
     yield server.port, heard
     server.stop()
@@ -79,12 +82,76 @@ def test_health_says_whether_all_runs(ear: tuple[int, list[str]]) -> None:
     port, heard = ear
     assert asked(port, "GET", "/health", secret=None) == (200, {"status": "ok"})
     heard += ["x"] * 3
-    assert asked(port, "GET", "/health", secret=None)[0] == 503
+    assert asked(port, "GET", "/health", secret=None) == (503, {"status": "late"})
+
+
+def test_without_the_secret_no_body_is_read(ear: tuple[int, list[str]]) -> None:
+    """The answer is there before a byte of the body was sent."""
+    port, heard = ear
+    for secret, status in (("wrong", b"401"), ("s3cret", b"")):
+        with socket.create_connection(("127.0.0.1", port), timeout=0.5 if secret == "s3cret" else 5) as sent:
+            head = f"POST /webhook/p HTTP/1.1\r\nX-Hitl-Secret: {secret}\r\nContent-Length: 100000\r\n\r\n"
+            sent.sendall(head.encode())
+            if status:
+                assert status in sent.recv(1000)
+            else:
+                with pytest.raises(TimeoutError):
+                    sent.recv(1000)
+    assert heard == []
+
+
+def test_a_client_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook, "SECONDS", 0.5)
+    server = Webhooks("127.0.0.1:0", "s3cret", {}, lambda: None)
+    server.start()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sent:
+        sent.sendall(b"GET /health HTTP/1.1\r\n")
+        ended = False
+        for _ in range(200):  # a byte at a time, each well within the socket's own timeout
+            try:
+                sent.sendall(b"x")
+                sent.settimeout(0.05)
+                ended = sent.recv(1) == b""
+            except TimeoutError:
+                continue
+            except OSError:
+                ended = True
+            break
+    server.stop()
+    assert ended
+
+
+def test_so_many_connections_are_served_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook, "CONNECTIONS", 3)
+    server = Webhooks("127.0.0.1:0", "s3cret", {}, lambda: None)
+    server.start()
+    before = threading.active_count()
+    held = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(3)]
+    for each in held:
+        each.sendall(b"GET /hea")
+    for _ in range(200):
+        if threading.active_count() >= before + 3:
+            break
+        threading.Event().wait(0.02)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as late:
+        assert late.recv(1) == b""
+    assert threading.active_count() <= before + 2 * 3  # a thread and a timer each
+    for each in held:
+        each.close()
+    for _ in range(200):
+        try:
+            assert asked(server.port, "GET", "/health") == (200, {"status": "ok"})
+            break
+        except OSError:
+            threading.Event().wait(0.02)
+    else:
+        raise AssertionError("the server did not come back")
+    server.stop()
 
 
 def test_an_address_in_use_is_a_setting(ear: tuple[int, list[str]]) -> None:
     with pytest.raises(BadSettings, match=r"schedule.webhook: cannot listen at 127.0.0.1:\d+"):
-        Webhooks(f"127.0.0.1:{ear[0]}", "s", {}, lambda: True)
+        Webhooks(f"127.0.0.1:{ear[0]}", "s", {}, lambda: None)
 
 
 def test_the_url_to_give_to_the_platform() -> None:

@@ -60,7 +60,7 @@ def test_a_due_run_is_one_cycle_under_its_name(tmp_path: Path) -> None:
     told, config = Told(), project(tmp_path)
     worker, ledger, _ = worker_of(config, told)
     assert worker.turn() is None
-    ledger.mark([("p", T0)])
+    ledger.mark([("p", T0)], T0)
     assert worker.turn() == 0.0
     assert worker.turn() is None
     assert [each["due"] for each in history(config)] == [name_of(T0)]
@@ -71,7 +71,7 @@ def test_a_due_run_is_one_cycle_under_its_name(tmp_path: Path) -> None:
 def test_a_recorded_run_that_was_not_done_is_only_pushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told, config = Told(), project(tmp_path)
     worker, ledger, _ = worker_of(config, told)
-    ledger.mark([("p", T0)])
+    ledger.mark([("p", T0)], T0)
 
     with monkeypatch.context() as killed:
         killed.setattr(cycle, "push", die)
@@ -82,7 +82,7 @@ def test_a_recorded_run_that_was_not_done_is_only_pushed(tmp_path: Path, monkeyp
     assert [each["labels"] for each in history(config)] == [27]
     assert told["done"][0]["operations"] == 3
     assert (tmp_path / "hitl-output" / "consensus.csv").exists()
-    ledger.mark([("p", T0 + timedelta(hours=1))])
+    ledger.mark([("p", T0 + timedelta(hours=1))], T0 + timedelta(hours=1))
     worker.turn()
     assert [each["labels"] for each in history(config)] == [27, 2]
 
@@ -102,16 +102,16 @@ def test_what_may_pass_is_tried_again_ever_later(
 ) -> None:
     told, config = Told(), project(tmp_path)
     worker, ledger, _ = worker_of(config, told)
-    ledger.mark([("p", T0)])
+    ledger.mark([("p", T0)], T0)
     with monkeypatch.context() as failing:
-        failing.setattr(workers, "run", lambda *a, **o: (_ for _ in ()).throw(error))
+        failing.setattr(workers, "run_if_changed", lambda *a, **o: (_ for _ in ()).throw(error))
         assert [worker.turn() for _ in delays] == delays
         assert ledger.pending("p") == name_of(T0)
     assert [said["seconds"] for said in told["waits"]] == delays
     assert worker.turn() == 0.0
     assert len(history(config)) == 1
-    ledger.mark([("p", T0 + timedelta(hours=1))])
-    monkeypatch.setattr(workers, "run", lambda *a, **o: (_ for _ in ()).throw(Busy("again")))
+    ledger.mark([("p", T0 + timedelta(hours=1))], T0 + timedelta(hours=1))
+    monkeypatch.setattr(workers, "run_if_changed", lambda *a, **o: (_ for _ in ()).throw(Busy("again")))
     assert worker.turn() == 5.0
 
 
@@ -127,6 +127,7 @@ def test_what_was_missed_while_the_process_stood_still_is_one_cycle(
     APScheduler moves the job on from the time at which it began to look, so that T0 + 5 s is due again at once, after
     the cycle of T0 has begun. That cycle saw all that a second one would see.
     """
+    monkeypatch.setattr(workers, "run_if_changed", cycle.run)  # every one is recorded
     told, config = Told(), project(tmp_path)
     worker, _, _ = worker_of(config, told)
     clock = clockwork(Jobs(Database(f"sqlite:///{tmp_path}/hitl.db"), ["p"]), monkeypatch)
@@ -147,14 +148,15 @@ def test_what_was_missed_while_the_process_stood_still_is_one_cycle(
 
 def test_what_falls_due_during_a_cycle_is_not_covered_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is anything by a cycle of before a crash that is only pushed, or by one that has to be tried again."""
+    monkeypatch.setattr(workers, "run_if_changed", cycle.run)  # every one is recorded
     told, config = Told(), project(tmp_path)
     during: list[Callable[[], Any]] = []
     worker, ledger, _ = worker_of(config, told, progress=lambda what, done, total: [each() for each in during])
     now = T0 + timedelta(seconds=14)
     monkeypatch.setattr(workers, "clock", lambda: now)
     later = [T0 + timedelta(seconds=seconds) for seconds in (14.5, 20, 21, 30)]
-    ledger.mark([("p", T0)])
-    during.append(lambda: ledger.mark([("p", later[0])]))
+    ledger.mark([("p", T0)], T0)
+    during.append(lambda: ledger.mark([("p", later[0])], later[0]))
     assert worker.turn() == 0.0
     during.clear()
     assert ledger.pending("p") == name_of(later[0])
@@ -166,7 +168,7 @@ def test_what_falls_due_during_a_cycle_is_not_covered_by_it(tmp_path: Path, monk
             worker.turn()
     now = later[3]
     assert worker.turn() == 0.0  # pushes what was recorded at later[1]
-    ledger.mark([("p", later[2])])
+    ledger.mark([("p", later[2])], later[2])
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store, store.lease("p"):
         assert worker.turn() == 5.0
     assert ledger.pending("p") == name_of(later[2])
@@ -178,8 +180,8 @@ def test_what_falls_due_during_a_cycle_is_not_covered_by_it(tmp_path: Path, monk
 def test_what_will_not_pass_is_told_and_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     told, config = Told(), project(tmp_path)
     worker, ledger, _ = worker_of(config, told)
-    ledger.mark([("p", T0)])
-    monkeypatch.setattr(workers, "run", lambda *a, **o: (_ for _ in ()).throw(error))
+    ledger.mark([("p", T0)], T0)
+    monkeypatch.setattr(workers, "run_if_changed", lambda *a, **o: (_ for _ in ()).throw(error))
     assert worker.turn() == 0.0
     assert told["failed"][0]["error"] == type(error).__name__
     assert worker.turn() is None
@@ -188,7 +190,7 @@ def test_what_will_not_pass_is_told_and_over(tmp_path: Path, monkeypatch: pytest
 def test_a_held_project_is_busy_and_then_run(tmp_path: Path) -> None:
     told, config = Told(), project(tmp_path)
     worker, ledger, _ = worker_of(config, told)
-    ledger.mark([("p", T0)])
+    ledger.mark([("p", T0)], T0)
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store, store.lease("p"):
         assert worker.turn() == 5.0
     assert told["waits"][0]["error"] == "Busy"
@@ -198,7 +200,7 @@ def test_a_held_project_is_busy_and_then_run(tmp_path: Path) -> None:
 def test_a_project_that_changed_its_name_is_not_run_under_the_old_one(tmp_path: Path) -> None:
     told, config = Told(), project(tmp_path)
     worker, ledger, _ = worker_of(config, told)
-    ledger.mark([("p", T0)])
+    ledger.mark([("p", T0)], T0)
     config.write_text(config.read_text().replace('name = "p"', 'name = "q"'))
     assert worker.turn() == 0.0
     assert "restart `hitl schedule`" in told["failed"][0]["message"]
@@ -230,7 +232,7 @@ def test_enough_new_annotations_make_a_run_due(tmp_path: Path) -> None:
 def test_a_look_that_fails_is_told_and_leaves_the_runs_alone(tmp_path: Path) -> None:
     told, config = Told(), project(tmp_path, "after_annotations = 5")
     worker, ledger, _ = worker_of(config, told, after=5)
-    ledger.mark([("p", T0)])
+    ledger.mark([("p", T0)], T0)
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store, store.lease("p"):
         worker.wake(look=True)
         worker.turn()
@@ -249,7 +251,7 @@ def test_a_stop_leaves_the_cycle_at_its_next_step_and_the_run_due(tmp_path: Path
             stop.set()
 
     worker, ledger, stop = worker_of(config, told, progress=progress)
-    ledger.mark([("p", T0)])
+    ledger.mark([("p", T0)], T0)
     with pytest.raises(Stopped):
         worker.turn()
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:

@@ -71,7 +71,7 @@ def test_a_page_comes_back(store: Store) -> None:
             problems=["task 9: strange"],
         ),
     )
-    assert summary == PullSummary(items=2, annotations=2, changed=6, deleted=0, problems=("task 9: strange",))
+    assert summary == PullSummary(items=2, annotations=2, changed=6, deleted=0, problems=("task 9: strange",), pages=1)
     assert store.cursor("p") == {"page": 7}
     assert store.problems("p") == ["task 9: strange"]
     items = store.items("p").to_pylist()

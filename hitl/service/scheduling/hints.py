@@ -22,7 +22,7 @@ class Debounce:
 
     def hint(self, now: datetime) -> datetime:
         """When to run, after a hint at this time."""
-        if self.first is None or self.due is None or now >= self.due:
+        if self.first is None or self.due is None or not self.first <= now < self.due:  # before: a clock was set back
             self.first = now
         self.due = min(now + timedelta(seconds=self.quiet), self.first + timedelta(seconds=self.at_most))
         return self.due

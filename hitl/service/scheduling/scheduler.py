@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -22,16 +22,15 @@ from apscheduler.executors.base import BaseExecutor
 from apscheduler.job import Job
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.schedulers.base import STATE_STOPPED
-from apscheduler.triggers.base import BaseTrigger
-from apscheduler.triggers.date import DateTrigger
 
 from hitl.connectors.catalog import connector_of
 from hitl.errors import BadSettings, HitlError
 from hitl.exchange import Progress, silent
 from hitl.project import load, store_url
+from hitl.service.scheduling.health import is_late
 from hitl.service.scheduling.hints import Debounce
-from hitl.service.scheduling.jobs import KINDS, LOOKS, Jobs, Kind, job_id, parts_of
-from hitl.service.scheduling.triggers import Cron, Every
+from hitl.service.scheduling.jobs import KEPT, KINDS, LOOKS, Jobs, Kind, job_id, parts_of
+from hitl.service.scheduling.triggers import Cron, Every, Soon, Trigger
 from hitl.service.scheduling.worker import Assignment, Tell, Worker, once
 from hitl.service.webhook import Webhooks, url_of
 from hitl.settings import WEBHOOK_SECRET, ScheduleSettings, Settings
@@ -44,8 +43,8 @@ GRACE = 20.0
 RETRY = 10.0
 """Seconds until the jobs are read again after the database has failed."""
 
-KEPT = {"coalesce": True, "misfire_grace_time": None, "max_instances": 1}
-"""How every job is kept: missed runs are one, however late."""
+LONGEST = 60.0
+"""Seconds until the clock is looked at again, at most: it may have been set meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class Wanted:
 
     kind: Kind
     said: str
-    trigger: BaseTrigger
+    trigger: Trigger
     at_once: bool = False
 
 
@@ -132,7 +131,7 @@ def wanted_jobs(schedule: ScheduleSettings, now: datetime) -> tuple[Wanted, ...]
 
 
 class Clock(BackgroundScheduler):  # type: ignore[misc]
-    """APScheduler's thread; it outlives a database that fails."""
+    """APScheduler's thread; it outlives a database that fails, and a clock that is set."""
 
     def _process_jobs(self) -> float | None:
         try:
@@ -140,7 +139,7 @@ class Clock(BackgroundScheduler):  # type: ignore[misc]
         except Exception as error:
             self._logger.warning("The jobs could not be read or moved on (%s); again in %s s", error, RETRY)
             return RETRY
-        return seconds
+        return LONGEST if seconds is None else min(seconds, LONGEST)
 
     @property
     def alive(self) -> bool:
@@ -215,7 +214,7 @@ class Scheduler:
         for project in self.projects:
             self._keep(project, now)
         for store, jobs in self.jobs.items():
-            jobs.clean([identity for each in self.projects if each.store == store for identity in _ids(each)], now)
+            jobs.clean([identity for each in self.projects if each.store == store for identity in _ids(each)])
 
     def start(self) -> None:
         """Take up what was left, and keep going in threads."""
@@ -238,6 +237,17 @@ class Scheduler:
     def alive(self) -> bool:
         """Whether everything runs."""
         return self._clock.alive and all(worker.is_alive() for worker in self._workers.values())
+
+    def trouble(self) -> Mapping[str, Any] | None:
+        """What is wrong, for /health; None: every project is served."""
+        if not self.alive:
+            return {"status": "the scheduler has stopped"}
+        now, late = datetime.now(UTC), {}
+        for project in self.projects:
+            finished, begun = self._workers[project.store, project.name].finished()
+            if is_late(project.schedule, finished, begun, now):
+                late[project.name] = f"no cycle has finished since {finished:%Y-%m-%d %H:%M:%S}Z"
+        return {"status": "late", "projects": late} if late else None
 
     def ask_to_stop(self) -> None:
         """From a signal or another thread: `wait` returns soon."""
@@ -270,10 +280,13 @@ class Scheduler:
     def _keep(self, project: Project, now: datetime) -> None:
         """Leave a job whose settings are the same, with its next time, which may be past: then it was missed."""
         jobs = self.jobs[project.store]
+        for kind in ("hint", "peek"):
+            jobs.know(job_id(project.name, kind), Soon(project.schedule.debounce_at_most))
         for wanted in wanted_jobs(project.schedule, now):
             identity = job_id(project.name, wanted.kind)
-            before = jobs.lookup_job(identity)
-            if before is not None and before.name == wanted.said and before.args == (str(project.config),):
+            before = jobs.row(identity)
+            if before is not None and before[1:] == (wanted.said, str(project.config)):
+                jobs.know(identity, _going_on(wanted.trigger, before.time))
                 continue
             self._add(project, wanted, **({"next_run_time": now} if wanted.at_once else {}))
 
@@ -296,20 +309,11 @@ class Scheduler:
 
     def next_runs(self) -> list[dict[str, Any]]:
         """The jobs in the store, the next one first: project, kind, when (in words), next (a time or None)."""
-        found = [
-            (project.name, self.jobs[project.store].lookup_job(identity))
+        rows = [
+            {"project": project.name, "kind": parts_of(identity)[0], "when": row.said, "next": row.time}
             for project in self.projects
             for identity in _ids(project)
-        ]
-        rows = [
-            {
-                "project": name,
-                "kind": parts_of(job.id)[0],
-                "when": job.name,
-                "next": job.next_run_time.astimezone(UTC),
-            }
-            for name, job in found
-            if job is not None
+            if (row := self.jobs[project.store].row(identity)) is not None
         ]
         return sorted(rows, key=lambda row: (row["next"], row["project"]))
 
@@ -336,7 +340,7 @@ class Scheduler:
                 by_address.setdefault(project.schedule.webhook, []).append(project)
         for address, projects in by_address.items():
             hints = {project.name: self.hint_of(project) for project in projects}
-            webhooks = Webhooks(address, _secret(projects[0]), hints, lambda: self.alive)
+            webhooks = Webhooks(address, _secret(projects[0]), hints, self.trouble)
             self._webhooks.append(webhooks)
 
     def hint_of(self, project: Project) -> Callable[[], None]:
@@ -346,7 +350,8 @@ class Scheduler:
 
     def _hint_job(self, project: Project, when: datetime) -> None:
         kind: Kind = "hint" if project.schedule.after_annotations is None else "peek"
-        self._add(project, Wanted(kind, "soon, because of a webhook", DateTrigger(when, UTC)))
+        trigger = Soon(project.schedule.debounce_at_most)
+        self._add(project, Wanted(kind, "soon, because of a webhook", trigger), next_run_time=when)
 
 
 class _Hints:
@@ -382,6 +387,11 @@ class _Hints:
             for project, when in taken.values():
                 with suppress(Exception):  # it was only a hint, and the next one comes
                     self._write(project, when)
+
+
+def _going_on(trigger: Trigger, when: datetime) -> Trigger:
+    """The trigger with the times of a job that was there before."""
+    return replace(trigger, start=when) if isinstance(trigger, Every) else trigger
 
 
 def _ids(project: Project) -> list[str]:

@@ -1,8 +1,8 @@
-"""When a job comes next: every so many seconds, or by a cron line in a time zone.
+"""When a job comes next: every so many seconds, by a cron line in a time zone, or once, soon.
 
-Both skip what has passed, because missed runs are one. They stand in for APScheduler's own: its CronTrigger adds
-differences of local time to UTC, and so misses the first hour of days after a change of the clocks (3.11: a weekly
-"0 0 * * mon" loses the Monday after the change to summer time), and its times missed are counted one by one.
+The first two skip what has passed, because missed runs are one. They stand in for APScheduler's own: its CronTrigger
+adds differences of local time to UTC, and so misses the first hour of days after a change of the clocks (3.11: a
+weekly "0 0 * * mon" loses the Monday after the change to summer time), and its times missed are counted one by one.
 
     times of a local date    each minute that fits; one that comes twice (autumn) is two times, one that is left out
                              (spring) is the time as long after the jump
@@ -11,6 +11,7 @@ differences of local time to UTC, and so misses the first hour of days after a c
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -23,9 +24,36 @@ YEARS = 41
 """How far to look for a date: the longest gap of a 29 February on a given weekday is 40 years."""
 
 
+class Trigger(BaseTrigger):  # type: ignore[misc]
+    """When a job comes, by the settings."""
+
+    @abstractmethod
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime | None:
+        """The first time from `now` on and after the last one; None: it never comes."""
+
+    def latest(self, now: datetime) -> datetime | None:
+        """When it comes next at the latest, of a job that is not due; None: nobody can say."""
+        return self.get_next_fire_time(now, now)
+
+
 @dataclass(frozen=True)
-class Every(BaseTrigger):  # type: ignore[misc]
-    """At `start` and every `seconds` after."""
+class Soon(Trigger):
+    """Once, within so many seconds if that is known."""
+
+    within: float | None = None
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime | None:
+        """Now, if it has not been."""
+        return now if previous_fire_time is None else None
+
+    def latest(self, now: datetime) -> datetime | None:
+        """The end of that time."""
+        return None if self.within is None else now + timedelta(seconds=self.within)
+
+
+@dataclass(frozen=True)
+class Every(Trigger):
+    """At `start` and every `seconds` before and after."""
 
     seconds: float
     start: datetime
@@ -33,13 +61,13 @@ class Every(BaseTrigger):  # type: ignore[misc]
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
         """The first time that is not past, and after the last one."""
         passed = (now - self.start).total_seconds() / self.seconds
-        when = self.start + timedelta(seconds=self.seconds * max(math.ceil(passed), 0))
+        when = self.start + timedelta(seconds=self.seconds * math.ceil(passed))
         last = now if previous_fire_time is None else previous_fire_time
         return when if when > last or previous_fire_time is None else when + timedelta(seconds=self.seconds)
 
 
 @dataclass(frozen=True)
-class Cron(BaseTrigger):  # type: ignore[misc]
+class Cron(Trigger):
     """By a cron line (see `hitl.times`) in a time zone."""
 
     line: str

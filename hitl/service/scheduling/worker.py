@@ -20,7 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hitl.cycle import CycleReport, pull, run
+from hitl.basis import BASIS
+from hitl.cycle import CycleReport, Unchanged, pull, run_if_changed
 from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable
 from hitl.exchange import Connector, Progress, silent
 from hitl.project import opened
@@ -49,10 +50,10 @@ def clock() -> datetime:
     return datetime.now(UTC)
 
 
-def once(config: str | Path, due: str | None = None, progress: Progress = silent) -> CycleReport:
-    """One cycle of the project of this hitl.toml, as `hitl run` does it; the jobs in the store name this function."""
+def once(config: str | Path, due: str | None = None, progress: Progress = silent) -> CycleReport | Unchanged:
+    """One cycle of the project of this hitl.toml, as `hitl run` does it; what APScheduler's jobs name."""
     with opened(Path(config)) as (settings, store, connector):
-        return run(settings, store, connector, progress, due=due)
+        return run_if_changed(settings, store, connector, progress, due=due)
 
 
 def retry_delay(attempt: int, error: Exception) -> float:
@@ -81,6 +82,13 @@ class Worker(threading.Thread):
         self._shown = progress
         self._woken, self._look_wanted = threading.Event(), threading.Event()
         self._attempts = 0
+        self._finished, self._begun = clock(), None  # type: datetime, datetime | None
+
+    def finished(self) -> tuple[datetime, datetime | None]:
+        """When a cycle last finished (here, by another scheduler, or this one started); since when one is tried."""
+        if self._begun is None and (done := self._ledger.last_done(self._work.project, clock())) is not None:
+            self._finished = max(self._finished, done)
+        return self._finished, self._begun
 
     def wake(self, *, look: bool = False) -> None:
         """There may be something to do; `look`: see first whether new annotations came."""
@@ -112,6 +120,7 @@ class Worker(threading.Thread):
         due = self._ledger.pending(project)
         if due is None:
             return None
+        self._begun = self._begun or clock()
         self._tell("began", due=due)
         began, start, covered = name_of(clock()), time.monotonic(), due
         try:
@@ -123,16 +132,17 @@ class Worker(threading.Thread):
         except Exception as error:
             self._tell("failed", due=due, **_in_words(error))
         else:
+            self._finished, self._begun = clock(), None
             self._tell("done", due=due, seconds=round(time.monotonic() - start, 1), **figures(report))
             covered = due if report.resumed else max(due, began)  # it saw all that was there when it began
         self._ledger.done(project, covered)
         self._attempts = 0
         return 0.0
 
-    def _cycle(self, due: str) -> CycleReport:
+    def _cycle(self, due: str) -> CycleReport | Unchanged:
         with opened(self._work.config) as (settings, store, connector):
             self._same_project(settings)
-            return run(settings, store, connector, self._progress, due=due)
+            return run_if_changed(settings, store, connector, self._progress, due=due)
 
     def _look(self) -> None:
         """Pull, and make a run due when enough annotations are new. What fails now is looked at next time."""
@@ -146,7 +156,8 @@ class Worker(threading.Thread):
             return
         if new is None or new >= (self._work.after_annotations or 1):
             self._tell("looked", new=new)
-            self._ledger.mark([(self._work.project, clock())])
+            now = clock()
+            self._ledger.mark([(self._work.project, now)], now)
 
     def new_annotations(self, store: Store, connector: Connector) -> int | None:
         """How many annotations more or fewer than at the last cycle there are; None: there was no cycle yet."""
@@ -184,13 +195,13 @@ def _in_words(error: Exception) -> dict[str, str]:
     return {"error": type(error).__name__, "message": str(error)}
 
 
-def figures(report: CycleReport) -> dict[str, Any]:
+def figures(report: CycleReport | Unchanged) -> dict[str, Any]:
     """What is reported of a cycle."""
-    return {
-        "new": report.pulled.changed,
-        "deleted": report.pulled.deleted,
-        **{key: value for key, value in report.judgement.metrics.items() if key not in ("due", "annotations")},
-        "asks": len(report.judgement.plan.asks),
-        "operations": len(report.receipts),
-        "changed": report.changed,
+    pushed = {"operations": len(report.receipts), "changed": report.changed}
+    if isinstance(report, Unchanged):
+        return {"unchanged": True, **pushed}
+    metrics = {
+        key: value for key, value in report.judgement.metrics.items() if key not in ("due", "annotations", BASIS)
     }
+    pulled = {"new": report.pulled.changed, "deleted": report.pulled.deleted}
+    return {**pulled, **metrics, "asks": len(report.judgement.plan.asks), **pushed}

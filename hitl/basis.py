@@ -1,0 +1,80 @@
+"""What a cycle's conclusions rest on. While none of it has changed, they stand, and nothing has to be judged again.
+
+    revision    how often a pull has changed what is stored; `Store.revision`
+    settings    hitl.toml and the environment, and the version of hitl
+    files       size and time of the files that settings name: probabilities, features, a graph, code of the user
+    people      who can be asked, where the platform knows them all
+    questions   what is asked, with its classes
+    until       the moment at which the plan changes by itself: a question expires
+
+A policy plans the same from the same (its contract suite holds it to that), and combiners start cold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hitl import __version__
+from hitl.exchange import Connector, Directory, Question
+
+if TYPE_CHECKING:
+    from hitl.plan import Plan
+    from hitl.settings import Settings
+    from hitl.store import Store
+
+BASIS = "basis"
+"""Where the metrics of a cycle keep it."""
+
+
+def basis_of(settings: Settings, store: Store, connector: Connector) -> dict[str, Any]:
+    """All but the questions and `until`, as JSON values; reads none of the rows."""
+    people = sorted(row.name for row in connector.annotators()) if isinstance(connector, Directory) else []
+    return {
+        "revision": store.revision(settings.name),
+        "settings": _digest([settings.model_dump_json(), __version__]),
+        "files": _digest(_stamps(settings)),
+        "people": _digest(people),
+    }
+
+
+def of_questions(questions: Iterable[Question]) -> str:
+    """A digest of what is asked."""
+    return _digest(map(repr, questions))
+
+
+def until(plan: Plan, expire: float) -> float | None:
+    """When the first question to somebody has waited `expire` seconds, in seconds since the epoch; None: never."""
+    waiting = [ask.since for ask in plan.asks if ask.annotator is not None]
+    owing = [person.unanswered for person in plan.people if person.unanswered]
+    first = min([*waiting, *owing], default=math.inf) + expire
+    return first if math.isfinite(first) else None
+
+
+def stands(recorded: Mapping[str, Any] | None, now_there: Mapping[str, Any], questions: str | None, now: float) -> bool:
+    """Whether what was concluded on the `recorded` basis still follows; `questions` None: they cannot have changed."""
+    if recorded is None or any(recorded.get(name) != value for name, value in now_there.items()):
+        return False
+    if questions is not None and recorded.get("questions") != questions:
+        return False
+    return recorded.get("until") is None or now < float(recorded["until"])
+
+
+def _stamps(settings: Settings) -> Iterator[str]:
+    named = [*settings.models.values(), settings.graph.file, settings.features.file, settings.features.weights]
+    code = [name.rpartition(":")[0] for name in (settings.features.model, settings.learn.model) if name]
+    for path in (Path(name) for name in (*named, *code) if name):
+        if path.is_file():
+            found = path.stat()
+            yield f"{path} {found.st_size} {found.st_mtime_ns}"
+
+
+def _digest(parts: Iterable[str]) -> str:
+    digest = sha256()
+    for part in parts:
+        digest.update(part.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()[:16]
