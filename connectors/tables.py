@@ -21,7 +21,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +31,8 @@ from pydantic import Field
 
 from hitl.connectors import table_spans
 from hitl.connectors.table_output import file_name, table_of_rows, write_if_changed
+from hitl.connectors.table_rows import NEWEST, Answers, is_nothing, number_of
+from hitl.connectors.table_shrinkage import Look, counted, is_cut, state_of
 from hitl.errors import BadInput, BadTable, Refused
 from hitl.evidence import ROW_TOLERANCE
 from hitl.exchange import (
@@ -58,11 +60,20 @@ WHAT_IS_READ = (
     "source.path (relative to hitl.toml) names a folder with annotations.csv, .jsonl or .parquet, or such a file; "
     "its columns are item, annotator, label, or as source.item, source.annotator, source.label say"
 )
+_IN_DOUBT = (
+    "more than source.max_shrink allows, as in a file that is still being written. Nothing was deleted; what is new "
+    "was taken. The next cycle deletes them if the files stay as they are; if they are meant to be gone now, run "
+    "`hitl run --accept-deletions`"
+)
 NAMES = ("annotations", "items", "truth", "added_items", "gold")
 
 
 class TablesSettings(SourceSettings):
-    """The keys of `[source]` for tables: where they are, and what their columns are called."""
+    """The keys of `[source]` for tables: where they are, and what their columns are called.
+
+    A table that lost more than the share `max_shrink` of its rows since the last cycle is looked at twice before they
+    are taken for deleted.
+    """
 
     kind: Literal["tables"] = "tables"
     path: str = Field(min_length=1)
@@ -73,6 +84,7 @@ class TablesSettings(SourceSettings):
     classes: tuple[str, ...] = ()
     abstain: tuple[str, ...] = ()
     output: str | None = None
+    max_shrink: float = Field(default=0.1, ge=0, le=1)
 
     def graph(self, folder: Path) -> GraphSettings:
         """That of graph.*, if it is in the folder of tables."""
@@ -115,6 +127,7 @@ class Tables:
         classes: tuple[str, ...] = (),
         abstain: tuple[str, ...] = (),
         output: str | Path | None = None,
+        max_shrink: float = 0.1,
     ) -> None:
         self._path = Path(path)
         self._columns = (item, annotator, label, time)
@@ -122,6 +135,9 @@ class Tables:
         self._abstain = abstain
         root = self._path if self._path.is_dir() else self._path.parent
         self._output = Path(output) if output else root / "hitl-output"
+        self._max_shrink = max_shrink
+        self._accepts_deletions = False
+        self._classes_kept: tuple[str, ...] = ()  # of rows that are stored still, while the tables are doubted
 
     @property
     def place(self) -> str:
@@ -140,7 +156,7 @@ class Tables:
         parts = self._parts()
         if self._classes:
             return (Question(QUESTION, self._classes, self._classes + self._abstain, **parts),)
-        found: dict[str, None] = {}
+        found: dict[str, None] = dict.fromkeys(self._classes_kept)
         for name in ("annotations", "truth", *(() if parts else ("gold",))):  # known spans are whole answers there
             table = self._read(name, [item, label])
             if table is not None:
@@ -150,39 +166,57 @@ class Tables:
         classes = tuple(natural_order([name for name in found if name not in self._abstain]))
         return (Question(QUESTION, classes, classes + self._abstain, **parts),)
 
+    def accept_deletions(self) -> None:
+        """Take rows that are gone for deleted, however many they are."""
+        self._accepts_deletions = True
+
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """All pages when a file changed since the cursor, else none; resumable by item.
 
-        Raises BadTable when a table that an earlier pull has read is gone: its rows were not taken back.
+        Tables that shrank are doubted (`table_shrinkage`): their pages are partial. Raises BadTable when a table that
+        an earlier pull has read is gone: its rows were not taken back.
         """
         named = cursor.get("tables") if cursor else None
         tables = self._present(named if isinstance(named, list) else [])
-        stamp = self._stamp()
-        after = 0
+        stamp, state, look = self._stamp(), state_of(self._files()), Look.of(cursor)
+        after, again = 0, False
         if cursor and cursor.get("files") == stamp:
-            if cursor.get("after") is None:
+            after = int(cursor.get("after") or 0)
+            again = cursor.get("after") is None
+            if again and look.doubted is None:
                 return
-            after = int(cursor["after"])
         items = self._items()
         annotations, problems = self._annotations()
         predictions, unusable = self._predictions()
+        rows = counted(items, annotations, predictions)
+        lost = [] if self._accepts_deletions or (again and look.doubted == state) else look.lost(rows, self._max_shrink)
+        if lost:
+            self._classes_kept = look.classes
+            if is_cut(self._find("annotations")):
+                annotations, problems = self._annotations(but_last=True)
+            look = replace(look, doubted=state)
+            problems.insert(0, f"{self._path}: {'; '.join(lost)}: {_IN_DOUBT}")
+        else:
+            self._classes_kept = ()
+            look = Look(rows, self.questions()[0].classes)
         problems += unusable + self._strange_truth(annotations, predictions)
         self._present(tables)  # what was moved away while we read was not read
         people = tuple(sorted({row.annotator for rows in annotations.values() for row in rows if row.annotator}))
         keys = list(dict.fromkeys([*items, *annotations, *predictions]))
-        version = _now()
         for start in range(after, max(len(keys), 1), PAGE):
             part = keys[start : start + PAGE]
             last = start + PAGE >= len(keys)
+            following = None if last else start + PAGE
             yield Page(
-                cursor={"files": stamp, "after": None if last else start + PAGE, "tables": tables},
-                items=tuple(ItemRow(key, items.get(key, {}), version) for key in part),
+                cursor={"files": stamp, "after": following, "tables": tables, "look": look.as_json()},
+                items=tuple(ItemRow(key, items.get(key, {}), NEWEST) for key in part),
                 annotations=tuple(row for key in part for row in annotations.get(key, ())),
                 predictions=tuple(row for key in part for row in predictions.get(key, ())),
                 annotators=tuple(AnnotatorRow(name, name) for name in people) if start == after else (),
                 live=frozenset(keys) if last else None,
                 problems=tuple(problems) if last else (),
                 total=len(keys),
+                partial=bool(lost),
             )
 
     # -- sink ----------------------------------------------------------------------------------------------
@@ -352,17 +386,22 @@ class Tables:
                     rows[key] = {column: value for column, value in row.items() if value is not None}
         return rows
 
-    def _annotations(self) -> tuple[dict[str, list[AnnotationRow]], list[str]]:
-        """Rows by item, and problems in words; of two answers of one annotator the latest, or the last row, wins."""
+    def _annotations(self, *, but_last: bool = False) -> tuple[dict[str, list[AnnotationRow]], list[str]]:
+        """Rows by item, and problems in words; of two answers of one annotator the latest, or the last row, wins.
+
+        `but_last` leaves the last row out.
+        """
         item, annotator, label, time = self._columns
         answers: dict[tuple[str, str], tuple[float, AnnotationRow]] = {}
         contradicted = 0
         problems: list[str] = []
         table = self._read("annotations", [item, annotator, label])
+        if table is not None and but_last:
+            table = table.slice(0, max(table.num_rows - 1, 0))
         of_texts = table is not None and table_spans.are_in(table)
         if table is not None and of_texts:
             table = table_spans.as_answers(table, self._items(), item, label, [annotator, *([time] if time else [])])
-        version = _now()
+        rows = Answers(item, annotator, label, QUESTION)
         if table is not None:
             require_columns(table, [item, label, *([time] if time else [])], str(self._find("annotations")))
             place_of = place_in(table)
@@ -373,14 +412,14 @@ class Tables:
                     continue
                 if not row[item]:
                     raise BadTable(f"{place_of(number)}: the {item} is empty; expected a name in every row")
-                made = _annotation(row, number + 1, (item, annotator, label), version)
+                made = rows.row(row)
                 key = (made.item, made.key)
                 at = -math.inf if math.isnan(seconds[number]) else float(seconds[number])
                 before, earlier = answers.get(key, (at, None))
                 contradicted += earlier is not None and earlier.label != made.label and before == at
                 if at >= before:
                     answers[key] = at, made
-        gold = self._gold(version)
+        gold = self._gold()
         grouped: dict[str, list[AnnotationRow]] = {}
         for made in [*(row for _, row in answers.values()), *gold]:
             grouped.setdefault(made.item, []).append(made)
@@ -390,7 +429,7 @@ class Tables:
             )
         return grouped, problems
 
-    def _gold(self, version: str) -> list[AnnotationRow]:
+    def _gold(self) -> list[AnnotationRow]:
         item, _, label, _ = self._columns
         known: dict[str, AnnotationRow] = {}
         marks_parts = self._marks_parts()
@@ -412,7 +451,7 @@ class Tables:
                             "(source.classes)"
                         )
                     place = json.dumps([key, None, "truth"])
-                    known[key] = AnnotationRow(place, key, QUESTION, None, value, "gold", version, version)
+                    known[key] = AnnotationRow(place, key, QUESTION, None, value, "gold", NEWEST, NEWEST)
         return list(known.values())
 
     def _strange_truth(
@@ -442,9 +481,9 @@ class Tables:
             for number, row in enumerate(table.to_pylist()):
                 key = row[self._columns[0]]
                 stated = {name[2:]: value for name, value in row.items() if name.startswith("p_")}
-                if key and stated and all(_is_nothing(value) for value in stated.values()):
+                if key and stated and all(is_nothing(value) for value in stated.values()):
                     continue
-                shares = {name: _number(value) for name, value in stated.items()}
+                shares = {name: number_of(value) for name, value in stated.items()}
                 if key and shares and abs(sum(shares.values()) - 1) <= ROW_TOLERANCE and min(shares.values()) >= 0:
                     grouped.setdefault(key, []).append(PredictionRow(key, QUESTION, model, shares))
                 else:
@@ -455,31 +494,3 @@ class Tables:
 def _stem(path: Path) -> str:
     """The name of a table or model without its format; a folder has none."""
     return path.name if path.is_dir() else path.name.removesuffix(".gz").rsplit(".", 1)[0]
-
-
-def _is_nothing(value: Any) -> bool:
-    return value is None or str(value).lower() == "nan"
-
-
-def _number(value: Any) -> float:
-    """A number, NaN for anything else."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
-
-
-def _annotation(row: Mapping[str, Any], number: int, columns: tuple[str, str, str], version: str) -> AnnotationRow:
-    """The row of this number (counted from 1, which tells annotators without ids apart)."""
-    item, annotator, label = columns
-    person = row.get(annotator)
-    key = json.dumps([row[item], person] if person else [row[item], None, number])
-    kind: Any = "answer" if row[label] else "skip"
-    seconds = _number(row.get("duration"))
-    duration = None if math.isnan(seconds) else seconds
-    return AnnotationRow(key, row[item], QUESTION, person, row[label] or None, kind, version, version, duration)
-
-
-def _now() -> str:
-    """The version of everything read now: what a file says today wins, whatever the times in it or of it are."""
-    return datetime.now(UTC).isoformat()

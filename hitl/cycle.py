@@ -324,10 +324,12 @@ def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement)
 
     store.make_mark(lease)
     operations = tuple(operations_of(settings.push, store, lease.project, judgement))
-    metrics = judgement.metrics
-    return store.record_cycle(
+    metrics, kept = judgement.metrics, settings.retention
+    number = store.record_cycle(
         lease, CycleRecord(judgement.results, judgement.plan, operations, metrics, metrics.get("due"))
     )
+    store.forget(lease, deleted_seconds=kept.deleted, cycles=kept.cycles)
+    return number
 
 
 def push(

@@ -137,8 +137,9 @@ def multiple_choices(classes_of: Mapping[str, Names]) -> dict[str, dict[str, str
 class ItemRow:
     """An item as the platform holds it: `data` is what annotators see, `labels_wanted` how many of them.
 
-    `key` is the platform's id. `ref` is the user's own id, by which `add_items` made the item; None where the platform
-    keeps none, or where the two are the same.
+    `version` is ISO 8601 or anything else in an order; "" where the platform keeps none: the store then gives one, and
+    what the platform says now is the newest. `key` is the platform's id. `ref` is the user's own id, by which
+    `add_items` made the item; None where the platform keeps none, or where the two are the same.
     """
 
     key: str
@@ -177,7 +178,8 @@ class AnnotationRow:
     """One answer to one question (label None for a skip).
 
     `key` is the platform's id of the annotation (one platform annotation may answer several questions);
-    `version` and `created` are ISO 8601 UTC; `annotator` is an AnnotatorRow key or None; `duration` seconds.
+    `version` and `created` are ISO 8601 UTC, or "" as of an `ItemRow`; `annotator` is an AnnotatorRow key or None;
+    `duration` seconds.
     """
 
     key: str
@@ -213,6 +215,7 @@ class Page:
             were deleted on the platform.
         problems: rows that could not be understood, in words ("task 7: two choices on a single-choice control").
         total: how many items there are in all, for a progress bar, or None.
+        partial: rows may be missing that the platform has; nothing stored is taken for deleted.
     """
 
     cursor: Cursor
@@ -223,6 +226,7 @@ class Page:
     live: frozenset[str] | None = None
     problems: tuple[str, ...] = ()
     total: int | None = None
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +348,15 @@ class Located(Protocol):
 
     def is_at(self, place: str) -> bool:
         """Whether a place that was kept is this one."""
+        ...
+
+
+@runtime_checkable
+class Doubting(Protocol):
+    """A connector that looks twice before it takes many rows that are gone for deleted."""
+
+    def accept_deletions(self) -> None:
+        """Take them for deleted at once."""
         ...
 
 

@@ -39,6 +39,7 @@ MAY_IMPORT = {
     "models": {"core", "models"},
     "active": {"core", "models", "active"},
     "settings": {"core"},
+    "new_settings": {"core"},
     "testing": {"core", "models", "active", "settings", "store", "connectors", "testing"},
     "store": {"core", "store"},
     "connectors": {"core", "settings", "connectors"},
@@ -72,6 +73,7 @@ MAY_IMPORT = {
         "settings",
         "store",
         "connectors",
+        "new_settings",
         "project",
         "operations",
         "cycle",
@@ -100,6 +102,7 @@ MAY_IMPORT = {
         "demo",
         "service",
         "cli",
+        "new_settings",
     },
 }
 """A group of modules and what it may import: core -> parts -> cycle -> command line."""

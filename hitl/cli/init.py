@@ -28,13 +28,13 @@ def init(
     config: Config = HERE,
 ) -> None:
     """Write hitl.toml; asks for what the flags leave open."""
-    from hitl import settings
+    from hitl import new_settings
 
     if label_studio and tables:
         raise BadSettings("init: --label-studio and --tables exclude each other; a project has one source")
     source = _tables(tables, config) if tables else _label_studio(label_studio, project_id, control)
     name = name or (tables.resolve().stem if tables else f"label-studio-{source['project']}")
-    settings.write(config, name, source, store, list(names(annotators) or ()))
+    new_settings.write(config, name, source, store, list(names(annotators) or ()))
     show.line(f"wrote {config}")
     if tables:
         show.line("next: `hitl doctor`, then `hitl run`")

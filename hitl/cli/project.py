@@ -22,11 +22,14 @@ from hitl.project import opened, require_place, stored
 if TYPE_CHECKING:
     from hitl.consensus import Consensus
     from hitl.cycle import CycleReport, Unchanged
-    from hitl.exchange import Check, Operation, PullSummary, Question, Receipt
+    from hitl.exchange import Check, Connector, Operation, PullSummary, Question, Receipt
     from hitl.operations import Judgement
     from hitl.settings import Settings
     from hitl.store import Store
 
+AcceptDeletions = Annotated[
+    bool, typer.Option("--accept-deletions", help="Tables: take rows that are gone for deleted, however many they are.")
+]
 AS_PLANNED = "nothing to push: the platform is as planned"
 
 
@@ -57,12 +60,14 @@ def doctor(config: Config = HERE, as_json: Json = False) -> None:
 def pull(
     config: Config = HERE,
     full: Annotated[bool, typer.Option(help="Pull everything again.")] = False,
+    accept_deletions: AcceptDeletions = False,
     as_json: Json = False,
 ) -> None:
     """Bring new, edited and deleted annotations into the store."""
     from hitl import cycle
 
     with opened(config, anew=full) as (settings, store, connector), show.progress(as_json) as progress:
+        _accept(connector, accept_deletions)
         with store.lease(settings.name) as lease:
             if full:
                 store.reset_cursor(lease)
@@ -73,6 +78,14 @@ def pull(
         return
     _show_pulled(summary, counts)
     show.problems(summary.problems)
+
+
+def _accept(connector: Connector, deletions: bool) -> None:
+    """Have the connector take rows that are gone for deleted; most do so in any case."""
+    from hitl.exchange import Doubting
+
+    if deletions and isinstance(connector, Doubting):
+        connector.accept_deletions()
 
 
 def plan(
@@ -155,6 +168,7 @@ def run(
     once: Annotated[bool, typer.Option("--once", hidden=True)] = False,
     dry_run: DryRun = False,
     again: Annotated[bool, typer.Option("--again", help="Judge and plan anew, even if nothing has changed.")] = False,
+    accept_deletions: AcceptDeletions = False,
     as_json: Json = False,
 ) -> None:
     """One cycle: pull, combine, plan, push. Safe to repeat and to interrupt; `hitl schedule` repeats it.
@@ -173,6 +187,7 @@ def run(
             judgement = cycle.judge(settings, store, connector.questions(), progress)
             _show_plan(judgement.named(item_names(settings, store)), settings, as_json, dry_run)
             return
+        _accept(connector, accept_deletions)
         steps = cycle.run if again else cycle.run_if_changed
         report = steps(settings, store, connector, progress)
         counts = {} if isinstance(report, cycle.Unchanged) else store.counts(settings.name)

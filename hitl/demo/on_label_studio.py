@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hitl import cycle, project, settings
+from hitl import cycle, new_settings, project, settings
 from hitl.annotations import Annotations, Name
 from hitl.connectors.label_studio import TOKEN, LabelStudio
 from hitl.connectors.label_studio.client import Client
@@ -205,7 +205,7 @@ def _new_project(folder: Path, server: LocalServer) -> tuple[Settings, int]:
     """A project on the server and its hitl.toml, so that the other commands can go on with it."""
     number = LabelStudio.create_project(server.url, server.token, "hitl demo: does it follow?", CONFIG)
     source = {"kind": "label-studio", "url": server.url, "project": number}
-    settings.write(folder / settings.FILE, "rte", source, "sqlite:///hitl.db", [])
+    new_settings.write(folder / settings.FILE, "rte", source, "sqlite:///hitl.db", [])
     return project.load(folder / settings.FILE), number
 
 

@@ -25,13 +25,10 @@ import sqlalchemy as sa
 from hitl.consensus import Consensus
 from hitl.exchange import Operation, Receipt
 from hitl.plan import Plan
-from hitl.store import asks
+from hitl.store import asks, retention
 from hitl.store.database import Database
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import consensus, cycle, operation
-
-KEPT = 3
-"""How many cycles keep their consensus and plan; the metrics and the questions of all are kept."""
 
 PENDING, CONFIRMED = "pending", "confirmed"
 
@@ -79,16 +76,24 @@ class Concluded(Leased):
         with self._fenced(lease) as connection:
             last = sa.select(sa.func.max(cycle.c.number)).where(cycle.c.project == lease.project)
             number = 1 + (connection.execute(last).scalar() or 0)
+            _forget_results(connection, lease.project)  # first: the new ones take their place
             new = {"number": number, "recorded_at": self.database.now()}
             connection.execute(sa.insert(cycle).values(row | new))
             if blobs:
                 connection.execute(sa.insert(consensus), [blob | {"number": number} for blob in blobs])
             asks.write(self.database, connection, number, asked)
-            _forget_older(connection, lease.project, number - KEPT)
             _write_operations(self.database, connection, number, rows)
             older = operation.c.number.between(BY_HAND + 1, number - 1)
             connection.execute(sa.delete(operation).where(_pending(lease.project), older))
         return number
+
+    def forget(self, lease: Lease, *, deleted_seconds: float, cycles: int) -> None:
+        """Forget what was deleted so long ago, and the figures of all but so many cycles (`hitl.store.retention`)."""
+        last = sa.select(sa.func.max(cycle.c.number)).where(cycle.c.project == lease.project)
+        with self._fenced(lease) as connection:
+            retention.forget_deleted(self.database, connection, lease.project, deleted_seconds)
+            number = connection.execute(last).scalar() or 0
+            retention.forget_cycles(connection, lease.project, number, cycles)
 
     def cycles(self, project: str) -> list[CycleSummary]:
         """All cycles, oldest first."""
@@ -181,14 +186,10 @@ def _last(project: str, *columns: sa.Column[Any], count: int | None = 1) -> sa.S
     return sa.select(*columns).where(cycle.c.project == project).order_by(cycle.c.number.desc()).limit(count)
 
 
-def _forget_older(connection: sa.Connection, project: str, number: int) -> None:
-    """Drop the consensus and the plan of the cycles up to this one."""
-    connection.execute(sa.delete(consensus).where(consensus.c.project == project, consensus.c.number <= number))
-    connection.execute(
-        sa.update(cycle)
-        .where(cycle.c.project == project, cycle.c.number <= number, cycle.c.plan.is_not(None))
-        .values(plan=None)
-    )
+def _forget_results(connection: sa.Connection, project: str) -> None:
+    """Drop the consensus and the plan of all cycles so far."""
+    connection.execute(sa.delete(consensus).where(consensus.c.project == project))
+    connection.execute(sa.update(cycle).where(cycle.c.project == project, cycle.c.plan.is_not(None)).values(plan=None))
 
 
 def _last_of_each(operations: Iterable[Operation]) -> Iterable[Operation]:

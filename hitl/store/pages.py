@@ -5,13 +5,17 @@ What of two pictures of the same item is the newer:
 - An item and all that a page says of it (annotations, predictions) are one picture, as old as the item's version. A
   picture older than the stored one is ignored as a whole: it cannot bring back what was deleted since, nor delete
   what came since.
+- A picture without a version is the newest: the platform keeps none. Its rows get the time of the store, or that of
+  the stored row where this one is later, so that no clock can make a later answer the older one. A row that says what
+  is stored keeps its version.
 - In a newer or equally old picture each row replaces the stored one unless that has a newer version. Stored
-  annotations of the item that the picture lacks were deleted on the platform; so were predictions.
+  annotations of the item that the picture lacks were deleted on the platform; so were predictions. A page that is
+  `partial` deletes nothing.
 - `live` and the names of annotators have no version. Pages are saved in the order of the pull, by the one holder of
   the lease, so the last page is right.
 
-Deleted items and annotations stay as marked rows (with their version, which keeps old pages from reviving them); an
-item that appears again is alive again, with the annotations it had.
+Deleted items and annotations stay for a time (`hitl.store.retention`) as marked rows, with their version, which keeps
+old pages from reviving them; an item that appears again is alive again, with the annotations it had.
 
 The page is compared with what is stored before anything is written: a page that says nothing new writes no rows.
 """
@@ -63,6 +67,8 @@ class _Saver:
         self._project = name
         self.changed = 0
         self.deleted = 0
+        self._at = float(connection.execute(sa.select(database.now())).scalar_one())
+        self._now = _fixed_width(datetime.fromtimestamp(self._at, UTC))
 
     def items(self, page: Page) -> frozenset[str]:
         """Save the items; gives the keys of those whose picture is not older than the stored one."""
@@ -77,17 +83,23 @@ class _Saver:
                     "closed": row.closed,
                     "deleted": False,
                     "ref": row.ref,
+                    "deleted_at": None,
                 }
                 for row in page.items
                 if page.live is None or row.key in page.live
             ),
         )
         stored = self._stored(item, item.c.item, [key for (key,) in rows])
+        for (key,), row in rows.items():
+            before = stored.get((key,))
+            row["position"] = None if before is None else before["position"]
+            self._give_version(row, before)
         fresh = {key: row for key, row in rows.items() if not _older(row, stored.get(key))}
         position = self._next_position()
         for key, row in fresh.items():
-            row["position"] = stored[key]["position"] if key in stored else position
-            position += key not in stored
+            if key not in stored:
+                row["position"] = position
+                position += 1
         self._upsert(item, fresh, stored)
         return frozenset(key for (key,) in fresh)
 
@@ -96,9 +108,12 @@ class _Saver:
         stale = {row.key for row in page.items} - fresh
         rows = _newest(annotation, (_annotation(row) for row in page.annotations if row.item not in stale))
         stored = self._stored(annotation, annotation.c.item, fresh)
+        for key, row in rows.items():
+            self._give_version(row, stored.get(key))
         self._upsert(annotation, rows, stored)
-        gone = [key for key, row in stored.items() if key not in rows and not row["deleted"]]
-        self.deleted += self._each(annotation, sa.update(annotation).values(deleted=True), gone)
+        if not page.partial:
+            gone = [key for key, row in stored.items() if key not in rows and not row["deleted"]]
+            self.deleted += self._mark_deleted(annotation, gone)
 
     def predictions(self, page: Page, fresh: frozenset[str]) -> None:
         """Replace the predictions of fresh pictures."""
@@ -117,7 +132,8 @@ class _Saver:
         )
         stored = self._stored(prediction, prediction.c.item, fresh)
         self._upsert(prediction, rows, stored)
-        self.deleted += self._each(prediction, sa.delete(prediction), [key for key in stored if key not in rows])
+        if not page.partial:
+            self.deleted += self._each(prediction, sa.delete(prediction), [key for key in stored if key not in rows])
 
     def annotators(self, page: Page) -> None:
         """Save the annotators; the last name wins."""
@@ -130,10 +146,11 @@ class _Saver:
             return
         query = sa.select(item.c.item, item.c.deleted).where(item.c.project == self._project)
         marks = self._connection.execute(query).all()
-        gone = [(key,) for key, deleted in marks if not deleted and key not in page.live]
+        if not page.partial:
+            gone = [(key,) for key, deleted in marks if not deleted and key not in page.live]
+            self.deleted += self._mark_deleted(item, gone)
         back = [(key,) for key, deleted in marks if deleted and key in page.live]
-        self.deleted += self._each(item, sa.update(item).values(deleted=True), gone)
-        self.changed += self._each(item, sa.update(item).values(deleted=False), back)
+        self.changed += self._each(item, sa.update(item).values(deleted=False, deleted_at=None), back)
 
     # -- statements ----------------------------------------------------------------------------------------
 
@@ -152,6 +169,23 @@ class _Saver:
         ]
         # The database compares again: a row may be stored under another item, and so not be in `stored`.
         self.changed += self._database.upsert(self._connection, table, news)
+
+    def _mark_deleted(self, table: sa.Table, keys: Sequence[Key]) -> int:
+        return self._each(table, sa.update(table).values(deleted=True, deleted_at=self._at), keys)
+
+    def _give_version(self, row: Row, stored: Row | None) -> None:
+        """A version for a row of a platform that keeps none, and when it was first seen."""
+        if row["version"]:
+            return
+        given = [name for name in ("version", "created", "time") if name in row]
+        if stored is not None and not _differs({k: v for k, v in row.items() if k not in given}, stored):
+            row.update({name: stored[name] for name in given})
+            return
+        row["version"] = self._now if stored is None else max(self._now, stored["version"])
+        if "created" in row:
+            when = _parse_time(row["version"])
+            row["time"] = when.timestamp() if when else self._at
+            row["created"] = row["version"] if stored is None else stored["created"]
 
     def _each(self, table: sa.Table, statement: sa.Update | sa.Delete, keys: Sequence[Key]) -> int:
         """Run the statement for the stored row of each key; gives how many."""
@@ -199,6 +233,7 @@ def _annotation(row: Any) -> Row:
         "created": row.created,
         "duration": row.duration,
         "deleted": False,
+        "deleted_at": None,
     }
 
 

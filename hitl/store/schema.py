@@ -47,6 +47,11 @@ def column(name: str, kind: sa.types.TypeEngine[Any], *, null: bool = False) -> 
     return sa.Column(name, kind, nullable=null)
 
 
+def _where_deleted() -> dict[str, Any]:
+    """The condition of an index of the rows that are marked as deleted, which are few."""
+    return {"sqlite_where": sa.text("deleted_at IS NOT NULL"), "postgresql_where": sa.text("deleted_at IS NOT NULL")}
+
+
 project = _table(
     "hitl_project",
     key("project"),
@@ -77,7 +82,9 @@ item = _table(
     column("closed", sa.Boolean()),
     column("deleted", sa.Boolean()),
     column("ref", sa.Text(), null=True),
+    column("deleted_at", sa.Double(), null=True),
     sa.Index("hitl_item_position", "project", "position"),
+    sa.Index("hitl_item_deleted", "project", "deleted_at", **_where_deleted()),
     with_rowid=True,
 )
 
@@ -102,7 +109,9 @@ annotation = _table(
     column("created", sa.Text()),
     column("duration", sa.Double(), null=True),
     column("deleted", sa.Boolean()),
+    column("deleted_at", sa.Double(), null=True),
     sa.Index("hitl_annotation_item", "project", "item"),
+    sa.Index("hitl_annotation_deleted", "project", "deleted_at", **_where_deleted()),
 )
 
 prediction = _table(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hitl import project, settings
+from hitl import new_settings, project
 from hitl.active.registry import policy
 from hitl.errors import BadSettings
 from hitl.settings import Settings
@@ -51,7 +51,7 @@ def test_a_bad_value_names_its_key(tmp_path: Path, text: str, key: str) -> None:
 
 def test_what_init_writes_is_read_also_with_its_comments_taken_in(tmp_path: Path) -> None:
     path = tmp_path / "hitl.toml"
-    settings.write(path, "x", {"kind": "tables", "path": "."}, "sqlite:///x.db", ["ann"])
+    new_settings.write(path, "x", {"kind": "tables", "path": "."}, "sqlite:///x.db", ["ann"])
     assert project.load(path).policy.name == "expected-gain"
     keys = ("target_accuracy", "cost", "worth", "capacity", "capacities", "costs", "skills", "needs", "expire_hours")
     lines = [

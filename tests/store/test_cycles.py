@@ -57,7 +57,7 @@ def test_history(store: Store) -> None:
     found = store.latest("p")
     assert found is not None
     assert found[0]["q"].probabilities[0, 0] == 0.5
-    assert _kept(store) == [3, 4, 5]
+    assert _kept(store) == [5]
 
 
 def _kept(store: Store) -> list[int]:

@@ -8,7 +8,7 @@ from alembic import op
 from hitl.store.schema import column
 
 revision = "0012"
-down_revision = "0007"
+down_revision = "0010"
 branch_labels = None
 depends_on = None
 
