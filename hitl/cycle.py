@@ -56,6 +56,7 @@ from hitl.project import (
     stored_evidence,
 )
 from hitl.settings import Settings
+from hitl.tables.limits import within
 
 if TYPE_CHECKING:
     from hitl.store import Lease, Store
@@ -102,7 +103,7 @@ def run(
     `due`: names the run it is for, once for all. When a cycle was recorded for it already (and then the process was
     killed), only what was not pushed yet is pushed; the report then tells of the last recorded cycle, without evidence.
     """
-    with store.lease(settings.name) as lease, _noted(store, lease):
+    with within(settings.limits.limits()), store.lease(settings.name) as lease, _noted(store, lease):
         queued = tuple(push(lease, store, connector, progress, by_hand=True))  # first: the pull brings it back
         judgement = None if due is None else _recorded(store, settings.name, due)
         pulled = PullSummary()
