@@ -160,6 +160,7 @@ class Tables:
         for name in ("annotations", "truth", *(() if parts else ("gold",))):  # known spans are whole answers there
             table = self._read(name, [item, label])
             if table is not None:
+                require_columns(table, [label], str(self._find(name)))
                 found |= dict.fromkeys(value for value in table.column(label).to_pylist() if value)
         for table in self._models().values():
             found |= dict.fromkeys(name[2:] for name in table.column_names if name.startswith("p_"))
@@ -198,7 +199,7 @@ class Tables:
             problems.insert(0, f"{self._path}: {'; '.join(lost)}: {_IN_DOUBT}")
         else:
             self._classes_kept = ()
-            look = Look(rows, self.questions()[0].classes)
+            look = Look(rows, tuple(map(str, self.questions()[0].classes)))
         problems += unusable + self._strange_truth(annotations, predictions)
         self._present(tables)  # what was moved away while we read was not read
         people = tuple(sorted({row.annotator for rows in annotations.values() for row in rows if row.annotator}))

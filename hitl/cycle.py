@@ -57,6 +57,7 @@ from hitl.project import (
     stored_evidence,
 )
 from hitl.settings import Settings
+from hitl.tables.limits import within
 
 if TYPE_CHECKING:
     from hitl.store import CycleSummary, Lease, Store
@@ -123,7 +124,7 @@ def run(
     `due`: names the run it is for, once for all. When a cycle was recorded for it already (and then the process was
     killed), only what was not pushed yet is pushed; the report then tells of the last recorded cycle, without evidence.
     """
-    with store.lease(settings.name) as lease, _noted(store, lease):
+    with within(settings.limits.limits()), store.lease(settings.name) as lease, _noted(store, lease):
         steps = _Steps(lease, settings, store, connector, progress)
         queued = steps.push(by_hand=True)  # first: the pull brings it back
         return steps.resume(due, queued) or steps.conclude(steps.pull(), queued, crew, due, now)
@@ -143,7 +144,7 @@ def run_if_changed(
     What the platform has not confirmed yet is pushed all the same. A cycle of an older version is judged again.
     """
     now = time.time() if now is None else now
-    with store.lease(settings.name) as lease, _noted(store, lease):
+    with within(settings.limits.limits()), store.lease(settings.name) as lease, _noted(store, lease):
         steps = _Steps(lease, settings, store, connector, progress)
         queued = steps.push(by_hand=True)
         resumed = steps.resume(due, queued)

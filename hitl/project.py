@@ -55,9 +55,10 @@ def load(config: Path) -> Settings:
 def stored(config: Path) -> Iterator[tuple[Settings, Store]]:
     """Settings and store alone, for those who ask nothing of the platform: its token is not needed."""
     from hitl.store import Store
+    from hitl.tables.limits import within
 
     loaded = load(config)
-    with Store(store_url(loaded.store, config.parent)) as store:
+    with within(loaded.limits.limits()), Store(store_url(loaded.store, config.parent)) as store:
         yield loaded, store
 
 
@@ -70,10 +71,11 @@ def opened(config: Path, *, anew: bool = False) -> Iterator[tuple[Settings, Stor
     """
     from hitl.connectors.catalog import connector_of
     from hitl.store import Store
+    from hitl.tables.limits import within
 
     loaded = load(config)
     connector = connector_of(loaded.source, config.parent)
-    with Store(store_url(loaded.store, config.parent)) as store:
+    with within(loaded.limits.limits()), Store(store_url(loaded.store, config.parent)) as store:
         require_one_name(store, loaded.name, connector)
         if not anew:
             require_place(store, loaded.name, connector)

@@ -31,6 +31,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from hitl.crew import UNLIMITED
 from hitl.errors import BadSettings
+from hitl.tables.limits import Limits
 from hitl.times import cron_fields, seconds_of, zone_of
 
 FILE = "hitl.toml"
@@ -281,6 +282,21 @@ class RetentionSettings(_Part):
     cycles: int = Field(default=1000, ge=100)
 
 
+class LimitSettings(_Part):
+    """What a file of the project may hold, so that a hostile one is an error and no crash (see hitl.tables.limits)."""
+
+    nesting: int = Field(default=Limits.nesting, ge=1)
+    unpacked: int = Field(default=Limits.unpacked, ge=1)
+    rows: int = Field(default=Limits.rows, ge=1)
+    columns: int = Field(default=Limits.columns, ge=1)
+    classes: int = Field(default=Limits.classes, ge=2)
+    name_length: int = Field(default=Limits.name_length, ge=1)
+
+    def limits(self) -> Limits:
+        """As the readers take them."""
+        return Limits(**self.model_dump())
+
+
 class ScheduleSettings(_Part):
     """When `hitl schedule` runs a cycle: any of every or cron, after_annotations and webhook.
 
@@ -353,6 +369,7 @@ class Settings(_FromFile):
     push: PushSettings = PushSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     retention: RetentionSettings = RetentionSettings()
+    limits: LimitSettings = LimitSettings()
     models: dict[str, str] = Field(default_factory=dict)
     webhook_secret: SecretStr | None = None
 

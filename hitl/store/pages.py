@@ -90,8 +90,8 @@ class _Saver:
             ),
         )
         stored = self._stored(item, item.c.item, [key for (key,) in rows])
-        for (key,), row in rows.items():
-            before = stored.get((key,))
+        for key, row in rows.items():
+            before = stored.get(key)
             row["position"] = None if before is None else before["position"]
             self._give_version(row, before)
         fresh = {key: row for key, row in rows.items() if not _older(row, stored.get(key))}

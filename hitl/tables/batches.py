@@ -19,7 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.errors import BadTable
-from hitl.tables.files import numbers_of, read_parts, read_table, require_columns, with_text
+from hitl.tables.files import numbers_of, parsing, read_parts, read_table, require_columns, with_text
+from hitl.tables.limits import require_fit
 from hitl.tables.places import Place, row_number
 
 ARROW = (".arrow", ".feather")
@@ -39,8 +40,11 @@ def read_any(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
     path = Path(path)
     if not is_arrow(path):
         return read_table(path, text)
-    parts = list(_arrow_parts(path))
-    return with_text(pa.concat_tables(parts) if parts else pa.table({}), text)
+    with parsing(path, "arrow"):
+        parts = list(_arrow_parts(path))
+        table = with_text(pa.concat_tables(parts) if parts else pa.table({}), text)
+    require_fit(table, path, text)
+    return table
 
 
 def column_names(path: str | Path) -> list[str]:
@@ -96,7 +100,7 @@ def vectors(column: pa.ChunkedArray, where: str, place_of: Place = row_number) -
     width = int(widths[0]) if len(widths) else 0
     values = np.full((len(column), width), np.nan)
     flat = numbers_of(pc.list_flatten(column.filter(pa.array(full))), where)
-    values[full] = flat.reshape(-1, width)
+    values[full] = flat.reshape(int(full.sum()), width)
     return values
 
 
@@ -127,10 +131,8 @@ def _select(part: pa.Table, columns: Sequence[str], path: Path, first: bool) -> 
 def _arrow_parts(path: Path) -> Iterator[pa.Table]:
     if not path.exists():
         raise BadTable(f"{path}: no such file")
-    try:
+    with parsing(path, "arrow"):
         yield from chain.from_iterable(_arrow(file) for file in files_of(path))
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise BadTable(f"{path}: cannot be read: {error}") from error
 
 
 def _arrow(path: Path) -> Iterator[pa.Table]:
@@ -142,6 +144,7 @@ def _arrow(path: Path) -> Iterator[pa.Table]:
             file = pa.ipc.open_file(source)
             reader = (file.get_batch(number) for number in range(file.num_record_batches))
         for batch in reader:
+            batch.validate(full=True)  # offsets that point elsewhere would end the process
             yield pa.Table.from_batches([batch])
 
 

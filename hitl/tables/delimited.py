@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from hitl.errors import BadTable
+from hitl.tables.limits import require_shape
 
 SEPARATORS = (",", ";", "\t")
 """What may stand between the columns of a .csv file; spreadsheets write ; where a number has a comma."""
@@ -30,6 +31,7 @@ def read(
     if not path.stat().st_size:
         raise BadTable(f"{path}: the file is empty; expected a header line")
     separator = separator or separator_of(path)
+    require_shape(path, 0, next((len(header) for _, header in _rows(path, separator)), 0))
     opened = _unclosed_quote(path, separator)
     if opened is not None:
         raise BadTable(

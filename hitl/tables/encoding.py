@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from hitl.errors import BadAnnotations, BadTable, SimilarClasses
 from hitl.shown import listed
 from hitl.tables.files import are_whole, as_text, empty_as_null, numbers_of, repeated
+from hitl.tables.limits import limits
 from hitl.tables.places import Place, row_number
 
 Name = str | int
@@ -103,6 +104,11 @@ def codes_of(
     found: Names = tuple(coded[0].dictionary.to_pylist()) if coded else ()
     codes = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in coded)])
     if names is None:
+        if kind == "label" and len(found) > limits().classes:
+            raise BadAnnotations(
+                f"{place_of(0)} and below: {len(found):,} different labels; expected at most {limits().classes:,} "
+                "classes (limits.classes). Is this the column of the labels?"
+            )
         ordered = found if kind == "item" else natural_order(found)
     else:
         ordered = plain_names(names)

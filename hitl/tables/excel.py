@@ -14,6 +14,11 @@ import pyarrow as pa
 
 from hitl.errors import BadTable, MissingExtra
 
+MAX_LINES = 1 << 20
+"""Lines of a sheet, as Excel has them; a file may name any number."""
+
+MAX_CELLS = 50_000_000
+
 
 def read(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
     """The rows that hold anything, as text, in one table: 7.0 is "7", a date is as ISO 8601 has it.
@@ -55,8 +60,12 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:
     except (BadZipFile, KeyError, ValueError) as error:
         raise BadTable(f"{path}: cannot be read as xlsx: {error}; save it anew as .xlsx, or as .csv") from None
     try:
+        looked = 0
         for number, cells in enumerate(book.worksheets[0].iter_rows(values_only=True), start=1):
-            row = [_text(cell) for cell in cells]
+            looked += 1 + len(cells)
+            if number > MAX_LINES or looked > MAX_CELLS:
+                raise BadTable(f"{path}: more than {MAX_LINES:,} lines or {MAX_CELLS:,} cells; save it as .csv")
+            row = [_text(cell) for cell in cells] if any(cell is not None for cell in cells) else []
             if any(cell is not None for cell in row):
                 yield number, row
     finally:

@@ -24,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hitl.errors import BadTable
+from hitl.errors import BadTable, HitlError
 from hitl.tables import delimited, excel
+from hitl.tables.limits import require_fit, require_harmless, require_shape
 from hitl.tables.places import from_file
 
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -71,7 +72,23 @@ def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
     tables = list(read_parts(path))
     if not tables:
         raise BadTable(f"{path}: cannot be read as {format_of(path)}: the file is empty")
-    return with_text(from_file(tables[0], path), text)
+    table = with_text(from_file(tables[0], path), text)
+    require_fit(table, path, text)
+    return table
+
+
+@contextmanager
+def parsing(path: Path, kind: str) -> Iterator[None]:
+    """Whatever a parser raises over the bytes of a file, as BadTable that names the file."""
+    try:
+        yield
+    except HitlError:
+        raise
+    except MemoryError:
+        raise BadTable(f"{path}: cannot be read as {kind}: it takes more memory than there is") from None
+    except Exception as error:  # of hostile bytes parsers raise nearly everything
+        said = " ".join(f"{error}".split())[:300] or type(error).__name__
+        raise BadTable(f"{path}: cannot be read as {kind}: {said}") from error
 
 
 def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -83,10 +100,12 @@ def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | Non
     if not path.is_file():
         raise BadTable(f"{path}: no such file")
     kind = format_of(path)
-    try:
-        yield from _READERS[kind](path, size, columns)
-    except (pa.ArrowException, OSError, UnicodeDecodeError, EOFError) as error:
-        raise BadTable(f"{path}: cannot be read as {kind}: {error}") from error
+    with parsing(path, kind):
+        require_harmless(path, kind)
+        for part in _READERS[kind](path, size, columns):
+            part.validate(full=True)  # text that is no UTF-8, and what would end the process when it is looked at
+            require_shape(path, part.num_rows, len(part.column_names))
+            yield part
 
 
 def table_in(folder: Path, name: str) -> Path | None:
@@ -260,6 +279,7 @@ def _read_parquet(path: Path, size: int | None, columns: Sequence[str] | None) -
     with pa.input_stream(path, compression="detect") as handle:
         source = pa.BufferReader(handle.read()) if path.suffix == ".gz" else path
     with parquet.ParquetFile(source, pre_buffer=False) as file:  # buffering would read all of it ahead
+        require_shape(path, file.metadata.num_rows, file.metadata.num_columns)
         there = file.schema_arrow
         wanted = None if columns is None else [name for name in columns if name in there.names]
         if size is None or not file.metadata.num_rows:

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.errors import BadTable
+from hitl.tables.arrays import read_arrays
 from hitl.tables.batches import is_vector, read_any, vectors
 from hitl.tables.files import as_text, repeated, require_columns
 from hitl.tables.places import place_in, row_number
@@ -164,30 +165,14 @@ def as_table(items: Sequence[object], classes: Sequence[object], values: Array, 
 
 def _from_arrays(path: Path) -> tuple[str, Array, Any, Any]:
     """The name of the array, its (N, J) numbers, and the items and classes of the file, None where it has none."""
-    found, there = _load(path)
+    ours = (*LISTS, "items", "classes")
+    found, there = read_arrays(path, lambda name: name in ("", *ours))
+    if path.suffix.lower() == ".npy":
+        found, there = {"probabilities": found[""]}, []
     name, raw = _the_one(path, {key: found[key] for key in LISTS if key in found}, there)
     if raw.ndim != 2 or raw.dtype.kind not in "fiu":
         raise BadTable(f"{path}: {name} has shape {raw.shape} of {raw.dtype}; expected numbers (items, classes)")
     return name, raw.astype(np.float64), found.get("items"), found.get("classes")
-
-
-def _load(path: Path) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
-    """The arrays that concern us, and the names of all."""
-    if not path.is_file():
-        raise BadTable(f"{path}: no such file")
-    try:
-        loaded = np.load(path, allow_pickle=False)  # never: a pickle is code
-        if path.suffix.lower() == ".npy":
-            return {"probabilities": loaded}, []
-        with loaded:
-            ours = {name: loaded[name] for name in loaded.files if name in (*LISTS, "items", "classes")}
-            return ours, loaded.files
-    except ValueError as error:
-        if "allow_pickle" in str(error):
-            raise BadTable(f"{path}: holds Python objects; save names as text, np.array(names, dtype=str)") from None
-        raise BadTable(f"{path}: cannot be read: {error}") from error
-    except (OSError, EOFError) as error:
-        raise BadTable(f"{path}: cannot be read: {error}") from error
 
 
 def _names(

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.errors import BadTable
+from hitl.tables.arrays import read_arrays
 from hitl.tables.batches import read_any, vectors
 from hitl.tables.encoding import names_of
 from hitl.tables.files import require_columns, require_names, write_table
@@ -105,11 +105,7 @@ def _from_table(path: Path, item: str) -> tuple[list[str | None], Array]:
 
 
 def _from_arrays(path: Path) -> tuple[list[str | None], Array]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise BadTable(f"{path}: cannot be read as .npz: {error}") from None
+    arrays, _ = read_arrays(path)
     names = arrays.pop(ITEMS, None)
     found = {name: array for name, array in arrays.items() if array.ndim == 2 and array.dtype.kind in "fiu"}
     if names is None or len(found) != 1 or next(iter(found.values())).shape[0] != len(names):

@@ -1,0 +1,94 @@
+"""Hostile files are errors that name them, and nothing worse: a sample of `tests.bench.trust.fuzz`, and each limit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hitl import Annotations
+from hitl.errors import BadAnnotations, BadSettings, BadTable
+from hitl.tables import limits
+from hitl.tables.files import read_table
+from hitl.tables.limits import Limits, within
+from hitl.tables.probabilities import read_probabilities
+from tests.bench.trust import fuzz, hostile
+
+
+@pytest.mark.parametrize("name", fuzz.TARGETS)
+def test_no_file_ends_the_process(name: str) -> None:
+    result = fuzz.fuzz(name, 60.0, 1, 12)
+    assert result.wrong == []
+    assert result.cases == 12
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "100,001 deep"),
+        ('"\n' + "[\n" * 1000, "1,000 deep"),
+        ("]" * 500 + "\n" + '{"a":' * 300, "300 deep"),
+        ("".join(f'{{"k{n}": 1}}\n' for n in range(5000)), "different names, most of them in few rows"),
+    ],
+)
+def test_deep_and_sparse_lines(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "deep.jsonl"
+    path.write_text(text)
+    with pytest.raises(BadTable, match=rf"deep\.jsonl: .*{message}"):
+        read_table(path)
+
+
+def test_brackets_in_text_are_not_deep(tmp_path: Path) -> None:
+    path = tmp_path / "text.jsonl"
+    rows = [{"item": str(n), "text": '\\"' + "[{" * 300 + '"', "end": "\\"} for n in range(3)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_table(path).to_pylist() == rows
+
+
+@pytest.mark.parametrize("block", [8, 64, 1 << 22])
+def test_depth_is_counted_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(limits, "BLOCK", block)
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": [\n' + "[\n" * 99 + "]" * 99 + '\n], "b": "]]"}\n' * 3)
+    with pytest.raises(BadTable, match="101 deep"):
+        read_table(path)
+
+
+def test_each_limit_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("item,annotator,label\n" + "".join(f"{n},ann,{n}\n" for n in range(50)))
+    for these, message in (
+        (Limits(rows=49), r"labels\.csv: 50 rows; expected at most 49 \(limits\.rows\)"),
+        (Limits(columns=2), r"labels\.csv: 3 columns; expected at most 2 \(limits\.columns\)"),
+        (Limits(name_length=1), r"labels\.csv, row 10: the item has 2 characters; expected at most 1"),
+    ):
+        with within(these), pytest.raises(BadTable, match=message):
+            read_table(path, ["item", "annotator", "label"])
+    with within(Limits(classes=49)), pytest.raises(BadAnnotations, match="50 different labels; expected at most 49"):
+        Annotations.read(path)
+    monkeypatch.setenv("HITL_LIMITS__ROWS", "7")
+    with pytest.raises(BadTable, match="50 rows; expected at most 7"):
+        read_table(path)
+    monkeypatch.setenv("HITL_LIMITS__ROWS", "many")
+    with pytest.raises(BadSettings, match="HITL_LIMITS__ROWS is 'many'"):
+        read_table(path)
+
+
+def test_what_an_archive_holds_is_counted_before_it_is_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "net.npz"
+    np.savez_compressed(path, probabilities=np.zeros((40_000_000, 1)))
+    with pytest.raises(BadTable, match=r"net\.npz: unpacked it has 320,000,\d+ bytes"):
+        read_probabilities(path)
+    packed = tmp_path / "labels.csv.gz"
+    packed.write_bytes(hostile.SEEDS["csv.gz"]()[-1])
+    with pytest.raises(BadTable, match=r"labels\.csv\.gz: unpacked it has .* bytes or more"):
+        read_table(packed)
+
+
+def test_a_shape_that_the_file_cannot_have(tmp_path: Path) -> None:
+    path = tmp_path / "net.npy"
+    path.write_bytes(hostile.SEEDS["npy"]()[-1])
+    with pytest.raises(BadTable, match=r"net\.npy: the array should have the shape .* too short"):
+        read_probabilities(path)
