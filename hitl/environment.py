@@ -31,8 +31,9 @@ def secret(name: str) -> str | None:
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     if named:
         return _read(f"{name}_FILE", Path(named))
-    if folder and (Path(folder) / name).is_file():
-        return _read("CREDENTIALS_DIRECTORY", Path(folder) / name)
+    handed = Path(folder) / name if folder else None
+    if handed is not None and handed.is_file() and handed.stat().st_size:  # one unit serves projects without it too
+        return _read("CREDENTIALS_DIRECTORY", handed)
     return None
 
 
