@@ -31,6 +31,7 @@ quick: lint  ## the inner loop, under two minutes: nouns, tables, frozen outputs
 lint: $(TEST)/.ready
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/ruff format --check .
+	$(TEST)/bin/python -m bandit -c pyproject.toml -q -r hitl connectors models active
 
 types: $(TEST)/.ready  # mypy cannot see the folder mapping in a checkout: it checks an installed copy
 	rm -rf .venv/typed build && $(TEST)/bin/pip install -q --no-deps --target .venv/typed .

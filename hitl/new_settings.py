@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from hitl.errors import BadSettings
+from hitl.shown import plain
 
 NEW = """\
 # hitl project. Every key can be overridden: HITL_BUDGET__LABELS=50. Secrets stay there.
@@ -64,7 +66,9 @@ def write(path: str | Path, name: str, source: dict[str, Any], store: str, crew:
         raise BadSettings(f"{path} exists already; remove it first, or edit it")
     keys = "\n".join(f"{key} = {_toml(value)}" for key, value in source.items())
     text = NEW.format(name=_toml(name), store=_toml(store), source=keys, crew=_toml(crew))
-    path.write_text(text, encoding="utf-8")
+    rights = 0o666 if plain(text) == text else 0o600  # an address with a password in it is for its owner alone
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, rights), "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def _toml(value: Any) -> str:

@@ -1,15 +1,14 @@
 """Settings of a project: hitl.toml, overridden by the environment (HITL_BUDGET__LABELS=50), checked at start.
 
 What `[source]` holds depends on its kind: each connector brings a class of its own for it (`SourceSettings`). Secrets
-never stand in the file but in the environment: HITL_WEBHOOK_SECRET, and what a connector asks for.
+never stand in the file but in the environment (HITL_WEBHOOK_SECRET, and what a connector asks for), or in files that
+it names (see `hitl.environment`).
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 import math
-import os
 import re
 import tomllib
 from collections.abc import Callable
@@ -30,7 +29,9 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from hitl.crew import UNLIMITED
+from hitl.environment import secret, unreadable, variable_of
 from hitl.errors import BadSettings
+from hitl.shown import plain
 from hitl.tables.limits import Limits
 from hitl.times import cron_fields, seconds_of, zone_of
 
@@ -298,10 +299,7 @@ class LimitSettings(_Part):
 
 
 class ScheduleSettings(_Part):
-    """When `hitl schedule` runs a cycle: any of every or cron, after_annotations and webhook.
-
-    `late_after`: how many times may pass without a finished cycle until /health fails.
-    """
+    """When `hitl schedule` runs a cycle; after `late_after` times without a finished one, /health fails."""
 
     every: Seconds | None = None
     cron: Annotated[str, _as_written(cron_fields)] | None = None
@@ -400,6 +398,7 @@ def load(path: str | Path, source_of: Callable[[str], type[SourceSettings]]) -> 
     for key in data:
         if _SECRET.search(key):
             raise BadSettings(f"{path}: {key} does not belong in a file; set HITL_{key.upper()} in the environment")
+    data |= {key: found for key in ("store", "webhook_secret") if (found := secret(f"HITL_{key.upper()}")) is not None}
     model: type[Settings] = Settings
     try:
         kind = _Kind(**data).source.kind
@@ -408,7 +407,7 @@ def load(path: str | Path, source_of: Callable[[str], type[SourceSettings]]) -> 
     except ValidationError as error:
         raise BadSettings(f"{path}: {_in_words(error, model)}") from None
     except SettingsError as error:
-        raise BadSettings(_of_environment(error)) from None
+        raise BadSettings(unreadable(error)) from None
 
 
 def _in_words(error: ValidationError, model: type[BaseModel]) -> str:
@@ -417,12 +416,13 @@ def _in_words(error: ValidationError, model: type[BaseModel]) -> str:
         place = [str(part) for part in problem["loc"]]
         key = ".".join(place)
         given = problem.get("input")
-        hidden = problem["type"] == "missing" or "token" in key or "secret" in key or isinstance(given, dict)
-        shown = "" if hidden else f" (got {given!r})"
+        private = any(word in key for word in ("token", "secret", "password"))
+        hidden = problem["type"] == "missing" or private or isinstance(given, dict)
+        shown = "" if hidden else plain(f" (got {given!r})")
         own = problem["type"] == "value_error"  # what one of our validators says, which shows the value itself
         said = str(problem["ctx"]["error"]) if own else problem["msg"].lower() + shown
         said = _unknown(place, model) if problem["type"] == "extra_forbidden" else said
-        variable = _variable(place)
+        variable = variable_of(place)
         parts.append(f"{key}{f' (from {variable})' if variable else ''}: {said}")
     return "; ".join(parts)
 
@@ -438,29 +438,3 @@ def _unknown(place: list[str], part: type[BaseModel]) -> str:
     near = difflib.get_close_matches(place[-1], keys, 1)
     meant = f"did you mean {near[0]!r}? " if near else ""
     return f"no such key; {meant}expected one of {', '.join(keys)}"
-
-
-def _variable(place: list[str]) -> str | None:
-    """The environment variable that a key was read from, if it is set."""
-    wanted = "HITL_" + "__".join(place)
-    return next((name for name in os.environ if name.upper() == wanted.upper()), None)
-
-
-def _of_environment(error: SettingsError) -> str:
-    """Which variable could not be read, of those that set a part of the settings."""
-    found = re.search(r'field "(\w+)"', str(error))
-    head = f"HITL_{found[1]}".upper() if found else "HITL_"
-    names = [name for name in os.environ if name.upper() == head or name.upper().startswith(f"{head}__")]
-    wrong = [name for name in names if not _is_json(os.environ[name])] or names
-    return (
-        f"environment: {' or '.join(sorted(wrong)) or head} cannot be read; lists and tables are JSON, "
-        "for instance '[\"ann\"]'"
-    )
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,18 @@ ROWS = 10
 
 NAMES = 8
 """Names that one line lists."""
+
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What moves a terminal's cursor, changes its colours or turns the order of letters; a tab and a new line stay."""
+
+_PASSWORD = re.compile(r"(postgres\w*(?:\+\w+)?://[^\s/:@]*):\S*@|(://[^\s/:@]*):[^\s/@]*@")
+
+
+def plain(text: str) -> str:
+    """A text as a terminal may show it: control characters as \\u001b, passwords in addresses as stars."""
+    shown = _PASSWORD.sub(lambda found: f"{found[1] or found[2]}:***@", text)
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", shown)
 
 
 class Shown:

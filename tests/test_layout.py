@@ -16,6 +16,7 @@ FOLDERS = {"hitl": "hitl", "hitl.connectors": "connectors", "hitl.models": "mode
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 CORE = (
+    "environment",
     "_lazy",
     "annotations",
     "consensus",

@@ -11,7 +11,6 @@ The SDK is loaded with the first request, not with this module.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -23,9 +22,11 @@ from pydantic import Field
 from hitl.connectors.label_studio import assign, doctor, predictions, pull, push
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form, parse
+from hitl.environment import secret
 from hitl.errors import BadSettings, MissingToken, Refused
 from hitl.exchange import AnnotatorRow, Check, Cursor, Operation, Page, Pages, Question, Receipt
 from hitl.settings import SourceSettings
+from hitl.shown import plain
 
 if TYPE_CHECKING:
     import httpx
@@ -67,7 +68,7 @@ class LabelStudio:
     @classmethod
     def open(cls, settings: LabelStudioSettings, folder: Path) -> LabelStudio:
         """The project that `[source]` names, with the token of the environment. Raises BadSettings without one."""
-        token = os.environ.get(TOKEN)
+        token = secret(TOKEN)
         if not token:
             raise MissingToken(f"{TOKEN} is not set; take the access token from Label Studio: Account & Settings")
         named = settings.model_dump(include={"control", "abstain", "key"})
@@ -92,7 +93,9 @@ class LabelStudio:
         which new tasks get too; `transport` carries requests in place of the network (tests).
         """
         if not url.startswith(("http://", "https://")):
-            raise BadSettings(f"url {url!r}: expected the address of a Label Studio, http://... or https://...")
+            raise BadSettings(f"url {plain(url)!r}: expected the address of a Label Studio, http://... or https://...")
+        if "@" in urlsplit(url).netloc:  # it would go into messages, the store and requests in place of the token
+            raise BadSettings(f"url {plain(url)!r}: it holds a name or a password; expected none, a token is enough")
         if not token:
             raise BadSettings("token: set HITL_LABEL_STUDIO_TOKEN to an access token of Label Studio")
         if page_size < 1:

@@ -12,6 +12,7 @@ from typing import Any
 
 def main() -> None:
     """Run `hitl`; ends the process with 0, or the exit code of the error's class (see hitl.errors)."""
+    from hitl.cli import show
     from hitl.cli.app import app
     from hitl.errors import HitlError
 
@@ -19,24 +20,26 @@ def main() -> None:
         with _warnings_as_lines(), _log_as_lines():
             app()
     except HitlError as error:
-        print(f"hitl: {error}", file=sys.stderr)
+        show.error(str(error))
         sys.exit(error.exit_code)
     except BrokenPipeError:  # `hitl ... | head` is no failure
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:  # a file that cannot be written, a full disk
-        print(f"hitl: {error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
+        show.error(f"{error.filename or 'file'}: {error.strerror or error}")
         sys.exit(74)
 
 
 @contextmanager
 def _warnings_as_lines() -> Iterator[None]:
     """Show each warning of hitl once, as one line on standard error."""
+    from hitl.cli import show as shown
+
     of_python = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if category.__module__.startswith("hitl."):
-            print(f"hitl: warning: {message}", file=sys.stderr)
+            shown.warning(str(message))
         else:
             of_python(message, category, *where, **more)
 
@@ -50,7 +53,9 @@ class _Lines(logging.Handler):
     """Each record as one line on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"hitl: {record.getMessage()}", file=sys.stderr)
+        from hitl.cli import show
+
+        show.error(record.getMessage())
 
 
 @contextmanager

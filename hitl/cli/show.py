@@ -1,4 +1,7 @@
-"""What the command line prints: progress on standard error, results on standard output."""
+"""What the command line prints: progress on standard error, results on standard output.
+
+Names come from users and platforms. Every text passes `plain` here, so that none acts on the terminal.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from hitl.shown import counted as counted
+from hitl.shown import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,12 +28,12 @@ SHOW_AFTER = 1.0
 
 def as_json(data: Any) -> None:
     """One JSON object on standard output."""
-    sys.stdout.write(json.dumps(data, ensure_ascii=False, default=str) + "\n")
+    line(json.dumps(data, ensure_ascii=False, default=str))
 
 
 def line(text: str = "") -> None:
     """One line on standard output."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(plain(text) + "\n")
 
 
 def result(data: Any, lines: Iterable[str], json_wanted: bool) -> None:
@@ -50,7 +54,12 @@ def wrote(paths: Iterable[Path | None]) -> None:
 
 def warning(text: str) -> None:
     """One line on standard error."""
-    sys.stderr.write(f"hitl: warning: {text}\n")
+    error(f"warning: {text}")
+
+
+def error(text: str) -> None:
+    """One line on standard error, after the name of the program."""
+    sys.stderr.write(f"hitl: {plain(text)}\n")
 
 
 def problems(found: Sequence[str]) -> None:
@@ -78,12 +87,18 @@ def table(
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
-    shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False)
+    def cell(content: str | Text) -> str | Text:
+        if isinstance(content, str):
+            return escape(plain(content))
+        return content if plain(content.plain) == content.plain else Text(plain(content.plain))
+
+    shown = Table(title=cell(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False)
     for name in header:
-        shown.add_column(name, justify="left" if name in words else "right")
+        shown.add_column(cell(name), justify="left" if name in words else "right")
     for row in rows:
-        shown.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
+        shown.add_row(*map(cell, row))
     Console().print(shown)
 
 
@@ -97,7 +112,7 @@ def progress(quiet: bool = False) -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bars = Bars(*columns, console=Console(stderr=True), transient=True)
     tasks: dict[str, Any] = {}
     later = Timer(SHOW_AFTER, bars.start)  # a first step that takes long is shown before it is done
@@ -105,7 +120,7 @@ def progress(quiet: bool = False) -> Iterator[Progress]:
 
     def show(what: str, done: int, total: int | None) -> None:
         if what not in tasks:
-            tasks[what] = bars.add_task(what, total=total)
+            tasks[what] = bars.add_task(plain(what), total=total)
         bars.update(tasks[what], completed=done, total=total)
 
     later.start()

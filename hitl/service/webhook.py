@@ -84,7 +84,7 @@ def url_of(address: str, project: str) -> str:
     """What to enter as the URL on the platform; an address that stands for all is this machine's name there."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
-    if host in ("0.0.0.0", "::"):
+    if host in ("0.0.0.0", "::"):  # nosec B104  # compared, not bound to
         host = socket.gethostname()
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/webhook/{quote(project, safe='')}"
 

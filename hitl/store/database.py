@@ -9,11 +9,12 @@ has committed (READ COMMITTED).
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -53,6 +54,8 @@ class Database:
         self._url = _parse(url)
         self.postgres = self._url.get_backend_name() == "postgresql"
         self.name = _shown(self._url)
+        if not self.postgres:
+            _make_private(Path(str(self._url.database)))
         self.engine = _engine(self._url)
         address = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
         self._reader = arrow.PostgresReader(address)  # not used on SQLite
@@ -193,7 +196,7 @@ class Database:
 
     def without_secrets(self, text: str) -> str:
         """The text with stars in place of the password, as it is and as the address spells it."""
-        secrets = [self._url.password, self._url.query.get("password")]
+        secrets = [self._url.password, *(self._url.query.get(key) for key in ("password", "sslpassword"))]
         for secret in map(str, filter(None, secrets)):
             for shown in (secret, quote(secret, safe="")):
                 text = text.replace(shown, "***")
@@ -224,7 +227,7 @@ def migrations(connection: sa.Connection) -> Any:
 def _version(connection: sa.Connection) -> str | None:
     if not sa.inspect(connection).has_table(schema.VERSION_TABLE):
         return None
-    found = connection.execute(sa.text(f"SELECT version_num FROM {schema.VERSION_TABLE}")).scalar()
+    found = connection.execute(sa.text(f"SELECT version_num FROM {schema.VERSION_TABLE}")).scalar()  # nosec B608  # a constant
     return None if found is None else str(found)
 
 
@@ -262,6 +265,12 @@ def _engine(url: sa.URL) -> sa.Engine:
         return sa.create_engine(url, isolation_level="READ COMMITTED", pool_pre_ping=True, hide_parameters=True)
     except ImportError:
         raise MissingExtra("a store on PostgreSQL needs more: pip install 'hitl-toolkit[postgres]'") from None
+
+
+def _make_private(path: Path) -> None:
+    """A new file that its owner alone may read: SQLite gives its log and its shared memory the same rights."""
+    with suppress(OSError):  # it is there, or cannot be made, which SQLite says
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:

@@ -57,7 +57,7 @@ class VectorCache:
         return aligned([digest for digest, _ in held], unpacked([numbers for _, numbers in held]), digests)
 
     def _rows(self, columns: str, digests: Sequence[str]) -> list[Any]:
-        query = f"SELECT {columns} FROM vector WHERE space = ? AND digest IN (SELECT value FROM json_each(?))"
+        query = f"SELECT {columns} FROM vector WHERE space = ? AND digest IN (SELECT value FROM json_each(?))"  # nosec B608  # our own columns
         with self._database() as database:
             return database.execute(query, [self._space, json.dumps(list(digests))]).fetchall()
 

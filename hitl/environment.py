@@ -1,0 +1,79 @@
+"""What the environment says: secrets, which may be in files, and where a setting came from.
+
+HITL_X            the secret
+HITL_X_FILE       a file that holds it (a mounted Secret of Kubernetes or Docker)
+a file HITL_X in the folder that CREDENTIALS_DIRECTORY names (LoadCredential of systemd)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+from hitl.errors import BadSettings
+
+LARGEST = 100_000
+"""Bytes of a file that can be a secret."""
+
+
+def secret(name: str) -> str | None:
+    """The secret of this name, from the environment or a file; None where there is none.
+
+    Raises BadSettings where it is in both, or where its file cannot be read or is empty.
+    """
+    value, named = os.environ.get(name), os.environ.get(f"{name}_FILE")
+    if value and named:
+        raise BadSettings(f"environment: {name} and {name}_FILE are both set; expected one of them")
+    if value:
+        return value
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    if named:
+        return _read(f"{name}_FILE", Path(named))
+    handed = Path(folder) / name if folder else None
+    if handed is not None and handed.is_file() and handed.stat().st_size:  # one unit serves projects without it too
+        return _read("CREDENTIALS_DIRECTORY", handed)
+    return None
+
+
+def _read(name: str, path: Path) -> str:
+    """The text of a file, without the end of its line."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+        text = content.decode().strip()
+    except OSError as error:
+        raise BadSettings(f"environment: {name}: {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise BadSettings(f"environment: {name}: {path}: not a text; expected the secret and nothing else") from None
+    if not text or len(content) > LARGEST:
+        size = "empty" if not text else "too large"
+        raise BadSettings(f"environment: {name}: {path}: {size}; expected the secret and nothing else")
+    return text
+
+
+def variable_of(place: list[str]) -> str | None:
+    """The environment variable that a key was read from, if it is set."""
+    wanted = "HITL_" + "__".join(place)
+    return next((name for name in os.environ if name.upper() == wanted.upper()), None)
+
+
+def unreadable(error: Exception) -> str:
+    """Which variable could not be read, of those that set a part of the settings."""
+    found = re.search(r'field "(\w+)"', str(error))
+    head = f"HITL_{found[1]}".upper() if found else "HITL_"
+    names = [name for name in os.environ if name.upper() == head or name.upper().startswith(f"{head}__")]
+    wrong = [name for name in names if not _is_json(os.environ[name])] or names
+    return (
+        f"environment: {' or '.join(sorted(wrong)) or head} cannot be read; lists and tables are JSON, "
+        "for instance '[\"ann\"]'"
+    )
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
