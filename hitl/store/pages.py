@@ -5,6 +5,7 @@ What of two pictures of the same item is the newer:
 - An item and all that a page says of it (annotations, predictions) are one picture, as old as the item's version. A
   picture older than the stored one is ignored as a whole: it cannot bring back what was deleted since, nor delete
   what came since.
+- A page that is the latest (`Page.latest`) says itself that it is newer than all before it, whatever its versions.
 - In a newer or equally old picture each row replaces the stored one unless that has a newer version. Stored
   annotations of the item that the picture lacks were deleted on the platform; so were predictions.
 - `live` and the names of annotators have no version. Pages are saved in the order of the pull, by the one holder of
@@ -41,7 +42,7 @@ Key = tuple[str, ...]
 
 def save(database: Database, connection: sa.Connection, lease: Lease, page: Page) -> PullSummary:
     """Save a page; the caller has passed the fence in the same transaction."""
-    saver = _Saver(database, connection, lease.project)
+    saver = _Saver(database, connection, lease.project, page.latest)
     fresh = saver.items(page)
     saver.annotations(page, fresh)
     saver.predictions(page, fresh)
@@ -54,10 +55,11 @@ def save(database: Database, connection: sa.Connection, lease: Lease, page: Page
 class _Saver:
     """The steps of one page, counting what they change."""
 
-    def __init__(self, database: Database, connection: sa.Connection, name: str) -> None:
+    def __init__(self, database: Database, connection: sa.Connection, name: str, latest: bool) -> None:
         self._database = database
         self._connection = connection
         self._project = name
+        self._latest = latest
         self.changed = 0
         self.deleted = 0
 
@@ -80,7 +82,7 @@ class _Saver:
             ),
         )
         stored = self._stored(item, item.c.item, [key for (key,) in rows])
-        fresh = {key: row for key, row in rows.items() if not _older(row, stored.get(key))}
+        fresh = {key: row for key, row in rows.items() if self._latest or not _older(row, stored.get(key))}
         position = self._next_position()
         for key, row in fresh.items():
             row["position"] = stored[key]["position"] if key in stored else position
@@ -148,7 +150,7 @@ class _Saver:
             if key not in stored or _differs(row, stored[key])
         ]
         # The database compares again: a row may be stored under another item, and so not be in `stored`.
-        self.changed += self._database.upsert(self._connection, table, news)
+        self.changed += self._database.upsert(self._connection, table, news, versions=not self._latest)
 
     def _each(self, table: sa.Table, statement: sa.Update | sa.Delete, keys: Sequence[Key]) -> int:
         """Run the statement for the stored row of each key; gives how many."""
