@@ -360,6 +360,47 @@ class Comparing(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class SeenAnswer:
+    """What an annotation (its key) says to a question: as in `AnnotationRow`, without times."""
+
+    key: str
+    question: str
+    annotator: str | None
+    label: str | None
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All evidence at one time: item -> answers, and (item, question, model) of each prediction."""
+
+    answers: Mapping[str, frozenset[SeenAnswer]]
+    predictions: frozenset[tuple[str, str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that platform and store say differently: what it is, which one, and why."""
+
+    what: str
+    key: str
+    why: str
+
+
+@runtime_checkable
+class Audited(Protocol):
+    """A connector that can read its platform plainly, without the code that pulls and pushes."""
+
+    def snapshot(self) -> Snapshot:
+        """All evidence that the platform has."""
+        ...
+
+    def departures(self, operations: Sequence[Operation]) -> Iterator[Difference]:
+        """Where the platform is not as these operations say."""
+        ...
+
+
 @runtime_checkable
 class Directory(Protocol):
     """A connector that knows everyone who can be asked, those too who have not answered yet."""

@@ -4,6 +4,7 @@
     config       labeling configuration -> questions; results <-> labels
     pull         everything once, then what changed
     compare      what a pull has missed, because a clock went back or a row came late
+    audit        the project read plainly, to compare with what is stored
     push         operations; predictions (order, consensus) and assign beside it
     server       a local Label Studio for tests and the demo
 
@@ -22,11 +23,23 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import Field
 
-from hitl.connectors.label_studio import assign, compare, doctor, predictions, pull, push
+from hitl.connectors.label_studio import assign, audit, compare, doctor, predictions, pull, push
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form, parse
 from hitl.errors import BadSettings, MissingToken, Refused
-from hitl.exchange import AnnotatorRow, Check, Cursor, Held, Operation, Page, Pages, Question, Receipt
+from hitl.exchange import (
+    AnnotatorRow,
+    Check,
+    Cursor,
+    Difference,
+    Held,
+    Operation,
+    Page,
+    Pages,
+    Question,
+    Receipt,
+    Snapshot,
+)
 from hitl.settings import Seconds, SourceSettings
 
 if TYPE_CHECKING:
@@ -45,7 +58,10 @@ TOKEN = "HITL_LABEL_STUDIO_TOKEN"
 
 
 class LabelStudioSettings(SourceSettings):
-    """The keys of `[source]` for Label Studio: which server and project, and one control where not all are meant."""
+    """The keys of `[source]` for Label Studio: which server and project, and one control where not all are meant.
+
+    `overlap`: how far the server's clock may go back, and how late a row may become visible ("30m").
+    """
 
     kind: Literal["label-studio"] = "label-studio"
     url: str = "http://localhost:8080"
@@ -173,6 +189,14 @@ class LabelStudio:
         """What the project has otherwise than what is stored: no time of change told of it."""
         reader = pull.Reader(self.client, self.project, self.form, self._page_size)
         return compare.pages(reader, cursor, held, timedelta(seconds=self._overlap))
+
+    def snapshot(self) -> Snapshot:
+        """All answers and predictions of the project, read plainly."""
+        return audit.snapshot(self.client, self.project, self.form)
+
+    def departures(self, operations: Sequence[Operation]) -> Iterator[Difference]:
+        """Where the project is not as these operations say."""
+        return audit.departures(self.client, self.project, self.form, operations)
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
         """Make the project as the operations say; lazy: an operation is carried out when its receipt is asked for."""

@@ -22,7 +22,7 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -54,7 +54,7 @@ class State:
 
     `since` and `began` are stamps of the project's tasks: the largest when the last pass, and this one, began. `moved`
     is when a change was last seen, by our clock, in seconds since the epoch. `whole`: the pass has read everything, so
-    that nothing has to be compared yet.
+    that nothing has to be compared yet. `drift`: how many more tasks and annotations Label Studio counts than it lists.
     """
 
     phase: str
@@ -63,6 +63,7 @@ class State:
     began: str = ""
     moved: float = 0.0
     whole: bool = False
+    drift: list[int] = field(default_factory=lambda: [0, 0])
     models: dict[str, list[Any]] = field(default_factory=dict)
 
     @classmethod
@@ -88,7 +89,7 @@ class State:
 
     def save(self) -> Cursor:
         """JSON values."""
-        return {"version": 2, **vars(self), "models": dict(self.models)}
+        return {"version": 2, **vars(self), "drift": list(self.drift), "models": dict(self.models)}
 
 
 def pages(client: Client, project: int, form: Form, cursor: Cursor | None, page_size: int) -> Iterator[Page]:
@@ -165,7 +166,7 @@ class Reader:
                 state.after = read.last or state.after
                 yield _page(state, self._rows(read))
         yield from self._new_predictions(state, models)
-        yield Page(cursor=State("changes", since=state.began, moved=state.moved, models=models).save())
+        yield Page(cursor=replace(state, since=state.began, after=0, began="", whole=False, models=models).save())
 
     def again(self, state: State, tasks: Collection[int]) -> Iterator[Page]:
         """These tasks as they are now; those that are gone are left out."""

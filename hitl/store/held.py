@@ -7,11 +7,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hitl.exchange import HeldItem
+from hitl.exchange import HeldItem, SeenAnswer, Snapshot
 from hitl.store.database import Database
 from hitl.store.lease import Leased
 from hitl.store.pages import sortable
-from hitl.store.schema import annotation, item
+from hitl.store.schema import annotation, item, prediction
 
 
 class HeldItems:
@@ -44,6 +44,19 @@ class HeldItems:
             of.setdefault(key, set()).add(name)
         versions = self._live(item.c.item, item.c.version).where(wanted)
         return {key: HeldItem(version, frozenset(of.get(key, ()))) for key, version in self._database.rows(versions)}
+
+    def snapshot(self) -> Snapshot:
+        """All live evidence."""
+        of: dict[str, set[SeenAnswer]] = {key: set() for (key,) in self._database.rows(self._live(item.c.item))}
+        names = ("annotation", "question", "annotator", "label", "kind")
+        for key, *said in self._database.rows(
+            self._annotated(annotation.c.item, *(annotation.c[name] for name in names))
+        ):
+            of[key].add(SeenAnswer(*said))
+        columns = [prediction.c[name] for name in ("item", "question", "model")]
+        found = self._database.rows(sa.select(*columns).where(prediction.c.project == self._project))
+        known = frozenset((key, question, model) for key, question, model in found if key in of)
+        return Snapshot({key: frozenset(said) for key, said in of.items()}, known)
 
     def _live(self, *columns: Any) -> sa.Select[Any]:
         mine = sa.and_(item.c.project == self._project, item.c.deleted.is_(sa.false()))

@@ -58,6 +58,10 @@ class Stamps:
             self._run("UPDATE task SET created_at = ?, updated_at = ? WHERE id = ?", when, when, number)
             self._run("UPDATE task_completion SET updated_at = ? WHERE task_id = ?", when, number)
 
+    def count(self, number: int, annotations: int) -> None:
+        """The task with a wrong count of its annotations."""
+        self._run("UPDATE task SET total_annotations = ? WHERE id = ?", annotations, number)
+
     def _run(self, statement: str, *values: Any) -> None:
         with closing(sqlite3.connect(self._path, timeout=30)) as database, database:
             database.execute(statement, values)

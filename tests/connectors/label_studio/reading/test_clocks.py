@@ -204,3 +204,18 @@ def test_an_unchanged_project_is_counted_and_not_listed(project: Project, store:
     assert reading.pull() == PullSummary()
     assert store.cursor("p") == before
     assert len(project.recorder.requests) <= 8
+
+
+def test_counts_that_label_studio_keeps_wrongly_cost_one_listing(project: Project, store: Store) -> None:
+    tasks = project.add(5, lambda _: [{"completed_by": 1, "ground_truth": False, "result": choice("good")}])
+    reading = Reading(project, store)
+    reading.stamps.count(tasks[0], 7)
+    reading.pull()
+    reading.settle()
+    reading.pull()
+    project.recorder.requests.clear()
+    assert reading.pull() == PullSummary()
+    assert len(project.recorder.requests) <= 8
+    reading.stamps.count(tasks[0], 1)
+    reading.pull()
+    assert reading.stored() == reading.there()
