@@ -317,7 +317,6 @@ def _show_pulled(pulled: PullSummary, counts: Mapping[str, int]) -> None:
 
     entries = show.counted(pulled.changed, "entry", "entries")
     line = f"pulled {show.counted(pulled.items, 'item')}: {entries} new or changed, {pulled.deleted:,} deleted"
-    line += f", {pulled.mended:,} found by comparison" if pulled.mended else ""
     show.line(f"{line}; stored: {stored_in_words(counts)}")
     if pulled.mended:
         items = show.counted(pulled.mended, "item")

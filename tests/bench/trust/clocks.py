@@ -2,10 +2,11 @@
 
     python -m tests.bench.trust.clocks --runs 200 --save
 
-Each run has a project of its own. Three annotators answer, edit, skip and delete, tasks come and go, in six rounds. The
-clock of the application (its stamps, moved in the server's database), of the proxy (`Date`) and ours jump by up to 10
-minutes, before each round and during a pull; each third change becomes visible 1 to 300 s after its stamp. People go on
-while a pull reads. After each round, once nobody writes, one pull has to say ok, and then the audit has to find nothing.
+Each run has a project of its own. Three annotators answer, edit, skip and delete, tasks come and go, in six rounds.
+The clock of the application (its stamps, moved in the server's database), of the proxy (`Date`) and ours jump by up to
+10 minutes, before each round and during a pull; each third change becomes visible 1 to 300 s after its stamp. People go
+on while a pull reads. After each round, once nobody writes, one pull has to say ok; then the platform is read plainly,
+as the audit reads it, and the store has to hold the same answers of the same tasks.
 """
 
 from __future__ import annotations
