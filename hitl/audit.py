@@ -6,12 +6,13 @@ it found: evidence by a pull of everything, the platform through the outbox.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hitl import cycle
-from hitl.exchange import Audited, Connector, Difference, Progress, SeenAnswer, Snapshot, silent
+from hitl.exchange import Audited, Connector, Difference, Operation, Progress, SeenAnswer, Snapshot, silent
 from hitl.project import require_place
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 EVIDENCE = frozenset({"item", "annotation", "prediction"})
 """What is mended in the store; all else is mended on the platform."""
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
+LACKS, GONE = "the store lacks it", "it is gone on the platform"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Audit:
         return not self.differences
 
 
-def audit(settings: Settings, store: Store, connector: Connector) -> Audit:
+def audit(settings: Settings, store: Store, connector: Connector, progress: Progress = silent) -> Audit:
     """Compare platform and store as they are now. Raises BadSettings where the store is of another place.
 
     A connector that cannot be read in this way (`hitl.exchange.Audited`) is pulled whole, and its pushes are not
@@ -48,12 +48,12 @@ def audit(settings: Settings, store: Store, connector: Connector) -> Audit:
         require_place(store, settings.name, connector)
     operations = store.operations(settings.name)
     confirmed = [operation for operation, state in operations if state == "confirmed"]
-    there = connector.snapshot() if isinstance(connector, Audited) else pulled(connector)
+    there = connector.snapshot(progress) if isinstance(connector, Audited) else pulled(connector, progress)
     here = store.held(settings.name).snapshot()
     differences = [*_evidence(there, here)]
     differences += [Difference(o.kind, o.key, "it was not pushed yet") for o, state in operations if state == "pending"]
     if isinstance(connector, Audited):
-        differences += connector.departures(confirmed)
+        differences += connector.departures(confirmed, progress)
     compared = {
         "items": len(there.answers),
         "annotations": sum(len({one.key for one in said}) for said in there.answers.values()),
@@ -71,41 +71,61 @@ def repair(settings: Settings, store: Store, connector: Connector, found: Audit,
             store.reset_cursor(lease)
             cycle.pull(lease, store, connector, progress)
         if kinds - EVIDENCE:
+            store.queue(lease, _taken_back(store, settings.name, found))
             for _ in cycle.push(lease, store, connector, progress, verify=True):
                 pass
-    return audit(settings, store, connector)
+    return audit(settings, store, connector, progress)
 
 
-def pulled(connector: Connector) -> Snapshot:
+def _taken_back(store: Store, project: str, found: Audit) -> list[Operation]:
+    """No questions for annotators who have some that nothing in the outbox asks of them."""
+    known = {each.key for each, _ in store.operations(project) if each.kind == "assign"}
+    strays = {one.key for one in found.differences if one.what == "assign"} - known
+    return [Operation("assign", key, {"items": []}) for key in sorted(strays)]
+
+
+def pulled(connector: Connector, progress: Progress = silent) -> Snapshot:
     """What a pull of everything brings."""
     answers: dict[str, set[SeenAnswer]] = {}
-    predictions: set[tuple[str, str, str]] = set()
+    data: dict[str, Mapping[str, Any]] = {}
+    predictions: dict[tuple[str, str, str], Mapping[str, float]] = {}
     for page in connector.pull(None):
         for item in page.items:
             answers.setdefault(item.key, set())
+            data[item.key] = item.data
         for row in page.annotations:
-            answers.setdefault(row.item, set()).add(
-                SeenAnswer(row.key, row.question, row.annotator, row.label, row.kind)
-            )
-        predictions |= {(row.item, row.question, row.model) for row in page.predictions}
-    return Snapshot({item: frozenset(said) for item, said in answers.items()}, frozenset(predictions))
+            said = SeenAnswer(row.key, row.question, row.annotator, row.label, row.kind)
+            answers.setdefault(row.item, set()).add(said)
+        predictions |= {(row.item, row.question, row.model): row.probabilities for row in page.predictions}
+        progress("audit", len(answers), page.total)
+    return Snapshot({item: frozenset(said) for item, said in answers.items()}, data, predictions)
 
 
 def _evidence(there: Snapshot, here: Snapshot) -> Iterator[Difference]:
     for item in sorted(there.answers.keys() | here.answers.keys()):
         if item not in here.answers:
-            yield Difference("item", item, "the store lacks it")
+            yield Difference("item", item, LACKS)
         elif item not in there.answers:
-            yield Difference("item", item, "it is gone on the platform")
+            yield Difference("item", item, GONE)
+        elif _as_json(there.data.get(item)) != _as_json(here.data.get(item)):
+            yield Difference("item", item, "the store has other data")
         yield from _answers(item, there.answers.get(item, frozenset()), here.answers.get(item, frozenset()))
-    for item, question, model in sorted(there.predictions ^ here.predictions):
-        lacks = "the store lacks it" if (item, question, model) in there.predictions else "it is gone on the platform"
-        yield Difference("prediction", f"{model} of {item}, {question}", lacks)
+    for each in sorted(there.predictions.keys() | here.predictions.keys()):
+        item, question, model = each
+        platform, stored = there.predictions.get(each), here.predictions.get(each)
+        if platform is None or stored is None:
+            yield Difference("prediction", f"{model} of {item}, {question}", LACKS if stored is None else GONE)
+        elif dict(platform) != dict(stored):
+            yield Difference("prediction", f"{model} of {item}, {question}", "the store has other probabilities")
+
+
+def _as_json(data: object) -> str:
+    return json.dumps(data, sort_keys=True, default=str)
 
 
 def _answers(item: str, there: frozenset[SeenAnswer], here: frozenset[SeenAnswer]) -> Iterator[Difference]:
     """A line for each annotation of an item that differs."""
     for key in sorted({one.key for one in there ^ here}):
         platform, stored = ([one for one in said if one.key == key] for said in (there, here))
-        why = "the store has another answer" if platform and stored else "the store lacks it"
-        yield Difference("annotation", f"{key} of {item}", why if platform else "it is gone on the platform")
+        why = "the store has another answer" if platform and stored else LACKS
+        yield Difference("annotation", f"{key} of {item}", why if platform else GONE)

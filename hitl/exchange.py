@@ -373,10 +373,17 @@ class SeenAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All evidence at one time: item -> answers, and (item, question, model) of each prediction."""
+    """All evidence at one time.
+
+    Attributes:
+        answers: item -> what is said of it; every item is there.
+        data: item -> what annotators see of it.
+        predictions: (item, question, model) -> class probabilities.
+    """
 
     answers: Mapping[str, frozenset[SeenAnswer]]
-    predictions: frozenset[tuple[str, str, str]]
+    data: Mapping[str, Mapping[str, Any]]
+    predictions: Mapping[tuple[str, str, str], Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,12 +399,12 @@ class Difference:
 class Audited(Protocol):
     """A connector that can read its platform plainly, without the code that pulls and pushes."""
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, progress: Progress = silent) -> Snapshot:
         """All evidence that the platform has."""
         ...
 
-    def departures(self, operations: Sequence[Operation]) -> Iterator[Difference]:
-        """Where the platform is not as these operations say."""
+    def departures(self, operations: Sequence[Operation], progress: Progress = silent) -> Iterator[Difference]:
+        """Where the platform is not as these operations say, and what of ours is there that none of them says."""
         ...
 
 

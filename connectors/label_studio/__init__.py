@@ -36,9 +36,11 @@ from hitl.exchange import (
     Operation,
     Page,
     Pages,
+    Progress,
     Question,
     Receipt,
     Snapshot,
+    silent,
 )
 from hitl.settings import Seconds, SourceSettings
 
@@ -190,13 +192,13 @@ class LabelStudio:
         reader = pull.Reader(self.client, self.project, self.form, self._page_size)
         return compare.pages(reader, cursor, held, timedelta(seconds=self._overlap))
 
-    def snapshot(self) -> Snapshot:
-        """All answers and predictions of the project, read plainly."""
-        return audit.snapshot(self.client, self.project, self.form)
+    def snapshot(self, progress: Progress = silent) -> Snapshot:
+        """All tasks, answers and predictions of the project, read plainly."""
+        return audit.snapshot(self.client, self.project, self.form, progress)
 
-    def departures(self, operations: Sequence[Operation]) -> Iterator[Difference]:
-        """Where the project is not as these operations say."""
-        return audit.departures(self.client, self.project, self.form, operations)
+    def departures(self, operations: Sequence[Operation], progress: Progress = silent) -> Iterator[Difference]:
+        """Where the project is not as these operations say, and what of hitl is there that none of them says."""
+        return audit.departures(self.client, self.project, self.form, operations, progress)
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
         """Make the project as the operations say; lazy: an operation is carried out when its receipt is asked for."""

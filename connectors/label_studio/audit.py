@@ -6,69 +6,87 @@ of the project; nothing of `pull`, `push`, `predictions` and `assign` is used, s
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form
-from hitl.exchange import Difference, Operation, SeenAnswer, Snapshot
+from hitl.exchange import Difference, Operation, Progress, SeenAnswer, Snapshot, silent
 
-PAGE = 1000
+PAGE = 500
 ORDER, CONSENSUS, ASSIGN, TAB = "hitl-order-", "hitl-consensus-", "hitl-assign-", "hitl: "
 OURS = "hitl-"
 SAMPLING = "Uncertainty sampling"
 SHOWN = 5
+_OF_TASKS = ("overlap", "is_labeled", "meta")
+_OF_ANSWERS = ("id", "completed_by", "was_cancelled", "ground_truth", "result")
 
 
-def snapshot(client: Client, project: int, form: Form) -> Snapshot:
-    """Every answer and every foreign prediction of the project as it is now."""
+def snapshot(client: Client, project: int, form: Form, progress: Progress = silent) -> Snapshot:
+    """Every task, answer and foreign prediction of the project as it is now."""
     answers: dict[str, frozenset[SeenAnswer]] = {}
-    predictions: set[tuple[str, str, str]] = set()
-    for task in tasks(client, project):
+    data: dict[str, Mapping[str, Any]] = {}
+    predictions: dict[tuple[str, str, str], Mapping[str, float]] = {}
+    for task in tasks(client, project, progress):
         item = str(task["id"])
+        data[item] = task["data"]
         answers[item] = frozenset(one for said in task["annotations"] for one in _answers(form, said))
         for said in task["predictions"]:
             model = said.get("model_version") or "undefined"
             if not model.startswith(OURS):
-                predictions |= {(item, question, model) for question in _predicted(form, said)}
-    return Snapshot(answers, frozenset(predictions))
+                predictions |= {(item, question, model): p for question, p in _predicted(form, said).items()}
+    return Snapshot(answers, data, predictions)
 
 
-def departures(client: Client, project: int, form: Form, operations: Sequence[Operation]) -> Iterator[Difference]:
-    """Where the project is not as these operations say."""
-    seen = _Seen(client, project, form)
+def departures(
+    client: Client, project: int, form: Form, operations: Sequence[Operation], progress: Progress = silent
+) -> Iterator[Difference]:
+    """Where the project is not as these operations say, and what of ours none of them says."""
+    seen = _Seen(client, project, form, progress)
     for operation in operations:
         look = getattr(seen, f"of_{operation.kind}", None)
         for why in look(operation) if look else ():
             yield Difference(operation.kind, operation.key, why)
+    yield from seen.left_over(operations)
 
 
-def tasks(client: Client, project: int) -> list[dict[str, Any]]:
-    """All tasks with their annotations and predictions, page by page."""
-    found: dict[int, dict[str, Any]] = {}
-    number = 0
+def tasks(client: Client, project: int, progress: Progress = silent) -> Iterator[dict[str, Any]]:
+    """All tasks with everything of them, in order of their ids."""
+    after, done = 0, 0
     while True:
-        number += 1
-        read = client.get("/api/tasks", project=project, fields="all", page=number, page_size=PAGE)
-        found |= {int(task["id"]): task for task in read["tasks"]}
-        if not read["tasks"] or number * len(read["tasks"]) >= int(read["total"]) or len(found) >= int(read["total"]):
-            return list(found.values())
+        above = {"filter": "filter:tasks:id", "operator": "greater", "type": "Number", "value": after}
+        query = json.dumps({"filters": {"conjunction": "and", "items": [above]}, "ordering": ["tasks:id"]})
+        read = client.get("/api/tasks", project=project, fields="all", page=1, page_size=PAGE, query=query)
+        if not read["tasks"]:
+            return
+        yield from read["tasks"]
+        after, total = int(read["tasks"][-1]["id"]), done + int(read["total"])
+        done += len(read["tasks"])
+        progress("audit", done, total)
 
 
 class _Seen:
     """The project as it is, and how it departs from each kind of operation: reasons in words."""
 
-    def __init__(self, client: Client, project: int, form: Form) -> None:
+    def __init__(self, client: Client, project: int, form: Form, progress: Progress) -> None:
         self.client = client
         self.project = project
         self.form = form
         self.settings = client.project(project)
-        self.tasks = {str(task["id"]): task for task in tasks(client, project)}
+        self.views: list[dict[str, Any]] = client.get("/api/dm/views/", project=project)
+        self.tasks: dict[str, dict[str, Any]] = {}
         self.versions: dict[str, dict[str, list[dict[str, Any]]]] = {}
-        for key, task in self.tasks.items():
-            for said in task["predictions"]:
-                self.versions.setdefault(said.get("model_version") or "", {}).setdefault(key, []).append(said)
+        for task in tasks(client, project, progress):
+            key = str(task["id"])
+            said = [{name: one[name] for name in _OF_ANSWERS} for one in task["annotations"]]
+            self.tasks[key] = {name: task[name] for name in _OF_TASKS} | {"annotations": said}
+            for one in task["predictions"]:
+                if (one.get("model_version") or "").startswith(OURS):
+                    kept = {"score": one["score"], "result": one["result"]}
+                    self.versions.setdefault(one["model_version"], {}).setdefault(key, []).append(kept)
 
     def of_order(self, operation: Operation) -> Iterator[str]:
         """The tasks of the one active version, by their scores; and the sampling that honours them."""
@@ -98,11 +116,13 @@ class _Seen:
             return
         yield from self._same(planned, self._ranked(prefix + operation.digest), prefix + operation.digest)
         title = TAB + people[operation.key]["email"]
-        tabs = [view for view in self.client.get("/api/dm/views/", project=self.project) if _title(view) == title]
+        tabs = [view for view in self.views if _title(view) == title]
         if len(tabs) != 1:
             yield f"there are {len(tabs)} tabs {title!r} instead of one"
             return
-        shown = self.client.get("/api/tasks", project=self.project, view=tabs[0]["id"], page=1, page_size=10 * PAGE)
+        shown = self.client.get(
+            "/api/tasks", project=self.project, view=tabs[0]["id"], page=1, page_size=len(self.tasks) + 1
+        )
         if {str(task["id"]) for task in shown["tasks"]} != set(planned):
             yield f"the tab {title!r} shows {len(shown['tasks'])} tasks instead of {len(planned)}"
 
@@ -134,6 +154,31 @@ class _Seen:
             yield from self._wrong_label(item, wanted[item], shown[item][0])
         if str(self.settings.get("model_version") or "").startswith(CONSENSUS):
             yield "annotators are shown the consensus: it is the active version"
+
+    def left_over(self, operations: Sequence[Operation]) -> Iterator[Difference]:
+        """What a push that was killed, or done twice, or one of another store may leave behind."""
+        kinds = {operation.kind for operation in operations}
+        people = {operation.key for operation in operations if operation.kind == "assign"}
+        for name in sorted(self.versions):
+            person = name.removeprefix(ASSIGN).partition(";")[0]
+            said_by = {ORDER: ("order", "", "order" in kinds), CONSENSUS: ("consensus", "", "consensus" in kinds)}
+            said_by[ASSIGN] = ("assign", person, person in people)
+            for prefix, (kind, key, known) in said_by.items():
+                if name.startswith(prefix) and not known:
+                    yield Difference(kind, key, f"there is the version {name}, and nothing that was pushed says so")
+        titles = Counter(_title(view) for view in self.views if _title(view).startswith(TAB))
+        yield from (
+            Difference("tab", title, f"there are {n} of it; delete all but one on the platform")
+            for title, n in titles.items()
+            if n > 1
+        )
+        made: dict[str, list[str]] = {}
+        for item, task in self.tasks.items():
+            own = task["meta"].get("hitl") if isinstance(task.get("meta"), dict) else None
+            made.setdefault(str(own), []).extend([] if own is None else [item])
+        for own, several in made.items():
+            if len(several) > 1:
+                yield Difference("added item", own, f"tasks {', '.join(several)} have this id; delete all but one")
 
     def _wrong_label(self, item: str, rows: Mapping[str, Mapping[str, Any]], said: Mapping[str, Any]) -> Iterator[str]:
         labels = {question: row["label"] for question, row in rows.items() if "label" in row}
@@ -186,11 +231,11 @@ def _answers(form: Form, said: Mapping[str, Any]) -> Iterator[SeenAnswer]:
         yield SeenAnswer(str(said["id"]), question.name, _user(said), label, kind)
 
 
-def _predicted(form: Form, said: Mapping[str, Any]) -> Sequence[str]:
+def _predicted(form: Form, said: Mapping[str, Any]) -> Mapping[str, Mapping[str, float]]:
     try:
-        return list(form.read_prediction(said.get("result"), said.get("score")))
+        return form.read_prediction(said.get("result"), said.get("score"))
     except NotUnderstood:
-        return []
+        return {}
 
 
 def _user(said: Mapping[str, Any]) -> str | None:

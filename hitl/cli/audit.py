@@ -25,7 +25,7 @@ def audit(
     from hitl.project import opened
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
-        found = audits.audit(settings, store, connector)
+        found = audits.audit(settings, store, connector, progress)
         before = len(found.differences)
         if repair and not found.agrees:
             found = audits.repair(settings, store, connector, found, progress)
@@ -39,7 +39,8 @@ def audit(
     if len(found.differences) > SHOWN:
         lines.append(f"and {len(found.differences) - SHOWN:,} more")
     compared = ", ".join(f"{number:,} {name}" for name, number in found.compared.items())
-    said = "platform and store agree" if found.agrees else "platform and store differ; `hitl audit --repair` mends it"
+    cure = "the next `hitl run` mends what it plans anew" if repair else "`hitl audit --repair` mends it"
+    said = "platform and store agree" if found.agrees else f"platform and store differ; {cure}"
     show.result(data, [*lines, f"compared {compared}: {said}"], as_json)
     if not found.agrees:
         raise typer.Exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from typing import Any
 
@@ -47,16 +48,16 @@ class HeldItems:
 
     def snapshot(self) -> Snapshot:
         """All live evidence."""
-        of: dict[str, set[SeenAnswer]] = {key: set() for (key,) in self._database.rows(self._live(item.c.item))}
+        data = {key: json.loads(text) for key, text in self._database.rows(self._live(item.c.item, item.c.data))}
+        of: dict[str, set[SeenAnswer]] = {key: set() for key in data}
         names = ("annotation", "question", "annotator", "label", "kind")
-        for key, *said in self._database.rows(
-            self._annotated(annotation.c.item, *(annotation.c[name] for name in names))
-        ):
+        answers = self._annotated(annotation.c.item, *(annotation.c[name] for name in names))
+        for key, *said in self._database.rows(answers):
             of[key].add(SeenAnswer(*said))
-        columns = [prediction.c[name] for name in ("item", "question", "model")]
+        columns = [prediction.c[name] for name in ("item", "question", "model", "probabilities")]
         found = self._database.rows(sa.select(*columns).where(prediction.c.project == self._project))
-        known = frozenset((key, question, model) for key, question, model in found if key in of)
-        return Snapshot({key: frozenset(said) for key, said in of.items()}, known)
+        predicted = {(key, question, model): json.loads(p) for key, question, model, p in found if key in of}
+        return Snapshot({key: frozenset(said) for key, said in of.items()}, data, predicted)
 
     def _live(self, *columns: Any) -> sa.Select[Any]:
         mine = sa.and_(item.c.project == self._project, item.c.deleted.is_(sa.false()))

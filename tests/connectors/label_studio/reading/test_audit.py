@@ -98,12 +98,19 @@ def without_tab(case: Case) -> None:
             case.project.admin.delete(f"/api/dm/views/{view['id']}/")
 
 
+def asked_for_nothing(case: Case) -> None:
+    name = f"hitl-assign-{case.project.people[3].id};0123"
+    row = {"task": case.tasks[0], "result": [], "score": 0.5, "model_version": name}
+    case.project.admin.post(f"{case.project.path}/import/predictions", [row])
+
+
 BROKEN = {
     "order lost": (lose("hitl-order-"), "order"),
     "consensus lost": (lose("hitl-consensus-"), "consensus"),
     "assignment lost": (lose("hitl-assign-"), "assign"),
     "doubled predictions": (doubled, "consensus"),
     "an order left over": (stranger, "order"),
+    "a queue left over": (asked_for_nothing, "assign"),
     "sampling": (sampled, "order"),
     "overlap": (reopened, "labels_wanted"),
     "tab": (without_tab, "assign"),
@@ -140,3 +147,27 @@ def test_an_answer_that_was_changed_without_a_stamp_is_said_and_mended(case: Cas
     assert (found.key, found.why) == (f"{first['id']} of {case.tasks[0]}", "the store has another answer")
     case.repair()
     assert not [one for one in case.audit().differences if one.what == "annotation"]
+
+
+def test_what_came_twice_is_said(case: Case) -> None:
+    title = "hitl: annotator0@example.com"
+    case.project.admin.post("/api/dm/views/", {"project": case.project.number, "data": {"title": title}})
+    for _ in range(2):
+        case.project.admin.post(f"{case.project.path}/import", [{"data": {"text": "new"}, "meta": {"hitl": "own"}}])
+    found = {(one.what, one.key) for one in case.audit().differences}
+    assert {("tab", title), ("added item", "own")} <= found
+
+
+def test_other_data_and_other_predictions_are_said_and_mended(case: Case) -> None:
+    row = {"task": case.tasks[1], "result": choice("good"), "score": 0.5, "model_version": "theirs"}
+    case.project.admin.post(f"{case.project.path}/import/predictions", [row])
+    cycle.run(case.settings, case.store, case.connector)
+    assert case.audit().differences == ()
+    stamps = Stamps(case.project.server)
+    stamps._run("UPDATE task SET data = ? WHERE id = ?", json.dumps({"text": "other"}), case.tasks[0])
+    stamps._run("UPDATE prediction SET score = 0.7 WHERE task_id = ? AND model_version = 'theirs'", case.tasks[1])
+    assert {(one.what, one.key) for one in case.audit().differences} == {
+        ("item", str(case.tasks[0])),
+        ("prediction", f"theirs of {case.tasks[1]}, sentiment"),
+    }
+    assert not {one.what for one in case.repair().differences} & {"item", "prediction"}
