@@ -28,6 +28,7 @@ from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Crew
 from hitl.errors import Busy, HitlError, Refused, StoreError
 from hitl.exchange import (
+    Comparing,
     Connector,
     Files,
     Located,
@@ -263,7 +264,18 @@ def pull(lease: Lease, store: Store, connector: Connector, progress: Progress = 
     for page in connector.pull(cursor):
         brought += store.save_page(lease, page)
         progress("pull", brought.items, page.total)
-    return brought
+    return brought + compare(lease, store, connector)
+
+
+def compare(lease: Lease, store: Store, connector: Connector) -> PullSummary:
+    """Save what the platform has otherwise than what is stored, although nothing told of a change; what it was."""
+    found, cursor = PullSummary(), store.cursor(lease.project)
+    if cursor is None or not isinstance(connector, Comparing):
+        return found
+    for page in connector.compare(cursor, store.held(lease.project)):
+        saved = store.save_page(lease, page)
+        found += replace(saved, mended=saved.items)
+    return found
 
 
 def embed(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from operator import add
@@ -216,6 +216,8 @@ class Page:
         problems: rows that could not be understood, in words ("task 7: two choices on a single-choice control").
         total: how many items there are in all, for a progress bar, or None.
         partial: rows may be missing that the platform has; nothing stored is taken for deleted.
+        latest: what the page says stands, also where a version is earlier than the stored one: the connector reads
+            pages in the order in which it gives them, and its platform's clock may go back.
     """
 
     cursor: Cursor
@@ -227,13 +229,15 @@ class Page:
     problems: tuple[str, ...] = ()
     total: int | None = None
     partial: bool = False
+    latest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PullSummary:
     """What a pull, or a page of it, brought: rows, rows that differed from the stored ones, rows gone, problems, pages.
 
-    A pull without any page says that nothing there has changed, the questions included.
+    A pull without any page says that nothing there has changed, the questions included. `mended`: items that the
+    platform had changed without a later time, so that only a comparison has found them.
     """
 
     items: int = 0
@@ -242,6 +246,7 @@ class PullSummary:
     deleted: int = 0
     problems: tuple[str, ...] = ()
     pages: int = 0
+    mended: int = 0
 
     def __add__(self, other: PullSummary) -> PullSummary:
         return PullSummary(*map(add, astuple(self), astuple(other)))
@@ -325,6 +330,87 @@ class Sink(Protocol):
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
         """Make the platform as each operation says, verify it, and give a receipt; in the order given."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeldItem:
+    """An item that is stored: its version and the keys of its annotations."""
+
+    version: str
+    annotations: frozenset[str]
+
+
+class Held(Protocol):
+    """What is stored of a project, for a connector to compare with what its platform has. Live rows count."""
+
+    def count(self, until: str | None = None, without: Collection[str] = ()) -> tuple[int, int]:
+        """How many items there are, and how many annotations these have: without some, with versions up to this."""
+        ...
+
+    def latest(self, until: str) -> str | None:
+        """The latest version of an item up to this one; None where there is none."""
+        ...
+
+    def stored(self, keys: Collection[str] | None = None) -> Mapping[str, HeldItem]:
+        """Those of the items that are stored; default: all."""
+        ...
+
+
+@runtime_checkable
+class Comparing(Protocol):
+    """A connector whose pull can miss a change, because it goes by time, and that can find what it has missed."""
+
+    def compare(self, cursor: Cursor, held: Held) -> Iterator[Page]:
+        """Pages of what the platform has otherwise than what is stored; called when a pull has ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SeenAnswer:
+    """What an annotation (its key) says to a question: as in `AnnotationRow`, without times."""
+
+    key: str
+    question: str
+    annotator: str | None
+    label: str | None
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All evidence at one time.
+
+    Attributes:
+        answers: item -> what is said of it; every item is there.
+        data: item -> what annotators see of it.
+        predictions: (item, question, model) -> class probabilities.
+    """
+
+    answers: Mapping[str, frozenset[SeenAnswer]]
+    data: Mapping[str, Mapping[str, Any]]
+    predictions: Mapping[tuple[str, str, str], Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that platform and store say differently: what it is, which one, and why."""
+
+    what: str
+    key: str
+    why: str
+
+
+@runtime_checkable
+class Audited(Protocol):
+    """A connector that can read its platform plainly, without the code that pulls and pushes."""
+
+    def snapshot(self, progress: Progress = silent) -> Snapshot:
+        """All evidence that the platform has."""
+        ...
+
+    def departures(self, operations: Sequence[Operation], progress: Progress = silent) -> Iterator[Difference]:
+        """Where the platform is not as these operations say, and what of ours is there that none of them says."""
         ...
 
 

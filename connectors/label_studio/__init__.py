@@ -3,6 +3,8 @@
     client       requests, retries, errors
     config       labeling configuration -> questions; results <-> labels
     pull         everything once, then what changed
+    compare      what a pull has missed, because a clock went back or a row came late
+    audit        the project read plainly, to compare with what is stored
     push         operations; predictions (order, consensus) and assign beside it
     server       a local Label Studio for tests and the demo
 
@@ -12,6 +14,7 @@ The SDK is loaded with the first request, not with this module.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,13 +22,27 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import Field
 
-from hitl.connectors.label_studio import assign, doctor, predictions, pull, push
+from hitl.connectors.label_studio import assign, audit, compare, doctor, predictions, pull, push
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form, parse
 from hitl.environment import secret
 from hitl.errors import BadSettings, MissingToken, Refused
-from hitl.exchange import AnnotatorRow, Check, Cursor, Operation, Page, Pages, Question, Receipt
-from hitl.settings import SourceSettings
+from hitl.exchange import (
+    AnnotatorRow,
+    Check,
+    Cursor,
+    Difference,
+    Held,
+    Operation,
+    Page,
+    Pages,
+    Progress,
+    Question,
+    Receipt,
+    Snapshot,
+    silent,
+)
+from hitl.settings import Seconds, SourceSettings
 from hitl.shown import plain
 
 if TYPE_CHECKING:
@@ -36,12 +53,18 @@ __all__ = ["TOKEN", "LabelStudio", "LabelStudioSettings"]
 FILES = ("/data/upload/", "/data/local-files/")
 """Where Label Studio serves files from: those that were uploaded, and those of folders it was told to show."""
 
+OVERLAP = 1800.0
+"""Seconds that the server's clock may go back, or a row become visible late, and nothing is missed."""
+
 TOKEN = "HITL_LABEL_STUDIO_TOKEN"
 """The variable that holds the access token; no file may hold it."""
 
 
 class LabelStudioSettings(SourceSettings):
-    """The keys of `[source]` for Label Studio: which server and project, and one control where not all are meant."""
+    """The keys of `[source]` for Label Studio: which server and project, and one control where not all are meant.
+
+    `overlap`: how far the server's clock may go back, and how late a row may become visible ("30m").
+    """
 
     kind: Literal["label-studio"] = "label-studio"
     url: str = "http://localhost:8080"
@@ -49,6 +72,7 @@ class LabelStudioSettings(SourceSettings):
     control: str | None = None
     abstain: tuple[str, ...] = ()
     key: str | None = Field(default=None, min_length=1)
+    overlap: Seconds = OVERLAP
 
 
 class LabelStudio:
@@ -71,7 +95,7 @@ class LabelStudio:
         token = secret(TOKEN)
         if not token:
             raise MissingToken(f"{TOKEN} is not set; take the access token from Label Studio: Account & Settings")
-        named = settings.model_dump(include={"control", "abstain", "key"})
+        named = settings.model_dump(include={"control", "abstain", "key", "overlap"})
         return cls(settings.url, token, settings.project, **named)
 
     def __init__(
@@ -83,6 +107,7 @@ class LabelStudio:
         control: str | None = None,
         abstain: Sequence[str] = (),
         key: str | None = None,
+        overlap: float = OVERLAP,
         page_size: int = 500,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
@@ -90,7 +115,8 @@ class LabelStudio:
 
         `control` names one where the others of the labeling configuration are not meant; `abstain` names choices that
         are answers but not classes ("Unsure"); `key` names the field of a task's data that holds the user's own id,
-        which new tasks get too; `transport` carries requests in place of the network (tests).
+        which new tasks get too; `overlap` is how many seconds the server's clock may go back; `transport` carries
+        requests in place of the network (tests).
         """
         if not url.startswith(("http://", "https://")):
             raise BadSettings(f"url {plain(url)!r}: expected the address of a Label Studio, http://... or https://...")
@@ -105,6 +131,7 @@ class LabelStudio:
         self._control = control
         self._abstain = tuple(abstain)
         self._key = key
+        self._overlap = overlap
         self._page_size = page_size
 
     @classmethod
@@ -162,6 +189,19 @@ class LabelStudio:
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """Everything (cursor None) or what changed since the cursor; each page may be the last one read."""
         return pull.pages(self.client, self.project, self.form, cursor, self._page_size)
+
+    def compare(self, cursor: Cursor, held: Held) -> Iterator[Page]:
+        """What the project has otherwise than what is stored: no time of change told of it."""
+        reader = pull.Reader(self.client, self.project, self.form, self._page_size)
+        return compare.pages(reader, cursor, held, timedelta(seconds=self._overlap))
+
+    def snapshot(self, progress: Progress = silent) -> Snapshot:
+        """All tasks, answers and predictions of the project, read plainly."""
+        return audit.snapshot(self.client, self.project, self.form, progress)
+
+    def departures(self, operations: Sequence[Operation], progress: Progress = silent) -> Iterator[Difference]:
+        """Where the project is not as these operations say, and what of hitl is there that none of them says."""
+        return audit.departures(self.client, self.project, self.form, operations, progress)
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
         """Make the project as the operations say; lazy: an operation is carried out when its receipt is asked for."""

@@ -1,28 +1,28 @@
 """Read a project: everything once, then what changed.
 
     bulk      tasks in order of their ids                            cursor {"phase": "bulk", "after": id, ...}
-    changes   tasks with updated_at > since - 30 s, by id            cursor {"phase": "changes", "since": time, ...}
+    changes   tasks with updated_at > since, by id                   cursor {"phase": "changes", "since": time, ...}
 
-`since` is the server's clock when the previous pass began; the 30 s cover requests that were being written then.
-Label Studio moves a task's updated_at when an annotation is written, changed, skipped or deleted. Two things it
-does not show there:
+Label Studio moves a task's updated_at when an annotation is written, changed, skipped or deleted. `since` is the
+largest updated_at that the project had when the previous pass began. Only stamps of one clock are compared with one
+another: those of the server's application. The clock of a proxy (the header `Date`), of the database or of this machine
+may say anything.
 
-Deleted tasks. The cursor keeps `tasks`, how many tasks were handed over and still exist as far as known, and
-`last`, the highest id among them. A task above `last` is new and adds one. When the project then holds another
-number of tasks, some were deleted, and a sweep over the ids tells which (Page.live). One case is not decided by
-counting: a task at or below `last` that was created inside the window may be new (ids can be committed out of
-order) or known; then the sweep is made without asking. So no deletion is lost: an uncounted addition can hide one
-only if it is such a task.
+That clock may go back, and a row may become visible long after its stamp. Both leave something behind that is not
+above `since`, and so do deleted tasks: `compare` finds it. Pages come in the order in which they were read, so the
+later one is right whatever its versions say (`Page.latest`).
 
-Predictions that were imported in bulk. The cursor keeps count and time of every foreign model version. New or
-more: the tasks of that version are read again. Fewer, or replaced: everything is.
+Predictions that were imported in bulk do not move updated_at. The cursor keeps count and time of every foreign model
+version. New or more: the tasks of that version are read again. Fewer, or replaced: everything is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,12 +33,16 @@ from hitl.errors import BadSettings
 from hitl.exchange import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Kind, Page, PredictionRow, spans_in
 from hitl.texts.marked_labels import number_of
 
-OVERLAP = timedelta(seconds=30)
+OVERLAP_OF_OLD = timedelta(seconds=30)
+"""How far a pass of version 1 went back behind its `since`, which was the clock of whatever answered first."""
+NEVER = "1970-01-01T00:00:00.000000Z"
+"""Before the first change of any project."""
 OURS = "hitl-"
 """Model versions that we write begin with this; they are not evidence."""
 META = "hitl"
 """Where the meta of a task that we made keeps the user's own id."""
 ID_PAGE = 5000
+"""Tasks a request where little is asked of each."""
 _TASK = ("id", "data", "meta", "is_labeled", "overlap", "created_at", "updated_at")
 _ANNOTATION = ("annotations", "result", "completed_by", "was_cancelled", "ground_truth", "lead_time")
 _PREDICTION = ("predictions", "score", "model_version")
@@ -46,32 +50,46 @@ _PREDICTION = ("predictions", "score", "model_version")
 
 @dataclass
 class State:
-    """The cursor while a pull runs; `save` gives its JSON form."""
+    """The cursor while a pull runs; `save` gives its JSON form.
+
+    `since` and `began` are stamps of the project's tasks: the largest when the last pass, and this one, began. `moved`
+    is when a change was last seen, by our clock, in seconds since the epoch. `whole`: the pass has read everything, so
+    that nothing has to be compared yet. `drift`: how many more tasks and annotations Label Studio counts than it lists.
+    """
 
     phase: str
     since: str
     after: int = 0
-    tasks: int = 0
-    last: int = 0
     began: str = ""
-    sweep: bool = False
+    moved: float = 0.0
+    whole: bool = False
+    drift: list[int] = field(default_factory=lambda: [0, 0])
     models: dict[str, list[Any]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, cursor: Cursor) -> State:
         """Raises BadSettings for a cursor of another connector or version."""
         try:
-            if cursor["version"] != 1:
+            if cursor["version"] == 1:
+                return cls._of_old(cursor)
+            if cursor["version"] != 2:
                 raise KeyError("version")
             return cls(**{name: value for name, value in cursor.items() if name != "version"})
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, ValueError):
             raise BadSettings(
                 "the saved cursor is not one of the Label Studio connector: pull from the start"
             ) from None
 
+    @classmethod
+    def _of_old(cls, cursor: Cursor) -> State:
+        """A cursor of version 1: a bulk pass goes on, a pass over changes begins anew."""
+        since = stamp(datetime.fromisoformat(cursor["since"]) - OVERLAP_OF_OLD)
+        after = int(cursor["after"]) if cursor["phase"] == "bulk" else 0
+        return cls(str(cursor["phase"]), since, after, moved=time.time(), models=dict(cursor["models"]))
+
     def save(self) -> Cursor:
         """JSON values."""
-        return {"version": 1, **vars(self), "models": dict(self.models)}
+        return {"version": 2, **vars(self), "drift": list(self.drift), "models": dict(self.models)}
 
 
 def pages(client: Client, project: int, form: Form, cursor: Cursor | None, page_size: int) -> Iterator[Page]:
@@ -79,7 +97,7 @@ def pages(client: Client, project: int, form: Form, cursor: Cursor | None, page_
 
     Raises Refused and Unreachable as the client does; the pages before stay valid.
     """
-    reader = _Reader(client, project, form, page_size)
+    reader = Reader(client, project, form, page_size)
     state = reader.start() if cursor is None else State.load(cursor)
     if state.phase == "changes" and not state.after:
         state = reader.begin_changes(state)
@@ -92,7 +110,7 @@ def annotators(client: Client) -> tuple[AnnotatorRow, ...]:
     return tuple(AnnotatorRow(str(user["id"]), user.get("email") or f"user {user['id']}") for user in client.users())
 
 
-class _Reader:
+class Reader:
     """One pull of one project."""
 
     def __init__(self, client: Client, project: int, form: Form, page_size: int) -> None:
@@ -104,14 +122,16 @@ class _Reader:
 
     def start(self) -> State:
         """The state of a pull from the beginning."""
-        return State("bulk", since=self._now(), models=self._models())
+        return State("bulk", since=self._latest(), models=self._models())
 
     def begin_changes(self, state: State) -> State:
         """The state of a new pass over what changed, or of a new bulk pass when models lost predictions."""
-        began, models = self._now(), self._models()
+        began, models = self._latest(), self._models()
         if any(_lost(known, models.get(name)) for name, known in state.models.items()):
             return State("bulk", since=began, models=models)
         state.began = began
+        if state.began != state.since:
+            state.moved = time.time()
         return state
 
     def people(self, state: State) -> Page:
@@ -121,45 +141,40 @@ class _Reader:
         return Page(cursor=state.save(), annotators=rows)
 
     def everything(self, state: State) -> Iterator[Page]:
-        """The bulk pass. Its last page tells which tasks live."""
+        """The bulk pass. Its last page tells which tasks live, unless the first part was read by a pass before."""
         seen: list[str] | None = [] if state.after == 0 else None
+        done = 0
         for read in self._scan(state.after, with_predictions=bool(state.models)):
-            total = state.tasks + read.total
+            total = done + read.total if seen is not None else None
             rows = self._rows(read)
             if seen is not None:
                 seen.extend(item.key for item in rows.items)
-            state.tasks += len(read.tasks)
-            state.after = state.last = read.last or state.last
+            done += len(read.tasks)
+            state.after = read.last or state.after
             live = None
             if not read.more:
-                # A resumed pass does not remember the ids of its first part.
-                live = frozenset(seen) if seen is not None else self._sweep(state)
-                state = State("changes", since=state.since, tasks=state.tasks, last=state.last, models=state.models)
+                live = None if seen is None else frozenset(seen)
+                moved, whole = time.time(), seen is not None
+                state = State("changes", since=state.since, moved=moved, whole=whole, models=state.models)
             yield _page(state, rows, live, total)
 
     def changes(self, state: State) -> Iterator[Page]:
-        """What changed since the last pass; ends with the live tasks when some may be gone."""
-        since = datetime.fromisoformat(state.since) - OVERLAP
-        changed = where("updated_at", "greater", "Datetime", _stamp(since))
+        """What changed since the last pass."""
         models = self._models()
-        for read in self._scan(state.after, [changed], with_predictions=bool(models)):
-            for task in read.tasks:
-                if int(task["id"]) > state.last:
-                    state.tasks += 1
-                elif datetime.fromisoformat(task["created_at"]) > since:
-                    state.sweep = True
-            state.after = read.last or state.after  # `last` stays: new is what lies above the pass before
-            yield _page(state, self._rows(read))
+        if state.began != state.since:
+            for read in self._scan(state.after, [above(state.since)], with_predictions=bool(models)):
+                state.after = read.last or state.after
+                yield _page(state, self._rows(read))
         yield from self._new_predictions(state, models)
-        yield self._end_of_changes(state, models)
+        yield Page(cursor=replace(state, since=state.began, after=0, began="", whole=False, models=models).save())
 
-    def _end_of_changes(self, state: State, models: dict[str, list[Any]]) -> Page:
-        last = max(state.last, state.after)
-        done = State("changes", since=state.began, tasks=state.tasks, last=last, models=models)
-        live = None
-        if state.sweep or state.tasks != self._number_of_tasks():
-            live = self._sweep(done)
-        return Page(cursor=done.save(), live=live)
+    def again(self, state: State, tasks: Collection[int]) -> Iterator[Page]:
+        """These tasks as they are now; those that are gone are left out."""
+        include = (*_TASK, *_ANNOTATION, *(_PREDICTION if state.models else ()))
+        wanted = sorted(tasks)
+        for start in range(0, len(wanted), self.page_size):
+            found = self.client.tasks_by_id(self.project, wanted[start : start + self.page_size], include)
+            yield _page(state, self._rows(TaskPage(list(found.values()), len(found))))
 
     def _new_predictions(self, state: State, models: Mapping[str, list[Any]]) -> Iterator[Page]:
         """Tasks of the foreign model versions that grew; Label Studio does not count these as changed."""
@@ -251,18 +266,30 @@ class _Reader:
             if not str(entry["model_version"]).startswith(OURS)
         }
 
-    def _number_of_tasks(self) -> int:
-        return self.client.tasks_page(self.project, ("id",), page_size=1).total
+    def _latest(self) -> str:
+        """The largest updated_at of the project's tasks."""
+        latest = listed(self.client, self.project, [], ["-tasks:updated_at"])["tasks"]
+        return stamp(datetime.fromisoformat(latest[0]["updated_at"])) if latest else NEVER
 
-    def _sweep(self, state: State) -> frozenset[str]:
-        """Ids of all tasks. Counts in the state those that were handed over."""
-        ids = [int(task["id"]) for task in self.client.tasks(self.project, ("id",), page_size=ID_PAGE)]
-        state.tasks = sum(number <= state.last for number in ids)
-        return frozenset(map(str, ids))
 
-    def _now(self) -> str:
-        """The server's clock, before anything of the pass is read."""
-        return _stamp(self.client.now())
+def listed(
+    client: Client, project: int, filters: Sequence[Mapping[str, object]], ordering: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The first of the tasks that pass the filters, in this order, and how many there are of them and their rows."""
+    query = {"filters": {"conjunction": "and", "items": [*filters]}, "ordering": [*ordering]}
+    asked = {"fields": "all", "include": "id,updated_at", "query": json.dumps(query, separators=(",", ":"))}
+    found: dict[str, Any] = client.get("/api/tasks", project=project, page=1, page_size=1, **asked)
+    return found
+
+
+def above(since: str) -> dict[str, object]:
+    """The filter of tasks whose updated_at is later."""
+    return where("updated_at", "greater", "Datetime", stamp(datetime.fromisoformat(since)))
+
+
+def up_to(until: str) -> dict[str, object]:
+    """The filter of tasks whose updated_at is not later."""
+    return where("updated_at", "less_or_equal", "Datetime", stamp(datetime.fromisoformat(until)))
 
 
 @dataclass
@@ -278,7 +305,7 @@ class _Rows:
 
 def _page(state: State, rows: _Rows, live: frozenset[str] | None = None, total: int | None = None) -> Page:
     gathered: dict[str, Any] = {name: tuple(found) for name, found in vars(rows).items()}
-    return Page(state.save(), live=live, total=total, **gathered)
+    return Page(state.save(), live=live, total=total, latest=True, **gathered)
 
 
 def _item(form: Form, task: Mapping[str, Any]) -> ItemRow:
@@ -345,9 +372,10 @@ def _user(annotation: Mapping[str, Any]) -> object:
     return by.get("id") if isinstance(by, dict) else by
 
 
-def _stamp(time: datetime) -> str:
+def stamp(when: datetime) -> str:
+    """A time as Label Studio writes it."""
     # Label Studio's filter wants exactly this form.
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _lost(known: Sequence[Any], now: Sequence[Any] | None) -> bool:

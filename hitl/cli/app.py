@@ -9,7 +9,21 @@ from typing import Annotated
 import typer
 
 from hitl.active.registry import POLICIES
-from hitl.cli import annotators, combine, embed, init, learn, models, predict, project, replay, report, schedule, show
+from hitl.cli import (
+    annotators,
+    audit,
+    combine,
+    embed,
+    init,
+    learn,
+    models,
+    predict,
+    project,
+    replay,
+    report,
+    schedule,
+    show,
+)
 from hitl.cli.options import examples
 from hitl.connectors.catalog import CONNECTORS
 from hitl.models.registry import COMBINERS
@@ -88,6 +102,7 @@ PANELS: dict[str, dict[Callable[..., None], str]] = {
     "Project": {
         init.init: examples("hitl init --label-studio http://localhost:8080 --project 12"),
         project.doctor: examples("hitl doctor"),
+        audit.audit: audit.EXAMPLES,
         project.run: examples("hitl run", "hitl run --json  # from cron"),
         schedule.schedule: examples(
             "hitl schedule", "hitl schedule -c a/hitl.toml -c b/hitl.toml --json", "hitl schedule --list"

@@ -368,6 +368,9 @@ def _show_pulled(pulled: PullSummary, counts: Mapping[str, int]) -> None:
     entries = show.counted(pulled.changed, "entry", "entries")
     line = f"pulled {show.counted(pulled.items, 'item')}: {entries} new or changed, {pulled.deleted:,} deleted"
     show.line(f"{line}; stored: {stored_in_words(counts)}")
+    if pulled.mended:
+        items = show.counted(pulled.mended, "item")
+        show.line(f"{items} had changed without a later time on the platform, or had come late: found by comparison")
 
 
 def _show_plan(judgement: Judgement, settings: Settings, as_json: bool, dry_run: bool) -> None:

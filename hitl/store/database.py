@@ -113,10 +113,12 @@ class Database:
         """An INSERT that knows ON CONFLICT."""
         return postgresql_insert(table) if self.postgres else sqlite_insert(table)
 
-    def upsert(self, connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> int:
+    def upsert(
+        self, connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], *, versions: bool = True
+    ) -> int:
         """Write rows by primary key, all columns; gives how many differed from what was there.
 
-        Where there is a version, a newer row stays.
+        Where there is a version, a newer row stays, unless `versions` are not to be compared.
         """
         if not rows:
             return 0
@@ -128,7 +130,7 @@ class Database:
             insert = insert.from_select(names, sa.select(*(values.c[name] for name in names)))
         written = {column.name: insert.excluded[column.name] for column in table.c if not column.primary_key}
         wanted = sa.or_(*(table.c[name].is_distinct_from(value) for name, value in written.items()))
-        if "version" in table.c:
+        if versions and "version" in table.c:
             wanted &= insert.excluded.version >= table.c.version
         key = [column.name for column in table.primary_key]
         statement = insert.on_conflict_do_update(index_elements=key, set_=written, where=wanted)

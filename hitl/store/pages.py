@@ -8,6 +8,7 @@ What of two pictures of the same item is the newer:
 - A picture without a version is the newest: the platform keeps none. Its rows get the time of the store, or that of
   the stored row where this one is later, so that no clock can make a later answer the older one. A row that says what
   is stored keeps its version.
+- A page that is the latest (`Page.latest`) says itself that it is newer than all before it, whatever its versions.
 - In a newer or equally old picture each row replaces the stored one unless that has a newer version. Stored
   annotations of the item that the picture lacks were deleted on the platform; so were predictions. A page that is
   `partial` deletes nothing.
@@ -45,7 +46,7 @@ Key = tuple[str, ...]
 
 def save(database: Database, connection: sa.Connection, lease: Lease, page: Page) -> PullSummary:
     """Save a page; the caller has passed the fence in the same transaction."""
-    saver = _Saver(database, connection, lease.project)
+    saver = _Saver(database, connection, lease.project, page.latest)
     fresh = saver.items(page)
     saver.annotations(page, fresh)
     saver.predictions(page, fresh)
@@ -55,16 +56,17 @@ def save(database: Database, connection: sa.Connection, lease: Lease, page: Page
     if saver.changed or saver.deleted:
         one_more = sa.func.coalesce(project.c.revision, 0) + 1
         connection.execute(sa.update(project).where(project.c.project == lease.project).values(revision=one_more))
-    return PullSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, tuple(page.problems), 1)
+    return PullSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, tuple(page.problems), pages=1)
 
 
 class _Saver:
     """The steps of one page, counting what they change."""
 
-    def __init__(self, database: Database, connection: sa.Connection, name: str) -> None:
+    def __init__(self, database: Database, connection: sa.Connection, name: str, latest: bool) -> None:
         self._database = database
         self._connection = connection
         self._project = name
+        self._latest = latest
         self.changed = 0
         self.deleted = 0
         self._at = float(connection.execute(sa.select(database.now())).scalar_one())
@@ -94,7 +96,7 @@ class _Saver:
             before = stored.get(key)
             row["position"] = None if before is None else before["position"]
             self._give_version(row, before)
-        fresh = {key: row for key, row in rows.items() if not _older(row, stored.get(key))}
+        fresh = {key: row for key, row in rows.items() if self._latest or not _older(row, stored.get(key))}
         position = self._next_position()
         for key, row in fresh.items():
             if key not in stored:
@@ -168,7 +170,7 @@ class _Saver:
             if key not in stored or _differs(row, stored[key])
         ]
         # The database compares again: a row may be stored under another item, and so not be in `stored`.
-        self.changed += self._database.upsert(self._connection, table, news)
+        self.changed += self._database.upsert(self._connection, table, news, versions=not self._latest)
 
     def _mark_deleted(self, table: sa.Table, keys: Sequence[Key]) -> int:
         return self._each(table, sa.update(table).values(deleted=True, deleted_at=self._at), keys)

@@ -21,6 +21,7 @@ from hitl.store import pages
 from hitl.store.asks import Asked
 from hitl.store.cycles import Concluded
 from hitl.store.folds import Learnt
+from hitl.store.held import Compared
 from hitl.store.lease import Lease
 from hitl.store.schema import project as projects
 from hitl.store.tables import Pulled
@@ -39,7 +40,7 @@ class Failure:
     message: str
 
 
-class Store(Pulled, Embedded, Learnt, Concluded, Asked):
+class Store(Pulled, Compared, Embedded, Learnt, Concluded, Asked):
     """What was pulled, what was made of it, what was concluded, what must still be pushed.
 
     `url` is "sqlite:///folder/hitl.db" or "postgresql://user:password@host/database". Opening brings the schema up to

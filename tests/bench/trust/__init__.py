@@ -1,1 +1,1 @@
-"""Long proofs that nothing is lost and nothing gets stuck; `make test` runs a short form of each."""
+"""Long proofs, each a `main` that prints a table and can save it: `python -m tests.bench.trust.NAME --save`."""

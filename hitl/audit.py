@@ -1,0 +1,131 @@
+"""Whether platform and store agree: every answer, every foreign prediction, and what was pushed and confirmed.
+
+An audit reads the platform plainly, without the code that pulls and pushes, and changes nothing. `repair` mends what
+it found: evidence by a pull of everything, the platform through the outbox.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hitl import cycle
+from hitl.exchange import Audited, Connector, Difference, Operation, Progress, SeenAnswer, Snapshot, silent
+from hitl.project import require_place
+
+if TYPE_CHECKING:
+    from hitl.settings import Settings
+    from hitl.store import Store
+
+EVIDENCE = frozenset({"item", "annotation", "prediction"})
+"""What is mended in the store; all else is mended on the platform."""
+
+LACKS, GONE = "the store lacks it", "it is gone on the platform"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was compared (name -> number) and what differs."""
+
+    compared: Mapping[str, int]
+    differences: tuple[Difference, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing differs."""
+        return not self.differences
+
+
+def audit(settings: Settings, store: Store, connector: Connector, progress: Progress = silent) -> Audit:
+    """Compare platform and store as they are now. Raises BadSettings where the store is of another place.
+
+    A connector that cannot be read in this way (`hitl.exchange.Audited`) is pulled whole, and its pushes are not
+    looked at.
+    """
+    if store.cursor(settings.name) is not None:
+        require_place(store, settings.name, connector)
+    operations = store.operations(settings.name)
+    confirmed = [operation for operation, state in operations if state == "confirmed"]
+    there = connector.snapshot(progress) if isinstance(connector, Audited) else pulled(connector, progress)
+    here = store.held(settings.name).snapshot()
+    differences = [*_evidence(there, here)]
+    differences += [Difference(o.kind, o.key, "it was not pushed yet") for o, state in operations if state == "pending"]
+    if isinstance(connector, Audited):
+        differences += connector.departures(confirmed, progress)
+    compared = {
+        "items": len(there.answers),
+        "annotations": sum(len({one.key for one in said}) for said in there.answers.values()),
+        "predictions": len(there.predictions),
+        "operations": len(operations),
+    }
+    return Audit(compared, tuple(differences))
+
+
+def repair(settings: Settings, store: Store, connector: Connector, found: Audit, progress: Progress = silent) -> Audit:
+    """Mend what an audit found, under the project's lease, and audit again. Raises Busy, Refused, Unreachable."""
+    kinds = {difference.what for difference in found.differences}
+    with store.lease(settings.name) as lease:
+        if kinds & EVIDENCE:
+            store.reset_cursor(lease)
+            cycle.pull(lease, store, connector, progress)
+        if kinds - EVIDENCE:
+            store.queue(lease, _taken_back(store, settings.name, found))
+            for _ in cycle.push(lease, store, connector, progress, verify=True):
+                pass
+    return audit(settings, store, connector, progress)
+
+
+def _taken_back(store: Store, project: str, found: Audit) -> list[Operation]:
+    """No questions for annotators who have some that nothing in the outbox asks of them."""
+    known = {each.key for each, _ in store.operations(project) if each.kind == "assign"}
+    strays = {one.key for one in found.differences if one.what == "assign"} - known
+    return [Operation("assign", key, {"items": []}) for key in sorted(strays)]
+
+
+def pulled(connector: Connector, progress: Progress = silent) -> Snapshot:
+    """What a pull of everything brings."""
+    answers: dict[str, set[SeenAnswer]] = {}
+    data: dict[str, Mapping[str, Any]] = {}
+    predictions: dict[tuple[str, str, str], Mapping[str, float]] = {}
+    for page in connector.pull(None):
+        for item in page.items:
+            answers.setdefault(item.key, set())
+            data[item.key] = item.data
+        for row in page.annotations:
+            said = SeenAnswer(row.key, row.question, row.annotator, row.label, row.kind)
+            answers.setdefault(row.item, set()).add(said)
+        predictions |= {(row.item, row.question, row.model): row.probabilities for row in page.predictions}
+        progress("audit", len(answers), page.total)
+    return Snapshot({item: frozenset(said) for item, said in answers.items()}, data, predictions)
+
+
+def _evidence(there: Snapshot, here: Snapshot) -> Iterator[Difference]:
+    for item in sorted(there.answers.keys() | here.answers.keys()):
+        if item not in here.answers:
+            yield Difference("item", item, LACKS)
+        elif item not in there.answers:
+            yield Difference("item", item, GONE)
+        elif _as_json(there.data.get(item)) != _as_json(here.data.get(item)):
+            yield Difference("item", item, "the store has other data")
+        yield from _answers(item, there.answers.get(item, frozenset()), here.answers.get(item, frozenset()))
+    for each in sorted(there.predictions.keys() | here.predictions.keys()):
+        item, question, model = each
+        platform, stored = there.predictions.get(each), here.predictions.get(each)
+        if platform is None or stored is None:
+            yield Difference("prediction", f"{model} of {item}, {question}", LACKS if stored is None else GONE)
+        elif dict(platform) != dict(stored):
+            yield Difference("prediction", f"{model} of {item}, {question}", "the store has other probabilities")
+
+
+def _as_json(data: object) -> str:
+    return json.dumps(data, sort_keys=True, default=str)
+
+
+def _answers(item: str, there: frozenset[SeenAnswer], here: frozenset[SeenAnswer]) -> Iterator[Difference]:
+    """A line for each annotation of an item that differs."""
+    for key in sorted({one.key for one in there ^ here}):
+        platform, stored = ([one for one in said if one.key == key] for said in (there, here))
+        why = "the store has another answer" if platform and stored else LACKS
+        yield Difference("annotation", f"{key} of {item}", why if platform else GONE)

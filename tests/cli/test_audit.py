@@ -1,0 +1,40 @@
+"""`hitl audit` over tables: what the files have and the store lacks, and the other way round."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.command_line import Run
+
+SETTINGS = """name = "p"
+[source]
+kind = "tables"
+path = "labels"
+[push]
+consensus = false
+"""
+
+
+def test_audit_says_what_differs_and_mends_it(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "labels").mkdir()
+    table = tmp_path / "labels" / "annotations.csv"
+    table.write_text("item,annotator,label\n1,ann,yes\n2,ann,no\n3,bob,no\n")
+    (tmp_path / "hitl.toml").write_text(SETTINGS)
+    assert run("run")[0] == 0
+    code, said, _ = run("audit")
+    assert code == 0
+    assert said.startswith("compared 3 items, 3 annotations, 0 predictions, ")
+    assert said.endswith("operations: platform and store agree\n")
+    table.write_text("item,annotator,label\n1,ann,yes\n2,ann,yes\n3,bob,no\n4,bob,no\n")
+    code, said, _ = run("audit", "--json")
+    found = json.loads(said)
+    assert code == 1
+    assert not found["agrees"]
+    assert ("item", "4", "the store lacks it") in {tuple(one.values()) for one in found["differences"]}
+    code, said, _ = run("audit")
+    assert code == 1
+    assert "`hitl audit --repair` mends it" in said
+    code, said, _ = run("audit", "--repair")
+    assert code == 0, said
+    assert "platform and store agree" in said
