@@ -16,7 +16,6 @@ FOLDERS = {"hitl": "hitl", "hitl.connectors": "connectors", "hitl.models": "mode
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 CORE = (
-    "environment",
     "_lazy",
     "annotations",
     "consensus",
@@ -39,8 +38,7 @@ MAY_IMPORT = {
     "public names": {"core", "models"},
     "models": {"core", "models"},
     "active": {"core", "models", "active"},
-    "settings": {"core"},
-    "new_settings": {"core"},
+    "settings": {"core", "settings"},
     "testing": {"core", "models", "active", "settings", "store", "connectors", "testing"},
     "store": {"core", "store"},
     "connectors": {"core", "settings", "connectors"},
@@ -75,7 +73,6 @@ MAY_IMPORT = {
         "settings",
         "store",
         "connectors",
-        "new_settings",
         "project",
         "operations",
         "cycle",
@@ -105,7 +102,6 @@ MAY_IMPORT = {
         "demo",
         "service",
         "cli",
-        "new_settings",
     },
 }
 """A group of modules and what it may import: core -> parts -> cycle -> command line."""

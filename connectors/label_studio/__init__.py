@@ -25,7 +25,6 @@ from pydantic import Field
 from hitl.connectors.label_studio import assign, audit, compare, doctor, predictions, pull, push
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form, parse
-from hitl.environment import secret
 from hitl.errors import BadSettings, MissingToken, Refused
 from hitl.exchange import (
     AnnotatorRow,
@@ -43,6 +42,7 @@ from hitl.exchange import (
     silent,
 )
 from hitl.settings import Seconds, SourceSettings
+from hitl.settings.environment import secret
 from hitl.shown import plain
 
 if TYPE_CHECKING:

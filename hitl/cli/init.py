@@ -28,7 +28,7 @@ def init(
     config: Config = HERE,
 ) -> None:
     """Write hitl.toml; asks for what the flags leave open."""
-    from hitl import new_settings
+    from hitl.settings import new_settings
 
     if label_studio and tables:
         raise BadSettings("init: --label-studio and --tables exclude each other; a project has one source")

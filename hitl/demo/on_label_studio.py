@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hitl import cycle, new_settings, project, settings
+from hitl import cycle, project, settings
 from hitl.annotations import Annotations, Name
 from hitl.connectors.label_studio import TOKEN, LabelStudio
 from hitl.connectors.label_studio.client import Client
@@ -31,7 +31,7 @@ from hitl.evidence import Evidence
 from hitl.exchange import Operation, Progress, silent
 from hitl.operations import Judgement
 from hitl.report import write
-from hitl.settings import Settings
+from hitl.settings import Settings, new_settings
 from hitl.store import Store
 
 PEOPLE = 12

@@ -56,7 +56,8 @@ def save(database: Database, connection: sa.Connection, lease: Lease, page: Page
     if saver.changed or saver.deleted:
         one_more = sa.func.coalesce(project.c.revision, 0) + 1
         connection.execute(sa.update(project).where(project.c.project == lease.project).values(revision=one_more))
-    return PullSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, tuple(page.problems), pages=1)
+    problems = tuple(page.problems)
+    return PullSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, problems, pages=1)
 
 
 class _Saver:

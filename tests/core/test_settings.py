@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hitl import new_settings, project
+from hitl import project
 from hitl.active.registry import policy
 from hitl.errors import BadSettings
-from hitl.settings import Settings
+from hitl.settings import Settings, new_settings
 
 HEAD = 'name = "x"\n[source]\nkind = "tables"\npath = "."\n'
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from hitl import settings
 from hitl.cli import show
-from hitl.environment import secret
 from hitl.errors import BadSettings
+from hitl.settings import new_settings
+from hitl.settings.environment import secret
 from hitl.shown import plain
 from hitl.store import Store
 from tests.command_line import Run
@@ -95,7 +95,7 @@ def test_what_we_make_is_for_its_owner(tmp_path: Path) -> None:
         assert set(rights) >= {"hitl.db", "hitl.db-wal", "hitl.db-shm"}
         assert set(rights.values()) == {0o600}
         for name, store_at, mode in (("a", "sqlite:///x.db", 0o644), ("b", "postgresql://u:pw@h/d", 0o600)):
-            settings.write(tmp_path / name, "p", {"kind": "tables", "path": "."}, store_at, [])
+            new_settings.write(tmp_path / name, "p", {"kind": "tables", "path": "."}, store_at, [])
             assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
     finally:
         os.umask(before)

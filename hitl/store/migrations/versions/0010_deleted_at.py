@@ -31,7 +31,7 @@ def upgrade() -> None:
     for name in TABLES:
         op.add_column(name, column("deleted_at", sa.Double(), null=True))
         # Those of before count from now on; the clock is that of this process, as days do not matter here.
-        op.execute(f"UPDATE {name} SET deleted_at = {_now()} WHERE deleted")
+        op.execute(f"UPDATE {name} SET deleted_at = {_now()} WHERE deleted")  # nosec B608: names and an expression of ours
         op.create_index(
             f"{name}_deleted", name, ["project", "deleted_at"], sqlite_where=deleted, postgresql_where=deleted
         )

@@ -2,7 +2,7 @@
 
 What `[source]` holds depends on its kind: each connector brings a class of its own for it (`SourceSettings`). Secrets
 never stand in the file but in the environment (HITL_WEBHOOK_SECRET, and what a connector asks for), or in files that
-it names (see `hitl.environment`).
+it names (see `hitl.settings.environment`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from hitl.crew import UNLIMITED
-from hitl.environment import secret, unreadable, variable_of
 from hitl.errors import BadSettings
+from hitl.settings.environment import secret, unreadable, variable_of
 from hitl.shown import plain
 from hitl.tables.limits import Limits
 from hitl.times import cron_fields, seconds_of, zone_of
