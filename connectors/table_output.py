@@ -40,7 +40,13 @@ def write_if_changed(path: Path, table: pa.Table) -> bool:
         fresh.unlink()
 
 
+LONGEST = 160
+"""Bytes of a file's name without its ending; file systems take 255, and a file that is being written has more."""
+
+
 def file_name(name: str) -> str:
     """A file name for an annotator: itself where it is harmless, else with a digest so that no two collide."""
     plain = re.sub(r"[^\w.@+-]", "_", name)
-    return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    if plain == name and len(plain.encode()) <= LONGEST:
+        return plain
+    return f"{plain[: LONGEST // 4]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -18,6 +18,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
@@ -47,10 +48,15 @@ Trouble = Callable[[], Mapping[str, object] | None]
 class Webhooks:
     """A server of one address; `hints` by project, called at once and quick; `trouble` for /health.
 
-    Raises BadSettings where it cannot listen.
+    Raises BadSettings where it cannot listen, and for a secret that no header can carry.
     """
 
     def __init__(self, address: str, secret: str, hints: Mapping[str, Hint], trouble: Trouble) -> None:
+        if not secret.isascii():
+            raise BadSettings(
+                "schedule.webhook: the secret has letters that headers of HTTP do not carry; expected letters, digits "
+                "and signs of an English keyboard"
+            )
         host, _, port = address.rpartition(":")
         handler = type(
             "Handler", (_Handler,), {"secret": secret, "hints": dict(hints), "trouble": staticmethod(trouble)}
@@ -110,7 +116,7 @@ class _Server(ThreadingHTTPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Handle it, and cut it off when its time is over: a timeout of the socket begins anew with each byte."""
-        limit = threading.Timer(SECONDS, self.shutdown_request, (request,))
+        limit = threading.Timer(SECONDS, _cut_off, (request,))
         limit.daemon = True
         limit.start()
         try:
@@ -126,6 +132,12 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is no news."""
+
+
+def _cut_off(request: socket.socket) -> None:
+    """End both directions: closing alone leaves a thread that reads at it for as long as something comes."""
+    with suppress(OSError):  # it is over already
+        request.shutdown(socket.SHUT_RDWR)
 
 
 class _ServerIPv6(_Server):
@@ -147,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         given = self.headers.get(SECRET_HEADER, "")
-        if not hmac.compare_digest(given.encode(), self.secret.encode()):
+        if not hmac.compare_digest(given.encode("latin-1"), self.secret.encode()):
             self._answer(401, {"error": f"the header {SECRET_HEADER} is missing or wrong"})
             return
         route, _, project = urlsplit(self.path).path.removeprefix("/").partition("/")

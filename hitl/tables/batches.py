@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from hitl.errors import BadTable
 from hitl.tables.files import numbers_of, parsing, read_parts, read_table, require_columns, with_text
-from hitl.tables.limits import require_fit
+from hitl.tables.limits import require_fit, require_shape
 from hitl.tables.places import Place, row_number
 
 ARROW = (".arrow", ".feather")
@@ -61,11 +61,11 @@ def batches(path: str | Path, columns: Sequence[str], size: int) -> Iterator[pa.
     waiting: list[pa.Table] = []
     rows = 0
     for part in _open(Path(path), size, columns):
-        while part.num_rows:
-            taken = part.slice(0, size - rows)
-            part = part.slice(taken.num_rows)
-            waiting.append(taken)
-            rows += taken.num_rows
+        begin = 0
+        while begin < part.num_rows:
+            number = min(size - rows, part.num_rows - begin)
+            waiting.append(part.slice(begin, number))
+            begin, rows = begin + number, rows + number
             if rows == size:
                 yield pa.concat_tables(waiting, promote_options="permissive")
                 waiting, rows = [], 0
@@ -145,6 +145,7 @@ def _arrow(path: Path) -> Iterator[pa.Table]:
             reader = (file.get_batch(number) for number in range(file.num_record_batches))
         for batch in reader:
             batch.validate(full=True)  # offsets that point elsewhere would end the process
+            require_shape(path, batch.num_rows, len(batch.schema.names))  # reading the names shows that they are text
             yield pa.Table.from_batches([batch])
 
 

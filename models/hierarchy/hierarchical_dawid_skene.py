@@ -200,12 +200,15 @@ class Counted:
 
     def anchored(self, counts_klj: Floats) -> Floats:
         """(K, L, J) what is learned from, given counts by beliefs."""
-        learned_klj: Floats = (1 - self.anchor) * counts_klj + self.anchor * self.votes_klj
+        learned_klj: Floats = (1 - self.anchor) * counts_klj
+        learned_klj += self.anchor * self.votes_klj
         return learned_klj
 
     def pseudo_counts(self, skills: Skills) -> Floats:
         """(K, L, J) what stands beside the counts by beliefs, in their unit."""
-        pseudo_klj: Floats = (skills.prior_klj + self.anchor * self.votes_klj) / (1 - self.anchor)
+        pseudo_klj: Floats = self.anchor * self.votes_klj
+        pseudo_klj += skills.prior_klj
+        pseudo_klj /= 1 - self.anchor
         return pseudo_klj
 
     def shares(self, evidence: Evidence) -> WeighedShares:

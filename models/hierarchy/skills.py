@@ -44,6 +44,9 @@ STRENGTHS = 2.0 ** np.arange(1, 8)
 USUAL_ALIKE = -((np.log(STRENGTHS) - np.log(8)) ** 2) / 2
 """Log prior of how alike persons are."""
 
+NOTHING = 1e-15
+"""Counts up to this one are left out of likelihoods, to which a million of them add less than a thousandth."""
+
 EDGE = 1e-3
 """Accuracies are kept so far from 0 and 1."""
 
@@ -84,9 +87,12 @@ class Skills:
         alike = _strength(lambda s: _beta_binomial(s, foreseen_k, right_k, total_k), USUAL_ALIKE)
         skill_k = (alike * foreseen_k + right_k) / (alike + total_k)
         mean_klj = _at_skill(crowd_lj, _log_odds(skill_k) - _log_odds(foreseen_k))
-        met = counts_klj.any(axis=(1, 2))
-        rows = _strength(lambda s: _dirichlet_multinomial(s, mean_klj[met], counts_klj[met]), 0.0)
-        return cls(accuracy, rows * crowd_lj.T, rows * mean_klj, alike, rows)
+        counted = np.nonzero(counts_klj > NOTHING)  # of many classes an annotator has named few, and confused fewer
+        mean_c, count_c, total_kj = mean_klj[counted], counts_klj[counted], over_options(counts_klj)
+        total_kj = total_kj[total_kj.any(axis=1)]
+        rows = _strength(lambda s: _dirichlet_multinomial(s, mean_c, count_c, total_kj), 0.0)
+        mean_klj *= rows
+        return cls(accuracy, rows * crowd_lj.T, mean_klj, alike, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +111,7 @@ class SkilledRows:
         """The mean of every row given expected counts."""
         mean_klj = counts_klj + self.pseudo_klj
         mean_klj /= over_options(mean_klj)[:, None]
-        return replace(self, log_pi_klj=np.log(mean_klj))
+        return replace(self, log_pi_klj=np.log(mean_klj, out=mean_klj))
 
     def log_density(self) -> float:
         """Log Dirichlet density, up to a constant, of which that mean is the mode given the counts."""
@@ -155,8 +161,8 @@ def _beta_binomial(strength: float, mean_k: Floats, right_k: Floats, total_k: Fl
     return float((raised - log_gamma(strength + total_k)).sum() + len(mean_k) * float(log_gamma(np.array(strength))))
 
 
-def _dirichlet_multinomial(strength: float, mean_klj: Floats, counts_klj: Floats) -> float:
-    """Log likelihood of all rows, up to a constant."""
-    alpha_klj, total_kj = strength * mean_klj, over_options(counts_klj)
-    inside = (log_gamma(alpha_klj + counts_klj) - log_gamma(alpha_klj)).sum()
+def _dirichlet_multinomial(strength: float, mean_c: Floats, count_c: Floats, total_kj: Floats) -> float:
+    """Log likelihood of all rows, up to a constant: of C cells with counts and of the totals of rows."""
+    alpha_c = strength * mean_c
+    inside = (log_gamma(alpha_c + count_c) - log_gamma(alpha_c)).sum()
     return float(inside - log_gamma(strength + total_kj).sum() + total_kj.size * log_gamma(np.array(strength)))

@@ -234,3 +234,12 @@ def test_answers_that_are_no_classes(project: Path) -> None:
     ):
         (question,) = connector.questions()
         assert (question.classes, question.options) == (("no", "yes"), ("no", "yes", "unsure"))
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "ä" * 200, "x" * 160])
+def test_a_long_name_has_a_file_of_its_own(project: Path, name: str) -> None:
+    """File systems take names of 255 bytes."""
+    others = [name, f"{name}b", "ann"]
+    receipts = list(Tables(project).push(Operation("assign", who, {"items": ["c"]}) for who in others))
+    assert len({receipt.detail for receipt in receipts}) == 3
+    assert len(list((project / "hitl-output" / "assignments").iterdir())) == 3

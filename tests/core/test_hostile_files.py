@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from hitl import Annotations
 from hitl.errors import BadAnnotations, BadSettings, BadTable
 from hitl.tables import limits
-from hitl.tables.files import read_table
+from hitl.tables.batches import batches, column_names, read_any
+from hitl.tables.files import read_table, write_table
 from hitl.tables.limits import Limits, within
 from hitl.tables.probabilities import read_probabilities
 from tests.bench.trust import fuzz, hostile
@@ -92,3 +95,21 @@ def test_a_shape_that_the_file_cannot_have(tmp_path: Path) -> None:
     path.write_bytes(hostile.SEEDS["npy"]()[-1])
     with pytest.raises(BadTable, match=r"net\.npy: the array should have the shape .* too short"):
         read_probabilities(path)
+
+
+def test_a_column_whose_name_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "labels.arrow"
+    table = pa.table({"item": ["a"], "strange": ["b"]})
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+    path.write_bytes(path.read_bytes().replace(b"strange", b"str\xffnge"))
+    for read in (read_any, column_names):
+        with pytest.raises(BadTable, match=r"labels\.arrow: cannot be read as arrow"):
+            read(path)
+
+
+def test_batches_without_columns_end(tmp_path: Path) -> None:
+    path = tmp_path / "labels.parquet"
+    write_table(path, pa.table({"item": ["a", "b", "c"]}))
+    assert sum(part.num_rows for part in batches(path, ["item"], 2)) == 3
+    assert len(list(islice(batches(path, [], 2), 5))) <= 2

@@ -93,3 +93,37 @@ def _raise(error: Exception) -> Any:
 class _Clock:
     def __init__(self, now: Any) -> None:
         self.now = lambda zone: now()
+
+
+def test_looks_that_fail_time_and_again_are_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run becomes due where nothing new can be seen."""
+    now = T0
+    monkeypatch.setattr(workers, "clock", lambda: now)
+    config = project(tmp_path, name="p", store=f"sqlite:///{tmp_path}/hitl.db")
+    scheduler = Scheduler(projects_of([config]), Told())
+    (worker,) = scheduler._workers.values()
+    with monkeypatch.context() as broken:
+        broken.setattr(workers, "pull", lambda *_: _raise(Unreachable("down")))
+        for _ in range(3):
+            worker.wake(look=True)
+            worker.turn()
+            now += timedelta(minutes=20)
+    assert worker.finished() == (T0, T0)
+    now = T0 - timedelta(days=1)  # the clock was ahead
+    assert worker.finished() == (now, now)
+    worker.wake(look=True)
+    worker.turn()
+    assert worker.finished()[1] is None
+
+
+def test_cycles_that_fail_are_late_though_looks_succeed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = T0
+    monkeypatch.setattr(workers, "clock", lambda: now)
+    monkeypatch.setattr(workers, "run_if_changed", lambda *_, **__: _raise(Unreachable("down")))
+    scheduler = Scheduler(projects_of([project(tmp_path, name="p", store=f"sqlite:///{tmp_path}/hitl.db")]), Told())
+    (worker,) = scheduler._workers.values()
+    for _ in range(3):
+        worker.wake(look=True)
+        worker.turn()
+        now += timedelta(minutes=20)
+    assert worker.finished()[1] == T0

@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,12 @@ def test_without_the_secret_no_body_is_read(ear: tuple[int, list[str]]) -> None:
             else:
                 with pytest.raises(TimeoutError):
                     sent.recv(1000)
-    assert heard == []
+            assert heard == []
+
+
+def test_a_secret_that_no_header_carries_is_refused() -> None:
+    with pytest.raises(BadSettings, match="English keyboard"):
+        Webhooks("127.0.0.1:0", "gehe\u00efm", {}, lambda: None)
 
 
 def test_a_client_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,8 +123,19 @@ def test_a_client_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
             except OSError:
                 ended = True
             break
+        for _ in range(100):  # and its thread with it, while more still comes
+            if not _handlers():
+                break
+            with suppress(OSError):
+                sent.sendall(b"x")
+            threading.Event().wait(0.05)
+        assert not _handlers()
     server.stop()
     assert ended
+
+
+def _handlers() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if "process_request_thread" in each.name]
 
 
 def test_so_many_connections_are_served_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

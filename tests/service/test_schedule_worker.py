@@ -77,14 +77,15 @@ def test_a_recorded_run_that_was_not_done_is_only_pushed(tmp_path: Path, monkeyp
         killed.setattr(cycle, "push", die)
         with pytest.raises(KeyboardInterrupt):
             worker.turn()
-    (tmp_path / "annotations.csv").write_text("item,annotator,label\n0,zoe,1\n1,zoe,0\n")  # not to be pulled now
+    with (tmp_path / "annotations.csv").open("a") as table:
+        table.write("0,zoe,1\n1,zoe,0\n")  # not to be pulled now
     assert worker.turn() == 0.0
     assert [each["labels"] for each in history(config)] == [27]
     assert told["done"][0]["operations"] == 3
     assert (tmp_path / "hitl-output" / "consensus.csv").exists()
     ledger.mark([("p", T0 + timedelta(hours=1))], T0 + timedelta(hours=1))
     worker.turn()
-    assert [each["labels"] for each in history(config)] == [27, 2]
+    assert [each["labels"] for each in history(config)] == [27, 29]
 
 
 @pytest.mark.parametrize(

@@ -83,12 +83,16 @@ class Worker(threading.Thread):
         self._woken, self._look_wanted = threading.Event(), threading.Event()
         self._attempts = 0
         self._finished, self._begun = clock(), None  # type: datetime, datetime | None
+        self._blind: datetime | None = None  # since when looks fail: no cycle comes of them while they do
 
     def finished(self) -> tuple[datetime, datetime | None]:
         """When a cycle last finished (here, by another scheduler, or this one started); since when one is tried."""
-        if self._begun is None and (done := self._ledger.last_done(self._work.project, clock())) is not None:
+        now = clock()
+        self._finished = min(self._finished, now)  # a clock that was ahead must not make it look well until then
+        if self._begun is None and (done := self._ledger.last_done(self._work.project, now)) is not None:
             self._finished = max(self._finished, done)
-        return self._finished, self._begun
+        tried = [min(since, now) for since in (self._begun, self._blind) if since is not None]
+        return self._finished, min(tried, default=None)
 
     def wake(self, *, look: bool = False) -> None:
         """There may be something to do; `look`: see first whether new annotations came."""
@@ -152,8 +156,10 @@ class Worker(threading.Thread):
                 new = self.new_annotations(store, connector)
         except (HitlError, OSError) as error:
             if not isinstance(error, Busy):
+                self._blind = self._blind or clock()
                 self._tell("failed", look=True, **_in_words(error))
             return
+        self._blind = None
         if new is None or new >= (self._work.after_annotations or 1):
             self._tell("looked", new=new)
             now = clock()

@@ -33,14 +33,13 @@ def read(path: Path) -> None:
     if ending == "npy":
         read_probabilities(path, items=["a", "b"], classes=["x", "y"])
     elif ending == "npz":
-        _both(lambda: read_probabilities(path), lambda: read_vectors(path))
+        _any(lambda: read_probabilities(path), lambda: read_vectors(path))
     else:
-        table = read_any(path, ["item", "annotator", "label"])
-        table.to_pylist()
-        names = column_names(path)
-        for part in batches(path, names[:3], 7):
-            part.to_pylist()
-        read_probabilities(path, items=["a", "b"], classes=["x", "y"])
+        _any(
+            lambda: read_any(path, ["item", "annotator", "label"]).to_pylist(),
+            lambda: [part.to_pylist() for part in batches(path, column_names(path)[:3], 7)],
+            lambda: read_probabilities(path, items=["a", "b"], classes=["x", "y"]),
+        )
 
 
 def pull(path: Path) -> None:
@@ -52,18 +51,18 @@ def pull(path: Path) -> None:
     list(tables.pull(None))
 
 
-def _both(*steps: Callable[[], Any]) -> None:
-    """All steps; the last error of ours, and any other at once."""
+def _any(*steps: Callable[[], Any]) -> None:
+    """All steps; an error of ours where none of them could read the file, and any other at once."""
     from hitl.errors import HitlError
 
-    failed: HitlError | None = None
+    failed: list[HitlError] = []
     for step in steps:
         try:
             step()
         except HitlError as error:
-            failed = error
-    if failed is not None:
-        raise failed
+            failed.append(error)
+    if len(failed) == len(steps):
+        raise failed[0]
 
 
 # -- changes -----------------------------------------------------------------------------------------------
