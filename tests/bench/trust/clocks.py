@@ -171,13 +171,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print a table; ends with status 1 when a difference was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first run")
     parser.add_argument("--minutes", type=float, default=60.0, help="no further run is begun after so long")
     parser.add_argument("--save", action="store_true", help="write docs/benchmarks/trust_clocks.*")
     options = parser.parse_args(arguments)
     total, wrong, done, end = Outcome(), [], 0, time.monotonic() + 60 * options.minutes
     with LocalServer() as server:
         people = [server.sign_up(f"annotator{k}@example.com", "a-long-password") for k in range(3)]
-        for seed in range(options.runs):
+        for seed in range(options.first, options.first + options.runs):
             if time.monotonic() > end:
                 break
             (one,) = trial(server, people, [seed])
@@ -189,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lines += [f"seeds with a difference: {wrong}"] if wrong else []
     print("\n".join(lines))
     if options.save:
-        results.save("trust_clocks", lines, figures)
+        results.save("trust_clocks", lines, figures, f"trust.clocks --runs {options.runs} --save")
     if wrong:
         sys.exit(1)
 
