@@ -387,6 +387,23 @@ class Files(Protocol):
         ...
 
 
+@runtime_checkable
+class Fenced(Protocol):
+    """A connector that asks before each write whether it may, so that a process that was overtaken sends no more."""
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a lease has to be at least, so that each request ends within it."""
+        ...
+
+    def fence(self, may_write: Callable[[], float] | None) -> None:
+        """Ask this before every write: it raises where no more may be written, and gives for how many seconds more may.
+
+        None: ask no more.
+        """
+        ...
+
+
 class Connector(Source, Sink, Protocol):
     """A labeling platform or a folder of files."""
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form
-from hitl.errors import BadSettings, Refused
+from hitl.errors import BadSettings, Refused, Unreachable
 from hitl.exchange import BoxTuple, Operation, Place, Receipt, boxes_as_label, drawn_as_label, spans_as_label
 
 ORDER = "hitl-order-"
@@ -27,6 +28,9 @@ CONSENSUS = "hitl-consensus-"
 SAMPLING = "Uncertainty sampling"
 BATCH = 10_000
 """Predictions a request: large, because each import makes Label Studio count anew for all tasks of the project."""
+
+TRIES = 3
+"""How often predictions are imported that arrive several times each."""
 
 Row = dict[str, Any]
 
@@ -64,7 +68,7 @@ def consensus(form: Form, client: Client, project: int, operation: Operation) ->
         return Receipt(operation, versions.delete(CONSENSUS), said(0, "with a consensus", missing))
     changed = versions.make(name, rows)
     if str(client.project(project).get("model_version") or "").startswith(CONSENSUS):
-        client.patch(f"/api/projects/{project}/", {"model_version": ""})
+        _set(client, project, {"model_version": ""})
         changed += 1
     changed += versions.delete(CONSENSUS, keep=name)
     return Receipt(operation, changed, said(len(rows), "with a consensus", missing))
@@ -80,42 +84,59 @@ class Versions:
 
     def counts(self) -> dict[str, int]:
         """Version -> number of predictions."""
-        listed = self.client.get(self.path)
-        return {str(name): int(count) for name, count in listed.items()}
+        listed: dict[str, int] = self.client.get(self.path, replies.COUNTS)
+        return listed
 
     def make(self, name: str, rows: Sequence[Row]) -> int:
         """Have exactly these predictions under the name; returns how many had to be written.
 
-        Raises Refused when Label Studio drops some (it does so without an error).
+        What Label Studio has afterwards is what counts, not its answer: a request may be carried out twice on its way.
+        Raises Refused when Label Studio drops some (it does so without an error), or has them several times.
         """
         found = self.counts().get(name, 0)
         if found == len(rows):
             return 0
-        if found:  # what a crash has left
-            self.remove(name)
-        created = 0
+        for _ in range(TRIES):
+            if found:  # what a crash has left, or a request that came twice
+                self.remove(name)
+            self._import(name, rows)
+            found = self.counts().get(name, 0)
+            if found == len(rows):
+                return found
+        self.remove(name)
+        raise Refused(
+            f"Label Studio has {found} predictions of {name} where {len(rows)} were sent, {TRIES} times: does a proxy "
+            "between it and hitl send requests twice? Mend that, and push again"
+        )
+
+    def _import(self, name: str, rows: Sequence[Row]) -> None:
+        path, created = f"/api/projects/{self.project}/import/predictions", 0
         for start in range(0, len(rows), BATCH):
-            path = f"/api/projects/{self.project}/import/predictions"
-            answer = self.client.post(path, rows[start : start + BATCH])
-            created += int(answer["created"])
+            created += self.client.post(path, rows[start : start + BATCH], replies.record(created=replies.whole))[
+                "created"
+            ]
         if created != len(rows):
             self.remove(name)
             raise Refused(
                 f"Label Studio dropped {len(rows) - created} of {len(rows)} predictions of {name} without saying why: "
                 "was the labeling configuration changed meanwhile? Pull and try again"
             )
-        return created
 
     def delete(self, prefix: str, keep: str | None = None) -> int:
         """Delete the versions that begin with the prefix; returns how many there were."""
-        old = [name for name in self.counts() if name.startswith(prefix) and name != keep]
+        old = self._begin_with(prefix, keep)
         for name in old:
             self.remove(name)
+        if old and self._begin_with(prefix, keep):
+            raise Refused(f"Label Studio keeps predictions of {old[0]} that were to be deleted: push again")
         return len(old)
 
     def remove(self, name: str) -> None:
         """Delete one version."""
         self.client.delete(self.path, {"model_version": name})
+
+    def _begin_with(self, prefix: str, keep: str | None) -> list[str]:
+        return [name for name in self.counts() if name.startswith(prefix) and name != keep]
 
 
 def marks(client: Client, project: int) -> frozenset[str]:
@@ -193,15 +214,23 @@ def _prepare(client: Client, project: int) -> int:
     if now.get("maximum_annotations") != 1:
         wanted["maximum_annotations"] = 1
     if wanted:
-        client.patch(f"/api/projects/{project}/", wanted)
+        _set(client, project, wanted)
     return len(wanted)
+
+
+def _set(client: Client, project: int, wanted: Mapping[str, object]) -> None:
+    answer = client.patch(f"/api/projects/{project}/", wanted)
+    if not answer.keys() & {"id", *wanted}:
+        raise Unreachable(
+            f"{client.url} did not say what project {project} has now: expected {dict(wanted)}. Give the command again"
+        )
 
 
 def _activate(client: Client, project: int, name: str) -> int:
     """Make the version the project's active one and verify it; 1 when it was not."""
     if client.project(project).get("model_version") == name:
         return 0
-    client.patch(f"/api/projects/{project}/", {"model_version": name})
+    _set(client, project, {"model_version": name})
     active = client.project(project).get("model_version")
     if active != name:
         raise Refused(

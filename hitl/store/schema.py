@@ -2,7 +2,7 @@
 
     project      one row a project: its lease (epoch, owner, until), the cursor, the problems of the latest pull, why
                  the last cycle failed, where annotators answer, this store's mark on what it orders, which features are
-                 complete, and what was learned from them last
+                 complete, what was learned from them last, and which push is under way
     item, annotator, annotation, prediction     what was pulled, keyed by the platform's own keys
     vector                                      features made of items, keyed by how they were made as well
     fold                                        what models predict that learned from the labels of other items
@@ -20,7 +20,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0007"
+HEAD = "0009"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -61,6 +61,7 @@ project = _table(
     column("mark", sa.Text(), null=True),
     column("features", sa.Text(), null=True),
     column("learned", sa.Text(), null=True),
+    column("pushing", sa.Text(), null=True),
 )
 
 item = _table(

@@ -49,7 +49,7 @@ def test_the_epoch_rises_and_the_block_ends_the_lease(store: Store) -> None:
 
 
 def test_writing_renews(store: Store) -> None:
-    with store.lease("p", seconds=0.5) as lease:
+    with store.lease("p", seconds=0.5, keep=False) as lease:
         for number in range(4):
             time.sleep(0.2)
             store.save_page(lease, page(number))
@@ -58,7 +58,7 @@ def test_writing_renews(store: Store) -> None:
 
 
 def test_a_lease_whose_time_is_over_still_writes_while_nobody_wants_it(store: Store) -> None:
-    with store.lease("p", seconds=SHORT) as lease:
+    with store.lease("p", seconds=SHORT, keep=False) as lease:
         time.sleep(2 * SHORT)
         store.save_page(lease, page(1, item("1")))
     assert store.cursor("p") == {"page": 1}
@@ -85,7 +85,7 @@ def _state(store: Store) -> tuple[Any, ...]:
 @pytest.mark.parametrize("overtaker_is_done", [False, True])
 @pytest.mark.parametrize("write", WRITES)
 def test_a_zombie_writes_nothing(store: Store, write: str, overtaker_is_done: bool) -> None:
-    with store.lease("p", seconds=SHORT, owner="zombie") as zombie:
+    with store.lease("p", seconds=SHORT, keep=False, owner="zombie") as zombie:
         store.save_page(zombie, page(1, item("1")))
         store.record_cycle(zombie, record(order("1")))
         before = _state(store)
@@ -101,7 +101,7 @@ def test_a_zombie_writes_nothing(store: Store, write: str, overtaker_is_done: bo
 
 
 def test_a_zombie_does_not_end_the_lease_of_its_overtaker(store: Store) -> None:
-    with store.lease("p", seconds=SHORT):
+    with store.lease("p", seconds=SHORT, keep=False):
         time.sleep(2 * SHORT)
         overtaker = leases.acquire(store.database, "p", 60, None)
     store.renew(overtaker)
@@ -116,7 +116,7 @@ def test_each_project_has_its_own_lease(store: Store) -> None:
 
 def test_threads_race_for_it(store: Store) -> None:
     """Six at once, for a lease nobody had and for one whose time is over: one gets it."""
-    with store.lease("over", seconds=0.0):
+    with store.lease("over", seconds=0.0, keep=False):
         for project, epoch in (("new", 1), ("over", 2)):
             assert _race(store, project, 6) == ([epoch], 5)
 
@@ -152,7 +152,7 @@ def test_a_takeover_waits_for_a_write_that_has_passed_the_fence(store: Store, mo
         epochs.append(leases.acquire(store.database, "p", 60, None).epoch)
 
     monkeypatch.setattr(pages, "save", slow)
-    with store.lease("p", seconds=SHORT) as lease:
+    with store.lease("p", seconds=SHORT, keep=False) as lease:
         writer = threading.Thread(target=store.save_page, args=(lease, page(1, item("1"))))
         writer.start()
         assert inside.wait(10)
