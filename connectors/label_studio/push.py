@@ -79,8 +79,6 @@ def _patch_task(client: Client, number: int, goal: Mapping[str, object]) -> str 
         except Refused:
             return None
         return str(error)
-    if not goal.keys() <= answer.keys():
-        raise Unreachable(f"{client.url} did not say what task {number} has now. Give the same command again")
     wrong = {name: answer[name] for name in goal if answer[name] != goal[name]}
     return f"task {number} keeps {wrong} instead of {dict(goal)}: is the token's user a manager?" if wrong else None
 

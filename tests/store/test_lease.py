@@ -198,3 +198,56 @@ def test_a_holder_elsewhere_or_alive_is_not_succeeded(store: Store) -> None:
     for owner in (f"elsewhere:{2**22 + 1}:x", f"{socket.gethostname()}:{os.getpid()}:x", "Ann's laptop"):
         with store.lease("p", owner=owner), pytest.raises(Busy), store.lease("p"):
             pass
+
+
+def test_a_lease_is_kept_while_its_holder_works_longer_than_it_lasts(store: Store) -> None:
+    """Two starters whose fits are longer than the lease: one is busy, none overtakes the other for ever."""
+    with store.lease("p", seconds=0.4) as lease:
+        for _ in range(3):
+            time.sleep(0.4)
+            with pytest.raises(Busy), store.lease("p"):
+                pass
+        store.renew(lease)
+    with store.lease("p") as next_one:
+        assert next_one.epoch == lease.epoch + 1
+
+
+def test_a_number_that_another_process_has_by_now_is_no_holder(store: Store) -> None:
+    """In a container every start has number 1: the lease of the start before is taken over at once."""
+    host, pid = socket.gethostname(), os.getpid()
+    life = leases._life(pid)
+    for owner in (
+        f"{host}:{pid}:{life}:of a start before",
+        f"{host}:{pid}:12@other-1:of another start of the machine",
+        f"another name of this machine:{pid}:{life}:x",
+        f"{host}:{os.getppid()}:12@{leases._machine()}:its number is another's by now",
+    ):
+        leases.acquire(store.database, "p", 60, owner)
+        leases._held.discard(owner)
+        with store.lease("p"):
+            pass
+    for owner in (f"{host}:{os.getppid()}:{leases._life(os.getppid())}:x", "elsewhere:1:12@other-1:x"):
+        with store.lease("p", owner=owner), pytest.raises(Busy), store.lease("p"):
+            pass
+
+
+def test_a_push_that_was_cut_short_is_doubted_until_a_lease_later(store: Store) -> None:
+    with store.lease("p", seconds=SHORT, keep=False) as first:
+        assert not store.in_doubt(first)
+        store.begin_push(first)
+        assert not store.in_doubt(first)
+        time.sleep(2 * SHORT)
+        with store.lease("p", seconds=0.5) as second:
+            assert store.in_doubt(second)
+            store.begin_push(second)
+            store.end_push(second, verified=True)
+        with store.lease("p", seconds=0.5) as third:
+            assert store.in_doubt(third), "a request may still have been on its way"
+            time.sleep(0.6)
+            store.begin_push(third)
+            store.end_push(third, verified=True)
+            assert not store.in_doubt(third)
+            with pytest.raises(LeaseLost):
+                store.begin_push(first)
+            store.doubt(first)
+            assert store.in_doubt(third)

@@ -38,7 +38,7 @@ def differences(project: Project, store: Store, name: str = "p") -> list[str]:
 
 
 def _evidence(tasks: Mapping[str, Any], store: Store, name: str) -> list[str]:
-    there = sum(len(task["annotations"]) for task in tasks.values())
+    there = sum(not each["ground_truth"] for task in tasks.values() for each in task["annotations"])
     keys = set(store.items(name).column("item").to_pylist())
     counts = store.counts(name)
     stored = counts["annotations"]
