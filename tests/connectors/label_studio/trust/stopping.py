@@ -71,7 +71,9 @@ def main() -> None:
     httpx.HTTPTransport.handle_request = handle  # type: ignore[method-assign]
     cycle.lease_seconds = lambda _: LEASE  # type: ignore[assignment]
     Store._kept = lambda *_: nullcontext()  # type: ignore[method-assign] # no stop within a transaction: SQLite waits
-    connector = LabelStudio(url, token, int(number), abstain=("Unsure",), page_size=4)
+    connector = LabelStudio(
+        url, token, int(number), abstain=("Unsure",)
+    )  # one page: nothing is fetched while a page is saved
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         try:
             cycle.run(settings_for(int(number), crew, labels=6), store, connector, now=NOON)
