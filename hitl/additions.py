@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hitl.cycle import pull, push
-from hitl.errors import BadSettings, BadTable
+from hitl.cycle import lease_seconds, pull, pushed, raise_all
+from hitl.errors import BadSettings, BadTable, HitlError
 from hitl.exchange import (
     BOX_DIGITS,
     NO,
@@ -212,15 +212,18 @@ def send(
     two items have one own id. Raises Refused where the platform says no, and Unreachable where it does not answer: then
     the operation waits in the outbox for the next command that writes.
     """
-    with store.lease(settings.name) as lease:
-        earlier = tuple(push(lease, store, connector, progress, by_hand=True))
+    with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
+        refused: list[HitlError] = []
+        earlier = pushed(lease, store, connector, progress, refused, by_hand=True)
         problems: tuple[str, ...] = ()
         if _missing(operation, _keys(settings, store, operation)):
             problems = pull(lease, store, connector, progress).problems  # they may be new
         operation = on_platform(settings, store, operation, where)
         store.queue(lease, [operation])
         progress("queued", 1, 1)
-        return Sent((*earlier, *push(lease, store, connector, progress, by_hand=True)), problems)
+        sent = pushed(lease, store, connector, progress, refused, by_hand=True)
+        raise_all(refused)
+        return Sent((*earlier, *sent), problems)
 
 
 def on_platform(settings: Settings, store: Store, operation: Operation, where: str) -> Operation:

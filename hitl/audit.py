@@ -66,7 +66,7 @@ def audit(settings: Settings, store: Store, connector: Connector, progress: Prog
 def repair(settings: Settings, store: Store, connector: Connector, found: Audit, progress: Progress = silent) -> Audit:
     """Mend what an audit found, under the project's lease, and audit again. Raises Busy, Refused, Unreachable."""
     kinds = {difference.what for difference in found.differences}
-    with store.lease(settings.name) as lease:
+    with store.lease(settings.name, seconds=cycle.lease_seconds(connector)) as lease:
         if kinds & EVIDENCE:
             store.reset_cursor(lease)
             cycle.pull(lease, store, connector, progress)

@@ -15,7 +15,7 @@ cold, so that the result depends on the evidence alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
@@ -26,12 +26,24 @@ from hitl.active.pending.outstanding import HOUR, next_plan
 from hitl.active.registry import policy
 from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Crew
-from hitl.errors import Busy, HitlError, Refused, StoreError
+from hitl.errors import (
+    BadInput,
+    BadSettings,
+    Busy,
+    HitlError,
+    LeaseLost,
+    PlatformError,
+    Refused,
+    StoreError,
+    Unreachable,
+)
 from hitl.exchange import (
     Comparing,
     Connector,
+    Fenced,
     Files,
     Located,
+    Operation,
     Pages,
     Progress,
     PullSummary,
@@ -125,8 +137,7 @@ def run(
     `due`: names the run it is for, once for all. When a cycle was recorded for it already (and then the process was
     killed), only what was not pushed yet is pushed; the report then tells of the last recorded cycle, without evidence.
     """
-    with within(settings.limits.limits()), store.lease(settings.name) as lease, _noted(store, lease):
-        steps = _Steps(lease, settings, store, connector, progress)
+    with _steps(settings, store, connector, progress) as steps:
         queued = steps.push(by_hand=True)  # first: the pull brings it back
         return steps.resume(due, queued) or steps.conclude(steps.pull(), queued, crew, due, now)
 
@@ -145,8 +156,7 @@ def run_if_changed(
     What the platform has not confirmed yet is pushed all the same. A cycle of an older version is judged again.
     """
     now = time.time() if now is None else now
-    with within(settings.limits.limits()), store.lease(settings.name) as lease, _noted(store, lease):
-        steps = _Steps(lease, settings, store, connector, progress)
+    with _steps(settings, store, connector, progress) as steps:
         queued = steps.push(by_hand=True)
         resumed = steps.resume(due, queued)
         if resumed is not None:
@@ -166,12 +176,13 @@ class _Steps:
     store: Store
     connector: Connector
     progress: Progress
+    refused: list[HitlError] = field(default_factory=list)
 
     def pull(self) -> PullSummary:
         return pull(self.lease, self.store, self.connector, self.progress)
 
     def push(self, *, by_hand: bool = False) -> tuple[Receipt, ...]:
-        return tuple(push(self.lease, self.store, self.connector, self.progress, by_hand=by_hand))
+        return pushed(self.lease, self.store, self.connector, self.progress, self.refused, by_hand=by_hand)
 
     def pages(self) -> Pages:
         """Where annotators answer, as it is noted."""
@@ -224,6 +235,16 @@ class _Steps:
         record(self.lease, settings, store, judgement)
         self.progress("recorded", 1, 1)
         return CycleReport(pulled, judgement, (*queued, *self.push()), self.pages(), learned)
+
+
+@contextmanager
+def _steps(settings: Settings, store: Store, connector: Connector, progress: Progress) -> Iterator[_Steps]:
+    """The steps under the project's lease; what was refused on the way is raised at the end."""
+    taken = store.lease(settings.name, seconds=lease_seconds(connector))
+    with within(settings.limits.limits()), taken as lease, _noted(store, lease):
+        steps = _Steps(lease, settings, store, connector, progress)
+        yield steps
+        raise_all(steps.refused)
 
 
 @contextmanager
@@ -356,28 +377,112 @@ def push(
 ) -> Iterator[Receipt]:
     """Make the platform as planned: every operation not yet confirmed, in order, each marked when verified.
 
-    `verify` looks at the confirmed ones again too, and mends what was changed on the platform since. `by_hand` sends
-    what was queued (`hitl.additions`) and leaves what a cycle came to. Raises Refused and Unreachable; what was queued
-    and the platform refuses is not sent again. What is refused for one annotator is raised when all else is done.
+    `verify` looks at the confirmed ones again too, and mends what was changed on the platform since; so does a push
+    after one that was cut short. `by_hand` sends what was queued (`hitl.additions`) and leaves what a cycle came to.
+
+    What the platform refuses, or does not answer, does not stop what is behind it, but for what needs it (`NEEDS`) and
+    when nothing is answered any more. It is raised when all else is done, and sent again the next time; what was
+    queued and refused is not.
     """
-    refused: list[Refused] = []
+    verify = not by_hand and (verify or store.in_doubt(lease))
     pending = store.queued(lease.project) if by_hand else store.pending(lease.project)
     if verify:
         pending = [operation for operation, _ in store.operations(lease.project)]
-    for position, operation in enumerate(pending, start=1):
+    if not pending and not verify:
+        return
+    failed: list[HitlError] = []
+    kinds: set[str] = set()
+    with _sending(lease, store, connector):
+        for position, operation in enumerate(pending, start=1):
+            if NEEDS.get(operation.kind) in kinds:
+                continue
+            store.renew(lease)
+            try:
+                for receipt in connector.push([operation]):
+                    progress("pushed", position, len(pending))
+                    store.confirm(lease, receipt)
+                    progress("push", position, len(pending))
+                    yield receipt
+            except (PlatformError, BadInput, BadSettings) as error:
+                failed.append(_withdrawn(lease, store, operation, error))
+                kinds.add(operation.kind)
+            if len(failed) >= IN_A_ROW and all(isinstance(error, Unreachable) for error in failed[-IN_A_ROW:]):
+                break
+        if not any(isinstance(error, Unreachable) for error in failed):  # a request may still be under way there
+            store.end_push(lease, verified=verify and not failed)
+    raise_all(failed)
+
+
+NEEDS = {"consensus": "order"}
+"""What is not sent where another was refused: without an order a platform may show annotators the consensus."""
+
+IN_A_ROW = 3
+"""After so many operations without an answer the platform is taken to be down."""
+
+
+@contextmanager
+def _sending(lease: Lease, store: Store, connector: Connector) -> Iterator[None]:
+    """Nothing is sent once the lease is lost; that something may have been is noted for the next holder."""
+
+    def may_write() -> float:
         store.renew(lease)
-        try:
-            for receipt in connector.push([operation]):
-                progress("pushed", position, len(pending))
-                store.confirm(lease, receipt)
-                progress("push", position, len(pending))
-                yield receipt
-        except Refused as error:
-            if store.withdraw(lease, operation):
-                what = f"{operation.kind} {operation.key}".strip()
-                raise Refused(f"{error}; {what} is not sent again: mend it, then give the command again") from error
-            if operation.kind != "assign":  # what comes behind it would be served at random, or too early
-                raise
-            refused.append(error)
-    if refused:
-        raise Refused("; ".join(map(str, refused)))
+        return lease.seconds
+
+    store.begin_push(lease)
+    if isinstance(connector, Fenced):
+        connector.fence(may_write)
+    try:
+        yield
+    except LeaseLost:
+        store.doubt(lease)
+        raise
+    finally:
+        if isinstance(connector, Fenced):
+            connector.fence(None)
+
+
+def _withdrawn(lease: Lease, store: Store, operation: Operation, error: HitlError) -> HitlError:
+    """The error of an operation; what was queued by hand is not sent again where the platform has refused it."""
+    if isinstance(error, Unreachable) or not store.withdraw(lease, operation):
+        return error
+    what = f"{operation.kind} {operation.key}".strip()
+    return Refused(f"{error}; {what} is not sent again: mend it, then give the command again")
+
+
+def pushed(
+    lease: Lease,
+    store: Store,
+    connector: Connector,
+    progress: Progress,
+    failed: list[HitlError],
+    *,
+    by_hand: bool = False,
+) -> tuple[Receipt, ...]:
+    """The receipts of `push`; what it raises at its end is added to `failed`."""
+    receipts = []
+    try:
+        for receipt in push(lease, store, connector, progress, by_hand=by_hand):
+            receipts.append(receipt)
+    except (PlatformError, BadInput, BadSettings) as error:
+        failed.append(error)
+    return tuple(receipts)
+
+
+def raise_all(failed: Sequence[HitlError]) -> None:
+    """Raise the errors as one, if there are any: Unreachable where one of them is, so that it is tried again."""
+    if len(failed) < 2:
+        for error in failed:
+            raise error
+        return
+    down = [error for error in failed if isinstance(error, Unreachable)]
+    text = "; ".join(dict.fromkeys(map(str, failed)))
+    if down:
+        raise Unreachable(text, max((error.retry_after or 0.0 for error in down), default=0.0) or None)
+    raise Refused(text)
+
+
+def lease_seconds(connector: Connector) -> float:
+    """How long a lease is taken for at a time: longer than any request of the connector."""
+    from hitl.store.lease import SECONDS
+
+    return max(SECONDS, connector.lease_seconds) if isinstance(connector, Fenced) else SECONDS

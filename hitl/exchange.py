@@ -118,21 +118,6 @@ def boxes_in(label: str) -> tuple[int, int, list[BoxTuple]]:
     return said["height"], said["width"], [(x, y, width, height, kind) for x, y, width, height, kind in said["boxes"]]
 
 
-def multiple_choices(classes_of: Mapping[str, Names]) -> dict[str, dict[str, str]]:
-    """Control -> class -> question, of the multiple choices among these questions (name -> its classes).
-
-    Example:
-        >>> multiple_choices({"topics=art": ("no", "yes"), "topics=law": ("no", "yes"), "mood": ("good", "bad")})
-        {'topics': {'art': 'topics=art', 'law': 'topics=law'}}
-    """
-    found: dict[str, dict[str, str]] = {}
-    for question, classes in classes_of.items():
-        control, joined, name = question.partition("=")
-        if joined and {str(one) for one in classes} == {YES, NO}:
-            found.setdefault(control, {})[name] = question
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class ItemRow:
     """An item as the platform holds it: `data` is what annotators see, `labels_wanted` how many of them.
@@ -487,6 +472,23 @@ class Files(Protocol):
 
     def fetch(self, address: str) -> bytes:
         """The content of such a file. Raises Refused and Unreachable."""
+        ...
+
+
+@runtime_checkable
+class Fenced(Protocol):
+    """A connector that asks before each write whether it may, so that a process that was overtaken sends no more."""
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a lease has to be at least, so that each request ends within it."""
+        ...
+
+    def fence(self, may_write: Callable[[], float] | None) -> None:
+        """Ask this before every write: it raises where no more may be written, and gives for how many seconds more may.
+
+        None: ask no more.
+        """
         ...
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from hitl.exchange import YES, multiple_choices
+from hitl.exchange import NO, YES
 from hitl.tables.encoding import iso_8601
 from hitl.texts.span_tables import answer_table, found_table
 from hitl.texts.text_items import TextParts
@@ -261,3 +261,18 @@ def _free(field: str, columns: Mapping[str, Any]) -> str:
     while field in columns or field == "task":  # a task is always the platform's id
         field = f"data_{field}"
     return field
+
+
+def multiple_choices(classes_of: Mapping[str, Names]) -> dict[str, dict[str, str]]:
+    """Control -> class -> question, of the multiple choices among these questions (name -> its classes).
+
+    Example:
+        >>> multiple_choices({"topics=art": ("no", "yes"), "topics=law": ("no", "yes"), "mood": ("good", "bad")})
+        {'topics': {'art': 'topics=art', 'law': 'topics=law'}}
+    """
+    found: dict[str, dict[str, str]] = {}
+    for question, classes in classes_of.items():
+        control, joined, name = question.partition("=")
+        if joined and {str(one) for one in classes} == {YES, NO}:
+            found.setdefault(control, {})[name] = question
+    return found

@@ -13,7 +13,7 @@ The SDK is loaded with the first request, not with this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import Field
 
 from hitl.connectors.label_studio import assign, audit, compare, doctor, predictions, pull, push
-from hitl.connectors.label_studio.client import Client
+from hitl.connectors.label_studio.client import REQUEST_SECONDS, WITHIN_LEASE, Client
 from hitl.connectors.label_studio.form import Form, parse
 from hitl.errors import BadSettings, MissingToken, Refused
 from hitl.exchange import (
@@ -73,6 +73,7 @@ class LabelStudioSettings(SourceSettings):
     abstain: tuple[str, ...] = ()
     key: str | None = Field(default=None, min_length=1)
     overlap: Seconds = OVERLAP
+    timeout: float = Field(default=REQUEST_SECONDS, gt=0)
 
 
 class LabelStudio:
@@ -95,7 +96,7 @@ class LabelStudio:
         token = secret(TOKEN)
         if not token:
             raise MissingToken(f"{TOKEN} is not set; take the access token from Label Studio: Account & Settings")
-        named = settings.model_dump(include={"control", "abstain", "key", "overlap"})
+        named = settings.model_dump(include={"control", "abstain", "key", "overlap", "timeout"})
         return cls(settings.url, token, settings.project, **named)
 
     def __init__(
@@ -109,14 +110,15 @@ class LabelStudio:
         key: str | None = None,
         overlap: float = OVERLAP,
         page_size: int = 500,
+        timeout: float | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         """The project and the controls to work with.
 
         `control` names one where the others of the labeling configuration are not meant; `abstain` names choices that
         are answers but not classes ("Unsure"); `key` names the field of a task's data that holds the user's own id,
-        which new tasks get too; `overlap` is how many seconds the server's clock may go back; `transport` carries
-        requests in place of the network (tests).
+        which new tasks get too; `overlap` is how many seconds the server's clock may go back; `timeout` is how many
+        seconds a request may take in all (default 240); `transport` carries requests in place of the network (tests).
         """
         if not url.startswith(("http://", "https://")):
             raise BadSettings(f"url {plain(url)!r}: expected the address of a Label Studio, http://... or https://...")
@@ -126,7 +128,7 @@ class LabelStudio:
             raise BadSettings("token: set HITL_LABEL_STUDIO_TOKEN to an access token of Label Studio")
         if page_size < 1:
             raise BadSettings(f"page_size {page_size}: expected a number of tasks, 500 for instance")
-        self.client = Client(url, token, transport=transport)
+        self.client = Client(url, token, transport=transport, request_seconds=timeout)
         self.project = project
         self._control = control
         self._abstain = tuple(abstain)
@@ -185,6 +187,15 @@ class LabelStudio:
         if path is None:
             raise Refused(f"{address}: not a file of {self.client.url}")
         return self.client.content(unquote(path), **dict(parse_qsl(urlsplit(address).query)))
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a lease has to be at least, so that each request ends within it."""
+        return self.client.request_seconds / WITHIN_LEASE
+
+    def fence(self, may_write: Callable[[], float] | None) -> None:
+        """Ask this before every write from now on; None: no more."""
+        self.client.fence(may_write)
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """Everything (cursor None) or what changed since the cursor; each page may be the last one read."""

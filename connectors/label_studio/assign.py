@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.client import Client, where
 from hitl.connectors.label_studio.predictions import Versions, existing, said, task_ids
 from hitl.errors import Refused
@@ -59,8 +60,9 @@ def assign(client: Client, project: int, operation: Operation) -> Receipt:
     """Ask the annotator (operation.key, a user id) about exactly these tasks."""
     wanted = task_ids(operation.payload["items"])
     person = _person(client, operation.key)
-    if person is None and not wanted:  # there are no questions that could be taken back
-        return Receipt(operation, 0, f"there is no user {operation.key}")
+    if person is None and not wanted:
+        left = Versions(client, project).delete(_prefix(operation.key)) if client.community else 0
+        return Receipt(operation, left, f"there is no user {operation.key}")
     if person is None:
         raise Refused(
             f"{client.url} has no user {operation.key}: mend crew.annotators, or invite the annotator; their questions "
@@ -68,12 +70,13 @@ def assign(client: Client, project: int, operation: Operation) -> Receipt:
         )
     rows, missing = existing(client, project, [{"task": task} for task in wanted])
     planned = [row["task"] for row in rows]
-    detail = said(len(rows), f"for {person['email']}", missing)
+    email = person.get("email") or f"user {operation.key}"
+    detail = said(len(rows), f"for {email}", missing)
     if not client.community:
         return Receipt(operation, _assignees(client, project, int(person["id"]), planned), detail)
-    changed, served = _tab(client, project, operation, person, planned)
+    changed, served = _tab(client, project, operation, email, planned)
     if sorted(served) != sorted(planned):
-        raise Refused(f"the tab of {person['email']} shows {len(served)} tasks instead of {len(planned)}: push again")
+        raise Refused(f"the tab of {email} shows {len(served)} tasks instead of {len(planned)}: push again")
     if served != planned:
         detail += "; served in the order of the project, which is another one"
     return Receipt(operation, changed, detail)
@@ -81,9 +84,7 @@ def assign(client: Client, project: int, operation: Operation) -> Receipt:
 
 def tabs(client: Client, project: int) -> dict[str, str]:
     """Email -> address of the annotator's tab. "Label Tasks As Displayed" there serves their questions."""
-    titles = {
-        view["data"].get("title") or "": int(view["id"]) for view in client.get("/api/dm/views/", project=project)
-    }
+    titles = {_title(view): view["id"] for view in _views(client, project)[::-1]}
     return {
         title.removeprefix(TAB): f"{client.url}/projects/{project}/data?tab={view}"
         for title, view in titles.items()
@@ -95,12 +96,21 @@ def _person(client: Client, key: str) -> Mapping[str, Any] | None:
     return next((user for user in client.users() if str(user["id"]) == key), None)
 
 
+def _prefix(user: str) -> str:
+    return f"{ASSIGN}{user};"  # the semicolon: user 1 is not user 10
+
+
+def _views(client: Client, project: int) -> list[dict[str, Any]]:
+    """The tabs of the project, the oldest first."""
+    return sorted(client.get("/api/dm/views/", replies.VIEWS, project=project), key=lambda view: int(view["id"]))
+
+
 def _tab(
-    client: Client, project: int, operation: Operation, person: Mapping[str, Any], planned: Sequence[int]
+    client: Client, project: int, operation: Operation, email: str, planned: Sequence[int]
 ) -> tuple[int, list[int]]:
     """Make the annotator's tab show the tasks: (number of changes, what it shows, in order)."""
     versions = Versions(client, project)
-    prefix = f"{ASSIGN}{operation.key};"  # the semicolon: user 1 is not user 10
+    prefix = _prefix(operation.key)
     if not planned:
         return versions.delete(prefix), []  # the tab stays, empty: it may be open in a browser
     name = prefix + operation.digest
@@ -109,15 +119,15 @@ def _tab(
         for rank, task in enumerate(planned)
     ]
     changed = versions.make(name, marks)
-    view, touched = _have_tab(client, project, TAB + person["email"], prefix)
+    view, touched = _have_tab(client, project, TAB + email, prefix)
     changed += touched + versions.delete(prefix, keep=name)
-    shown = client.get("/api/tasks", project=project, view=view, fields="all", include="id", page_size=len(planned) + 1)
-    return changed, [int(task["id"]) for task in shown["tasks"]]
+    parameters = {"fields": "all", "include": "id", "page_size": len(planned) + 1}
+    shown = client.get("/api/tasks", replies.tasks(["id"]), project=project, view=view, **parameters)
+    return changed, [task["id"] for task in shown["tasks"]]
 
 
 def _have_tab(client: Client, project: int, title: str, prefix: str) -> tuple[int, int]:
-    """Create or mend the tab: (its id, 1 when there was something to do)."""
-    views = client.get("/api/dm/views/", project=project)
+    """Create or mend the tab: (its id, how much there was to do)."""
     data = {
         "title": title,
         "type": "list",
@@ -129,15 +139,34 @@ def _have_tab(client: Client, project: int, title: str, prefix: str) -> tuple[in
         },
         "hiddenColumns": {"explore": _HIDDEN, "labeling": _HIDDEN},
     }
-    for view in views:
-        if view["data"].get("title") == title:
-            if all(view["data"].get(name) == data[name] for name in ("ordering", "filters")):
-                return int(view["id"]), 0
-            client.patch(f"/api/dm/views/{view['id']}/", {"data": view["data"] | data})
-            return int(view["id"]), 1
-    if not views:  # Label Studio makes its default tab only in a project without tabs
-        client.post("/api/dm/views/", {"project": project, "data": {"title": "Default"}})
-    return int(client.post("/api/dm/views/", {"project": project, "data": data})["id"]), 1
+    views = _views(client, project)
+    theirs = [view for view in views if _title(view) == title]
+    if not theirs:
+        if not views:  # Label Studio makes its default tab only in a project without tabs
+            _one_tab(client, project, "Default", {"title": "Default"})
+        return int(_one_tab(client, project, title, data)["id"]), 1
+    view, *doubles = theirs
+    for double in doubles:  # a request that came twice made it
+        client.delete(f"/api/dm/views/{double['id']}/")
+    if all((view["data"] or {}).get(name) == data[name] for name in ("ordering", "filters")):
+        return int(view["id"]), len(doubles)
+    client.patch(f"/api/dm/views/{view['id']}/", {"data": {**(view["data"] or {}), **data}})
+    return int(view["id"]), 1 + len(doubles)
+
+
+def _title(view: Mapping[str, Any]) -> str:
+    return str((view["data"] or {}).get("title") or "")
+
+
+def _one_tab(client: Client, project: int, title: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Make a tab that is not there yet; the request may come twice on its way, the tab is there once."""
+    client.post("/api/dm/views/", {"project": project, "data": data}, replies.VIEW)
+    made: list[dict[str, Any]] = [view for view in _views(client, project) if _title(view) == title]
+    for double in made[1:]:
+        client.delete(f"/api/dm/views/{double['id']}/")
+    if not made:
+        raise Refused(f"Label Studio does not have the tab {title!r} that was made just now: push again")
+    return made[0]
 
 
 def _assignees(client: Client, project: int, user: int, wanted: Sequence[int]) -> int:

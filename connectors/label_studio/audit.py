@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form
@@ -23,6 +24,9 @@ SAMPLING = "Uncertainty sampling"
 SHOWN = 5
 _OF_TASKS = ("overlap", "is_labeled", "meta")
 _OF_ANSWERS = ("id", "completed_by", "was_cancelled", "ground_truth", "result")
+_ALL = replies.tasks(
+    ("id", "data", "is_labeled", "overlap", "annotations", *_OF_ANSWERS, "predictions", "model_version")
+)
 
 
 def snapshot(client: Client, project: int, form: Form, progress: Progress = silent) -> Snapshot:
@@ -59,13 +63,13 @@ def tasks(client: Client, project: int, progress: Progress = silent) -> Iterator
     while True:
         above = {"filter": "filter:tasks:id", "operator": "greater", "type": "Number", "value": after}
         query = json.dumps({"filters": {"conjunction": "and", "items": [above]}, "ordering": ["tasks:id"]})
-        read = client.get("/api/tasks", project=project, fields="all", page=1, page_size=PAGE, query=query)
-        if not read["tasks"]:
-            return
+        read = client.get("/api/tasks", _ALL, project=project, fields="all", page=1, page_size=PAGE, query=query)
         yield from read["tasks"]
-        after, total = int(read["tasks"][-1]["id"]), done + int(read["total"])
-        done += len(read["tasks"])
+        total, done = done + int(read["total"]), done + len(read["tasks"])
         progress("audit", done, total)
+        if len(read["tasks"]) >= read["total"]:
+            return
+        after = int(read["tasks"][-1]["id"])
 
 
 class _Seen:
@@ -76,7 +80,7 @@ class _Seen:
         self.project = project
         self.form = form
         self.settings = client.project(project)
-        self.views: list[dict[str, Any]] = client.get("/api/dm/views/", project=project)
+        self.views: list[dict[str, Any]] = client.get("/api/dm/views/", replies.VIEWS, project=project)
         self.tasks: dict[str, dict[str, Any]] = {}
         self.versions: dict[str, dict[str, list[dict[str, Any]]]] = {}
         for task in tasks(client, project, progress):
@@ -109,8 +113,7 @@ class _Seen:
         if not self.client.community:
             return
         yield from self._only(prefix, prefix + operation.digest if planned else None)
-        users = self.client.get("/api/users/")
-        people = {str(user["id"]): user for user in (users["results"] if isinstance(users, dict) else users)}
+        people = {str(user["id"]): user for user in self.client.users()}
         if not planned or operation.key not in people:
             yield from (f"there is no user {operation.key}",) if planned else ()
             return
@@ -120,9 +123,8 @@ class _Seen:
         if len(tabs) != 1:
             yield f"there are {len(tabs)} tabs {title!r} instead of one"
             return
-        shown = self.client.get(
-            "/api/tasks", project=self.project, view=tabs[0]["id"], page=1, page_size=len(self.tasks) + 1
-        )
+        asked = {"project": self.project, "view": tabs[0]["id"], "page": 1, "page_size": len(self.tasks) + 1}
+        shown = self.client.get("/api/tasks", replies.tasks(["id"]), **asked)
         if {str(task["id"]) for task in shown["tasks"]} != set(planned):
             yield f"the tab {title!r} shows {len(shown['tasks'])} tasks instead of {len(planned)}"
 

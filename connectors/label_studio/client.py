@@ -1,7 +1,10 @@
 """Requests to Label Studio: label-studio-sdk's client with our errors, bounded retries and bulk reads.
 
 Reads, and writes that say how something should be (PATCH, DELETE), are retried; POST is not, because Label
-Studio has no upsert. Tokens never appear in a message.
+Studio has no upsert. An answer is believed only in the shape that it should have (replies.py), an empty list only when
+it comes twice: a login page has status 200 too. Tokens never appear in a message.
+
+While a lease is held (`fence`), every write first makes sure that it still is, and nothing is sent after its end.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -20,6 +24,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from hitl.connectors.label_studio import replies
+from hitl.connectors.label_studio.connections import bounded, within
+from hitl.connectors.label_studio.replies import Reader, WrongShape
 from hitl.errors import MissingExtra, Refused, Unreachable
 
 if TYPE_CHECKING:
@@ -30,10 +37,13 @@ WAITS = (1.0, 2.0, 4.0, 8.0)
 LONGEST_WAIT = 30.0
 REPEAT_SECONDS = 60.0
 """How long after the first request it may be repeated."""
-READ_SECONDS = 180.0
-WORK_SECONDS = 900.0
-"""How long an import or a deletion may take: Label Studio answers when it is done."""
+REQUEST_SECONDS = 240.0
+"""How long one request may take in all, unless the settings say otherwise: a server that goes on sending is cut off."""
+WITHIN_LEASE = 0.8
+"""In which part of the time that a lease still has a write must be sent, if it is sent at all."""
 IDS_A_REQUEST = 400
+_NOT_READ = (ValueError, KeyError, TypeError, AttributeError)
+"""What the SDK raises of an answer that is not what it expects."""
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _ADVICE = {
     400: "The request does not fit this project",
@@ -46,11 +56,19 @@ _GONE = (
     "where it stopped"
 )
 _FAILED = "The log of Label Studio says why; then give the same command again: it goes on where it stopped"
+_STRANGE = (
+    "Is source.url the address of a Label Studio, and does a proxy with a login page let hitl's token pass? "
+    "Then give the same command again: it goes on where it stopped"
+)
 _log = logging.getLogger(__name__)
 _LEGACY = (
     "Legacy tokens are disabled: use a Personal Access Token (Account & Settings > Personal Access Token), or let an "
     "administrator enable legacy tokens (Organization > API Tokens Settings)"
 )
+
+
+class NoAnswer(Unreachable):
+    """Something answered, but not Label Studio: a page, a redirect, JSON of another shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,33 +97,56 @@ class Client:
     Methods raise Refused for 4xx answers, Unreachable when there is no answer in time or the server fails.
     """
 
-    def __init__(self, url: str, token: str, *, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        request_seconds: float | None = None,
+    ) -> None:
         self.url = url.rstrip("/")
+        self.request_seconds = REQUEST_SECONDS if request_seconds is None else request_seconds
         self._token = token
         self._transport = transport
         self._connecting = Lock()
         self._quiet_until = 0.0
+        self._may_write: Callable[[], float] | None = None
 
-    def get(self, path: str, **parameters: object) -> Any:
-        """The JSON answer of GET `path`."""
-        return self._json(self._repeat("GET", path, parameters))
+    def fence(self, may_write: Callable[[], float] | None) -> None:
+        """Ask this before every write from now on: it raises where no more may be written, and gives for how many
+        seconds more may be. None: writes are free.
+        """
+        self._may_write = may_write
 
-    def post(self, path: str, body: object, **parameters: object) -> Any:
+    def get(self, path: str, reader: Reader = replies.anything, /, **parameters: object) -> Any:
+        """The JSON answer of GET `path`, which the reader must know; that there is nothing is asked for twice."""
+        answer = self._repeat("GET", path, parameters, reader=reader)
+        nothing = answer in ([], {}) or (isinstance(answer, dict) and answer.get("tasks") == [])
+        return self._repeat("GET", path, parameters, reader=reader) if nothing else answer
+
+    def post(self, path: str, body: object, reader: Reader = replies.anything, /, **parameters: object) -> Any:
         """The JSON answer of POST `path`; never repeated."""
-        return self._json(self._request("POST", path, parameters, body))
+        return self._read(self._request("POST", path, parameters, body), reader)
 
     def patch(self, path: str, body: Mapping[str, object]) -> Any:
-        """The JSON answer of PATCH `path`."""
-        return self._json(self._repeat("PATCH", path, {}, body))
+        """The JSON answer of PATCH `path`: the object as it is now, with what was to be changed among the rest."""
+        return self._repeat(
+            "PATCH", path, {}, body, reader=replies.record_of((name, replies.anything) for name in body)
+        )
 
     def content(self, path: str, **parameters: object) -> bytes:
         """What GET `path` answers, as it is; not repeated, because Label Studio says of a lost file that it failed."""
-        content: bytes = self._request("GET", path, parameters).content
+        response = self._request("GET", path, parameters)
+        page = response.headers.get("content-type", "").startswith("text/html")
+        if page and not path.lower().endswith((".html", ".htm")):
+            raise self._strange(response, "a web page instead of the file")
+        content: bytes = response.content
         return content
 
     def delete(self, path: str, body: object = None) -> None:
         """DELETE `path`."""
-        self._repeat("DELETE", path, {}, body)
+        self._repeat("DELETE", path, {}, body, reader=replies.nothing)
 
     def call(self, what: Callable[[Any], Any]) -> Any:
         """What a method of the SDK returns, with our errors: `client.call(lambda sdk: sdk.users.list())`."""
@@ -113,11 +154,16 @@ class Client:
         from label_studio_sdk.core.api_error import ApiError
 
         try:
-            return what(self.sdk)
+            with self._within("SDK"):
+                return what(self.sdk)
         except httpx.HTTPError as error:
             raise Unreachable(f"{self.url} did not answer: {self._safe(repr(error))}. {_GONE}") from None
         except ApiError as error:
             raise self._error("the SDK", error.status_code or 400, str(error.body), None) from None
+        except _NOT_READ as error:
+            raise NoAnswer(
+                f"{self.url} did not answer as Label Studio does: {self._safe(repr(error))}. {_STRANGE}"
+            ) from None
 
     @cached_property
     def sdk(self) -> Any:
@@ -129,11 +175,12 @@ class Client:
         # Compressing costs more than it saves when nothing crosses a network.
         encoding = {"Accept-Encoding": "identity"} if urlsplit(self.url).hostname in _LOCAL else {}
         connections = httpx.Client(
-            timeout=httpx.Timeout(READ_SECONDS, connect=10.0),
+            timeout=httpx.Timeout(self.request_seconds, connect=min(10.0, self.request_seconds)),
             follow_redirects=True,
             headers=encoding,
             transport=self._transport,
         )
+        bounded(connections)
         weakref.finalize(self, connections.close)
         make: Any = label_studio_sdk.LabelStudio
         try:
@@ -145,22 +192,22 @@ class Client:
     @cached_property
     def community(self) -> bool:
         """Whether this is the Community edition (no assignments)."""
-        version = self.get("/api/version/")
+        version = self.get("/api/version/", replies.version)
         return str(version.get("edition", "Community")).lower() == "community"
 
     def now(self) -> datetime:
         """The server's clock (whole seconds)."""
-        return server_time(self._repeat("GET", "/api/version/", {}))
+        found: datetime = self._repeat("GET", "/api/version/", {}, reader=replies.version, made=server_time)
+        return found
 
     def users(self) -> list[dict[str, Any]]:
         """All who may annotate."""
-        listed = self.get("/api/users/")
-        found: list[dict[str, Any]] = listed["results"] if isinstance(listed, dict) else listed
-        return found
+        listed = self.get("/api/users/", replies.users)
+        return list(replies.users(listed))
 
     def project(self, number: int) -> Mapping[str, Any]:
         """A project as the server describes it."""
-        answer: Mapping[str, Any] = self.get(f"/api/projects/{number}/")
+        answer: Mapping[str, Any] = self.get(f"/api/projects/{number}/", replies.PROJECT)
         return answer
 
     def tasks_page(
@@ -175,16 +222,16 @@ class Client:
         """The next tasks with an id above `after` that pass the filters (keyset paging: nothing lost or doubled)."""
         above = where("id", "greater", "Number", after)
         query = {"filters": {"conjunction": "and", "items": [above, *filters]}, "ordering": ["tasks:id"]}
-        body = self.get(
-            "/api/tasks",
-            project=project,
-            fields="all",
-            page=1,
-            page_size=page_size,
-            include=",".join(include),
-            query=json.dumps(query, separators=(",", ":")),
-        )
-        return TaskPage(body["tasks"], int(body["total"]))
+        parameters = {
+            "project": project,
+            "fields": "all",
+            "page": 1,
+            "page_size": page_size,
+            "include": ",".join(include),
+            "query": json.dumps(query, separators=(",", ":")),
+        }
+        body = self.get("/api/tasks", replies.tasks(include), **parameters)
+        return TaskPage(body["tasks"], body["total"])
 
     def tasks(
         self,
@@ -214,25 +261,55 @@ class Client:
         return found
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any], threads: int = 4) -> list[Any]:
-        """`function` of each item, a few at a time; the first error is raised."""
+        """`function` of each item, a few at a time; the first error is raised, and what was not begun is left."""
         if not items:
             return []
         with ThreadPoolExecutor(min(threads, len(items))) as pool:
-            return list(pool.map(function, items))
+            results = [pool.submit(function, item) for item in items]
+            try:
+                return [result.result() for result in results]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
-    def _repeat(self, method: str, path: str, parameters: Mapping[str, object], body: object = None) -> httpx.Response:
-        """A request that may be repeated without harm; that it will be is logged as a warning."""
-        last = time.monotonic() + REPEAT_SECONDS
+    def _repeat(
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, object],
+        body: object = None,
+        *,
+        reader: Reader,
+        made: Callable[[httpx.Response], Any] | None = None,
+    ) -> Any:
+        """The answer to a request that may be repeated without harm; that it will be is logged as a warning.
+
+        What something else than Label Studio answers is asked for once more: a page in between may be gone by then.
+        """
+        last, strange = time.monotonic() + REPEAT_SECONDS, 0
+
+        def ask() -> Any:
+            response = self._request(method, path, parameters, body)
+            answer = self._read(response, reader)
+            return answer if made is None else made(response)
+
         for again, usual in enumerate(WAITS, start=1):
             try:
-                return self._request(method, path, parameters, body)
+                return ask()
             except Unreachable as error:
+                strange += isinstance(error, NoAnswer)
                 wait = usual if error.retry_after is None else min(error.retry_after, LONGEST_WAIT)
-                if time.monotonic() + wait > last:
+                if strange > 1 or time.monotonic() + wait > last:
                     raise
                 self._warn(wait, f"trying again in {wait:.0f} s ({again} of {len(WAITS)})")
                 time.sleep(wait)
-        return self._request(method, path, parameters, body)
+        return ask()
+
+    def _within(self, method: str) -> AbstractContextManager[None]:
+        """The time that a request has. Raises where it would write and no more may be written."""
+        if self._may_write is None or method == "GET":
+            return within(self.request_seconds)
+        return within(self.request_seconds, sending=WITHIN_LEASE * self._may_write())
 
     def _warn(self, wait: float, what: str) -> None:
         """Log that there was no answer, once for all threads that wait for one."""
@@ -247,28 +324,32 @@ class Client:
         httpx = library()
         from label_studio_sdk.core.api_error import ApiError
 
-        with self._connecting:
-            sender = self.sdk._client_wrapper.httpx_client
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode()
         headers = {} if body is None else {"content-type": "application/json"}
-        options = {"timeout": WORK_SECONDS} if method in ("POST", "DELETE") else None
+        asked = f"{method} {path}"
         try:
-            response = sender.request(
-                path,
-                method=method,
-                params=dict(parameters) or None,
-                content=content,
-                headers=headers,
-                request_options=options,
-            )
-        except httpx.HTTPError as error:
-            said = f"{self.url} did not answer {method} {path}: {self._safe(repr(error))}"
-            raise Unreachable(f"{said}. {_GONE}") from None
+            with self._connecting:
+                sender = self.sdk._client_wrapper.httpx_client
+            with self._within(method):
+                response = sender.request(
+                    path,
+                    method=method,
+                    params=dict(parameters) or None,
+                    content=content,
+                    headers=headers,
+                    request_options={"timeout": self.request_seconds},
+                )
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise Unreachable(f"{self.url} did not answer {asked}: {self._safe(repr(error))}. {_GONE}") from None
         except ApiError as error:  # renewing the access token failed
-            raise self._error(f"{method} {path}", error.status_code or 401, str(error.body), None) from None
+            raise self._error(asked, error.status_code or 401, str(error.body), None) from None
+        except _NOT_READ as error:  # so did renewing it, with an answer that is none
+            raise NoAnswer(f"{self.url} did not answer {asked}: {self._safe(repr(error))}. {_STRANGE}") from None
         if response.status_code >= 400:
             detail = _detail(response)
-            raise self._error(f"{method} {path}", response.status_code, detail, response.headers.get("retry-after"))
+            raise self._error(asked, response.status_code, detail, response.headers.get("retry-after"))
+        if response.request.method != method:  # a redirect has made a GET of it
+            raise self._strange(response, f"{asked} with a redirect to {response.request.url.copy_with(query=None)}")
         return response  # type: ignore[no-any-return, unused-ignore]
 
     def _error(self, request: str, status: int, detail: str, retry_after: str | None) -> Exception:
@@ -282,16 +363,23 @@ class Client:
     def _safe(self, text: str) -> str:
         return text.replace(self._token, "***")[:400] if self._token else text[:400]
 
-    def _json(self, response: httpx.Response) -> Any:
+    def _read(self, response: httpx.Response, reader: Reader) -> Any:
+        """The JSON of an answer, if the reader knows it."""
+        asked = f"{response.request.method} {response.request.url.path}"
         if not response.content:
-            return None
+            answer = None
+        else:
+            try:
+                answer = json.loads(response.content)
+            except (ValueError, RecursionError):
+                raise self._strange(response, f"{asked} with something that is not JSON") from None
         try:
-            return json.loads(response.content)
-        except ValueError:
-            request = response.request
-            raise Refused(
-                f"{self.url} did not answer {request.method} {request.url.path} with JSON: is it a Label Studio?"
-            ) from None
+            return reader(answer)
+        except WrongShape as error:
+            raise self._strange(response, f"{asked} with JSON of another shape, answer{error}") from None
+
+    def _strange(self, response: httpx.Response, what: str) -> NoAnswer:
+        return NoAnswer(f"{self.url} answered {self._safe(what)}. {_STRANGE}")
 
 
 def where(column: str, operator: str, kind: str, value: object) -> dict[str, object]:
@@ -301,8 +389,10 @@ def where(column: str, operator: str, kind: str, value: object) -> dict[str, obj
 
 def server_time(response: httpx.Response) -> datetime:
     """The server's clock when it answered (whole seconds)."""
-    date = response.headers.get("date")
-    return parsedate_to_datetime(date).astimezone(UTC) if date else datetime.now(UTC)
+    try:
+        return parsedate_to_datetime(response.headers["date"]).astimezone(UTC)
+    except (KeyError, ValueError):
+        return datetime.now(UTC)
 
 
 def library() -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.config import controls
 from hitl.connectors.label_studio.form import parse
@@ -26,13 +27,15 @@ def check(
     """
     checks: list[Check] = []
     try:
-        version = client.get("/api/version/")
+        version = client.get("/api/version/", replies.version)
         release, edition = version.get("release", "?"), version.get("edition", "Community")
         checks.append(Check("label studio", True, f"{client.url}: {edition} {release}"))
-        whoami = client.get("/api/current-user/whoami")
+        whoami = client.get("/api/current-user/whoami", replies.WITH_ID)
         checks.append(Check("token", True, f"belongs to {whoami.get('email')}"))
         settings = client.project(project)
-        checks.append(Check("project", True, f"{project}: {settings['title']}, {settings['task_number']} tasks"))
+        checks.append(
+            Check("project", True, f"{project}: {settings.get('title')}, {settings.get('task_number')} tasks")
+        )
     except HitlError as error:
         name = ("label studio", "token", "project")[len(checks)]
         detail, _, mend = str(error).partition(". ")
@@ -106,7 +109,12 @@ def _own_ids(client: Client, project: int, field: str) -> Check:
 
 def _gold(client: Client, project: int) -> Check:
     page = client.tasks_page(project, ("id", "annotations", "ground_truth", "was_cancelled"), page_size=SAMPLE)
-    flags = [bool(a.get("ground_truth")) for task in page.tasks for a in task["annotations"] if not a["was_cancelled"]]
+    flags = [
+        bool(a.get("ground_truth"))
+        for task in page.tasks
+        for a in task.get("annotations") or ()
+        if not a["was_cancelled"]
+    ]
     if flags and all(flags):
         return Check(
             "ground truth",

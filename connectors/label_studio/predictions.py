@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings, Refused
@@ -27,6 +28,9 @@ CONSENSUS = "hitl-consensus-"
 SAMPLING = "Uncertainty sampling"
 BATCH = 10_000
 """Predictions a request: large, because each import makes Label Studio count anew for all tasks of the project."""
+
+TRIES = 3
+"""How often predictions are imported that arrive several times each."""
 
 Row = dict[str, Any]
 
@@ -80,42 +84,59 @@ class Versions:
 
     def counts(self) -> dict[str, int]:
         """Version -> number of predictions."""
-        listed = self.client.get(self.path)
-        return {str(name): int(count) for name, count in listed.items()}
+        listed: dict[str, int] = self.client.get(self.path, replies.COUNTS)
+        return listed
 
     def make(self, name: str, rows: Sequence[Row]) -> int:
         """Have exactly these predictions under the name; returns how many had to be written.
 
-        Raises Refused when Label Studio drops some (it does so without an error).
+        What Label Studio has afterwards is what counts, not its answer: a request may be carried out twice on its way.
+        Raises Refused when Label Studio drops some (it does so without an error), or has them several times.
         """
         found = self.counts().get(name, 0)
         if found == len(rows):
             return 0
-        if found:  # what a crash has left
-            self.remove(name)
-        created = 0
+        for _ in range(TRIES):
+            if found:  # what a crash has left, or a request that came twice
+                self.remove(name)
+            self._import(name, rows)
+            found = self.counts().get(name, 0)
+            if found == len(rows):
+                return found
+        self.remove(name)
+        raise Refused(
+            f"Label Studio has {found} predictions of {name} where {len(rows)} were sent, {TRIES} times: does a proxy "
+            "between it and hitl send requests twice? Mend that, and push again"
+        )
+
+    def _import(self, name: str, rows: Sequence[Row]) -> None:
+        path, created = f"/api/projects/{self.project}/import/predictions", 0
         for start in range(0, len(rows), BATCH):
-            path = f"/api/projects/{self.project}/import/predictions"
-            answer = self.client.post(path, rows[start : start + BATCH])
-            created += int(answer["created"])
+            created += self.client.post(path, rows[start : start + BATCH], replies.record(created=replies.whole))[
+                "created"
+            ]
         if created != len(rows):
             self.remove(name)
             raise Refused(
                 f"Label Studio dropped {len(rows) - created} of {len(rows)} predictions of {name} without saying why: "
                 "was the labeling configuration changed meanwhile? Pull and try again"
             )
-        return created
 
     def delete(self, prefix: str, keep: str | None = None) -> int:
         """Delete the versions that begin with the prefix; returns how many there were."""
-        old = [name for name in self.counts() if name.startswith(prefix) and name != keep]
+        old = self._begin_with(prefix, keep)
         for name in old:
             self.remove(name)
+        if old and self._begin_with(prefix, keep):
+            raise Refused(f"Label Studio keeps predictions of {old[0]} that were to be deleted: push again")
         return len(old)
 
     def remove(self, name: str) -> None:
         """Delete one version."""
         self.client.delete(self.path, {"model_version": name})
+
+    def _begin_with(self, prefix: str, keep: str | None) -> list[str]:
+        return [name for name in self.counts() if name.startswith(prefix) and name != keep]
 
 
 def marks(client: Client, project: int) -> frozenset[str]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.answers import Answers, NotUnderstood
 from hitl.connectors.label_studio.client import Client, TaskPage, where
 from hitl.connectors.label_studio.form import Form
@@ -259,10 +260,10 @@ class Reader:
 
     def _models(self) -> dict[str, list[Any]]:
         """Foreign model versions: name -> [count, time of the latest prediction]."""
-        listed = self.client.get(f"/api/projects/{self.project}/model-versions/", extended="true")
+        listed = self.client.get(f"/api/projects/{self.project}/model-versions/", replies.MODELS, extended="true")
         return {
             str(entry["model_version"]): [int(entry["count"]), str(entry["latest"])]
-            for entry in listed.get("static", ())
+            for entry in listed["static"]
             if not str(entry["model_version"]).startswith(OURS)
         }
 
@@ -278,7 +279,7 @@ def listed(
     """The first of the tasks that pass the filters, in this order, and how many there are of them and their rows."""
     query = {"filters": {"conjunction": "and", "items": [*filters]}, "ordering": [*ordering]}
     asked = {"fields": "all", "include": "id,updated_at", "query": json.dumps(query, separators=(",", ":"))}
-    found: dict[str, Any] = client.get("/api/tasks", project=project, page=1, page_size=1, **asked)
+    found: dict[str, Any] = client.get("/api/tasks", replies.LISTED, project=project, page=1, page_size=1, **asked)
     return found
 
 

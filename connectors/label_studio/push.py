@@ -12,17 +12,18 @@ same annotator, one that cannot be read, ground truth. So overlap = its own coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.assign import assign
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form, merged
 from hitl.connectors.label_studio.predictions import consensus, order, said, task_ids
 from hitl.connectors.label_studio.pull import META, added_as, answers, submitted
-from hitl.errors import Refused
+from hitl.errors import Refused, Unreachable
 from hitl.exchange import Operation, Receipt, id_in
 
 IMPORT_BATCH = 500
@@ -61,33 +62,67 @@ def _labels_wanted(form: Form, client: Client, project: int, operation: Operatio
         goal = {"overlap": max(submitted(task) + missing, 1), "is_labeled": not missing}
         if goal != {name: task[name] for name in goal}:
             patches.append((number, goal))
-    client.map(lambda patch: _patch_task(client, *patch), patches)
+    refused = [said for said in client.map(lambda patch: _patch_task(client, *patch), patches) if said is not None]
+    if refused:  # the others are as they should be
+        more = f" (and {len(refused) - 1} tasks more)" if len(refused) > 1 else ""
+        raise Refused(f"{refused[0]}{more}")
     return Receipt(operation, len(patches), said(len(found), "with their number of labels", _missing(wanted, found)))
 
 
-def _patch_task(client: Client, number: int, goal: Mapping[str, object]) -> None:
-    answer = client.patch(f"/api/tasks/{number}/", goal)
-    wrong = {name: answer.get(name) for name in goal if name in answer and answer[name] != goal[name]}
-    if wrong:
-        raise Refused(f"task {number} keeps {wrong} instead of {dict(goal)}: is the token's user a manager?")
+def _patch_task(client: Client, number: int, goal: Mapping[str, object]) -> str | None:
+    """Make a task so; why Label Studio refuses. One that was deleted meanwhile needs nothing."""
+    try:
+        answer = client.patch(f"/api/tasks/{number}/", goal)
+    except Refused as error:
+        try:
+            client.get(f"/api/tasks/{number}/")
+        except Refused:
+            return None
+        return str(error)
+    wrong = {name: answer[name] for name in goal if answer[name] != goal[name]}
+    return f"task {number} keeps {wrong} instead of {dict(goal)}: is the token's user a manager?" if wrong else None
 
 
 def _add_items(field: str | None, client: Client, project: int, operation: Operation) -> Receipt:
-    """Create the tasks that are not there yet; each has its own id in its meta, and in the field that is named."""
+    """Create the tasks that are not there yet; each has its own id in its meta, and in the field that is named.
+
+    What is there afterwards counts, not the answer: a request may be carried out twice, or cut short, on its way.
+    """
     wanted = {str(item["key"]): _with_id(item["data"], field, str(item["key"])) for item in operation.payload["items"]}
-    seen = ("id", "meta") if field is None else ("id", "meta", "data")
-    there: set[str | None] = set()
-    for task in client.tasks(project, seen, page_size=5000):
-        there |= {added_as(task), None if field is None else id_in(task["data"], field)}
+    there = _there(client, project, field)
     rows = [{"data": data, "meta": {META: key}} for key, data in wanted.items() if key not in there]
     for start in range(0, len(rows), IMPORT_BATCH):
         batch = rows[start : start + IMPORT_BATCH]
-        answer = client.post(f"/api/projects/{project}/import", batch)
-        if int(answer["task_count"]) != len(batch):
+        answer = client.post(f"/api/projects/{project}/import", batch, replies.record(task_count=replies.whole))
+        if answer["task_count"] != len(batch):
             raise Refused(
                 f"Label Studio took {answer['task_count']} of {len(batch)} tasks: look at the project's import"
             )
-    return Receipt(operation, len(rows), f"{len(wanted)} items are tasks of the project")
+    if rows:
+        there = _there(client, project, field)
+    lacking = [key for key in wanted if key not in there]
+    if lacking:
+        raise Unreachable(f"Label Studio lacks {len(lacking)} of the new tasks. Give the same command again")
+    copies = _drop_copies(client, [there[key] for key in wanted])
+    return Receipt(operation, len(rows) + copies, f"{len(wanted)} items are tasks of the project")
+
+
+def _there(client: Client, project: int, field: str | None) -> dict[str, list[dict[str, Any]]]:
+    """The tasks by their own id, the oldest first."""
+    include = ("id", "meta", "total_annotations", "cancelled_annotations", *(() if field is None else ("data",)))
+    there: dict[str, list[dict[str, Any]]] = {}
+    for task in client.tasks(project, include, page_size=5000):
+        for key in {added_as(task), None if field is None else id_in(task["data"], field)} - {None}:
+            there.setdefault(str(key), []).append(task)
+    return there
+
+
+def _drop_copies(client: Client, groups: Iterable[Sequence[Mapping[str, Any]]]) -> int:
+    """Delete the second and later tasks that `add` made under one own id, where nobody has answered; how many."""
+    copies = [task for group in groups for task in group[1:] if added_as(task) is not None]
+    copies = [task for task in copies if task.get("total_annotations") == task.get("cancelled_annotations") == 0]
+    client.map(lambda task: client.delete(f"/api/tasks/{task['id']}/"), copies)
+    return len(copies)
 
 
 def _with_id(data: Mapping[str, Any], field: str | None, key: str) -> Mapping[str, Any]:
@@ -115,8 +150,9 @@ def _gold(form: Form, client: Client, project: int, operation: Operation) -> Rec
     found = client.tasks_by_id(project, whole, ("id", "meta", "overlap", "result", *_WHO))
     wrong = {number: task for number, task in found.items() if not _has_gold(form, task, whole[number])}
     if wrong:
-        me = int(client.get("/api/current-user/whoami")["id"])
+        me = client.get("/api/current-user/whoami", replies.record(id=replies.whole))["id"]
         client.map(lambda number: _make_gold(client, wrong[number], results[number], me), list(wrong))
+        _drop_second_golds(client, client.tasks_by_id(project, wrong, ("id", "result", *_WHO)), me, found)
     detail = said(len(found), "with their ground truth", _missing(whole, found))
     if len(whole) < len(wanted):
         detail += f"; {len(wanted) - len(whole)} left out: the truth of every class of {form.name!r} is needed"
@@ -145,6 +181,24 @@ def _make_gold(client: Client, task: Mapping[str, Any], result: list[dict[str, A
         # Overlap and mark go in one request: a crash before the annotation does not raise it twice.
         client.patch(f"/api/tasks/{number}/", {"overlap": int(task["overlap"]) + 1, "meta": {**meta, _RAISED: True}})
     client.post(f"/api/tasks/{number}/annotations/", {"result": result, "ground_truth": True})
+
+
+def _drop_second_golds(
+    client: Client, tasks: Mapping[int, Mapping[str, Any]], me: int, before: Mapping[int, Any]
+) -> None:
+    """Delete what a request that was carried out twice has left: the same again, no longer ground truth.
+
+    Label Studio lets a task have one ground truth, so that the first of two would count as an answer.
+    """
+    for number, task in tasks.items():
+        known = {each["id"] for each in before[number]["annotations"] or ()}
+        mine = [each for each in task["annotations"] or () if each["completed_by"] == me and each["id"] not in known]
+        gold = [each for each in mine if each["ground_truth"]]
+        copies = [
+            each for each in mine if not each["ground_truth"] and any(each["result"] == one["result"] for one in gold)
+        ]
+        for each in copies:
+            client.delete(f"/api/annotations/{each['id']}/")
 
 
 def _missing(wanted: Iterable[int], found: Mapping[int, object]) -> list[int]:

@@ -158,7 +158,7 @@ def push(
         if dry_run:
             _show_operations(store.pending(settings.name), as_json)
             return
-        with store.lease(settings.name) as lease:
+        with store.lease(settings.name, seconds=cycle.lease_seconds(connector)) as lease:
             receipts = tuple(cycle.push(lease, store, connector, progress, verify=verify))
     _show_receipts(receipts, as_json)
 
@@ -242,8 +242,7 @@ def export(
     config: Config = HERE,
 ) -> None:
     """Write the labels of the last cycle, one row an item, by your own ids, with what each label rests on."""
-    from hitl.exchange import multiple_choices
-    from hitl.export import annotation_table, asked_table, label_tables, span_annotation_table
+    from hitl.export import annotation_table, asked_table, label_tables, multiple_choices, span_annotation_table
     from hitl.models.segmentation.box_labels import BoxParts, answer_table
     from hitl.operations import Judgement
     from hitl.project import item_names, stored_evidence

@@ -3,6 +3,7 @@
     acquire   takes a lease no process holds, one whose time is over, or one whose holder has died on this machine;
               the epoch rises by one
     fence     the first statement of every write: fails unless this lease is still the newest, and renews it
+    keep      renews it in the background, while fits and pushes run that may take longer than it lasts
     release   gives it back
 
 A process that was paused past its lease and overtaken (a zombie) still believes it holds it; its epoch is no longer
@@ -14,11 +15,14 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -26,6 +30,15 @@ import sqlalchemy as sa
 from hitl.errors import Busy, LeaseLost, StoreError
 from hitl.store.database import Database
 from hitl.store.schema import project as projects
+
+SECONDS = 300.0
+"""How long a lease lasts after the last write or renewal."""
+
+KEPT_HOURS = 12.0
+"""How long it is renewed in the background at most: a process that hangs may not hold a project for ever."""
+
+_held: set[str] = set()
+"""The owners whose leases this process has taken and not given back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +58,44 @@ class Leased:
         self.database = Database(url)
 
     @contextmanager
-    def lease(self, project: str, *, seconds: float = 300, owner: str | None = None) -> Iterator[Lease]:
-        """The right to write to a project. It ends `seconds` after the last write, or with the block.
+    def lease(
+        self, project: str, *, seconds: float = SECONDS, owner: str | None = None, keep: bool = True
+    ) -> Iterator[Lease]:
+        """The right to write to a project, until the block ends; it is renewed in the background meanwhile.
 
+        With `keep` False it ends `seconds` after the last write. So does that of a process that is stopped or killed.
         Raises Busy when another holds it; a lease whose time is over is taken over.
         """
         lease = acquire(self.database, project, seconds, owner)
         try:
-            yield lease
+            with self._kept(lease) if keep else nullcontext():
+                yield lease
         finally:
+            _held.discard(lease.owner)
             # What the block raised matters more, and the lease ends by itself; nothing happens when it was lost.
             with suppress(StoreError), self.database.write() as connection:
                 connection.execute(_mine(lease).values(owner="", lease_until=0.0))
+
+    @contextmanager
+    def _kept(self, lease: Lease) -> Iterator[None]:
+        done, last = threading.Event(), time.monotonic() + 3600 * KEPT_HOURS
+
+        def renew() -> None:
+            while not done.wait(lease.seconds / 4) and time.monotonic() < last:
+                try:
+                    self.renew(lease)
+                except LeaseLost:
+                    return  # the next write says so
+                except StoreError:
+                    continue  # the next time may do
+
+        thread = threading.Thread(target=renew, name="hitl-lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
     def renew(self, lease: Lease) -> None:
         """Start the lease's time anew, during long work and just before a push.
@@ -96,7 +135,7 @@ def _mine(lease: Lease) -> sa.Update:
 
 def acquire(database: Database, name: str, seconds: float, owner: str | None) -> Lease:
     """Take the lease of a project, or raise Busy."""
-    owner = owner or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+    owner = owner or f"{socket.gethostname()}:{os.getpid()}:{_life(os.getpid())}:{uuid.uuid4().hex[:8]}"
     with database.write() as connection:
         taken = connection.execute(_take(database, name, seconds, owner)).rowcount == 1
         if not taken:
@@ -104,6 +143,7 @@ def acquire(database: Database, name: str, seconds: float, owner: str | None) ->
         if not taken:
             raise Busy(f"project {name!r} is held by {_holder(connection, name)}. Try again later")
         epoch = connection.execute(sa.select(projects.c.epoch).where(projects.c.project == name)).scalar_one()
+    _held.add(owner)
     return Lease(name, owner, int(epoch), seconds)
 
 
@@ -138,17 +178,52 @@ def _take_from_the_dead(database: Database, connection: sa.Connection, name: str
 
 
 def _has_died(owner: str) -> bool:
-    """Whether an owner "host:pid:..." names this host and a process that does not exist."""
+    """Whether an owner "host:pid:life:..." names a process of this machine that is no more.
+
+    Its number may be another process's by now, this one's too: in a container every start has number 1.
+    """
     host, _, rest = owner.partition(":")
-    pid = rest.partition(":")[0]
-    if host != socket.gethostname() or not pid.isdigit():
+    number, _, rest = rest.partition(":")
+    life = rest.partition(":")[0]
+    if not number.isdigit() or (host != socket.gethostname() and not _is_here(life)):
         return False
+    pid = int(number)
+    if pid == os.getpid():
+        return owner not in _held
     try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
         return True
     except PermissionError:
-        return False
+        pass
+    return _BEGAN in life and life != _life(pid)
+
+
+_BEGAN = "@"
+
+
+def _life(pid: int) -> str:
+    """What no other process of the same number has: when it began, on which start of the machine, in which container.
+
+    "" where the system does not say (Linux does).
+    """
+    try:
+        began = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        return f"{began}{_BEGAN}{_machine()}"
+    except (OSError, IndexError):
+        return ""
+
+
+def _machine() -> str:
+    """This start of this machine, and the container whose processes are counted from 1."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+    return f"{boot}-{os.readlink('/proc/self/ns/pid').strip('pid:[]')}"
+
+
+def _is_here(life: str) -> bool:
+    """Whether a process of this life is one of those that this one can see, whatever the name of the machine."""
+    with suppress(OSError):
+        return life.partition(_BEGAN)[2] == _machine()
     return False
 
 
@@ -159,4 +234,10 @@ def _holder(connection: sa.Connection, name: str) -> str:
     if row is None or not row.owner:
         return "nobody"
     until = datetime.fromtimestamp(row.lease_until, UTC)
-    return f"{row.owner} until {until:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{_shown(row.owner)} until {until:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _shown(owner: str) -> str:
+    """An owner for people: the machine and the number of the process."""
+    parts = owner.split(":")
+    return f"{parts[0]}, process {parts[1]}," if len(parts) > 2 and parts[1].isdigit() else owner

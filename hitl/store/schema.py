@@ -2,8 +2,8 @@
 
     project      one row a project: its lease (epoch, owner, until), the cursor, the problems of the latest pull, why
                  the last cycle failed, where annotators answer, this store's mark on what it orders, which features are
-                 complete, what was learned from them last, how often a pull changed what is stored, and when a cycle
-                 last found nothing new
+                 complete, what was learned from them last, which push is under way, how often a pull changed what is
+                 stored, and when a cycle last found nothing new
     item, annotator, annotation, prediction     what was pulled, keyed by the platform's own keys
     vector                                      features made of items, keyed by how they were made as well
     fold                                        what models predict that learned from the labels of other items
@@ -67,6 +67,7 @@ project = _table(
     column("mark", sa.Text(), null=True),
     column("features", sa.Text(), null=True),
     column("learned", sa.Text(), null=True),
+    column("pushing", sa.Text(), null=True),
     column("revision", sa.BigInteger(), null=True),
     column("looked_at", sa.Double(), null=True),
 )

@@ -1,8 +1,8 @@
 """`Store`: the database behind one or several projects, and what is noted with each project.
 
 Its other methods are where their tables are: `lease`, `tables` (what was pulled), `vectors` (features made of it),
-`folds` (what was learned from it), `cycles` (what was concluded) and `asks` (what was ever asked). Writes take a
-`Lease`; each is one transaction that begins with the fence. Reads take a project's name.
+`folds` (what was learned from it), `cycles` (what was concluded), `pushes` (what may be on its way) and `asks` (what
+was ever asked). Writes take a `Lease`; each is one transaction that begins with the fence. Reads take a project's name.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from hitl.store.cycles import Concluded
 from hitl.store.folds import Learnt
 from hitl.store.held import Compared
 from hitl.store.lease import Lease
+from hitl.store.pushes import Pushes
 from hitl.store.schema import project as projects
 from hitl.store.tables import Pulled
 from hitl.store.vectors import Embedded
@@ -40,7 +41,7 @@ class Failure:
     message: str
 
 
-class Store(Pulled, Compared, Embedded, Learnt, Concluded, Asked):
+class Store(Pulled, Compared, Embedded, Learnt, Concluded, Asked, Pushes):
     """What was pulled, what was made of it, what was concluded, what must still be pushed.
 
     `url` is "sqlite:///folder/hitl.db" or "postgresql://user:password@host/database". Opening brings the schema up to

@@ -49,7 +49,7 @@ def test_the_epoch_rises_and_the_block_ends_the_lease(store: Store) -> None:
 
 
 def test_writing_renews(store: Store) -> None:
-    with store.lease("p", seconds=0.5) as lease:
+    with store.lease("p", seconds=0.5, keep=False) as lease:
         for number in range(4):
             time.sleep(0.2)
             store.save_page(lease, page(number))
@@ -58,7 +58,7 @@ def test_writing_renews(store: Store) -> None:
 
 
 def test_a_lease_whose_time_is_over_still_writes_while_nobody_wants_it(store: Store) -> None:
-    with store.lease("p", seconds=SHORT) as lease:
+    with store.lease("p", seconds=SHORT, keep=False) as lease:
         time.sleep(2 * SHORT)
         store.save_page(lease, page(1, item("1")))
     assert store.cursor("p") == {"page": 1}
@@ -85,7 +85,7 @@ def _state(store: Store) -> tuple[Any, ...]:
 @pytest.mark.parametrize("overtaker_is_done", [False, True])
 @pytest.mark.parametrize("write", WRITES)
 def test_a_zombie_writes_nothing(store: Store, write: str, overtaker_is_done: bool) -> None:
-    with store.lease("p", seconds=SHORT, owner="zombie") as zombie:
+    with store.lease("p", seconds=SHORT, keep=False, owner="zombie") as zombie:
         store.save_page(zombie, page(1, item("1")))
         store.record_cycle(zombie, record(order("1")))
         before = _state(store)
@@ -101,7 +101,7 @@ def test_a_zombie_writes_nothing(store: Store, write: str, overtaker_is_done: bo
 
 
 def test_a_zombie_does_not_end_the_lease_of_its_overtaker(store: Store) -> None:
-    with store.lease("p", seconds=SHORT):
+    with store.lease("p", seconds=SHORT, keep=False):
         time.sleep(2 * SHORT)
         overtaker = leases.acquire(store.database, "p", 60, None)
     store.renew(overtaker)
@@ -116,7 +116,7 @@ def test_each_project_has_its_own_lease(store: Store) -> None:
 
 def test_threads_race_for_it(store: Store) -> None:
     """Six at once, for a lease nobody had and for one whose time is over: one gets it."""
-    with store.lease("over", seconds=0.0):
+    with store.lease("over", seconds=0.0, keep=False):
         for project, epoch in (("new", 1), ("over", 2)):
             assert _race(store, project, 6) == ([epoch], 5)
 
@@ -152,7 +152,7 @@ def test_a_takeover_waits_for_a_write_that_has_passed_the_fence(store: Store, mo
         epochs.append(leases.acquire(store.database, "p", 60, None).epoch)
 
     monkeypatch.setattr(pages, "save", slow)
-    with store.lease("p", seconds=SHORT) as lease:
+    with store.lease("p", seconds=SHORT, keep=False) as lease:
         writer = threading.Thread(target=store.save_page, args=(lease, page(1, item("1"))))
         writer.start()
         assert inside.wait(10)
@@ -198,3 +198,56 @@ def test_a_holder_elsewhere_or_alive_is_not_succeeded(store: Store) -> None:
     for owner in (f"elsewhere:{2**22 + 1}:x", f"{socket.gethostname()}:{os.getpid()}:x", "Ann's laptop"):
         with store.lease("p", owner=owner), pytest.raises(Busy), store.lease("p"):
             pass
+
+
+def test_a_lease_is_kept_while_its_holder_works_longer_than_it_lasts(store: Store) -> None:
+    """Two starters whose fits are longer than the lease: one is busy, none overtakes the other for ever."""
+    with store.lease("p", seconds=0.4) as lease:
+        for _ in range(3):
+            time.sleep(0.4)
+            with pytest.raises(Busy), store.lease("p"):
+                pass
+        store.renew(lease)
+    with store.lease("p") as next_one:
+        assert next_one.epoch == lease.epoch + 1
+
+
+def test_a_number_that_another_process_has_by_now_is_no_holder(store: Store) -> None:
+    """In a container every start has number 1: the lease of the start before is taken over at once."""
+    host, pid = socket.gethostname(), os.getpid()
+    life = leases._life(pid)
+    for owner in (
+        f"{host}:{pid}:{life}:of a start before",
+        f"{host}:{pid}:12@other-1:of another start of the machine",
+        f"another name of this machine:{pid}:{life}:x",
+        f"{host}:{os.getppid()}:12@{leases._machine()}:its number is another's by now",
+    ):
+        leases.acquire(store.database, "p", 60, owner)
+        leases._held.discard(owner)
+        with store.lease("p"):
+            pass
+    for owner in (f"{host}:{os.getppid()}:{leases._life(os.getppid())}:x", "elsewhere:1:12@other-1:x"):
+        with store.lease("p", owner=owner), pytest.raises(Busy), store.lease("p"):
+            pass
+
+
+def test_a_push_that_was_cut_short_is_doubted_until_a_lease_later(store: Store) -> None:
+    with store.lease("p", seconds=SHORT, keep=False) as first:
+        assert not store.in_doubt(first)
+        store.begin_push(first)
+        assert not store.in_doubt(first)
+        time.sleep(2 * SHORT)
+        with store.lease("p", seconds=0.5) as second:
+            assert store.in_doubt(second)
+            store.begin_push(second)
+            store.end_push(second, verified=True)
+        with store.lease("p", seconds=0.5) as third:
+            assert store.in_doubt(third), "a request may still have been on its way"
+            time.sleep(0.6)
+            store.begin_push(third)
+            store.end_push(third, verified=True)
+            assert not store.in_doubt(third)
+            with pytest.raises(LeaseLost):
+                store.begin_push(first)
+            store.doubt(first)
+            assert store.in_doubt(third)

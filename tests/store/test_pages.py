@@ -309,7 +309,7 @@ def pause(*arguments):
     time.sleep(60)
 
 store = Store(sys.argv[1])
-with store.lease("p", seconds=0.5) as lease:
+with store.lease("p", seconds=0.5, keep=False) as lease:
     store.save_page(lease, page(1, item("1"), said("a", "1")))
     save, pages.save = pages.save, pause
     many = [item(str(n), 1) for n in range(5000)]

@@ -56,7 +56,7 @@ def test_projects_are_apart(store: Store) -> None:
 
 
 def test_who_was_overtaken_writes_nothing(store: Store) -> None:
-    with store.lease("p", seconds=0) as late, store.lease("p"):
+    with store.lease("p", seconds=0, keep=False) as late, store.lease("p"):
         with pytest.raises(LeaseLost):
             store.save_vectors(late, "s", {"a": "1"}, np.ones((1, 2)))
         with pytest.raises(LeaseLost):

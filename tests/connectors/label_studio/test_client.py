@@ -16,7 +16,7 @@ from hitl.connectors.label_studio import LabelStudio
 from hitl.connectors.label_studio import client as client_module
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.server import LocalServer
-from hitl.errors import BadSettings, MissingExtra, Refused, Unreachable
+from hitl.errors import BadSettings, LeaseLost, MissingExtra, Refused, Unreachable
 from hitl.exchange import Operation, Workplaces
 from tests.command_line import Run
 from tests.connectors.label_studio.conftest import SENTIMENT, Project, choice
@@ -118,9 +118,77 @@ def test_threads_that_wait_together_say_so_once(caplog: pytest.LogCaptureFixture
     assert len(caplog.records) <= len(client_module.WAITS)
 
 
-def test_another_web_server_is_not_a_label_studio() -> None:
-    with pytest.raises(Refused, match="is it a Label Studio"):
-        fake(lambda _: httpx.Response(200, text="<html>")).get("/api/version/")
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("method", ["get", "patch", "delete", "post"])
+@pytest.mark.parametrize("page", [httpx.Response(200, text="<html>"), httpx.Response(200, text="[" * 100_000)])
+def test_a_page_is_no_answer(method: str, page: httpx.Response) -> None:
+    """Nor is it believed that what was asked for was done; it may pass, so it is tried again."""
+    arguments = ("/x", {}) if method in ("post", "patch") else ("/x",)
+    with pytest.raises(Unreachable, match=r"with something that is not JSON\. Is source\.url the address"):
+        getattr(fake(lambda _: page), method)(*arguments)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_write_that_is_redirected_was_not_made() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/user/login/":
+            return httpx.Response(200, json={})
+        return httpx.Response(302, headers={"location": "/user/login/?next=/"})
+
+    for write in ("post", "patch"):
+        with pytest.raises(Unreachable, match=r"with a redirect to http://label-studio\.example/user/login/"):
+            getattr(fake(answer), write)("/x", {})
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("said", "where"),
+    [
+        ([], "expected a list of 1 or more"),
+        ({"results": []}, "expected a list of 1 or more"),
+        ([{"id": "7"}], r"answer\[0\]\.id: expected a whole number, found '7'"),
+        (["x"], r"answer\[0\]: expected an object"),
+        (None, "expected a list"),
+    ],
+)
+def test_a_server_without_users_is_not_believed(said: object, where: str) -> None:
+    with pytest.raises(Unreachable, match=where):
+        fake(lambda _: httpx.Response(200, json=said)).users()
+
+
+@pytest.mark.usefixtures("quick")
+def test_that_there_is_nothing_is_believed_when_it_is_said_twice() -> None:
+    one = {"tasks": [{"id": 3}], "total": 1}
+    for said, seen in (([{"tasks": [], "total": 0}, one], [3]), ([{"tasks": [], "total": 0}] * 2, [])):
+        answers = iter(said)
+        client = fake(lambda _, answers=answers: httpx.Response(200, json=next(answers)))  # type: ignore[misc]
+        assert [task["id"] for task in client.tasks(1, ("id",))] == seen
+
+
+def test_nothing_is_written_once_the_lease_is_lost() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.method)
+        return httpx.Response(200, json={"a": 1})
+
+    def lost() -> float:
+        raise LeaseLost("overtaken")
+
+    client = fake(answer)
+    client.fence(lost)
+    for write in (
+        lambda: client.post("/x", {}),
+        lambda: client.patch("/x", {"a": 1}),
+        lambda: client.delete("/x"),
+        lambda: client.map(lambda _: client.post("/x", {}), range(9)),
+    ):
+        with pytest.raises(LeaseLost):
+            write()
+    assert client.get("/x") == {"a": 1}
+    client.fence(None)
+    client.post("/x", {})
+    assert asked == ["GET", "POST"]
 
 
 @pytest.mark.parametrize(

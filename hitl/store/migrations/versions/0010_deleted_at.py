@@ -19,7 +19,7 @@ from alembic import op
 from hitl.store.schema import column
 
 revision = "0010"
-down_revision = "0007"
+down_revision = "0009"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,36 @@
+"""A process that was stopped past its lease and wakes leaves the work of the next one alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.connectors.label_studio.conftest import Project
+from tests.connectors.label_studio.trust.ends import differences
+from tests.connectors.label_studio.trust.scenes import Scene, prepared
+from tests.connectors.label_studio.trust.stopping import stopped
+
+pytestmark = pytest.mark.server
+
+STEPS = (8, 10, 11, 12, 13, 14)
+"""Before which requests a later cycle is stopped: some of all that write."""
+
+
+def test_a_cycle_that_wakes_past_its_lease_changes_nothing(
+    make_project: Callable[..., Project], tmp_path: Path
+) -> None:
+    project = make_project()
+    scene = prepared(Scene(project, project.server.url, tmp_path), "later cycle")
+    overtaken = 0
+    for step in STEPS:
+        was_stopped, said = stopped(scene, tmp_path, step)
+        if was_stopped:
+            overtaken += 1
+            assert "LeaseLost" in said
+        assert differences(project, scene.store) == [], f"stopped before request {step}"
+        scene.run()
+        assert differences(project, scene.store) == [], f"stopped before request {step}, after one cycle more"
+        scene.answer(1)
+    assert overtaken >= 3
