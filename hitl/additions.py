@@ -30,10 +30,10 @@ from hitl.exchange import (
     Question,
     Receipt,
     boxes_as_label,
-    multiple_choices,
     silent,
     spans_as_label,
 )
+from hitl.export import multiple_choices
 from hitl.project import item_names
 from hitl.shown import listed
 from hitl.tables.files import require_columns

@@ -34,7 +34,7 @@ from hitl.texts.text_items import TextParts
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hitl.annotations import Annotations, Name
+    from hitl.annotations import Annotations, Name, Names
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
     from hitl.operations import Judgement

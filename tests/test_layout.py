@@ -60,7 +60,7 @@ MAY_IMPORT = {
         "operations",
         "cycle",
     },
-    "additions": {"core", "settings", "store", "project", "cycle"},
+    "additions": {"core", "settings", "store", "export", "project", "cycle"},
     "audit": {"core", "settings", "store", "project", "cycle"},
     "export": {"core", "operations"},
     "doctor": {"core", "models", "active", "settings", "store", "learning", "project", "status"},
