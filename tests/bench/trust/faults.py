@@ -2,7 +2,7 @@
 
     python -m tests.bench.trust.faults [--save] [--every N] [--action "later cycle"]
 
-After each fault a cycle that says ok must leave the platform as the store says (`trust.ends`), and no error that is not
+After each fault a cycle that says ok must leave the platform as the store says (`hitl audit`), and no error that is not
 ours may come out. The answers change back and forth between two states, so that every cycle has something to push.
 """
 
@@ -23,7 +23,6 @@ from hitl.connectors.label_studio.server import LocalServer
 from hitl.errors import HitlError
 from tests.bench import results
 from tests.connectors.label_studio.conftest import SENTIMENT, Project
-from tests.connectors.label_studio.trust.ends import differences
 from tests.connectors.label_studio.trust.faults import KINDS, FaultyProxy
 from tests.connectors.label_studio.trust.scenes import ACTIONS, Scene, prepared
 
@@ -73,7 +72,7 @@ def attack(
             proxy.inject()
             try:
                 scene.run()
-                found = differences(scene.project, scene.store)
+                found = scene.differences()
             except Exception as error:
                 found = [repr(error)]
             if found:

@@ -19,7 +19,6 @@ from hitl.connectors.label_studio import LabelStudio
 from hitl.connectors.label_studio.server import LocalServer
 from tests.bench import results
 from tests.connectors.label_studio.conftest import SENTIMENT, Project
-from tests.connectors.label_studio.trust.ends import differences
 from tests.connectors.label_studio.trust.scenes import Scene, prepared
 from tests.connectors.label_studio.trust.stopping import stopped
 
@@ -37,7 +36,7 @@ def stops(server: LocalServer, folder: Path, every: int) -> tuple[Counter[str], 
         missed = 0 if was_stopped else missed + 1
         ended["overtaken" if "LeaseLost" in said else "not stopped" if not was_stopped else "other end"] += 1
         for when in ("at once", "after one cycle more"):
-            wrong += [f"request {step}, {when}: {line}" for line in differences(scene.project, scene.store)]
+            wrong += [f"request {step}, {when}: {line}" for line in scene.differences()]
             scene.run()
         scene.answer(1)
         step += every

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from hitl import cycle
 from hitl.additions import known_truth, new_items, send
+from hitl.audit import audit
 from hitl.connectors.label_studio import LabelStudio
 from hitl.settings import Settings
 from hitl.store import Store
@@ -59,6 +60,13 @@ class Scene:
         table = pa.table({"item": [str(self.tasks[5]), str(self.tasks[0])], "label": ["good", "bad"]})
         truth = known_truth(table, self.connect().questions(), None, "gold.csv")
         send(self.settings, self.store, self.connect(), truth, "gold.csv")
+
+    def differences(self) -> list[str]:
+        """What `hitl audit` finds, which reads the platform itself and not through the proxy."""
+        server = self.project.server
+        straight = LabelStudio(server.url, server.token, self.project.number, abstain=("Unsure",))
+        found = audit(self.settings, self.store, straight).differences
+        return [f"{one.what} {one.key}: {one.why}" for one in found]
 
     def answer(self, turn: int = 0) -> None:
         """What people do between two cycles: one more answer, and one that is changed back and forth."""

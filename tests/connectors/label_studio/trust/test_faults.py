@@ -13,7 +13,6 @@ from hitl.connectors.label_studio.server import LocalServer
 from hitl.errors import HitlError
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import shown
-from tests.connectors.label_studio.trust.ends import differences
 from tests.connectors.label_studio.trust.faults import KINDS, FaultyProxy
 from tests.connectors.label_studio.trust.scenes import ACTIONS, Scene, prepared
 
@@ -31,7 +30,7 @@ def proxy(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faul
 def ends(scene: Scene, action: str) -> dict[str, object]:
     """The end state: the next cycle says ok, and the platform is as the store says."""
     scene.run()
-    assert differences(scene.project, scene.store) == []
+    assert scene.differences() == []
     listed = scene.project.admin.get("/api/tasks", project=scene.project.number, page_size=100)["tasks"]
     state = shown(scene.project, sorted(int(task["id"]) for task in listed))
     return {**state, "counts": scene.store.counts("p")}

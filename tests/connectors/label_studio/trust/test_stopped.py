@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.connectors.label_studio.conftest import Project
-from tests.connectors.label_studio.trust.ends import differences
 from tests.connectors.label_studio.trust.scenes import Scene, prepared
 from tests.connectors.label_studio.trust.stopping import stopped
 
@@ -29,8 +28,8 @@ def test_a_cycle_that_wakes_past_its_lease_changes_nothing(
         if was_stopped:
             overtaken += 1
             assert "LeaseLost" in said
-        assert differences(project, scene.store) == [], f"stopped before request {step}"
+        assert scene.differences() == [], f"stopped before request {step}"
         scene.run()
-        assert differences(project, scene.store) == [], f"stopped before request {step}, after one cycle more"
+        assert scene.differences() == [], f"stopped before request {step}, after one cycle more"
         scene.answer(1)
     assert overtaken >= 3
