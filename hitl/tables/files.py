@@ -26,12 +26,14 @@ import pyarrow as pa
 
 from hitl.errors import BadTable, HitlError
 from hitl.tables import delimited, excel
+from hitl.tables.formulas import defused, restored
 from hitl.tables.limits import require_fit, require_harmless, require_shape
 from hitl.tables.places import from_file
 
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """Formats that are read and written."""
 
+DELIMITED = ("csv", "tsv")
 READ = {**FORMATS, ".xlsx": "xlsx"}
 SPREADSHEETS = (".xls", ".xlsb", ".xlsm", ".ods", ".numbers")
 """What is not read, but can be saved as what is."""
@@ -105,7 +107,7 @@ def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | Non
         for part in _READERS[kind](path, size, columns):
             part.validate(full=True)  # text that is no UTF-8, and what would end the process when it is looked at
             require_shape(path, part.num_rows, len(part.column_names))
-            yield part
+            yield restored(part) if kind in DELIMITED else part
 
 
 def table_in(folder: Path, name: str) -> Path | None:
@@ -293,7 +295,7 @@ def _write_csv(handle: IO[bytes], tables: Iterable[pa.Table], delimiter: str = "
     from pyarrow import csv
 
     options = csv.WriteOptions(delimiter=delimiter, quoting_style="needed")
-    _write_with(partial(csv.CSVWriter, write_options=options), handle, tables)
+    _write_with(partial(csv.CSVWriter, write_options=options), handle, map(defused, tables))
 
 
 def _write_parquet(handle: IO[bytes], tables: Iterable[pa.Table]) -> None:
