@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import Field
 
-from hitl.connectors.label_studio import assign, audit, compare, doctor, predictions, pull, push
+from hitl.connectors.label_studio import assign, audit, compare, doctor, predictions, pull, push, replies
 from hitl.connectors.label_studio.client import REQUEST_SECONDS, WITHIN_LEASE, Client
 from hitl.connectors.label_studio.form import Form, parse
 from hitl.errors import BadSettings, MissingToken, Refused
@@ -139,8 +139,8 @@ class LabelStudio:
     @classmethod
     def create_project(cls, url: str, token: str, title: str, label_config: str) -> int:
         """Create a project and return its number. Raises Refused when the labeling configuration is not valid."""
-        answer = Client(url, token).post("/api/projects/", {"title": title, "label_config": label_config})
-        return int(answer["id"])
+        wanted = {"title": title, "label_config": label_config}
+        return int(Client(url, token).post("/api/projects/", wanted, replies.WITH_ID)["id"])
 
     @cached_property
     def settings(self) -> Mapping[str, Any]:

@@ -125,8 +125,8 @@ class Client:
         nothing = answer in ([], {}) or (isinstance(answer, dict) and answer.get("tasks") == [])
         return self._repeat("GET", path, parameters, reader=reader) if nothing else answer
 
-    def post(self, path: str, body: object, reader: Reader = replies.anything, /, **parameters: object) -> Any:
-        """The JSON answer of POST `path`; never repeated."""
+    def post(self, path: str, body: object, reader: Reader = replies.OBJECT, /, **parameters: object) -> Any:
+        """The JSON answer of POST `path`, which the reader must know; never repeated."""
         return self._read(self._request("POST", path, parameters, body), reader)
 
     def patch(self, path: str, body: Mapping[str, object]) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.assign import assign
-from hitl.connectors.label_studio.client import Client
+from hitl.connectors.label_studio.client import Client, NoAnswer
 from hitl.connectors.label_studio.form import Form, merged
 from hitl.connectors.label_studio.predictions import consensus, order, said, task_ids
 from hitl.connectors.label_studio.pull import META, added_as, answers, submitted
@@ -152,7 +152,11 @@ def _gold(form: Form, client: Client, project: int, operation: Operation) -> Rec
     if wrong:
         me = client.get("/api/current-user/whoami", replies.record(id=replies.whole))["id"]
         client.map(lambda number: _make_gold(client, wrong[number], results[number], me), list(wrong))
-        _drop_second_golds(client, client.tasks_by_id(project, wrong, ("id", "result", *_WHO)), me, found)
+        made = client.tasks_by_id(project, wrong, ("id", "result", *_WHO))
+        lacking = [number for number, task in made.items() if not _has_gold(form, task, whole[number])]
+        if lacking:
+            raise NoAnswer(f"{client.url} took the ground truth of {len(lacking)} tasks, and does not have it")
+        _drop_second_golds(client, made, me, found)
     detail = said(len(found), "with their ground truth", _missing(whole, found))
     if len(whole) < len(wanted):
         detail += f"; {len(wanted) - len(whole)} left out: the truth of every class of {form.name!r} is needed"
@@ -180,7 +184,8 @@ def _make_gold(client: Client, task: Mapping[str, Any], result: list[dict[str, A
     if not meta.get(_RAISED):
         # Overlap and mark go in one request: a crash before the annotation does not raise it twice.
         client.patch(f"/api/tasks/{number}/", {"overlap": int(task["overlap"]) + 1, "meta": {**meta, _RAISED: True}})
-    client.post(f"/api/tasks/{number}/annotations/", {"result": result, "ground_truth": True})
+    body = {"result": result, "ground_truth": True}
+    client.post(f"/api/tasks/{number}/annotations/", body, replies.record(id=replies.whole, ground_truth=replies.flag))
 
 
 def _drop_second_golds(

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from hitl import cycle, project, settings
 from hitl.annotations import Annotations, Name
-from hitl.connectors.label_studio import TOKEN, LabelStudio
+from hitl.connectors.label_studio import TOKEN, LabelStudio, replies
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.server import VERSION, LocalServer, Person, installed_in, is_installed
 from hitl.crew import Crew
@@ -69,7 +69,8 @@ class Desk:
                 "type": "choices",
                 "value": {"choices": [self.answers[str(task["id"])]]},
             }
-            self.client.post(f"/api/tasks/{task['id']}/annotations/", {"result": [result], "lead_time": 10.0})
+            said = {"result": [result], "lead_time": 10.0}
+            self.client.post(f"/api/tasks/{task['id']}/annotations/", said, replies.WITH_ID)
             answered += 1
         return answered
 

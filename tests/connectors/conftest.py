@@ -9,17 +9,24 @@ import pytest
 from hitl.connectors.label_studio import LabelStudio
 from hitl.connectors.label_studio.server import LocalServer, Person
 from tests.connectors.label_studio.conftest import SENTIMENT, Project
+from tests.security.leaks import leaks
+
+PASSWORD = "a-long-password"
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[LocalServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    """A real server for all tests; what these leave behind, stores, logs and reports, must hold none of its secrets."""
     with LocalServer() as running:
         yield running
+        secrets = {"token": running.token, "password": running.admin_password, "password of annotators": PASSWORD}
+    found = leaks(tmp_path_factory.getbasetemp(), secrets)
+    assert [line for line in found if "/data/hitl.json: " not in line] == []  # the account of a server that is kept
 
 
 @pytest.fixture(scope="session")
 def people(server: LocalServer) -> list[Person]:
-    return [server.sign_up(f"annotator{k}@example.com", "a-long-password") for k in range(4)]
+    return [server.sign_up(f"annotator{k}@example.com", PASSWORD) for k in range(4)]
 
 
 @pytest.fixture

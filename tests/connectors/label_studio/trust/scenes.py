@@ -62,10 +62,8 @@ class Scene:
         send(self.settings, self.store, self.connect(), truth, "gold.csv")
 
     def differences(self) -> list[str]:
-        """What `hitl audit` finds, which reads the platform itself and not through the proxy."""
-        server = self.project.server
-        straight = LabelStudio(server.url, server.token, self.project.number, abstain=("Unsure",))
-        found = audit(self.settings, self.store, straight).differences
+        """What `hitl audit` finds."""
+        found = audit(self.settings, self.store, self.connect()).differences
         return [f"{one.what} {one.key}: {one.why}" for one in found]
 
     def answer(self, turn: int = 0) -> None:

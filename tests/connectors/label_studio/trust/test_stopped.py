@@ -13,7 +13,7 @@ from tests.connectors.label_studio.trust.stopping import stopped
 
 pytestmark = pytest.mark.server
 
-STEPS = (8, 10, 11, 12, 13, 14)
+STEPS = (8, 11, 13)
 """Before which requests a later cycle is stopped: some of all that write."""
 
 
@@ -32,4 +32,4 @@ def test_a_cycle_that_wakes_past_its_lease_changes_nothing(
         scene.run()
         assert scene.differences() == [], f"stopped before request {step}, after one cycle more"
         scene.answer(1)
-    assert overtaken >= 3
+    assert overtaken >= 2
