@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from tests.bench.trust import hostile
+from tests.bench.trust import answers, hostile
 
 ROOT = Path(__file__).parents[3]
 SAVED = ROOT / "docs" / "benchmarks" / "trust_fuzz.txt"
@@ -39,16 +39,21 @@ MOST = 1 << 30
 
 @dataclass(frozen=True)
 class Target:
-    """What is read, from which bytes that are well and which that are known to be hostile, and by what."""
+    """What is read, from which bytes that are well or known to be hostile, by what, and how they are changed."""
 
     seeds: Callable[[], list[bytes]]
     read: Callable[[Path], None]
     ending: str
+    mutated: Callable[[bytes, list[bytes], random.Random], bytes] = hostile.mutated
+    names_the_file: bool = True
 
 
 TARGETS: Mapping[str, Target] = {
     name: Target(seeds, hostile.read, f".{name}") for name, seeds in hostile.SEEDS.items()
-} | {"project": Target(hostile.SEEDS["csv"], hostile.pull, ".csv")}
+} | {
+    "project": Target(hostile.SEEDS["csv"], hostile.pull, ".csv"),
+    "label studio": Target(answers.seeds, answers.cycle, ".json", answers.changed, names_the_file=False),
+}
 
 
 @dataclass
@@ -64,12 +69,12 @@ class Result:
     def line(self, name: str) -> str:
         """A row of the table."""
         return (
-            f"{name:<10} {self.cases:>8,} {self.ended['read']:>8,} {self.ended['refused']:>8,} "
+            f"{name:<12} {self.cases:>8,} {self.ended['read']:>8,} {self.ended['refused']:>8,} "
             f"{len(self.wrong):>6} {self.memory / 2**20:>8,.0f} {self.seconds:>8,.0f}"
         )
 
 
-HEAD = f"{'target':<10} {'cases':>8} {'read':>8} {'refused':>8} {'wrong':>6} {'MiB':>8} {'s':>8}"
+HEAD = f"{'target':<12} {'cases':>8} {'read':>8} {'refused':>8} {'wrong':>6} {'MiB':>8} {'s':>8}"
 
 
 def case(target: Target, seed: int, number: int) -> bytes:
@@ -78,7 +83,7 @@ def case(target: Target, seed: int, number: int) -> bytes:
     if number < len(seeds):
         return seeds[number]
     chance = random.Random(f"{seed} {number}")
-    return hostile.mutated(chance.choice(seeds), seeds, chance)
+    return target.mutated(chance.choice(seeds), seeds, chance)
 
 
 @cache
@@ -138,7 +143,7 @@ def child(name: str, seed: int, begin: int) -> None:
                 target.read(path)
             except HitlError as error:
                 what = "refused"
-                if path.name not in str(error) and "annotations" not in str(error):
+                if target.names_the_file and path.name not in str(error) and "annotations" not in str(error):
                     what, said = "foreign", f"does not name the file: {str(error)[:200]!r}"
             except BaseException as error:  # this is what is looked for
                 what, said = "foreign", f"{type(error).__name__}: {str(error)[:200]!r}"
