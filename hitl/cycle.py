@@ -56,7 +56,7 @@ from hitl.learning import features, training
 from hitl.metrics import metrics_of
 from hitl.models.analysis.audited_agreement import audited_agreement
 from hitl.models.predictors.features import without
-from hitl.operations import Judgement, operations_of
+from hitl.operations import Judgement, departed, operations_of
 from hitl.project import (
     budget_of,
     combined,
@@ -358,9 +358,10 @@ def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement)
 
     store.make_mark(lease)
     operations = tuple(operations_of(settings.push, store, lease.project, judgement))
+    again = departed(store, lease.project, judgement, operations)
     metrics, kept = judgement.metrics, settings.retention
     number = store.record_cycle(
-        lease, CycleRecord(judgement.results, judgement.plan, operations, metrics, metrics.get("due"))
+        lease, CycleRecord(judgement.results, judgement.plan, operations, metrics, metrics.get("due"), again)
     )
     store.forget(lease, deleted_seconds=kept.deleted, cycles=kept.cycles)
     return number

@@ -120,7 +120,7 @@ def boxes_in(label: str) -> tuple[int, int, list[BoxTuple]]:
 
 @dataclass(frozen=True, slots=True)
 class ItemRow:
-    """An item as the platform holds it: `data` is what annotators see, `labels_wanted` how many of them.
+    """An item as the platform holds it: `data` is what annotators see, `labels_wanted` how many of them (0: not told).
 
     `version` is ISO 8601 or anything else in an order; "" where the platform keeps none: the store then gives one, and
     what the platform says now is the newest. `key` is the platform's id. `ref` is the user's own id, by which
@@ -130,7 +130,7 @@ class ItemRow:
     key: str
     data: Mapping[str, Any]
     version: str
-    labels_wanted: int = 1
+    labels_wanted: int = 0
     closed: bool = False
     ref: str | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -88,6 +88,28 @@ def operations_of(what: PushSettings, store: Store, project: str, judgement: Jud
         yield Operation("labels_wanted", "", {"items": {**_closing(judgement), **_labels_wanted(plan, evidence)}})
     if what.consensus:
         yield _consensus(store, project, judgement)
+
+
+def departed(
+    store: Store, project: str, judgement: Judgement, operations: Iterable[Operation]
+) -> frozenset[tuple[str, str]]:
+    """Kind and key of those that the platform has left since, as far as its items tell; they are to be sent again.
+
+    An annotator who answers a task twice, or deletes an answer, changes for how many others it is open.
+    """
+    wanted = {
+        str(item): n for each in operations if each.kind == "labels_wanted" for item, n in each.payload["items"].items()
+    }
+    served = store.served(project)
+    if not wanted or not served:
+        return frozenset()
+    items, _, labels = _standing(judgement.evidence)
+    given = dict(zip(map(str, items), labels.tolist(), strict=True))
+    for item, n in wanted.items():
+        so_far = given.get(item, 0)
+        if served.get(item, (max(n, so_far, 1), n <= so_far)) != (max(n, so_far, 1), n <= so_far):
+            return frozenset({("labels_wanted", "")})
+    return frozenset()
 
 
 def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:

@@ -40,7 +40,8 @@ BY_HAND = 0
 class CycleRecord:
     """What one cycle concluded: a consensus a question, the plan, what to push, and figures (JSON values).
 
-    `due` names the scheduled run that the cycle was for, if any.
+    `due` names the scheduled run that the cycle was for, if any. `again`: kind and key of operations that are to be
+    sent though they say what a confirmed one said.
     """
 
     results: Mapping[str, Consensus]
@@ -48,6 +49,7 @@ class CycleRecord:
     operations: tuple[Operation, ...] = ()
     metrics: Mapping[str, Any] | None = None
     due: str | None = None
+    again: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,9 @@ class Concluded(Leased):
                 connection.execute(sa.insert(consensus), [blob | {"number": number} for blob in blobs])
             asks.write(self.database, connection, number, asked)
             _write_operations(self.database, connection, number, rows)
+            for kind, key in record.again:
+                this = sa.and_(operation.c.project == lease.project, operation.c.kind == kind, operation.c.key == key)
+                connection.execute(sa.update(operation).where(this).values(state=PENDING))
             older = operation.c.number.between(BY_HAND + 1, number - 1)
             connection.execute(sa.delete(operation).where(_pending(lease.project), older))
         return number

@@ -24,6 +24,14 @@ class Pulled(Leased):
         )
         return self.database.table(query)
 
+    def served(self, project: str) -> dict[str, tuple[int, bool]]:
+        """For how many annotators in all a live item is open, and whether it is closed, where the platform says."""
+        query = sa.select(item.c.item, item.c.labels_wanted, item.c.closed).where(
+            item.c.project == project, item.c.deleted.is_(sa.false()), item.c.labels_wanted > 0
+        )
+        with self.database.read() as connection:
+            return {row.item: (row.labels_wanted, bool(row.closed)) for row in connection.execute(query)}
+
     def annotators(self, project: str) -> pa.Table:
         """Everyone the platform has named, by key: key, name."""
         query = (
