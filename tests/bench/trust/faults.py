@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             bad += len(wrong)
             print("\n".join(lines[-1 - len(wrong) :]), flush=True)
     if chosen.save:
-        results.save("trust_faults", lines, figures)
+        results.save("trust_faults", lines, figures, f"trust.faults --every {chosen.every} --save")
     return min(bad, 1)
 
 

@@ -173,7 +173,7 @@ def main() -> int:
     if asked.child:
         child(asked.child, asked.seed, asked.begin)
     names = asked.only or list(TARGETS)
-    lines = [f"{datetime.now(UTC):%Y-%m-%d}, seed {asked.seed}, {asked.minutes:g} minutes", "", HEAD]
+    lines = [f"{datetime.now(UTC):%Y-%m-%d}", "", HEAD]
     print("\n".join(lines), flush=True)
     wrong: list[str] = []
     for name in names:
@@ -184,7 +184,8 @@ def main() -> int:
     lines += ["", f"{len(wrong)} wrong", *wrong]
     print("\n".join(lines[-len(wrong) - 1 :]))
     if asked.save:
-        SAVED.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        made = f"$ python -m tests.bench.trust.fuzz --minutes {asked.minutes:g} --seed {asked.seed} --save"
+        SAVED.write_text("\n".join([made, *lines]) + "\n", encoding="utf-8")
     return int(bool(wrong))
 
 

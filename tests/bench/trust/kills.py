@@ -178,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines += [f"{'wrong':<32} {len(wrong):>6}", *wrong]
     print("\n".join(lines))
     if chosen.save:
-        results.save("trust_kills", lines, {**ended, "wrong": wrong})
+        results.save("trust_kills", lines, {**ended, "wrong": wrong}, f"trust.kills --kills {chosen.kills} --save")
     return min(len(wrong), 1)
 
 

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = [head, "", ", ".join(f"{how} {n}" for how, n in sorted(ended.items())), f"wrong ends: {len(wrong)}", *wrong]
     print("\n".join(lines))
     if chosen.save:
-        results.save("trust_stopped", lines, {**ended, "wrong": wrong})
+        results.save("trust_stopped", lines, {**ended, "wrong": wrong}, f"trust.stopped --every {chosen.every} --save")
     return min(len(wrong), 1)
 
 
