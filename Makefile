@@ -21,8 +21,13 @@ demo-label-studio: $(TEST)/.ready  ## the same through a real Label Studio start
 
 test: lint types unit  ## what CI runs
 
-trust: $(TEST)/.ready  ## the longest proofs, of which `make test` runs shorter forms; figures: docs/benchmarks/trust.txt
+trust: $(TEST)/.ready  ## the longest proofs (hours), of which `make test` runs shorter forms; figures: docs/trust.md
 	$(TEST)/bin/python -m tests.bench.bench_trust --save
+	$(TEST)/bin/python -m tests.bench.trust.clocks --runs 200 --minutes 120 --save
+	$(TEST)/bin/python -m tests.bench.trust.faults --save
+	$(TEST)/bin/python -m tests.bench.trust.stopped --save
+	$(TEST)/bin/python -m tests.bench.trust.kills --kills 300 --minutes 120 --save
+	$(TEST)/bin/python -m tests.bench.trust.fuzz --minutes 60 --save
 
 quick: lint  ## the inner loop, under two minutes: nouns, tables, frozen outputs, layout, messages
 	$(TEST)/bin/python -m pytest -q -n $(WORKERS) tests/core tests/test_layout.py tests/test_frozen.py \
