@@ -270,10 +270,7 @@ def _steps(settings: Settings, store: Store, connector: Connector, progress: Pro
 
 @contextmanager
 def _noted(store: Store, lease: Lease) -> Iterator[None]:
-    """Keeps why a cycle failed for `hitl status`, until one does not.
-
-    Not where the store itself failed, which could not keep it, or where another cycle has taken over.
-    """
+    """Keeps why a cycle failed, until one does not; not where the store itself failed, or another has taken over."""
     try:
         yield
     except (HitlError, OSError) as error:
