@@ -103,14 +103,14 @@ def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> 
         if control in refused:
             raise Refused(_refusal(refused[control]))
         if control not in supported:
-            raise BadSettings(f"control {control!r}: the labeling configuration has {_names(supported)}")
+            raise BadSettings(f"source.control {control!r}: expected one of {_names(supported)}, or no such setting")
         supported = {control: supported[control]}
     if not supported:
         raise Refused(_refusal("; ".join(refused.values()) or "the labeling configuration has no control"))
     for label in abstain:
         if not any(label in each.choices for each in supported.values()):
             choices = "; ".join(f"{each.name!r}: {', '.join(each.choices)}" for each in supported.values())
-            raise BadSettings(f"abstain {label!r} is no choice; there are {choices}")
+            raise BadSettings(f"source.abstain: {label!r} is no choice; expected some of {choices}, or none")
     return Form(tuple(_with_abstain(each, abstain) for each in supported.values()), names_in(xml))
 
 
@@ -143,7 +143,8 @@ def _with_abstain(control: Control | PartsControl, abstain: Sequence[str]) -> Co
     own = tuple(label for label in abstain if label in control.choices)
     chosen = Control(control.name, control.target, control.kind, control.choices, own, control.paths)
     if len(chosen.classes) < (1 if chosen.kind == "multiple" else 2):
-        raise BadSettings(f"abstain: {control.name!r} has too few classes left ({', '.join(chosen.classes) or 'none'})")
+        left = ", ".join(chosen.classes) or "none"
+        raise BadSettings(f"source.abstain: {control.name!r} has too few classes left ({left}); name fewer there")
     return chosen
 
 

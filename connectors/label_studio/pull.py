@@ -82,7 +82,7 @@ class State:
             return cls(**{name: value for name, value in cursor.items() if name != "version"})
         except (KeyError, TypeError, ValueError):
             raise BadSettings(
-                "the saved cursor is not one of the Label Studio connector: pull from the start"
+                "the saved cursor is not one of the Label Studio connector: run `hitl pull --full`"
             ) from None
 
     @classmethod
