@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hitl.cycle import lease_seconds, pull, pushed, raise_all
+from hitl.cycle import pull, pushed, raise_all
 from hitl.errors import BadSettings, BadTable, HitlError
 from hitl.exchange import (
     BOX_DIGITS,
@@ -34,7 +34,7 @@ from hitl.exchange import (
     spans_as_label,
 )
 from hitl.export import multiple_choices
-from hitl.project import item_names
+from hitl.project import item_names, lease_seconds
 from hitl.shown import listed
 from hitl.tables.files import require_columns
 from hitl.tables.places import Place, place_in, row_number

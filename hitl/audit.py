@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hitl import cycle
 from hitl.exchange import Audited, Connector, Difference, Operation, Progress, SeenAnswer, Snapshot, silent
-from hitl.project import require_place
+from hitl.project import lease_seconds, require_place
 
 if TYPE_CHECKING:
     from hitl.settings import Settings
@@ -66,7 +66,7 @@ def audit(settings: Settings, store: Store, connector: Connector, progress: Prog
 def repair(settings: Settings, store: Store, connector: Connector, found: Audit, progress: Progress = silent) -> Audit:
     """Mend what an audit found, under the project's lease, and audit again. Raises Busy, Refused, Unreachable."""
     kinds = {difference.what for difference in found.differences}
-    with store.lease(settings.name, seconds=cycle.lease_seconds(connector)) as lease:
+    with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
         if kinds & EVIDENCE:
             store.reset_cursor(lease)
             cycle.pull(lease, store, connector, progress)

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitl import __version__
-from hitl.exchange import Connector, Directory, Question
+from hitl.exchange import Connector, Question
+from hitl.project import people_of
 
 if TYPE_CHECKING:
     from hitl.plan import Plan
@@ -32,7 +33,7 @@ BASIS = "basis"
 
 def basis_of(settings: Settings, store: Store, connector: Connector) -> dict[str, Any]:
     """All but the questions and `until`, as JSON values; reads none of the rows."""
-    people = sorted(row.name for row in connector.annotators()) if isinstance(connector, Directory) else []
+    people = sorted(row.name for row in people_of(connector) or ())
     return {
         "revision": store.revision(settings.name),
         "settings": _digest([settings.model_dump_json(), __version__]),

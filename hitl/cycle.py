@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hitl import basis
 from hitl.active.pending.outstanding import HOUR, next_plan
@@ -29,6 +29,7 @@ from hitl.crew import Crew
 from hitl.errors import (
     BadInput,
     BadSettings,
+    BadTable,
     Busy,
     HitlError,
     LeaseLost,
@@ -58,16 +59,19 @@ from hitl.models.analysis.audited_agreement import audited_agreement
 from hitl.models.predictors.features import without
 from hitl.operations import Judgement, departed, operations_of
 from hitl.project import (
+    annotator_names,
     budget_of,
     combined,
     crew_of,
     given_evidence,
     item_names,
+    lease_seconds,
     orders_of_others,
     reachable,
     require_one_name,
     require_place,
     stored_evidence,
+    usable,
 )
 from hitl.settings import Settings
 from hitl.tables.limits import within
@@ -80,8 +84,19 @@ _one_fit = Lock()
 """Compiled kernels may end the process when two threads run them at once (numba without OpenMP or TBB)."""
 
 
+class _Changing:
+    """What changed something on the platform."""
+
+    receipts: tuple[Receipt, ...]
+
+    @property
+    def changed(self) -> int:
+        """How much had to be changed on the platform (0: it was as planned)."""
+        return sum(receipt.changed for receipt in self.receipts)
+
+
 @dataclass(frozen=True)
-class CycleReport:
+class CycleReport(_Changing):
     """What one cycle did."""
 
     pulled: PullSummary
@@ -95,14 +110,9 @@ class CycleReport:
         """Whether it only pushed what a cycle killed before had recorded, and looked at nothing new."""
         return not self.judgement.evidence
 
-    @property
-    def changed(self) -> int:
-        """How much had to be changed on the platform (0: it was as planned)."""
-        return sum(receipt.changed for receipt in self.receipts)
-
 
 @dataclass(frozen=True)
-class Unchanged:
+class Unchanged(_Changing):
     """A cycle that found nothing new: what the `last` one concluded stands, and is not judged again."""
 
     pulled: PullSummary
@@ -110,15 +120,8 @@ class Unchanged:
     receipts: tuple[Receipt, ...]
     pages: Pages = Pages()
 
-    @property
-    def resumed(self) -> bool:
-        """It has seen all that is there."""
-        return False
-
-    @property
-    def changed(self) -> int:
-        """How much had to be changed on the platform (0: it was as planned)."""
-        return sum(receipt.changed for receipt in self.receipts)
+    resumed: ClassVar[bool] = False
+    """It has seen all that is there."""
 
 
 def run(
@@ -211,20 +214,38 @@ class _Steps:
         self.store.note_look(self.lease)
         return Unchanged(pulled, last, receipts, pages)
 
+    def embed(self) -> tuple[str, ...]:
+        """Make the features; a line about the items that are left without, or the file that cannot be read."""
+        try:
+            left_out = embed(self.lease, self.settings, self.store, self.connector, self.progress)
+        except BadTable as error:
+            return (f"features: {error}. Mend the file; those made before are used",)
+        return (without(left_out),) if left_out else ()
+
+    def judge(self, settings: Settings, *given: Any) -> tuple[dict[str, Training], Judgement]:
+        """Learn, and judge what is stored, of the questions, crew and time `given`."""
+        learned = learn(self.lease, settings, self.store, given[0], self.progress)
+        with _one_fit:
+            return learned, judge(settings, self.store, given[0], self.progress, *given[1:])
+
     def conclude(
         self, pulled: PullSummary, queued: tuple[Receipt, ...], given: Crew | None, due: str | None, now: float | None
     ) -> CycleReport:
         """What follows a pull: features, a model, judgement, record and push."""
         settings, store, connector = self.settings, self.store, self.connector
-        there = basis.basis_of(settings, store, connector)
-        crew, unknown = reachable(given or crew_of(settings, store), connector)
-        pulled += PullSummary(problems=(*unknown, *orders_of_others(store, settings.name, connector)))
-        left_out = embed(self.lease, settings, store, connector, self.progress)
-        pulled += PullSummary(problems=(without(left_out),) if left_out else ())
-        questions = connector.questions()
-        learned = learn(self.lease, settings, store, questions, self.progress)
-        with _one_fit:
-            judgement = judge(settings, store, questions, self.progress, crew, now)
+        there, names = basis.basis_of(settings, store, connector), annotator_names(store, settings.name)
+        crew, told = reachable(given or crew_of(settings, store), connector, names)
+        told += orders_of_others(store, settings.name, connector)
+        left_out, questions = self.embed(), connector.questions()
+        try:
+            learned, judgement = self.judge(settings, questions, crew, now)
+        except BadInput:
+            settings, dead = usable(settings, store, questions)
+            if not dead:
+                raise
+            left_out += dead
+            learned, judgement = self.judge(settings, questions, crew, now)
+        pulled = PullSummary(problems=(*told, *left_out)) + pulled
         noted: dict[str, Any] = {}
         if due is not None:
             noted = {"due": due, "annotations": store.counts(settings.name)["annotations"]}
@@ -249,10 +270,7 @@ def _steps(settings: Settings, store: Store, connector: Connector, progress: Pro
 
 @contextmanager
 def _noted(store: Store, lease: Lease) -> Iterator[None]:
-    """Keeps why a cycle failed for `hitl status`, until one does not.
-
-    Not where the store itself failed, which could not keep it, or where another cycle has taken over.
-    """
+    """Keeps why a cycle failed, until one does not; not where the store itself failed, or another has taken over."""
     try:
         yield
     except (HitlError, OSError) as error:
@@ -391,8 +409,7 @@ def push(
         pending = [operation for operation, _ in store.operations(lease.project)]
     if not pending and not verify:
         return
-    failed: list[HitlError] = []
-    kinds: set[str] = set()
+    failed, kinds = list[HitlError](), set[str]()
     with _sending(lease, store, connector):
         for position, operation in enumerate(pending, start=1):
             if NEEDS.get(operation.kind) in kinds:
@@ -471,19 +488,12 @@ def pushed(
 
 def raise_all(failed: Sequence[HitlError]) -> None:
     """Raise the errors as one, if there are any: Unreachable where one of them is, so that it is tried again."""
-    if len(failed) < 2:
-        for error in failed:
-            raise error
+    if not failed:
         return
+    if len(failed) == 1:
+        raise failed[0]
     down = [error for error in failed if isinstance(error, Unreachable)]
     text = "; ".join(dict.fromkeys(map(str, failed)))
     if down:
         raise Unreachable(text, max((error.retry_after or 0.0 for error in down), default=0.0) or None)
     raise Refused(text)
-
-
-def lease_seconds(connector: Connector) -> float:
-    """How long a lease is taken for at a time: longer than any request of the connector."""
-    from hitl.store.lease import SECONDS
-
-    return max(SECONDS, connector.lease_seconds) if isinstance(connector, Fenced) else SECONDS

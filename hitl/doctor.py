@@ -13,7 +13,16 @@ from hitl.exchange import Check, silent
 from hitl.learning.features import stored_features
 from hitl.models.combiner import needs_of
 from hitl.models.registry import chosen
-from hitl.project import combined, crew_of, graph_of, opened, orders_of_others, reachable, stored_evidence
+from hitl.project import (
+    annotator_names,
+    combined,
+    crew_of,
+    graph_of,
+    opened,
+    orders_of_others,
+    reachable,
+    stored_evidence,
+)
 from hitl.shown import counted
 from hitl.status import stored_in_words
 
@@ -60,7 +69,7 @@ def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Ch
     if not settings.crew.annotators:
         return
     try:
-        crew, unknown = reachable(crew_of(settings, store), connector)
+        crew, unknown = reachable(crew_of(settings, store), connector, annotator_names(store, settings.name))
     except HitlError as error:
         yield Check("crew", False, str(error), "mend crew.annotators, or let them sign up on the platform")
         return

@@ -19,8 +19,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hitl.errors import BadInput, BadSettings
-from hitl.exchange import Directory, Located, Marked, id_in
+from hitl.errors import BadInput, BadSettings, PlatformError
+from hitl.exchange import Directory, Fenced, Located, Marked, id_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hitl.consensus import Consensus
     from hitl.crew import Budget, Crew
     from hitl.evidence import Evidence
-    from hitl.exchange import Connector, Progress, Question
+    from hitl.exchange import AnnotatorRow, Connector, Progress, Question
     from hitl.learning.graph import ProjectGraph
     from hitl.models.combiner import Combiner
     from hitl.settings import Settings
@@ -241,6 +241,32 @@ def _model_files(settings: Settings, store: Store, questions: tuple[Question, ..
     return found
 
 
+def usable(settings: Settings, store: Store, questions: tuple[Question, ...]) -> tuple[Settings, tuple[str, ...]]:
+    """The settings without the files of models, and of a graph, that cannot be used now, and a line about each.
+
+    A graph that the combiner cannot do without stays.
+    """
+    from hitl.models.combiner import needs_of
+    from hitl.models.registry import chosen
+
+    told, models = [], {}
+    for name, path in settings.models.items():
+        alone = settings.model_copy(update={"models": {name: path}})
+        try:
+            _model_files(alone, store, questions)
+            models[name] = path
+        except BadInput as error:
+            told.append(f"models.{name} is left out: {error}. Mend the file, or take it out of [models]")
+    graph, method = settings.graph, chosen(settings.combine.method, settings.combine.options, settings.combine.paper)
+    if graph.file is not None and "graph" not in needs_of(method):
+        try:
+            graph_of(settings, store, tuple(store.items(settings.name).column("item").to_pylist()), None)
+        except BadInput as error:
+            graph = type(graph)()
+            told.append(f"the graph is left out: {error}. Mend the file, or take [graph] out")
+    return settings.model_copy(update={"models": models, "graph": graph}), tuple(told)
+
+
 def stored_results(
     settings: Settings, store: Store, evidence: Mapping[str, Evidence], progress: Progress
 ) -> tuple[Mapping[str, Consensus], bool]:
@@ -383,16 +409,30 @@ def crew_of(settings: Settings, store: Store) -> Crew:
     )
 
 
-def reachable(crew: Crew, connector: Connector) -> tuple[Crew, tuple[str, ...]]:
+def people_of(connector: Connector) -> tuple[AnnotatorRow, ...] | None:
+    """Everyone who can be asked; None where the platform does not tell."""
+    if not isinstance(connector, Directory):
+        return None
+    try:
+        return connector.annotators()
+    except PlatformError:
+        return None
+
+
+def reachable(crew: Crew, connector: Connector, names: Mapping[str, str]) -> tuple[Crew, tuple[str, ...]]:
     """The crew without those whom the platform does not know, and a line about each of them.
 
-    Raises BadSettings where it knows none: a crew without names would be anyone.
+    `names` are those of the last pull (`annotator_names`), for a platform that does not tell just now. Raises
+    BadSettings where it knows none: a crew without names would be anyone.
     """
     if not (crew.names and isinstance(connector, Directory)):
         return crew, ()
-    there = {name for row in connector.annotators() for name in (row.name, f"{row.name} ({row.key})")}
+    people = people_of(connector)
+    there = set(names.values())
+    if people is not None:
+        there = {name for row in people for name in (row.name, f"{row.name} ({row.key})")}
     known = tuple(name for name in crew.names if name in there)
-    told = tuple(_unknown(str(name), there) for name in crew.names if name not in there)
+    told = tuple(_unknown(str(name), there - set(known)) for name in crew.names if name not in there)
     if not known:
         raise BadSettings("; ".join(told))
     return replace(crew, names=known), told
@@ -400,8 +440,11 @@ def reachable(crew: Crew, connector: Connector) -> tuple[Crew, tuple[str, ...]]:
 
 def _unknown(name: str, there: Iterable[str]) -> str:
     near = get_close_matches(name, list(there), 1)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
-    return f"crew.annotators: the platform has no user {name!r}, who is not asked{meant}"
+    meant = f" (did you mean {near[0]!r}?)" if near else ""
+    return (
+        f"crew.annotators: the platform has no user {name!r}, who is not asked. Mend the name{meant}, let them sign up "
+        "there, or take them out"
+    )
 
 
 def needs_of(items: pa.Table, field: str) -> dict[Name, frozenset[str]]:
@@ -431,3 +474,10 @@ def budget_of(settings: Settings) -> Budget:
     from hitl.crew import Budget
 
     return Budget(**settings.budget.model_dump())
+
+
+def lease_seconds(connector: Connector) -> float:
+    """How long a lease is taken for at a time: longer than any request of the connector."""
+    from hitl.store.lease import SECONDS
+
+    return max(SECONDS, connector.lease_seconds) if isinstance(connector, Fenced) else SECONDS

@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "learning": {"core", "models", "settings", "store", "learning"},
     "project": {"core", "models", "settings", "store", "connectors", "learning", "project"},
     "operations": {"core", "settings", "store", "metrics", "project", "operations"},
-    "basis": {"core", "settings", "store"},
+    "basis": {"core", "settings", "store", "project"},
     "cycle": {
         "core",
         "basis",

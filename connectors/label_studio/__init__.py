@@ -14,6 +14,7 @@ The SDK is loaded with the first request, not with this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +25,7 @@ from pydantic import Field
 
 from hitl.connectors.label_studio import assign, audit, compare, doctor, predictions, pull, push, replies
 from hitl.connectors.label_studio.client import REQUEST_SECONDS, WITHIN_LEASE, Client
-from hitl.connectors.label_studio.form import Form, parse
+from hitl.connectors.label_studio.form import Form, adapted, parse
 from hitl.errors import BadSettings, MissingToken, Refused
 from hitl.exchange import (
     AnnotatorRow,
@@ -148,9 +149,13 @@ class LabelStudio:
         return self.client.project(self.project)
 
     @cached_property
+    def _form(self) -> tuple[Form, tuple[str, ...]]:
+        return adapted(self.settings["label_config"], self._control, self._abstain)
+
+    @property
     def form(self) -> Form:
         """The controls whose answers are pulled (read once)."""
-        return parse(self.settings["label_config"], self._control, self._abstain)
+        return self._form[0]
 
     def questions(self) -> tuple[Question, ...]:
         """What the project asks of every task."""
@@ -198,8 +203,17 @@ class LabelStudio:
         self.client.fence(may_write)
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        """Everything (cursor None) or what changed since the cursor; each page may be the last one read."""
-        return pull.pages(self.client, self.project, self.form, cursor, self._page_size)
+        """Everything (cursor None) or what changed since the cursor; each page may be the last one read.
+
+        Where the labeling configuration no longer has what the settings name, a later pull goes on without and says so;
+        one from the beginning raises BadSettings or Refused.
+        """
+        if cursor is None:
+            parse(self.settings["label_config"], self._control, self._abstain)
+        form, problems = self._form
+        for page in pull.pages(self.client, self.project, form, cursor, self._page_size):
+            yield replace(page, problems=(*problems, *page.problems))
+            problems = ()
 
     def compare(self, cursor: Cursor, held: Held) -> Iterator[Page]:
         """What the project has otherwise than what is stored: no time of change told of it."""

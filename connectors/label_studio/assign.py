@@ -59,7 +59,7 @@ _HIDDEN = [
 def assign(client: Client, project: int, operation: Operation) -> Receipt:
     """Ask the annotator (operation.key, a user id) about exactly these tasks."""
     wanted = task_ids(operation.payload["items"])
-    person = _person(client, operation.key)
+    person = client.user(operation.key)
     if person is None and not wanted:
         left = Versions(client, project).delete(_prefix(operation.key)) if client.community else 0
         return Receipt(operation, left, f"there is no user {operation.key}")
@@ -90,10 +90,6 @@ def tabs(client: Client, project: int) -> dict[str, str]:
         for title, view in titles.items()
         if title.startswith(TAB)
     }
-
-
-def _person(client: Client, key: str) -> Mapping[str, Any] | None:
-    return next((user for user in client.users() if str(user["id"]) == key), None)
 
 
 def _prefix(user: str) -> str:

@@ -67,6 +67,10 @@ _LEGACY = (
 )
 
 
+class Missing(Refused):
+    """There is nothing at this address, or the token's user may not see it."""
+
+
 class NoAnswer(Unreachable):
     """Something answered, but not Label Studio: a page, a redirect, JSON of another shape."""
 
@@ -204,6 +208,16 @@ class Client:
         """All who may annotate."""
         listed = self.get("/api/users/", replies.users)
         return list(replies.users(listed))
+
+    def user(self, key: str) -> Mapping[str, Any] | None:
+        """The user with this id; None where there is none."""
+        if not key.isdecimal():
+            return None
+        try:
+            answer: Mapping[str, Any] = self.get(f"/api/users/{key}/", replies.WITH_ID)
+        except Missing:
+            return None
+        return answer
 
     def project(self, number: int) -> Mapping[str, Any]:
         """A project as the server describes it."""
@@ -358,7 +372,7 @@ class Client:
             hint = float(retry_after) if retry_after and retry_after.isdigit() else None
             return Unreachable(f"{said}. {_FAILED}", hint)
         advice = _LEGACY if "legacy" in detail.lower() else _ADVICE.get(status, _ADVICE[400])
-        return Refused(f"{said}. {advice}")
+        return (Missing if status == 404 else Refused)(f"{said}. {advice}")
 
     def _safe(self, text: str) -> str:
         return text.replace(self._token, "***")[:400] if self._token else text[:400]

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from hitl.connectors.label_studio.pull import ID_PAGE, Reader, State, above, annotators, listed, stamp, up_to
+from hitl.connectors.label_studio.pull import ID_PAGE, Reader, State, above, listed, stamp, up_to
 from hitl.exchange import Cursor, Held, HeldItem, Page
 
 TRIES = 3
@@ -72,7 +72,7 @@ class _Comparison:
         """The tasks that differ as they are now, and without those that are gone."""
         if differing.tasks:
             self.state.moved = time.time()
-            self.reader.known = {row.key for row in annotators(self.client)}
+            yield self.reader.people(self.state)
             yield from self.reader.again(self.state, differing.tasks)
         if differing.gone:
             self.state.moved = time.time()

@@ -228,10 +228,7 @@ OF_PARTS: Mapping[str, Mapping[str, type[PartsControl]]] = {
 
 def controls(xml: str) -> tuple[dict[str, Control | PartsControl], dict[str, str]]:
     """The supported controls by name, and for each other one why it is not supported. Raises Refused for bad XML."""
-    try:
-        root = ElementTree.fromstring(xml)  # nosec B314  # expat bounds entities, and reads no files
-    except ElementTree.ParseError as error:
-        raise Refused(f"the labeling configuration is not XML: {error}. Save it again in Label Studio") from error
+    root = _root(xml)
     supported: dict[str, Control | PartsControl] = {}
     refused: dict[str, str] = {}
     objects = {name: element for element in root.iter() if (name := _attributes(element).get("name"))}
@@ -253,6 +250,18 @@ def controls(xml: str) -> tuple[dict[str, Control | PartsControl], dict[str, str
             continue
         refused[name] = f"<{element.tag} name={name!r}> {reason}"
     return supported, refused
+
+
+def names_in(xml: str) -> frozenset[str]:
+    """The names of all tags that have one. Raises Refused for bad XML."""
+    return frozenset(name for element in _root(xml).iter() if (name := _attributes(element).get("name")))
+
+
+def _root(xml: str) -> ElementTree.Element:
+    try:
+        return ElementTree.fromstring(xml)  # nosec B314  # expat bounds entities, and reads no files
+    except ElementTree.ParseError as error:
+        raise Refused(f"the labeling configuration is not XML: {error}. Save it again in Label Studio") from error
 
 
 def _of_parts(

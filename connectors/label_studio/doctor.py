@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hitl.connectors.label_studio import replies
+from hitl.connectors.label_studio import push, replies
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.config import controls
 from hitl.connectors.label_studio.form import parse
 from hitl.connectors.label_studio.predictions import CONSENSUS, ORDER, SAMPLING, Versions
-from hitl.connectors.label_studio.pull import ID_PAGE
+from hitl.connectors.label_studio.pull import ID_PAGE, imported_truth, is_imported
 from hitl.errors import HitlError
 from hitl.exchange import Check, id_in
 from hitl.shown import listed
 
-SAMPLE = 200
+NAMED = 5
+"""People who are named."""
+_OF_TRUTH = ("ground_truth", "was_cancelled", "completed_by")
 
 
 def check(
@@ -43,7 +46,7 @@ def check(
     checks.append(_labeling(settings["label_config"], control, abstain))
     checks.append(_serving(settings))
     checks.append(_order(client, project, settings))
-    checks.append(_gold(client, project))
+    checks.append(_gold(client, project, whoami["id"]))
     if field is not None:
         checks.append(_own_ids(client, project, field))
     return checks
@@ -107,21 +110,26 @@ def _own_ids(client: Client, project: int, field: str) -> Check:
     return Check(name, True, f"all {count:,} tasks have one in the field {field!r}")
 
 
-def _gold(client: Client, project: int) -> Check:
-    page = client.tasks_page(project, ("id", "annotations", "ground_truth", "was_cancelled"), page_size=SAMPLE)
-    flags = [
-        bool(a.get("ground_truth"))
-        for task in page.tasks
-        for a in task.get("annotations") or ()
-        if not a["was_cancelled"]
-    ]
-    if flags and all(flags):
-        return Check(
-            "ground truth",
-            False,
-            f"all of the first {len(flags)} annotations are ground truth, so no answer counts",
-            'Annotations imported without "ground_truth": false become ground truth: import them again with it',
-        )
-    return Check(
-        "ground truth", True, f"{sum(flags)} of the first {len(flags)} annotations are ground truth (known truth)"
-    )
+def _gold(client: Client, project: int, me: int) -> Check:
+    """Which annotations are known truth; not those that `hitl gold` has written."""
+    name, include = "ground truth", ("id", "meta", "annotations", "updated_by", *_OF_TRUTH)
+    answers, imported, truth = 0, 0, Counter[str]()
+    people = {user["id"]: str(user.get("email") or f"user {user['id']}") for user in client.users()}
+    for task in client.tasks(project, include):
+        own = (task.get("meta") or {}).get(push.RAISED)
+        for said in task["annotations"] or ():
+            if said["was_cancelled"] or (own and said["ground_truth"] and said["completed_by"] == me):
+                continue
+            answers += not said["ground_truth"]
+            imported += is_imported(said)
+            if said["ground_truth"]:
+                truth[people.get(said["completed_by"], "somebody who has left")] += 1
+    if not truth:
+        return Check(name, True, f"of {answers:,} annotations none is known truth")
+    by = ", ".join(f"{count:,} of {who}" for who, count in truth.most_common(NAMED))
+    others = f", {len(truth) - NAMED} others" if len(truth) > NAMED else ""
+    detail = f"{truth.total():,} annotations are known truth ({by}{others}), beside {answers:,} answers"
+    if not imported:
+        return Check(name, True, detail)
+    what, _, mend = imported_truth(imported).partition(". ")
+    return Check(name, imported <= answers, f"{detail}; {what}", mend)

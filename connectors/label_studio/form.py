@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
-from hitl.connectors.label_studio.answers import Answers
-from hitl.connectors.label_studio.config import SUPPORTED, Control, PartsControl, controls
+from hitl.connectors.label_studio.answers import Answers, NotUnderstood
+from hitl.connectors.label_studio.config import SUPPORTED, Control, PartsControl, controls, names_in
 from hitl.errors import BadSettings, Refused
 from hitl.exchange import Question
 
@@ -21,9 +22,13 @@ Result = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The controls that hitl works with, in the order of the labeling configuration; one at least."""
+    """The controls that hitl works with, in the order of the labeling configuration; one at least.
+
+    `names`: of all that has a name there, these controls among them.
+    """
 
     controls: tuple[Control | PartsControl, ...]
+    names: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -38,9 +43,23 @@ class Form:
     def read(self, result: object) -> Answers:
         """The answers in an annotation's result; None where a question was left open.
 
-        Raises NotUnderstood for anything that is not a legal answer to each control.
+        Raises NotUnderstood for anything that is not a legal answer to each control, and for answers to none that there
+        is: the control was renamed, or taken away.
         """
+        self._require_known(result)
         return {question: label for control in self.controls for question, label in control.read(result).items()}
+
+    def _require_known(self, result: object) -> None:
+        items = result if isinstance(result, list) else []
+        named = [str(item["from_name"]) for item in items if isinstance(item, dict) and item.get("from_name")]
+        if self.names and named and self.names.isdisjoint(named):
+            raise NotUnderstood(f"it answers {named[0]!r}, which the labeling configuration does not have")
+
+    @property
+    def digest(self) -> str:
+        """Differs where another configuration reads the same answer in another way."""
+        told = [(type(one).__name__, one.name, one.choices, getattr(one, "abstain", ())) for one in self.controls]
+        return sha256(repr((told, sorted(self.names))).encode()).hexdigest()[:16]
 
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
         """Class probabilities of a model's prediction: question -> class -> p. Raises NotUnderstood."""
@@ -84,15 +103,38 @@ def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> 
         if control in refused:
             raise Refused(_refusal(refused[control]))
         if control not in supported:
-            raise BadSettings(f"control {control!r}: the labeling configuration has {_names(supported)}")
+            raise BadSettings(f"source.control {control!r}: expected one of {_names(supported)}, or no such setting")
         supported = {control: supported[control]}
     if not supported:
         raise Refused(_refusal("; ".join(refused.values()) or "the labeling configuration has no control"))
     for label in abstain:
         if not any(label in each.choices for each in supported.values()):
             choices = "; ".join(f"{each.name!r}: {', '.join(each.choices)}" for each in supported.values())
-            raise BadSettings(f"abstain {label!r} is no choice; there are {choices}")
-    return Form(tuple(_with_abstain(each, abstain) for each in supported.values()))
+            raise BadSettings(f"source.abstain: {label!r} is no choice; expected some of {choices}, or none")
+    return Form(tuple(_with_abstain(each, abstain) for each in supported.values()), names_in(xml))
+
+
+def adapted(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> tuple[Form, tuple[str, ...]]:
+    """The same of a labeling configuration that was changed since: without what it no longer has, and a line about it.
+
+    Raises Refused when no control is supported.
+    """
+    supported, _ = controls(xml)
+    told = []
+    if control is not None and control not in supported and supported:
+        told.append(
+            f"source.control names {control!r}, and the labeling configuration has {_names(supported)}, which hitl "
+            "works with until then: mend source.control"
+        )
+        control = None
+    asked = supported.values() if control is None else [supported[control]] if control in supported else []
+    there = {choice for each in asked for choice in each.choices}
+    told += [
+        f"source.abstain names {label!r}, which is no choice of the labeling configuration: mend source.abstain"
+        for label in abstain
+        if label not in there
+    ]
+    return parse(xml, control, [label for label in abstain if label in there]), tuple(told)
 
 
 def _with_abstain(control: Control | PartsControl, abstain: Sequence[str]) -> Control | PartsControl:
@@ -101,7 +143,8 @@ def _with_abstain(control: Control | PartsControl, abstain: Sequence[str]) -> Co
     own = tuple(label for label in abstain if label in control.choices)
     chosen = Control(control.name, control.target, control.kind, control.choices, own, control.paths)
     if len(chosen.classes) < (1 if chosen.kind == "multiple" else 2):
-        raise BadSettings(f"abstain: {control.name!r} has too few classes left ({', '.join(chosen.classes) or 'none'})")
+        left = ", ".join(chosen.classes) or "none"
+        raise BadSettings(f"source.abstain: {control.name!r} has too few classes left ({left}); name fewer there")
     return chosen
 
 

@@ -28,9 +28,9 @@ from typing import Any
 
 from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.answers import Answers, NotUnderstood
-from hitl.connectors.label_studio.client import Client, TaskPage, where
+from hitl.connectors.label_studio.client import Client, NoAnswer, TaskPage, where
 from hitl.connectors.label_studio.form import Form
-from hitl.errors import BadSettings
+from hitl.errors import BadSettings, Refused
 from hitl.exchange import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Kind, Page, PredictionRow, spans_in
 from hitl.texts.marked_labels import number_of
 
@@ -45,7 +45,7 @@ META = "hitl"
 ID_PAGE = 5000
 """Tasks a request where little is asked of each."""
 _TASK = ("id", "data", "meta", "is_labeled", "overlap", "created_at", "updated_at")
-_ANNOTATION = ("annotations", "result", "completed_by", "was_cancelled", "ground_truth", "lead_time")
+_ANNOTATION = ("annotations", "result", "completed_by", "was_cancelled", "ground_truth", "lead_time", "updated_by")
 _PREDICTION = ("predictions", "score", "model_version")
 
 
@@ -56,6 +56,8 @@ class State:
     `since` and `began` are stamps of the project's tasks: the largest when the last pass, and this one, began. `moved`
     is when a change was last seen, by our clock, in seconds since the epoch. `whole`: the pass has read everything, so
     that nothing has to be compared yet. `drift`: how many more tasks and annotations Label Studio counts than it lists.
+    `form`: the digest of the form by which was read what is stored. `imported`: known truth that came with an import,
+    counted in a first pull.
     """
 
     phase: str
@@ -66,6 +68,8 @@ class State:
     whole: bool = False
     drift: list[int] = field(default_factory=lambda: [0, 0])
     models: dict[str, list[Any]] = field(default_factory=dict)
+    form: str = ""
+    imported: int | None = None
 
     @classmethod
     def load(cls, cursor: Cursor) -> State:
@@ -78,7 +82,7 @@ class State:
             return cls(**{name: value for name, value in cursor.items() if name != "version"})
         except (KeyError, TypeError, ValueError):
             raise BadSettings(
-                "the saved cursor is not one of the Label Studio connector: pull from the start"
+                "the saved cursor is not one of the Label Studio connector: run `hitl pull --full`"
             ) from None
 
     @classmethod
@@ -99,7 +103,10 @@ def pages(client: Client, project: int, form: Form, cursor: Cursor | None, page_
     Raises Refused and Unreachable as the client does; the pages before stay valid.
     """
     reader = Reader(client, project, form, page_size)
-    state = reader.start() if cursor is None else State.load(cursor)
+    state = replace(reader.start(), imported=0) if cursor is None else State.load(cursor)
+    if state.form not in ("", form.digest):  # what was read is read otherwise now
+        state = reader.start()
+    state.form = form.digest
     if state.phase == "changes" and not state.after:
         state = reader.begin_changes(state)
     yield reader.people(state)
@@ -119,25 +126,29 @@ class Reader:
         self.project = project
         self.form = form
         self.page_size = page_size
-        self.known: set[str] = set()
+        self.known: set[str] | None = None  # who is named; None: whoever it is, the name stays
 
     def start(self) -> State:
         """The state of a pull from the beginning."""
-        return State("bulk", since=self._latest(), models=self._models())
+        return State("bulk", since=self._latest(), models=self._models(), form=self.form.digest)
 
     def begin_changes(self, state: State) -> State:
         """The state of a new pass over what changed, or of a new bulk pass when models lost predictions."""
         began, models = self._latest(), self._models()
         if any(_lost(known, models.get(name)) for name, known in state.models.items()):
-            return State("bulk", since=began, models=models)
+            return State("bulk", since=began, models=models, form=self.form.digest)
         state.began = began
         if state.began != state.since:
             state.moved = time.time()
         return state
 
     def people(self, state: State) -> Page:
-        """All who may annotate."""
-        rows = annotators(self.client)
+        """All who may annotate; those who are stored keep their names where nobody is listed."""
+        try:
+            rows = annotators(self.client)
+        except (Refused, NoAnswer) as error:
+            why = f"the list of users cannot be read, and annotators keep the names they had: {error}"
+            return Page(cursor=state.save(), problems=(why,))
         self.known = {row.key for row in rows}
         return Page(cursor=state.save(), annotators=rows)
 
@@ -148,15 +159,20 @@ class Reader:
         for read in self._scan(state.after, with_predictions=bool(state.models)):
             total = done + read.total if seen is not None else None
             rows = self._rows(read)
+            if state.imported is not None:
+                state.imported += sum(is_imported(a) for task in read.tasks for a in task.get("annotations") or ())
             if seen is not None:
                 seen.extend(item.key for item in rows.items)
             done += len(read.tasks)
             state.after = read.last or state.after
             live = None
             if not read.more:
+                rows.problems += [imported_truth(state.imported)] if state.imported else []
                 live = None if seen is None else frozenset(seen)
                 moved, whole = time.time(), seen is not None
-                state = State("changes", since=state.since, moved=moved, whole=whole, models=state.models)
+                state = replace(
+                    state, phase="changes", after=0, began="", moved=moved, whole=whole, drift=[0, 0], imported=None
+                )
             yield _page(state, rows, live, total)
 
     def changes(self, state: State) -> Iterator[Page]:
@@ -217,8 +233,10 @@ class Reader:
         person = self._person(rows, _user(annotation))
         answers, error = read_answers(self.form, annotation)
         if error is not None:
-            again = "counts as a skip, and its annotator is not asked again"
-            rows.problems.append(f"task {task['id']}, annotation {annotation['id']}: {error}; it {again}")
+            rows.problems.append(
+                f"task {task['id']}, annotation {annotation['id']}: {error}; it counts as a skip, and its annotator is "
+                "not asked again: mend or delete it in Label Studio"
+            )
         rows.problems += _outside(self.form, task, annotation, answers)
         stated: Kind = "gold" if annotation.get("ground_truth") else "answer"
         for question in self.form.questions:
@@ -241,7 +259,7 @@ class Reader:
         if completed_by is None:
             return None
         key = str(completed_by)
-        if key not in self.known:  # an annotator who has left
+        if self.known is not None and key not in self.known:  # an annotator who has left
             self.known.add(key)
             rows.annotators.append(AnnotatorRow(key, f"user {key}"))
         return key
@@ -317,6 +335,21 @@ def _item(form: Form, task: Mapping[str, Any]) -> ItemRow:
         labels_wanted=max(answers(form, task) + int(task["overlap"]) - submitted(task), 1),
         closed=bool(task["is_labeled"]),
         ref=added_as(task),
+    )
+
+
+def is_imported(annotation: Mapping[str, Any]) -> bool:
+    """Whether it is known truth and came with an import: whatever else writes an annotation leaves its user."""
+    return bool(annotation.get("ground_truth")) and annotation.get("updated_by") is None
+
+
+def imported_truth(count: int) -> str:
+    """What is known truth only because of how it was imported, and what to do."""
+    are = "annotation is" if count == 1 else "annotations are"
+    return (
+        f"{count:,} imported {are} known truth and no answers of annotators, as Label Studio takes them unless an "
+        'import says "ground_truth": false. If they are answers, import them again with it, or unset it (guide: Give '
+        "known truth)"
     )
 
 

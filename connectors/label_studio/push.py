@@ -28,7 +28,8 @@ from hitl.exchange import Operation, Receipt, id_in
 
 IMPORT_BATCH = 500
 _WHO = ("annotations", "completed_by", "was_cancelled", "ground_truth")
-_RAISED = "hitl_gold"
+RAISED = "hitl_gold"
+"""In the meta of a task whose known truth `hitl gold` has written."""
 
 
 def receipts(
@@ -181,9 +182,9 @@ def _make_gold(client: Client, task: Mapping[str, Any], result: list[dict[str, A
             client.patch(f"/api/annotations/{annotation['id']}/", {"result": whole})
             return
     meta = task.get("meta") or {}
-    if not meta.get(_RAISED):
+    if not meta.get(RAISED):
         # Overlap and mark go in one request: a crash before the annotation does not raise it twice.
-        client.patch(f"/api/tasks/{number}/", {"overlap": int(task["overlap"]) + 1, "meta": {**meta, _RAISED: True}})
+        client.patch(f"/api/tasks/{number}/", {"overlap": int(task["overlap"]) + 1, "meta": {**meta, RAISED: True}})
     body = {"result": result, "ground_truth": True}
     client.post(f"/api/tasks/{number}/annotations/", body, replies.record(id=replies.whole, ground_truth=replies.flag))
 

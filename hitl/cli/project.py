@@ -17,7 +17,7 @@ from hitl.cli.combine import write
 from hitl.cli.evidence import of_question
 from hitl.cli.options import HERE, AnnotatorsOutput, Config, DryRun, Json, OneQuestion, grouped
 from hitl.errors import BadSettings, HitlError, MissingToken
-from hitl.project import opened, require_place, stored
+from hitl.project import lease_seconds, opened, require_place, stored
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus
@@ -158,7 +158,7 @@ def push(
         if dry_run:
             _show_operations(store.pending(settings.name), as_json)
             return
-        with store.lease(settings.name, seconds=cycle.lease_seconds(connector)) as lease:
+        with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
             receipts = tuple(cycle.push(lease, store, connector, progress, verify=verify))
     _show_receipts(receipts, as_json)
 

@@ -201,9 +201,15 @@ def _in_words(error: Exception) -> dict[str, str]:
     return {"error": type(error).__name__, "message": str(error)}
 
 
+PROBLEMS = 10
+"""How many of the things that a cycle left out are told; `hitl run` tells as many."""
+
+
 def figures(report: CycleReport | Unchanged) -> dict[str, Any]:
     """What is reported of a cycle."""
-    pushed = {"operations": len(report.receipts), "changed": report.changed}
+    pushed: dict[str, Any] = {"operations": len(report.receipts), "changed": report.changed}
+    if report.pulled.problems:
+        pushed["problems"] = list(report.pulled.problems[:PROBLEMS])
     if isinstance(report, Unchanged):
         return {"unchanged": True, **pushed}
     metrics = {

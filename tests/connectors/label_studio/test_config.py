@@ -59,7 +59,7 @@ def test_abstentions_are_options_but_no_classes() -> None:
     control = parse(view(MULTIPLE), abstain=["see"])
     assert [question.options for question in control.questions] == [("no", "yes", "see")] * 2
     assert control.read(result("m", "choices", choices=["A", "see"])) == {"m=A": "yes", "m=B": "see"}
-    with pytest.raises(BadSettings, match="abstain 'D'"):
+    with pytest.raises(BadSettings, match="source.abstain: 'D'"):
         parse(view(SINGLE), abstain=["D"])
     with pytest.raises(BadSettings, match="too few classes"):
         parse(view(SINGLE), abstain=["A", "B"])
@@ -140,7 +140,7 @@ def test_a_single_supported_control_needs_no_picking() -> None:
         (PAIRWISE, result("p", "pairwise", selected="right"), "right"),
         (SINGLE, [], None),
         (SINGLE, result("c", "choices", choices=[]), None),
-        (SINGLE, result("other", "choices", choices=["A"]), None),
+        (SINGLE + '<TextArea name="why" toName="text"/>', result("why", "textarea", text=["so"]), None),
     ],
 )
 def test_answers_are_read_and_written(xml: str, answer: list[dict[str, Any]], label: str | None) -> None:
@@ -154,6 +154,11 @@ def test_answers_are_read_and_written(xml: str, answer: list[dict[str, Any]], la
     ("xml", "answer", "said"),
     [
         (SINGLE, result("c", "choices", choices=["C"]), "'C' is not among the choices"),  # "see" is its name here
+        (
+            SINGLE,
+            result("old", "choices", choices=["A"]),
+            "it answers 'old', which the labeling configuration does not",
+        ),
         (SINGLE, result("c", "choices", choices=["A", "B"]), "2 answers on the single-choice control"),
         (SINGLE, result("c", "choices", choices=["A", "A"]), "same choice twice"),
         (SINGLE, result("c", "choices", choices="A"), "is no answer"),

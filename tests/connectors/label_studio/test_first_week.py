@@ -155,7 +155,7 @@ def test_an_answer_that_cannot_be_read_is_told_and_another_annotator_is_asked(
         report = cycle.run(settings_for(project.number, crew), store, connect(project))
         (told,) = report.pulled.problems
         assert told.startswith(f"task {tasks[0]}, annotation ")
-        assert told.endswith("; it counts as a skip, and its annotator is not asked again")
+        assert told.endswith("its annotator is not asked again: mend or delete it in Label Studio")
         asked = {(str(ask.item), ask.annotator) for ask in report.judgement.plan.asks}
         assert (str(tasks[0]), crew[0]) not in asked
         assert (str(tasks[0]), crew[1]) in asked

@@ -372,7 +372,7 @@ def test_predictions_that_do_not_fit_are_said(project: Project) -> None:
 
 def test_a_cursor_of_another_kind_is_refused(project: Project) -> None:
     for cursor in ({"row": 3}, {"version": 3, "phase": "bulk"}, {"version": 2}, {"version": 1, "phase": "bulk"}):
-        with pytest.raises(BadSettings, match="pull from the start"):
+        with pytest.raises(BadSettings, match="hitl pull --full"):
             list(project.connector.pull(cursor))
 
 

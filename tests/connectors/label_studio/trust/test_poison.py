@@ -1,0 +1,335 @@
+"""One bad thing in a project of two people: the other goes on being served, and the advice that is given cures it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from hitl import cycle
+from hitl.audit import audit
+from hitl.connectors.label_studio import LabelStudio
+from hitl.connectors.label_studio.server import LocalServer, Person
+from hitl.errors import HitlError
+from hitl.settings import Settings
+from hitl.store import Store
+from tests.connectors.label_studio.conftest import SENTIMENT, Project, choice
+from tests.connectors.label_studio.projects import settings_for
+
+pytestmark = pytest.mark.server
+
+MOOD = SENTIMENT.replace('name="sentiment"', 'name="mood"')
+
+
+class Team:
+    """A project of fourteen tasks and two people who are asked by name."""
+
+    def __init__(self, project: Project, folder: Path) -> None:
+        self.project = project
+        self.folder = folder
+        self.transport: httpx.BaseTransport | None = None
+        self.control = "sentiment"
+        self.said = self.told = ""
+        self.failed = False
+        self.tasks = project.add(14)
+        self.settings: Settings = settings_for(project.number, [one.email for one in project.people], max_labels=2)
+        self.store = Store(f"sqlite:///{folder}/hitl.db")
+
+    def set(self, part: str, **values: Any) -> None:
+        """Change settings, as one does in hitl.toml."""
+        old = getattr(self.settings, part)
+        self.settings = self.settings.model_copy(update={part: old.model_copy(update=values)})
+
+    def connect(self) -> LabelStudio:
+        server, source = self.project.server, self.settings.source
+        named = {"control": source.control, "abstain": source.abstain}
+        more = {} if self.transport is None else {"transport": self.transport}
+        return LabelStudio(server.url, server.token, self.project.number, **named, **more)
+
+    def cycle(self) -> str:
+        """Run a cycle; what its user is told."""
+        try:
+            report = cycle.run(self.settings, self.store, self.connect())
+        except HitlError as error:
+            self.failed, self.said = True, str(error)
+        else:
+            self.failed, self.said = False, "; ".join(report.pulled.problems)
+        self.told += self.said
+        return self.said
+
+    def work(self, k: int, most: int = 2) -> list[int]:
+        """What this annotator is served in their tab, and answers."""
+        served: list[int] = []
+        while len(served) < most and (task := self.project.next(k, self.tab(k))) is not None:
+            label = "good" if task % 3 else "bad"
+            body = {"result": choice(label, control=self.control), "lead_time": 1.5}
+            self.project.person(k).post(f"/api/tasks/{task}/annotations/", body)
+            served.append(task)
+        return served
+
+    def tab(self, k: int) -> int:
+        views = self.project.admin.get("/api/dm/views/", project=self.project.number)
+        (number,) = [
+            view["id"] for view in views if view["data"].get("title") == f"hitl: {self.project.people[k].email}"
+        ]
+        return int(number)
+
+    def differences(self) -> list[str]:
+        found = audit(self.settings, self.store, replace_transport(self)).differences
+        return [f"{one.what} {one.key}: {one.why}" for one in found]
+
+
+def replace_transport(team: Team) -> LabelStudio:
+    team.transport = None
+    return team.connect()
+
+
+Act = Callable[[Team], None]
+
+
+@dataclass(frozen=True)
+class Poison:
+    """What happens, what is said of it, and what one does who follows that."""
+
+    happens: Act
+    said: str
+    cure: Act
+    once: bool = False
+    """Whether it is said once, and not in each cycle."""
+    served: bool = True
+    """Whether the second annotator is served again after the cure."""
+
+
+def nothing(team: Team) -> None:
+    pass
+
+
+# -- unknown name
+
+
+def misspell(team: Team) -> None:
+    first, second = team.project.people
+    team.set("crew", annotators=(first.email, second.email.replace("@", "q@")))
+
+
+def spell(team: Team) -> None:
+    team.set("crew", annotators=tuple(one.email for one in team.project.people))
+
+
+# -- a person left
+
+
+def remove(team: Team) -> None:
+    team.project.next(1, team.tab(1))  # they have a task open
+    team.project.admin.delete(f"/api/organizations/1/memberships/{team.project.people[1].id}/")
+
+
+def delete_user(team: Team) -> None:
+    team.project.next(1, team.tab(1))
+    team.project.admin.delete(f"/api/users/{team.project.people[1].id}/")
+
+
+def drop_name(team: Team) -> None:
+    team.set("crew", annotators=(team.project.people[0].email,))
+
+
+# -- nobody is listed
+
+
+class NoUsers(httpx.BaseTransport):
+    """A proxy that answers the list of users with an empty one."""
+
+    def __init__(self) -> None:
+        self.inner = httpx.HTTPTransport()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/api/users/":
+            return httpx.Response(200, json=[])
+        return self.inner.handle_request(request)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def hide_users(team: Team) -> None:
+    team.transport = NoUsers()
+
+
+def show_users(team: Team) -> None:
+    team.transport = None
+
+
+# -- answers
+
+
+def answer_wrongly(team: Team) -> None:
+    task = team.project.next(1, team.tab(1))
+    assert task is not None
+    team.project.answer(1, task, "no such choice")
+
+
+def delete_wrong_answer(team: Team) -> None:
+    found = re.search(r"annotation (\d+)", team.told)
+    assert found is not None
+    team.project.admin.delete(f"/api/annotations/{found[1]}/")
+
+
+def submit_twice(team: Team) -> None:
+    task = team.project.next(1, team.tab(1))
+    assert task is not None
+    team.project.answer(1, task, "bad")
+    team.project.answer(1, task, "good")
+
+
+# -- files
+
+
+def lose_model(team: Team) -> None:
+    team.settings = team.settings.model_copy(update={"models": {"gpt": str(team.folder / "gpt.csv")}})
+
+
+def restore_model(team: Team) -> None:
+    rows = "".join(f"{task},0.8,0.2\n" for task in team.tasks)
+    (team.folder / "gpt.csv").write_text(f"item,p_good,p_bad\n{rows}")
+
+
+def break_model(team: Team) -> None:
+    (team.folder / "gpt.csv").write_bytes(b"\x00\xff\xfe" * 40)
+    lose_model(team)
+
+
+# -- tasks
+
+
+def delete_task(team: Team) -> None:
+    task = team.project.next(1, team.tab(1))
+    team.project.admin.delete(f"/api/tasks/{task}/")
+
+
+POISONS = {
+    "unknown name": Poison(misspell, r"no user '.*q@.*did you mean '(.*)'", spell),
+    "person left": Poison(remove, r"crew\.annotators: .*no user '.*or take them out", drop_name, served=False),
+    "person deleted": Poison(delete_user, r"crew\.annotators: .*no user '.*or take them out", drop_name, served=False),
+    "user list empty": Poison(hide_users, r"list of users cannot be read.*GET /api/users/.*does a proxy", show_users),
+    "invalid answer": Poison(
+        answer_wrongly, r"'no such choice' is not among.*mend or delete it", delete_wrong_answer, once=True
+    ),
+    "double submission": Poison(submit_twice, "", nothing),
+    "dead file": Poison(
+        lose_model, r"models\.gpt is left out: .*gpt\.csv: no such file.*Mend the file, or take it out", restore_model
+    ),
+    "broken file": Poison(break_model, r"models\.gpt is left out: .*gpt\.csv, line 1: .*Mend the file", restore_model),
+    "deleted task": Poison(delete_task, "", nothing),
+}
+
+
+@pytest.fixture
+def team(make_project: Callable[..., Project], server: LocalServer, tmp_path: Path) -> Iterator[Team]:
+    project = make_project()
+    two: list[Person] = [server.sign_up(f"{who}{project.number}@example.com", "a-long-password") for who in "ab"]
+    made = Team(replace(project, people=two), tmp_path)
+    with made.store:
+        yield made
+
+
+@pytest.mark.parametrize("name", POISONS)
+def test_the_other_is_served_and_the_advice_cures(team: Team, name: str) -> None:
+    poison = POISONS[name]
+    team.cycle()
+    assert (team.failed, team.said) == (False, "")
+    before = {*team.work(0), *team.work(1, 1)}
+    poison.happens(team)
+    for again in (False, True):
+        team.cycle()
+        assert not team.failed, team.said
+        assert re.search(poison.said, team.said) or (again and poison.once), team.said
+        served = team.work(0)
+        assert len(served) == 2, team.said
+        assert not before & set(served)
+        before |= set(served)
+    poison.cure(team)
+    team.cycle()
+    assert (team.failed, team.said) == (False, "")
+    assert team.differences() == []
+    assert len(team.work(0)) == 2
+    if poison.served:
+        assert team.work(1)
+
+
+# -- the labeling configuration changes under it
+
+
+def configure(team: Team, config: str) -> None:
+    team.project.admin.patch(f"/api/projects/{team.project.number}/", {"label_config": config})
+
+
+def all_are_served(team: Team) -> set[int]:
+    """Two cycles, in which both have questions, and new ones after they answered."""
+    answered: set[int] = set()
+    for _ in range(2):
+        team.cycle()
+        assert not team.failed, team.said
+        for k in (0, 1):
+            served = team.work(k)
+            assert served, team.said
+            answered |= set(served)
+    return answered
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_control_that_is_renamed_stops_nobody(team: Team, named: bool) -> None:
+    team.set("source", control="sentiment" if named else None)
+    team.cycle()
+    assert (team.failed, team.said) == (False, "")
+    configure(team, MOOD)  # Label Studio allows it while nobody has answered
+    team.control = "mood"
+    all_are_served(team)
+    if named:
+        assert "source.control names 'sentiment', and the labeling configuration has 'mood'" in team.said
+        team.set("source", control="mood")
+    team.cycle()
+    assert (team.failed, team.said) == (False, "")
+    assert team.differences() == []
+
+
+def test_an_answer_from_a_page_that_was_open_while_the_control_was_renamed(team: Team) -> None:
+    team.cycle()
+    configure(team, MOOD)
+    task = team.project.next(1, team.tab(1))
+    assert task is not None
+    wrong = team.project.answer(1, task, "good")  # as the page knew it
+    team.control = "mood"
+    team.cycle()
+    assert f"annotation {wrong['id']}: it answers 'sentiment', which the labeling configuration does not have" in (
+        team.said
+    )
+    assert "mend or delete it in Label Studio" in team.said
+    assert len(team.work(0)) == 2
+    team.project.admin.delete(f"/api/annotations/{wrong['id']}/")
+    team.cycle()
+    assert (team.failed, team.said) == (False, "")
+    assert team.differences() == []
+    assert len(team.work(1, 9)) >= 3
+
+
+def test_a_class_that_is_taken_away_and_put_back(team: Team) -> None:
+    team.cycle()
+    before = {*team.work(0), *team.work(1)}
+    team.cycle()
+    assert (team.failed, team.said) == (False, "")
+    configure(team, SENTIMENT.replace('<Choice value="good"/>', '<Choice value="fine"/>'))
+    team.cycle()
+    assert not team.failed, team.said
+    assert "'good' is not among the choices of 'sentiment'" in team.said
+    assert team.differences() == []
+    configure(team, SENTIMENT)
+    team.cycle()
+    assert (team.failed, team.said) == (False, "")
+    assert team.differences() == []
+    assert team.store.counts("p")["labels"] == len(before)
+    all_are_served(team)
