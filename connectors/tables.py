@@ -35,6 +35,7 @@ from hitl.errors import BadInput, Refused
 from hitl.exchange import Check, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import GraphSettings, SourceSettings
 from hitl.tables.files import read_table, table_in
+from hitl.tables.label_columns import ConsensusOperation
 
 PAGE = 5_000
 """So many items at least are sent at a time, where there are so many to be sent."""
@@ -206,20 +207,20 @@ class Tables:
             yield Receipt(operation, table.num_rows if changed else 0, str(path))
 
     def _push_consensus(self, operation: Operation) -> tuple[Path, pa.Table]:
+        path, columns = self._output / "consensus.csv", ["item", "label", "confidence"]
+        if isinstance(operation, ConsensusOperation):
+            tables = [labels.table() for labels in operation.columns.values()]
+            whole = pa.concat_tables(tables, promote_options="default")
+            return path, whole if whole.num_rows else table_of_rows([], columns)
         pushed = [row for rows in operation.payload["questions"].values() for row in rows]
         if any("spans" in row for row in pushed):
             columns = ["item", "start", "end", "label", "confidence", "text"]
-            return self._output / "consensus.csv", table_of_rows(table_spans.consensus_rows(pushed), columns)
+            return path, table_of_rows(table_spans.consensus_rows(pushed), columns)
         rows = [
-            {
-                "item": row["item"],
-                "label": row["label"],
-                "confidence": row["confidence"],
-                **{f"p_{name}": p for name, p in row["probabilities"].items()},
-            }
+            {name: row[name] for name in columns} | {f"p_{name}": p for name, p in row["probabilities"].items()}
             for row in pushed
         ]
-        return self._output / "consensus.csv", table_of_rows(rows, ["item", "label", "confidence"])
+        return path, table_of_rows(rows, columns)
 
     def _push_order(self, operation: Operation) -> tuple[Path, pa.Table]:
         """The order of all, or of what one annotator is asked."""
@@ -228,8 +229,10 @@ class Tables:
         return self._output / name, table_of_rows(rows, ["priority", "item"])
 
     def _push_labels_wanted(self, operation: Operation) -> tuple[Path, pa.Table]:
-        rows = [{"item": key, "labels": wanted} for key, wanted in sorted(operation.payload["items"].items())]
-        return self._output / "labels_wanted.csv", table_of_rows(rows, ["item", "labels"])
+        wanted = operation.payload["items"]
+        keys = sorted(wanted)
+        table = pa.table({"item": pa.array(keys, pa.string()), "labels": pa.array([wanted[key] for key in keys])})
+        return self._output / "labels_wanted.csv", table
 
     def _push_items(self, operation: Operation) -> tuple[Path, pa.Table]:
         item = self._columns.item

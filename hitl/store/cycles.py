@@ -29,6 +29,7 @@ from hitl.store import asks, retention
 from hitl.store.database import Database
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import consensus, cycle, operation
+from hitl.tables.label_columns import as_text, from_text
 
 PENDING, CONFIRMED = "pending", "confirmed"
 
@@ -71,7 +72,7 @@ class Concluded(Leased):
             {"project": lease.project, "position": position, "question": question, "packed": result.to_bytes()}
             for position, (question, result) in enumerate(record.results.items())
         ]
-        rows = _rows(lease.project, _last_of_each(record.operations))
+        rows = _rows(self.database, lease.project, _last_of_each(record.operations))
         asked = asks.rows_of(lease.project, record.plan, record.results)
         with self._fenced(lease) as connection:
             last = sa.select(sa.func.max(cycle.c.number)).where(cycle.c.project == lease.project)
@@ -134,7 +135,8 @@ class Concluded(Leased):
         mine = sa.and_(operation.c.project == lease.project, operation.c.number == BY_HAND)
         with self._fenced(lease) as connection:
             last = connection.execute(sa.select(sa.func.max(operation.c.position)).where(mine)).scalar()
-            _write_operations(self.database, connection, BY_HAND, _rows(lease.project, operations, 1 + (last or 0)))
+            rows = _rows(self.database, lease.project, operations, 1 + (last or 0))
+            _write_operations(self.database, connection, BY_HAND, rows)
 
     def queued(self, project: str) -> list[Operation]:
         """What was queued by hand and must still be pushed, in order; a part of `pending`."""
@@ -153,9 +155,10 @@ class Concluded(Leased):
         """How many operations must still be pushed; what they say is not read."""
         return int(self.database.scalar(sa.select(sa.func.count()).where(_pending(project))))
 
-    def operations(self, project: str) -> list[tuple[Operation, str]]:
-        """The latest operation of each (kind, key) with its state, "pending" or "confirmed"."""
-        return self._outbox(operation.c.project == project)
+    def operations(self, project: str, kind: str | None = None) -> list[tuple[Operation, str]]:
+        """The latest operation of each (kind, key) with its state, "pending" or "confirmed"; of one kind alone."""
+        wanted = sa.true() if kind is None else operation.c.kind == kind
+        return self._outbox((operation.c.project == project) & wanted)
 
     def confirm(self, lease: Lease, receipt: Receipt) -> None:
         """The platform is as the operation says: it will not be pushed again.
@@ -169,9 +172,9 @@ class Concluded(Leased):
 
     def _outbox(self, wanted: sa.ColumnElement[bool]) -> list[tuple[Operation, str]]:
         """The wanted operations with the state of each, oldest cycle first, each cycle in its order."""
-        query = sa.select(operation.c.kind, operation.c.key, operation.c.payload, operation.c.state)
-        rows = self.database.rows(query.where(wanted).order_by(operation.c.number, operation.c.position))
-        return [(Operation(kind, key, json.loads(payload)), state) for kind, key, payload, state in rows]
+        columns = (operation.c[name] for name in ("kind", "key", "payload", "digest", "state"))
+        query = sa.select(*columns).where(wanted).order_by(operation.c.number, operation.c.position)
+        return [(from_text(*said), state) for *said, state in self.database.rows(query)]
 
     def _last_cycles(self, project: str, count: int | None) -> list[CycleSummary]:
         """So many of the last cycles (None: all), newest first."""
@@ -201,37 +204,37 @@ def _last_of_each(operations: Iterable[Operation]) -> Iterable[Operation]:
     return last.values()
 
 
-def _rows(project: str, operations: Iterable[Operation], first: int = 0) -> list[dict[str, Any]]:
-    return [
-        {
-            "project": project,
-            "kind": each.kind,
-            "key": each.key,
-            "position": position,
-            "digest": each.digest,
-            "payload": json.dumps(each.payload),
-            "state": PENDING,
-            "changed": None,
-            "detail": None,
-        }
-        for position, each in enumerate(operations, start=first)
-    ]
+def _rows(
+    database: Database, project: str, operations: Iterable[Operation], first: int = 0
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of operations that are not stored, whole; and of those that are, which keep what they say."""
+    query = sa.select(operation.c.kind, operation.c.key, operation.c.digest).where(operation.c.project == project)
+    stored = {(kind, key): digest for kind, key, digest in database.rows(query)}
+    new, same = [], []
+    for position, each in enumerate(operations, start=first):
+        row = {"project": project, "kind": each.kind, "key": each.key, "position": position, "digest": each.digest}
+        if stored.get((each.kind, each.key)) == each.digest:
+            same.append(row)
+        else:
+            new.append(row | {"payload": as_text(each), "state": PENDING, "changed": None, "detail": None})
+    return new, same
 
 
 def _write_operations(
-    database: Database, connection: sa.Connection, number: int, rows: Sequence[Mapping[str, Any]]
+    database: Database,
+    connection: sa.Connection,
+    number: int,
+    rows: tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]],
 ) -> None:
-    if rows:
-        connection.execute(_upsert_operation(database), [{**row, "number": number} for row in rows])
-
-
-def _upsert_operation(database: Database) -> Any:
     """The same again keeps its state and receipt; anything else is pending."""
-    insert = database.insert(operation)
-    new, same = insert.excluded, insert.excluded.digest == operation.c.digest
-    values = {name: new[name] for name in ("number", "position", "digest", "payload")}
-    values |= {name: sa.case((same, operation.c[name]), else_=new[name]) for name in ("state", "changed", "detail")}
-    return insert.on_conflict_do_update(index_elements=["project", "kind", "key"], set_=values)
+    new, same = rows
+    if new:
+        database.upsert(connection, operation, [{**row, "number": number} for row in new])
+    if same:
+        named = [operation.c[name] == sa.bindparam(f"its_{name}") for name in ("project", "kind", "key", "digest")]
+        values = [{f"its_{name}": value for name, value in row.items()} | {"its_number": number} for row in same]
+        moved: Any = {name: sa.bindparam(f"its_{name}") for name in ("number", "position")}
+        connection.execute(sa.update(operation).where(*named).values(moved), values)
 
 
 def _drop_queued(connection: sa.Connection, project: str, this: Operation) -> bool:
