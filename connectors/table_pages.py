@@ -16,7 +16,7 @@ from hitl.connectors.table_reading import QUESTION, Answers, Columns, Reading, d
 from hitl.connectors.table_rows import NEWEST, Keys
 from hitl.exchange import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Page, PredictionRow
 
-BLOCKS = 20
+BLOCKS = 40
 """About so many blocks are in a page: a changed label has the rows of its block compared in the store."""
 
 

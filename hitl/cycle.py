@@ -223,6 +223,7 @@ class _Steps:
         pulled += PullSummary(problems=(without(left_out),) if left_out else ())
         questions = connector.questions()
         learned = learn(self.lease, settings, store, questions, self.progress)
+        store.pack(self.lease, [question.name for question in questions])
         with _one_fit:
             judgement = judge(settings, store, questions, self.progress, crew, now)
         noted: dict[str, Any] = {}

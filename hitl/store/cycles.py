@@ -16,15 +16,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import sqlalchemy as sa
 
 from hitl.consensus import Consensus
 from hitl.exchange import Operation, Receipt
-from hitl.plan import Plan
+from hitl.plan import Done, Plan
 from hitl.store import asks, retention
 from hitl.store.database import Database
 from hitl.store.lease import Lease, Leased
@@ -32,6 +33,9 @@ from hitl.store.schema import consensus, cycle, operation
 from hitl.tables.label_columns import as_text, from_text
 
 PENDING, CONFIRMED = "pending", "confirmed"
+
+DONE = ("item", "labels", "confidence", "why")
+"""The columns of items that are done."""
 
 BY_HAND = 0
 """The number of what no cycle came to; cycles count from 1."""
@@ -66,7 +70,12 @@ class Concluded(Leased):
     def record_cycle(self, lease: Lease, record: CycleRecord) -> int:
         """Write what a cycle concluded and what is to be pushed, together; gives its number, 1 for the first."""
         # All that takes time is done before the transaction, which should be short.
-        row = {"project": lease.project, "plan": record.plan.to_json(), "due": record.due}
+        row: dict[str, Any] = {
+            "project": lease.project,
+            "plan": replace(record.plan, done=()).to_json(),
+            "due": record.due,
+        }
+        row["done"] = _packed(record.plan.done)
         row["metrics"] = json.dumps(dict(record.metrics or {}))
         blobs = [
             {"project": lease.project, "position": position, "question": question, "packed": result.to_bytes()}
@@ -113,17 +122,18 @@ class Concluded(Leased):
         """The consensus of each question and the plan of the last cycle, or None before the first."""
         blobs = sa.select(consensus.c.question, consensus.c.packed).where(consensus.c.project == project)
         with self.database.read() as connection:
-            row = connection.execute(_last(project, cycle.c.number, cycle.c.plan)).first()
+            row = connection.execute(_last(project, cycle.c.number, cycle.c.plan, cycle.c.done)).first()
             if row is None:
                 return None
             packed = connection.execute(
                 blobs.where(consensus.c.number == row.number).order_by(consensus.c.position)
             ).all()
         results = {name: Consensus.from_bytes(bytes(blob), f"consensus of {name!r}") for name, blob in packed}
-        return results, Plan.from_json(row.plan)
+        plan = Plan.from_json(row.plan)
+        return results, plan if row.done is None else replace(plan, done=_unpacked(bytes(row.done)))
 
     def plan(self, project: str) -> Plan | None:
-        """The plan of the last cycle alone, or None before the first."""
+        """The plan of the last cycle but for the items that are done, which `latest` has; None before the first."""
         text = self.database.scalar(_last(project, cycle.c.plan))
         return None if text is None else Plan.from_json(text)
 
@@ -192,7 +202,24 @@ def _last(project: str, *columns: sa.Column[Any], count: int | None = 1) -> sa.S
 def _forget_results(connection: sa.Connection, project: str) -> None:
     """Drop the consensus and the plan of all cycles so far."""
     connection.execute(sa.delete(consensus).where(consensus.c.project == project))
-    connection.execute(sa.update(cycle).where(cycle.c.project == project, cycle.c.plan.is_not(None)).values(plan=None))
+    connection.execute(
+        sa.update(cycle).where(cycle.c.project == project, cycle.c.plan.is_not(None)).values(plan=None, done=None)
+    )
+
+
+def _packed(done: Sequence[Done]) -> bytes:
+    """As Arrow: there may be a million."""
+    table = pa.table({name: pa.array([getattr(one, name) for one in done]) for name in DONE})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _unpacked(packed: bytes) -> tuple[Done, ...]:
+    table = pa.ipc.open_stream(packed).read_all()
+    columns = (table.column(name).to_pylist() for name in DONE)
+    return tuple(Done(item, tuple(labels), sure, why) for item, labels, sure, why in zip(*columns, strict=True))
 
 
 def _last_of_each(operations: Iterable[Operation]) -> Iterable[Operation]:
