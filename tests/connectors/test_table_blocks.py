@@ -135,3 +135,26 @@ def test_the_store_is_as_the_tables_say_whatever_was_cut_short(
         with Store(f"sqlite:///{tmp_path}/fresh{turn}.db") as fresh, fresh.lease("p") as lease:
             cycle.pull(lease, fresh, Tables(tmp_path))
             assert stored(store) == stored(fresh)
+
+
+def test_an_item_that_came_with_a_pull_cut_short_goes_with_the_next(
+    tmp_path: Path, store: Store, rows: list[str]
+) -> None:
+    pull(tmp_path, store)
+    write(tmp_path, ["new,ann,yes", *rows[:5000], *(f"{row}!" for row in rows[5000:])])
+    with store.lease("p") as lease:
+        store.save_page(lease, next(iter(Tables(tmp_path).pull(store.cursor("p")))))
+    assert "new" in stored(store)
+    write(tmp_path, rows)
+    pull(tmp_path, store)
+    assert "new" not in stored(store)
+
+
+def test_what_a_doubted_pull_has_left_is_looked_at_again(tmp_path: Path, store: Store, rows: list[str]) -> None:
+    """Items whose rows are gone in part have blocks too."""
+    pull(tmp_path, store)
+    write(tmp_path, [row for row in rows if "bob" not in row])
+    assert pull(tmp_path, store)[-1].partial
+    assert len(stored(store)["7"]) == 2
+    assert not pull(tmp_path, store)[-1].partial
+    assert {len(said) for said in stored(store).values()} == {1}
