@@ -157,6 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sizes", type=int, nargs="*", default=[50_000, 200_000, 1_000_000])
     parser.add_argument("--cycles", type=int, default=CYCLES)
+    parser.add_argument("--small", type=int, default=SMALL, help="items of the project that grows")
     parser.add_argument("--save", action="store_true", help="write docs/benchmarks/trust_cost.*")
     options = parser.parse_args(arguments)
     figures: dict[str, Any] = {}
@@ -166,14 +167,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         figures[str(n)] = of_size(n)
         lines += lines_of(n, figures[str(n)])
         print("\n".join(lines_of(n, figures[str(n)])), flush=True)
-    figures["growth"] = grown = growth(options.cycles, SMALL)
-    before = f"{options.cycles} cycles over {SMALL:,} items, store of {grown['bytes'] / 1e6:.1f} MB"
+    figures["growth"] = grown = growth(options.cycles, options.small)
+    before = f"{options.cycles} cycles over {options.small:,} items, store of {grown['bytes'] / 1e6:.1f} MB"
     for what in ("changed", "unchanged"):
         each = grown[what] / options.cycles
         lines.append(f"{before}, {what}: {grown[what] / grown['bytes']:+.2%}, {each:,.0f} bytes a cycle")
     print("\n".join(lines[-2:]))
     if options.save:
-        results.save("trust_cost", lines, figures, f"trust.cost {' '.join(map(str, options.sizes))} --save")
+        results.save("trust_cost", lines, figures, "trust.cost " + " ".join(arguments or sys.argv[1:]))
 
 
 if __name__ == "__main__":
