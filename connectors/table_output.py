@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hitl.tables.files import atomic, write_table
+from hitl.tables.files import write_table
 
 
 def table_of_rows(rows: list[dict[str, Any]], columns: list[str]) -> pa.Table:
@@ -29,15 +29,11 @@ def write_if_changed(path: Path, table: pa.Table) -> bool:
     """Write the table unless the file holds the same bytes already."""
     fresh = path.with_name(f".new-{path.name}")
     write_table(fresh, table)
-    try:
-        content = fresh.read_bytes()
-        if path.exists() and path.read_bytes() == content:
-            return False
-        with atomic(path) as handle:
-            handle.write(content)
-        return True
-    finally:
+    if path.exists() and path.read_bytes() == fresh.read_bytes():
         fresh.unlink()
+        return False
+    fresh.replace(path)  # whole, or not at all
+    return True
 
 
 LONGEST = 160

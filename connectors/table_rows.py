@@ -15,8 +15,8 @@ NEWEST = ""
 """The version of all rows. A file keeps none: the store gives one (`hitl.store.pages`), no clock of this machine."""
 
 
-class Answers:
-    """Makes the rows of one table of answers, whose keys stay when other rows come or go.
+class Keys:
+    """Makes the rows of some items' answers, whose keys stay when other rows come or go.
 
     An answer is named by its item and annotator. One of nobody is named by its item and what it says, and by a count
     where others say the same.

@@ -7,13 +7,12 @@ time of change), takes the rows for deleted: who writes a table does not stop in
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hitl.exchange import AnnotationRow, Cursor, PredictionRow
+from hitl.exchange import Cursor
 
 FEW = 10
 """So many rows may go in any case: small tables are edited by hand."""
@@ -48,18 +47,6 @@ class Look:
             for name, before in self.rows.items()
             if before - (now := rows.get(name, 0)) > max(share * before, FEW)
         ]
-
-
-def counted(
-    items: Mapping[str, Any],
-    annotations: Mapping[str, Sequence[AnnotationRow]],
-    predictions: Mapping[str, Sequence[PredictionRow]],
-) -> dict[str, int]:
-    """How many rows each table has."""
-    gold = sum(row.kind == "gold" for several in annotations.values() for row in several)
-    answers = sum(map(len, annotations.values())) - gold
-    models = Counter(f"probabilities_{row.model}" for several in predictions.values() for row in several)
-    return {"annotations": answers, "items": len(items), "truth": gold, **models}
 
 
 def state_of(files: Iterable[Path]) -> str:

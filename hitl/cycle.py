@@ -237,6 +237,7 @@ class _Steps:
         crew, told = reachable(given or crew_of(settings, store), connector, names)
         told += orders_of_others(store, settings.name, connector)
         left_out, questions = self.embed(), connector.questions()
+        store.pack(self.lease, [question.name for question in questions])
         try:
             learned, judgement = self.judge(settings, questions, crew, now)
         except BadInput:

@@ -15,6 +15,7 @@ from hitl.exchange import BOX_DIGITS, Operation
 from hitl.metrics import DIGITS
 from hitl.plan import Ask, Done, Expired, Plan
 from hitl.project import annotator_names
+from hitl.tables.label_columns import ConsensusOperation, LabelColumns
 from hitl.texts.marked_labels import number_of
 from hitl.texts.text_items import TextParts
 
@@ -114,11 +115,33 @@ def departed(
 
 def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:
     """The consensus to show; the one shown already where nothing but the last digits differ."""
-    fresh = Operation("consensus", "", {"questions": _consensus_rows(judgement)})
-    for shown, _ in store.operations(project):
-        if shown.kind == "consensus" and _same_consensus(shown.payload["questions"], fresh.payload["questions"]):
+    fresh = consensus_operation(judgement)
+    for shown, _ in store.operations(project, "consensus"):
+        if isinstance(shown, ConsensusOperation) and isinstance(fresh, ConsensusOperation):
+            same = shown.is_close_to(fresh)
+        else:
+            same = _same_consensus(shown.payload["questions"], fresh.payload["questions"])
+        if same:
             return shown
     return fresh
+
+
+def consensus_operation(judgement: Judgement) -> Operation:
+    """The consensus of all questions; in columns where each item has one label."""
+    if all(judgement.evidence[name].parts is None for name in judgement.results):
+        return ConsensusOperation(
+            {name: _label_columns(judgement.evidence[name], result) for name, result in judgement.results.items()}
+        )
+    return Operation("consensus", "", {"questions": _consensus_rows(judgement)})
+
+
+def _label_columns(known: Evidence, result: Consensus) -> LabelColumns:
+    """Of the items that anybody or anything has spoken about."""
+    rows = np.flatnonzero((known.annotations.labels_per_item > 0) | known.known | known.predicted)
+    items = result.items if len(rows) == len(result.items) else tuple(result.items[n] for n in rows)
+    return LabelColumns.of(
+        items, result.classes, result.labels[rows], result.confidence[rows], result.probabilities[rows]
+    )
 
 
 def _same_consensus(shown: Mapping[str, list[dict[str, Any]]], fresh: Mapping[str, list[dict[str, Any]]]) -> bool:
@@ -160,19 +183,7 @@ def _consensus_rows(judgement: Judgement) -> dict[str, list[dict[str, Any]]]:
         if result.boxes is not None:
             rows[name] = _with_boxes(known, result)
             continue
-        supported = (known.annotations.labels_per_item > 0) | known.known | known.predicted
-        rows[name] = [
-            {
-                "item": str(result.items[n]),
-                "label": str(result.classes[result.labels[n]]),
-                "confidence": round(float(result.confidence[n]), DIGITS),
-                "probabilities": {
-                    str(label): round(float(p), DIGITS)
-                    for label, p in zip(result.classes, result.probabilities[n], strict=True)
-                },
-            }
-            for n in np.flatnonzero(supported)
-        ]
+        rows[name] = _label_columns(known, result).rows()
     return rows
 
 
@@ -254,9 +265,8 @@ def _assignments(store: Store, project: str, plan: Plan) -> Iterator[Operation]:
     keys = {name: key for key, name in annotator_names(store, project).items()}
     planned = {name: [str(ask.item) for ask in plan.asks_of(name)] for name in plan.annotators}
     assigned = {keys.get(str(name), str(name)): items for name, items in planned.items()}
-    for operation, _ in store.operations(project):
-        if operation.kind == "assign":
-            assigned.setdefault(operation.key, [])
+    for operation, _ in store.operations(project, "assign"):
+        assigned.setdefault(operation.key, [])
     for key in sorted(assigned):
         yield Operation("assign", key, {"items": assigned[key]})
 

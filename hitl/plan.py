@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -182,7 +182,8 @@ class Plan(Shown):
 
     def to_json(self) -> str:
         """The plan as one JSON object that starts with its version."""
-        data = {"format": FORMAT, **asdict(self)}
+        done = [{"item": d.item, "labels": d.labels, "confidence": d.confidence, "why": d.why} for d in self.done]
+        data = {"format": FORMAT, **asdict(replace(self, done=())), "done": done}  # they may be a million
         return json.dumps(data, ensure_ascii=False)
 
     @classmethod

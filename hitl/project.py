@@ -153,7 +153,7 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
     from hitl.timelines import stored_segments
 
     project = settings.name
-    items = tuple(store.items(project).column("item").to_pylist())
+    items = store.keys(project)
     if not items:
         raise BadInput(f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform")
     names, files = annotator_names(store, project), _model_files(settings, store, questions)
@@ -207,10 +207,10 @@ def _evidence_of(
     import pyarrow.compute as pc
 
     from hitl.evidence import Evidence
+    from hitl.tables.arrow import renamed
 
     table = store.annotations(project, question.name)
-    annotators = [names.get(key, key) for key in table.column("annotator").to_pylist()]
-    table = table.drop_columns("annotator").append_column("annotator", pa.array(annotators, pa.string()))
+    table = table.set_column(1, "annotator", renamed(table.column("annotator"), names))
     gold = store.gold(project, question.name)
     columns = {"item", *(f"p_{name}" for name in question.classes)}
     return Evidence.from_tables(

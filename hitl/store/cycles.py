@@ -16,21 +16,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import sqlalchemy as sa
 
 from hitl.consensus import Consensus
 from hitl.exchange import Operation, Receipt
-from hitl.plan import Plan
+from hitl.plan import Done, Plan
 from hitl.store import asks, retention
 from hitl.store.database import Database
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import consensus, cycle, operation
+from hitl.tables.label_columns import as_text, from_text
 
 PENDING, CONFIRMED = "pending", "confirmed"
+
+DONE = ("item", "labels", "confidence", "why")
+"""The columns of items that are done."""
 
 BY_HAND = 0
 """The number of what no cycle came to; cycles count from 1."""
@@ -67,13 +72,18 @@ class Concluded(Leased):
     def record_cycle(self, lease: Lease, record: CycleRecord) -> int:
         """Write what a cycle concluded and what is to be pushed, together; gives its number, 1 for the first."""
         # All that takes time is done before the transaction, which should be short.
-        row = {"project": lease.project, "plan": record.plan.to_json(), "due": record.due}
+        row: dict[str, Any] = {
+            "project": lease.project,
+            "plan": replace(record.plan, done=()).to_json(),
+            "due": record.due,
+        }
+        row["done"] = _packed(record.plan.done)
         row["metrics"] = json.dumps(dict(record.metrics or {}))
         blobs = [
             {"project": lease.project, "position": position, "question": question, "packed": result.to_bytes()}
             for position, (question, result) in enumerate(record.results.items())
         ]
-        rows = _rows(lease.project, _last_of_each(record.operations))
+        rows = _rows(self.database, lease.project, _last_of_each(record.operations))
         asked = asks.rows_of(lease.project, record.plan, record.results)
         with self._fenced(lease) as connection:
             last = sa.select(sa.func.max(cycle.c.number)).where(cycle.c.project == lease.project)
@@ -117,17 +127,18 @@ class Concluded(Leased):
         """The consensus of each question and the plan of the last cycle, or None before the first."""
         blobs = sa.select(consensus.c.question, consensus.c.packed).where(consensus.c.project == project)
         with self.database.read() as connection:
-            row = connection.execute(_last(project, cycle.c.number, cycle.c.plan)).first()
+            row = connection.execute(_last(project, cycle.c.number, cycle.c.plan, cycle.c.done)).first()
             if row is None:
                 return None
             packed = connection.execute(
                 blobs.where(consensus.c.number == row.number).order_by(consensus.c.position)
             ).all()
         results = {name: Consensus.from_bytes(bytes(blob), f"consensus of {name!r}") for name, blob in packed}
-        return results, Plan.from_json(row.plan)
+        plan = Plan.from_json(row.plan)
+        return results, plan if row.done is None else replace(plan, done=_unpacked(bytes(row.done)))
 
     def plan(self, project: str) -> Plan | None:
-        """The plan of the last cycle alone, or None before the first."""
+        """The plan of the last cycle but for the items that are done, which `latest` has; None before the first."""
         text = self.database.scalar(_last(project, cycle.c.plan))
         return None if text is None else Plan.from_json(text)
 
@@ -139,7 +150,8 @@ class Concluded(Leased):
         mine = sa.and_(operation.c.project == lease.project, operation.c.number == BY_HAND)
         with self._fenced(lease) as connection:
             last = connection.execute(sa.select(sa.func.max(operation.c.position)).where(mine)).scalar()
-            _write_operations(self.database, connection, BY_HAND, _rows(lease.project, operations, 1 + (last or 0)))
+            rows = _rows(self.database, lease.project, operations, 1 + (last or 0))
+            _write_operations(self.database, connection, BY_HAND, rows)
 
     def queued(self, project: str) -> list[Operation]:
         """What was queued by hand and must still be pushed, in order; a part of `pending`."""
@@ -158,9 +170,10 @@ class Concluded(Leased):
         """How many operations must still be pushed; what they say is not read."""
         return int(self.database.scalar(sa.select(sa.func.count()).where(_pending(project))))
 
-    def operations(self, project: str) -> list[tuple[Operation, str]]:
-        """The latest operation of each (kind, key) with its state, "pending" or "confirmed"."""
-        return self._outbox(operation.c.project == project)
+    def operations(self, project: str, kind: str | None = None) -> list[tuple[Operation, str]]:
+        """The latest operation of each (kind, key) with its state, "pending" or "confirmed"; of one kind alone."""
+        wanted = sa.true() if kind is None else operation.c.kind == kind
+        return self._outbox((operation.c.project == project) & wanted)
 
     def confirm(self, lease: Lease, receipt: Receipt) -> None:
         """The platform is as the operation says: it will not be pushed again.
@@ -174,9 +187,9 @@ class Concluded(Leased):
 
     def _outbox(self, wanted: sa.ColumnElement[bool]) -> list[tuple[Operation, str]]:
         """The wanted operations with the state of each, oldest cycle first, each cycle in its order."""
-        query = sa.select(operation.c.kind, operation.c.key, operation.c.payload, operation.c.state)
-        rows = self.database.rows(query.where(wanted).order_by(operation.c.number, operation.c.position))
-        return [(Operation(kind, key, json.loads(payload)), state) for kind, key, payload, state in rows]
+        columns = (operation.c[name] for name in ("kind", "key", "payload", "digest", "state"))
+        query = sa.select(*columns).where(wanted).order_by(operation.c.number, operation.c.position)
+        return [(from_text(*said), state) for *said, state in self.database.rows(query)]
 
     def _last_cycles(self, project: str, count: int | None) -> list[CycleSummary]:
         """So many of the last cycles (None: all), newest first."""
@@ -194,7 +207,24 @@ def _last(project: str, *columns: sa.Column[Any], count: int | None = 1) -> sa.S
 def _forget_results(connection: sa.Connection, project: str) -> None:
     """Drop the consensus and the plan of all cycles so far."""
     connection.execute(sa.delete(consensus).where(consensus.c.project == project))
-    connection.execute(sa.update(cycle).where(cycle.c.project == project, cycle.c.plan.is_not(None)).values(plan=None))
+    connection.execute(
+        sa.update(cycle).where(cycle.c.project == project, cycle.c.plan.is_not(None)).values(plan=None, done=None)
+    )
+
+
+def _packed(done: Sequence[Done]) -> bytes:
+    """As Arrow: there may be a million."""
+    table = pa.table({name: pa.array([getattr(one, name) for one in done]) for name in DONE})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _unpacked(packed: bytes) -> tuple[Done, ...]:
+    table = pa.ipc.open_stream(packed).read_all()
+    columns = (table.column(name).to_pylist() for name in DONE)
+    return tuple(Done(item, tuple(labels), sure, why) for item, labels, sure, why in zip(*columns, strict=True))
 
 
 def _last_of_each(operations: Iterable[Operation]) -> Iterable[Operation]:
@@ -206,37 +236,37 @@ def _last_of_each(operations: Iterable[Operation]) -> Iterable[Operation]:
     return last.values()
 
 
-def _rows(project: str, operations: Iterable[Operation], first: int = 0) -> list[dict[str, Any]]:
-    return [
-        {
-            "project": project,
-            "kind": each.kind,
-            "key": each.key,
-            "position": position,
-            "digest": each.digest,
-            "payload": json.dumps(each.payload),
-            "state": PENDING,
-            "changed": None,
-            "detail": None,
-        }
-        for position, each in enumerate(operations, start=first)
-    ]
+def _rows(
+    database: Database, project: str, operations: Iterable[Operation], first: int = 0
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of operations that are not stored, whole; and of those that are, which keep what they say."""
+    query = sa.select(operation.c.kind, operation.c.key, operation.c.digest).where(operation.c.project == project)
+    stored = {(kind, key): digest for kind, key, digest in database.rows(query)}
+    new, same = [], []
+    for position, each in enumerate(operations, start=first):
+        row = {"project": project, "kind": each.kind, "key": each.key, "position": position, "digest": each.digest}
+        if stored.get((each.kind, each.key)) == each.digest:
+            same.append(row)
+        else:
+            new.append(row | {"payload": as_text(each), "state": PENDING, "changed": None, "detail": None})
+    return new, same
 
 
 def _write_operations(
-    database: Database, connection: sa.Connection, number: int, rows: Sequence[Mapping[str, Any]]
+    database: Database,
+    connection: sa.Connection,
+    number: int,
+    rows: tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]],
 ) -> None:
-    if rows:
-        connection.execute(_upsert_operation(database), [{**row, "number": number} for row in rows])
-
-
-def _upsert_operation(database: Database) -> Any:
     """The same again keeps its state and receipt; anything else is pending."""
-    insert = database.insert(operation)
-    new, same = insert.excluded, insert.excluded.digest == operation.c.digest
-    values = {name: new[name] for name in ("number", "position", "digest", "payload")}
-    values |= {name: sa.case((same, operation.c[name]), else_=new[name]) for name in ("state", "changed", "detail")}
-    return insert.on_conflict_do_update(index_elements=["project", "kind", "key"], set_=values)
+    new, same = rows
+    if new:
+        database.upsert(connection, operation, [{**row, "number": number} for row in new])
+    if same:
+        named = [operation.c[name] == sa.bindparam(f"its_{name}") for name in ("project", "kind", "key", "digest")]
+        values = [{f"its_{name}": value for name, value in row.items()} | {"its_number": number} for row in same]
+        moved: Any = {name: sa.bindparam(f"its_{name}") for name in ("number", "position")}
+        connection.execute(sa.update(operation).where(*named).values(moved), values)
 
 
 def _drop_queued(connection: sa.Connection, project: str, this: Operation) -> bool:

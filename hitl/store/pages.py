@@ -26,11 +26,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
 
 from hitl.exchange import Page, PullSummary
+from hitl.store import packed
 from hitl.store.database import Database
 from hitl.store.lease import Lease
 from hitl.store.schema import annotation, annotator, item, prediction, project
@@ -52,6 +54,7 @@ def save(database: Database, connection: sa.Connection, lease: Lease, page: Page
     saver.predictions(page, fresh)
     saver.annotators(page)
     saver.live(page)
+    saver.drop_packed()
     _save_cursor(connection, lease, page)
     if saver.changed or saver.deleted:
         one_more = sa.func.coalesce(project.c.revision, 0) + 1
@@ -70,6 +73,9 @@ class _Saver:
         self._latest = latest
         self.changed = 0
         self.deleted = 0
+        self._touched: set[str] = set()
+        """Items of which something may have changed."""
+        self._packed = packed.are_there(connection, name)
         self._at = float(connection.execute(sa.select(database.now())).scalar_one())
         self._now = _fixed_width(datetime.fromtimestamp(self._at, UTC))
 
@@ -116,7 +122,7 @@ class _Saver:
         self._upsert(annotation, rows, stored)
         if not page.partial:
             gone = [key for key, row in stored.items() if key not in rows and not row["deleted"]]
-            self.deleted += self._mark_deleted(annotation, gone)
+            self.deleted += self._mark_deleted(annotation, gone, stored)
 
     def predictions(self, page: Page, fresh: frozenset[str]) -> None:
         """Replace the predictions of fresh pictures."""
@@ -151,8 +157,9 @@ class _Saver:
         marks = self._connection.execute(query).all()
         if not page.partial:
             gone = [(key,) for key, deleted in marks if not deleted and key not in page.live]
-            self.deleted += self._mark_deleted(item, gone)
+            self.deleted += self._mark_deleted(item, gone, {(key,): {"item": key} for (key,) in gone})
         back = [(key,) for key, deleted in marks if deleted and key in page.live]
+        self._touched.update(key for (key,) in back)
         self.changed += self._each(item, sa.update(item).values(deleted=False, deleted_at=None), back)
 
     # -- statements ----------------------------------------------------------------------------------------
@@ -160,8 +167,11 @@ class _Saver:
     def _stored(self, table: sa.Table, column: sa.Column[Any], keys: Iterable[str]) -> dict[Key, Row]:
         """The stored rows whose column is one of the keys."""
         wanted = self._database.among(column, list(keys))
-        found = self._connection.execute(sa.select(table).where(table.c.project == self._project, wanted))
-        return _newest(table, map(dict, found.mappings()))
+        found = self._connection.execute(sa.select(table).where(table.c.project == self._project, wanted)).all()
+        names = [column.name for column in table.c]
+        rows = [dict(zip(names, row, strict=True)) for row in found]
+        key = itemgetter(*_key_of(table))
+        return {(name,) if isinstance(name := key(row), str) else name: row for row in rows}
 
     def _upsert(self, table: sa.Table, rows: Mapping[Key, Row], stored: Mapping[Key, Row]) -> None:
         """Write the rows that differ from the stored ones, unless a newer version is stored."""
@@ -170,10 +180,31 @@ class _Saver:
             for key, row in rows.items()
             if key not in stored or _differs(row, stored[key])
         ]
+        self._touch(table, news, stored)
         # The database compares again: a row may be stored under another item, and so not be in `stored`.
         self.changed += self._database.upsert(self._connection, table, news, versions=not self._latest)
 
-    def _mark_deleted(self, table: sa.Table, keys: Sequence[Key]) -> int:
+    def _touch(self, table: sa.Table, news: Sequence[Row], stored: Mapping[Key, Row]) -> None:
+        """Note the items of rows that will be written, and those under which they may be stored already."""
+        if not self._packed or "item" not in table.c:
+            return
+        self._touched.update(row["item"] for row in news)
+        others: dict[str, list[str]] = {}
+        for row in news if table is annotation else ():
+            if (row["question"], row["annotation"]) not in stored:
+                others.setdefault(row["question"], []).append(row["annotation"])
+        for question, keys in others.items():
+            mine = sa.and_(annotation.c.project == self._project, annotation.c.question == question)
+            query = sa.select(annotation.c.item).where(mine, self._database.among(annotation.c.annotation, keys))
+            self._touched.update(self._connection.execute(query).scalars())
+
+    def drop_packed(self) -> None:
+        """Forget what is packed of the items of which something may have changed."""
+        if self._packed and self._touched:
+            packed.drop(self._database, self._connection, self._project, self._touched)
+
+    def _mark_deleted(self, table: sa.Table, keys: Sequence[Key], stored: Mapping[Key, Row]) -> int:
+        self._touched.update(stored[key]["item"] for key in keys)
         return self._each(table, sa.update(table).values(deleted=True, deleted_at=self._at), keys)
 
     def _give_version(self, row: Row, stored: Row | None) -> None:

@@ -5,6 +5,7 @@
                  complete, what was learned from them last, which push is under way, how often a pull changed what is
                  stored, and when a cycle last found nothing new
     item, annotator, annotation, prediction     what was pulled, keyed by the platform's own keys
+    packed                                      the answers once more, as Arrow by blocks of items
     vector                                      features made of items, keyed by how they were made as well
     fold                                        what models predict that learned from the labels of other items
     cycle, consensus                            what was concluded
@@ -21,7 +22,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0012"
+HEAD = "0013"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -124,6 +125,15 @@ prediction = _table(
     column("probabilities", sa.Text()),
 )
 
+packed = _table(
+    "hitl_packed",
+    key("project"),
+    key("question"),
+    sa.Column("block", sa.BigInteger(), primary_key=True, autoincrement=False),
+    column("answers", sa.LargeBinary()),
+    with_rowid=True,
+)
+
 vector = _table(
     "hitl_vector",
     key("project"),
@@ -152,6 +162,7 @@ cycle = _table(
     column("metrics", sa.Text()),
     column("plan", sa.Text(), null=True),
     column("due", KEY, null=True),
+    column("done", sa.LargeBinary(), null=True),
     sa.Index("hitl_cycle_due", "project", "due"),
     with_rowid=True,
 )

@@ -8,12 +8,17 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from hitl.store.lease import Leased
+from hitl.store.packed import Packed, live
 from hitl.store.schema import annotation, annotator, item, prediction
 
 
-class Pulled(Leased):
+class Pulled(Packed):
     """What was pulled, as tables."""
+
+    def keys(self, project: str) -> tuple[str, ...]:
+        """The live items alone, in the order of `items`."""
+        query = sa.select(item.c.item).where(item.c.project == project, item.c.deleted.is_(sa.false()))
+        return tuple(self.database.table(query.order_by(item.c.position)).column("item").to_pylist())
 
     def items(self, project: str) -> pa.Table:
         """Live items in the order first seen: item, data (JSON text), labels_wanted, closed, ref (own id or null)."""
@@ -41,22 +46,12 @@ class Pulled(Leased):
         )
         return self.database.table(query)
 
-    def annotations(self, project: str, question: str) -> pa.Table:
-        """Live answers: item, annotator (or null), label, time (of the version, seconds since the epoch), duration.
-
-        Items in the order of `items`, the answers to one from the oldest to the newest.
-        """
-        columns = [annotation.c[name] for name in ("item", "annotator", "label", "time", "duration")]
-        query = _live(project, "answer", *columns).where(annotation.c.question == question)
-        order = (item.c.position, annotation.c.version, annotation.c.annotation)
-        return self.database.table(query.order_by(*order))
-
     def gold(self, project: str, question: str) -> pa.Table:
         """The latest known truth of each live item: item, label."""
         newest = (annotation.c.version.desc(), annotation.c.annotation.desc())
         rank = sa.func.row_number().over(partition_by=annotation.c.item, order_by=newest).label("rank")
         known = (
-            _live(project, "gold", annotation.c.item, annotation.c.label, item.c.position, rank)
+            live(project, "gold", annotation.c.item, annotation.c.label, item.c.position, rank)
             .where(annotation.c.question == question, annotation.c.label.is_not(None))
             .subquery()
         )
@@ -65,7 +60,7 @@ class Pulled(Leased):
 
     def skips(self, project: str) -> pa.Table:
         """Who passed over which live item, each pair once: item, annotator."""
-        query = _live(project, "skip", annotation.c.item, annotation.c.annotator)
+        query = live(project, "skip", annotation.c.item, annotation.c.annotator)
         query = query.group_by(item.c.position, annotation.c.item, annotation.c.annotator)
         return self.database.table(query.order_by(item.c.position, annotation.c.annotator))
 
@@ -92,34 +87,19 @@ class Pulled(Leased):
         """
         count = sa.func.count
         who = sa.func.coalesce(annotation.c.annotator, annotation.c.annotation)
-        labels = _live(project, "answer", annotation.c.item, annotation.c.question, who).distinct().subquery()
+        labels = live(project, "answer", annotation.c.item, annotation.c.question, who).distinct().subquery()
         queries = {
             "items": sa.select(count()).where(item.c.project == project, item.c.deleted.is_(sa.false())),
-            "annotations": _live(project, "answer", count(annotation.c.annotation.distinct())),
+            "annotations": live(project, "answer", count(annotation.c.annotation.distinct())),
             "labels": sa.select(count()).select_from(labels),
             "annotators": sa.select(count()).where(annotator.c.project == project),
-            "annotators_with_labels": _live(project, "answer", count(annotation.c.annotator.distinct())),
-            "skips": _live(project, "skip", count(annotation.c.annotation.distinct())),
-            "gold": _live(project, "gold", count(annotation.c.item.distinct())),
+            "annotators_with_labels": live(project, "answer", count(annotation.c.annotator.distinct())),
+            "skips": live(project, "skip", count(annotation.c.annotation.distinct())),
+            "gold": live(project, "gold", count(annotation.c.item.distinct())),
             "predictions": _of_models(project, count()),
         }
         with self.database.read() as connection:
             return {name: int(connection.execute(query).scalar_one()) for name, query in queries.items()}
-
-
-def _live(project: str, kind: str, *columns: Any) -> sa.Select[Any]:
-    """Annotations of one kind that exist now, of items that exist now."""
-    return (
-        sa.select(*columns)
-        .select_from(annotation)
-        .join(item, sa.and_(item.c.project == annotation.c.project, item.c.item == annotation.c.item))
-        .where(
-            annotation.c.project == project,
-            annotation.c.kind == kind,
-            annotation.c.deleted.is_(sa.false()),
-            item.c.deleted.is_(sa.false()),
-        )
-    )
 
 
 def _of_models(project: str, *columns: Any) -> sa.Select[Any]:

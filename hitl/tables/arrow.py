@@ -34,6 +34,14 @@ def table_of(given: Any, where: str = "the table") -> pa.Table:
     return _plain_text(table)
 
 
+def renamed(column: pa.ChunkedArray, names: Mapping[str, str]) -> pa.ChunkedArray:
+    """A column of text with other names where there are any."""
+    coded = column.dictionary_encode().chunks  # one dictionary
+    found = coded[0].dictionary.to_pylist() if coded else []
+    others = pa.array([names.get(name, name) for name in found], pa.string())
+    return pa.chunked_array([others.take(chunk.indices) for chunk in coded], pa.string())
+
+
 def is_pandas(given: Any, kind: str) -> bool:
     """Whether it is a pandas `DataFrame` or `Series`, without importing pandas for it."""
     pandas = sys.modules.get("pandas")

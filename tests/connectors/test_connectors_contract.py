@@ -97,7 +97,7 @@ class Forgetful(tables.Tables):
 
     def pull(self, cursor: Any) -> Any:
         for page in super().pull(cursor):
-            yield replace(page, cursor={**page.cursor, "after": None})
+            yield replace(page, cursor={**page.cursor, "ended": True})
 
 
 @pytest.mark.parametrize(

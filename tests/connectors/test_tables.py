@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hitl.connectors import tables
+from hitl.connectors import table_reading, tables
 from hitl.connectors.tables import Tables
 from hitl.errors import BadTable
 from hitl.exchange import Operation, Page
@@ -183,14 +183,14 @@ def test_a_table_in_another_format_is_the_same_table(project: Path) -> None:
 
 
 def test_a_table_that_goes_while_it_is_read_is_no_deletion(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = tables.read_table
+    read = table_reading.read_table
 
     def going(path: Path, *arguments: Any) -> Any:
         found = read(path, *arguments)
         (project / "annotations.csv").unlink(missing_ok=True)
         return found
 
-    monkeypatch.setattr(tables, "read_table", going)
+    monkeypatch.setattr(table_reading, "read_table", going)
     with pytest.raises(BadTable, match="annotations"):
         pulled(Tables(project))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hitl.exchange import AnnotationRow, ItemRow, Page, PredictionRow
-from hitl.store import Store
+from hitl.store import Store, packed
 from tests.store.rows import item, page, predicted, said
 
 ITEMS, QUESTIONS, MODELS = ("1", "2", "3"), ("q", "r"), ("m", "n")
@@ -111,14 +112,17 @@ def pages(draw: st.DrawFn) -> Page:
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(pages(), min_size=1, max_size=6))
-def test_the_store_agrees_with_the_model(store: Store, sequence: list[Page]) -> None:
+@given(st.lists(st.tuples(pages(), st.sets(st.sampled_from(QUESTIONS))), min_size=1, max_size=6))
+def test_the_store_agrees_with_the_model(store: Store, sequence: list[tuple[Page, set[str]]]) -> None:
+    """Whatever is packed in between."""
     project, model = f"p{next(_projects)}", Model()
-    with store.lease(project) as lease:
-        for each in sequence:
+    with patch.object(packed, "SIZE", 1), store.lease(project) as lease:
+        for each, packs in sequence:
             model.apply(each)
             store.save_page(lease, each)
             assert view(store, project) == model.view()
             assert store.cursor(project) == each.cursor
-        again = store.save_page(lease, sequence[-1])
+            store.pack(lease, packs)
+            assert view(store, project) == model.view()
+        again = store.save_page(lease, sequence[-1][0])
         assert (again.changed, again.deleted) == (0, 0)

@@ -1,0 +1,152 @@
+"""Blocks of items of tables, each with a digest of all that the tables say of them.
+
+A pull makes rows of the blocks alone whose digest its cursor does not have. A block ends where the hash of an item's
+name says so, and not after so many: an item that comes or goes changes its own block and no other.
+
+The digests that a cursor keeps are of blocks that are stored just so. Those of blocks that are no longer there are
+forgotten before the first page: one of their items may be in a page that is sent now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Ints = npt.NDArray[np.int64]
+
+Range = tuple[int, int]
+"""Items from the first to before the end."""
+
+
+class ItemRows:
+    """The rows of a table of which each is about one item."""
+
+    def __init__(self, table: pa.Table, item: str) -> None:
+        self.table = table
+        filled = pc.fill_null(table.column(item).cast(pa.string()), "")
+        coded = filled.dictionary_encode().chunks  # one dictionary, in order of first appearance
+        self.names: list[str] = coded[0].dictionary.to_pylist() if coded else []
+        """The items, in order of first appearance; "" is that of rows without one."""
+        self.codes: Ints = np.concatenate([np.empty(0, np.int64), *(np.asarray(chunk.indices) for chunk in coded)])
+        """(rows,) places among the names."""
+
+    def kept(self, rows: npt.NDArray[np.bool_]) -> ItemRows:
+        """These rows alone."""
+        if rows.all():
+            return self
+        found = object.__new__(ItemRows)
+        found.table, found.names, found.codes = self.table.filter(pa.array(rows)), self.names, self.codes[rows]
+        there = np.zeros(len(self.names), bool)
+        there[found.codes] = True
+        if not there.all():
+            found.names = [name for name, is_there in zip(self.names, there, strict=True) if is_there]
+            found.codes = (np.cumsum(there) - 1)[found.codes]
+        return found
+
+    def last_of_each(self) -> ItemRows:
+        """The last row of each item."""
+        last = np.zeros(len(self.names), np.int64)
+        last[self.codes] = np.arange(len(self.codes))  # of repeated places the last stays
+        rows = np.zeros(len(self.codes), bool)
+        rows[last] = True
+        return self.kept(rows) if len(self.codes) else self
+
+    def ordered(self, keys: Sequence[str], place: Mapping[str, int]) -> _Ordered:
+        """The rows in the order of these items."""
+        codes = self.codes
+        if self.names != keys[: len(self.names)]:
+            codes = np.fromiter((place[name] for name in self.names), np.int64, len(self.names))[codes]
+        table = self.table
+        if (np.diff(codes) < 0).any():
+            order = np.argsort(codes, kind="stable")
+            codes, table = codes[order], table.take(pa.array(order))
+        return _Ordered(table, codes)
+
+
+class _Ordered:
+    """Rows in the order of the items: those of a range of items are a slice."""
+
+    def __init__(self, table: pa.Table, codes: Ints) -> None:
+        self._table, self._codes = table, codes
+        self._columns = [_bytes_of(column) for column in table.columns]
+
+    def rows(self, first: int, end: int) -> list[dict[str, Any]]:
+        """The rows of the items from `first` to before `end`."""
+        start, stop = np.searchsorted(self._codes, [first, end])
+        found: list[dict[str, Any]] = self._table.slice(start, stop - start).to_pylist()
+        return found
+
+    def update(self, digest: Any, first: int, end: int) -> None:
+        """Add the same rows to a digest."""
+        start, stop = map(int, np.searchsorted(self._codes, [first, end]))
+        for offsets, text, valid in self._columns:
+            digest.update((offsets[start : stop + 1] - offsets[start]).tobytes())
+            digest.update(text[offsets[start] : offsets[stop]])
+            digest.update(valid[start:stop].tobytes())
+
+
+def _bytes_of(column: pa.ChunkedArray) -> tuple[Ints, memoryview, npt.NDArray[np.bool_]]:
+    """Where the text of each row begins, the text of all, and which rows have any."""
+    if not pa.types.is_string(column.type):
+        column = pa.chunked_array([[json.dumps(value, default=str) for value in column.to_pylist()]], pa.string())
+    whole = pa.concat_arrays([*column.cast(pa.large_string()).chunks, pa.array([], pa.large_string())])
+    _, offsets, text = whole.buffers()
+    starts = np.frombuffer(offsets, np.int64)[whole.offset : whole.offset + len(whole) + 1]
+    return starts, memoryview(text or b""), np.asarray(whole.is_valid())
+
+
+class Blocks:
+    """All items in order, in blocks of about `size`, and what is said of them.
+
+    `ordered` are rows by item; `named` what else is said of an item by its name, in an order of its own.
+    """
+
+    def __init__(
+        self, keys: Sequence[str], size: int, rows: Sequence[ItemRows], named: Sequence[Mapping[str, Any]]
+    ) -> None:
+        self.keys = keys
+        place = {key: number for number, key in enumerate(keys)}
+        self.parts = [each.ordered(keys, place) for each in rows]
+        self._named = [each for each in named if each]
+        hashes = np.fromiter(map(crc32, map(str.encode, keys)), np.int64, len(keys))
+        ends = np.flatnonzero(hashes % size == 0) + 1
+        self._bounds = [*dict.fromkeys([0, *map(int, ends), len(keys)])]
+        self.digests = [self._digest(first, end) for first, end in pairwise(self._bounds)]
+
+    @property
+    def of_all_keys(self) -> str:
+        """A digest of which items there are."""
+        return hashlib.sha256(json.dumps(self.keys).encode()).hexdigest()[:16]
+
+    def pages(self, known: frozenset[str], size: int) -> Iterator[tuple[list[Range], list[str]]]:
+        """The ranges of items whose digests are not known, with these, by pages of at least `size` items."""
+        ranges: list[Range] = []
+        digests: list[str] = []
+        for digest, (first, end) in zip(self.digests, pairwise(self._bounds), strict=True):
+            if digest not in known:
+                ranges.append((first, end))
+                digests.append(digest)
+                if sum(end - first for first, end in ranges) >= size:
+                    yield ranges, digests
+                    ranges, digests = [], []
+        if ranges:
+            yield ranges, digests
+
+    def _digest(self, first: int, end: int) -> str:
+        digest = hashlib.sha256()
+        keys = self.keys[first:end]
+        digest.update(json.dumps(keys).encode())
+        for part in self.parts:
+            part.update(digest, first, end)
+        for said in self._named:
+            digest.update(repr([said.get(key) for key in keys]).encode())
+        return digest.hexdigest()[:16]

@@ -1,0 +1,71 @@
+"""Which files the tables are, and a digest of their bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from hitl.errors import BadTable
+from hitl.tables.batches import files_of
+from hitl.tables.files import table_in
+
+NAMES = ("annotations", "items", "truth", "added_items", "gold")
+WRITTEN = ("added_items", "gold")
+"""Those that are in the output, and read back."""
+
+
+class TableFiles:
+    """The tables in a folder and its output, or one annotations file."""
+
+    def __init__(self, path: Path, output: Path) -> None:
+        self._path, self._output = path, output
+        self.is_folder = path.is_dir()
+
+    def find(self, name: str) -> Path | None:
+        """The file of a table; None where there is none. Raises BadTable where there are two."""
+        if name == "annotations" and not self.is_folder:
+            if not self._path.exists():
+                raise BadTable(f"{self._path}: no such file or folder")
+            return self._path
+        return table_in(self._folder(name), name)
+
+    def models(self) -> list[Path]:
+        """The files, or folders, of the models."""
+        return sorted(self._path.glob("probabilities_*")) if self.is_folder else []
+
+    def all(self) -> list[Path]:
+        """All files that are read. Raises BadTable where there are neither annotations nor items."""
+        found = {name: path for name in NAMES if (path := self.find(name)) is not None}
+        if not {"annotations", "items"} & set(found):
+            raise BadTable(f"{self._path}: neither annotations.* nor items.* (csv, jsonl, parquet) is there")
+        return [*found.values(), *(file for path in self.models() for file in files_of(path))]
+
+    def present(self, expected: Iterable[str]) -> list[str]:
+        """The names of the tables that are there. Raises BadTable when an expected one is not."""
+        there = [name for name in NAMES if self.find(name) is not None]
+        there += sorted({stem(path) for path in self.models()})
+        for name in expected:
+            if name not in there:
+                raise BadTable(
+                    f"{self._folder(name)}: {name}.* is gone, which an earlier pull has read; nothing was deleted. "
+                    "Put it back, or, if it is meant to be gone, run `hitl pull --full`"
+                )
+        return there
+
+    def stamp(self) -> str:
+        """A digest of the bytes of all files."""
+        digest = hashlib.sha256()
+        for path in self.all():
+            digest.update(path.name.encode())
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()[:16]
+
+    def _folder(self, name: str) -> Path:
+        return self._output if name in WRITTEN else self._path
+
+
+def stem(path: Path) -> str:
+    """The name of a table or model without its format; a folder has none."""
+    return path.name if path.is_dir() else path.name.removesuffix(".gz").rsplit(".", 1)[0]

@@ -1,0 +1,309 @@
+"""What tables hold at one time, each read once: items, answers, known truth, predictions, classes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hitl.connectors import table_spans
+from hitl.connectors.table_blocks import ItemRows
+from hitl.connectors.table_files import TableFiles, stem
+from hitl.connectors.table_rows import NEWEST, is_nothing, number_of
+from hitl.errors import BadTable
+from hitl.evidence import ROW_TOLERANCE
+from hitl.exchange import AnnotationRow, PredictionRow, Question
+from hitl.tables.encoding import natural_order, seconds_of
+from hitl.tables.files import read_table, require_columns
+from hitl.tables.places import Place, place_in
+from hitl.tables.probabilities import read_probabilities
+
+QUESTION = "label"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns are called, and which labels are classes (none: all but those of `abstain`)."""
+
+    item: str
+    annotator: str
+    label: str
+    time: str | None
+    classes: tuple[str, ...]
+    abstain: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The rows of annotations.* that count, and problems in words."""
+
+    rows: ItemRows | None
+    problems: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return 0 if self.rows is None else len(self.rows.codes)
+
+    def unique(self, column: str) -> list[str]:
+        """What a column holds, each once, but for empty texts."""
+        if self.rows is None or column not in self.rows.table.column_names:
+            return []
+        return [value for value in pc.unique(self.rows.table.column(column)).to_pylist() if value]
+
+    def counts(self, column: str) -> dict[str | None, int]:
+        """What a column holds, and how often."""
+        found = [] if self.rows is None else pc.value_counts(self.rows.table.column(column)).to_pylist()
+        return {each["values"]: each["counts"] for each in found}
+
+
+class Reading:
+    """All that is in the tables. Raises BadTable, naming the line, where it cannot be understood."""
+
+    def __init__(self, files: TableFiles, columns: Columns) -> None:
+        self._files, self._of = files, columns
+        self._tables: dict[str, pa.Table | None] = {}
+
+    @cached_property
+    def items(self) -> ItemRows | None:
+        """The last row of each item of items.* and added_items.*."""
+        tables = [found for name in ("items", "added_items") if (found := self._named_items(name)) is not None]
+        if not tables:
+            return None
+        plain = [table.replace_schema_metadata(None) for table in tables]
+        try:
+            whole = pa.concat_tables(plain, promote_options="default")
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column is of one kind here and of another there
+            whole = pa.Table.from_pylist([*(row for table in plain for row in table.to_pylist())])
+        return ItemRows(whole, self._of.item).last_of_each()
+
+    @cached_property
+    def answers(self) -> Answers:
+        """Of two answers of one annotator the latest, or the last row, wins."""
+        return self.answers_but(0)
+
+    def answers_but(self, last: int) -> Answers:
+        """The same without so many of the last rows."""
+        of = self._of
+        table = self.table("annotations")
+        if table is None:
+            return Answers(None, ())
+        table = table.slice(0, max(table.num_rows - last, 0))
+        if self.marks_parts:
+            others = [of.annotator, *([of.time] if of.time else [])]
+            table = table_spans.as_answers(table, self.data(), of.item, of.label, others)
+        needed = [of.item, of.label, *([of.time] if of.time else [])]
+        require_columns(table, needed, str(self._files.find("annotations")))
+        place_of = place_in(table)
+        legal, problems = self._legal(table.column(of.label), place_of)
+        _require_filled(table.column(of.item), legal, of.item, place_of)
+        seconds = seconds_of(table.column(of.time), of.time) if of.time else None
+        named = [name for name in (of.item, of.annotator, of.label, "duration") if name in table.column_names]
+        rows = ItemRows(table.select(list(dict.fromkeys(named))).replace_schema_metadata(None), of.item)
+        wins, contradicted = self._winners(rows, legal, seconds)
+        if contradicted:
+            problems.append(
+                f"{contradicted} rows contradict an earlier answer of the same annotator; the last row wins"
+            )
+        return Answers(rows.kept(wins), tuple(problems))
+
+    @cached_property
+    def gold(self) -> dict[str, AnnotationRow]:
+        """Item -> its known truth."""
+        item, label, classes = self._of.item, self._of.label, self._of.classes
+        known: dict[str, AnnotationRow] = {}
+        for name in ("truth", "gold"):
+            table = self.table(name)
+            if table is not None:
+                require_columns(table, [item, label], name)
+                if table_spans.are_in(table):
+                    table = table_spans.as_answers(table, self.data(), item, label)
+                pairs = zip(table.column(item).to_pylist(), table.column(label).to_pylist(), strict=True)
+                place_of = place_in(table)
+                for number, (key, value) in enumerate(pairs):
+                    if not key or not value:
+                        what = label if key else item
+                        raise BadTable(f"{place_of(number)}: the {what} is empty; expected both in every row")
+                    if classes and not self.marks_parts and value not in classes:
+                        raise BadTable(
+                            f"{place_of(number)}: {value!r} is no class; expected one of {', '.join(classes)} "
+                            "(source.classes)"
+                        )
+                    place = json.dumps([key, None, "truth"])
+                    known[key] = AnnotationRow(place, key, QUESTION, None, value, "gold", NEWEST, NEWEST)
+        return known
+
+    @cached_property
+    def predictions(self) -> tuple[dict[str, list[PredictionRow]], list[str]]:
+        """Rows by item, and problems in words: no distribution is left out, an empty row is an abstention."""
+        grouped: dict[str, list[PredictionRow]] = {}
+        problems: list[str] = []
+        for model, table in self._models.items():
+            require_columns(table, [self._of.item], f"probabilities_{model}")
+            place_of = place_in(table)
+            for number, row in enumerate(table.to_pylist()):
+                key = row[self._of.item]
+                stated = {name[2:]: value for name, value in row.items() if name.startswith("p_")}
+                if key and stated and all(is_nothing(value) for value in stated.values()):
+                    continue
+                shares = {name: number_of(value) for name, value in stated.items()}
+                if key and shares and abs(sum(shares.values()) - 1) <= ROW_TOLERANCE and min(shares.values()) >= 0:
+                    grouped.setdefault(key, []).append(PredictionRow(key, QUESTION, model, shares))
+                else:
+                    problems.append(f"model {model}, {place_of(number)}: no distribution over the classes; left out")
+        return grouped, problems
+
+    @cached_property
+    def marks_parts(self) -> bool:
+        """Whether annotations are parts of texts, or stretches of time."""
+        return table_spans.are_in(self.table("annotations"))
+
+    def question(self, kept: tuple[str, ...] = ()) -> Question:
+        """The one question; its classes are the labels and probability columns seen, and those `kept`, unless given."""
+        of, parts = self._of, self._parts()
+        if of.classes:
+            return Question(QUESTION, of.classes, of.classes + of.abstain, **parts)
+        found: dict[str, None] = dict.fromkeys(kept)
+        for name in ("annotations", "truth", *(() if parts else ("gold",))):  # known spans are whole answers there
+            table = self.table(name)
+            if table is not None:
+                require_columns(table, [of.label], str(self._files.find(name)))
+                found |= dict.fromkeys(value for value in pc.unique(table.column(of.label)).to_pylist() if value)
+        for table in self._models.values():
+            found |= dict.fromkeys(name[2:] for name in table.column_names if name.startswith("p_"))
+        classes = tuple(natural_order([name for name in found if name not in of.abstain]))
+        return Question(QUESTION, classes, classes + of.abstain, **parts)
+
+    def counted(self, answers: Answers) -> dict[str, int]:
+        """How many rows each table has."""
+        models = Counter(f"probabilities_{row.model}" for several in self.predictions[0].values() for row in several)
+        items = 0 if self.items is None else len(self.items.names)
+        return {"annotations": answers.count, "items": items, "truth": len(self.gold), **models}
+
+    def strange_truth(self, answers: Answers) -> list[str]:
+        """Words about known labels that no annotator has ever given, which may be rare classes or typing errors."""
+        usual = {*answers.unique(self._of.label)}
+        usual |= {name for several in self.predictions[0].values() for row in several for name in row.probabilities}
+        if self._of.classes or not usual or self.marks_parts:
+            return []
+        strange = {row.label: row.item for row in reversed(self.gold.values()) if row.label not in usual}
+        return [
+            f"known truth of item {item!r}: no annotator has ever said {label!r}, which is a new class now; "
+            "if it is none, mend it, and name the classes in hitl.toml: source.classes"
+            for label, item in strange.items()
+        ]
+
+    def data(self) -> dict[str, Mapping[str, Any]]:
+        """Item -> what annotators see of it."""
+        rows = [] if self.items is None else self.items.table.to_pylist()
+        return {row[self._of.item]: data_in(row, self._of.item) for row in rows}
+
+    def table(self, name: str) -> pa.Table | None:
+        """A table as it was read; None where there is none."""
+        if name not in self._tables:
+            of = self._of
+            text = [of.item] if name in ("items", "added_items") else [of.item, of.annotator, of.label]
+            path = self._files.find(name)
+            self._tables[name] = None if path is None else read_table(path, text)
+        return self._tables[name]
+
+    def _named_items(self, name: str) -> pa.Table | None:
+        table = self.table(name)
+        if table is not None:
+            require_columns(table, [self._of.item], name)
+            every = np.ones(table.num_rows, bool)
+            _require_filled(table.column(self._of.item), every, self._of.item, place_in(table))
+        return table
+
+    @cached_property
+    def _models(self) -> dict[str, pa.Table]:
+        item = self._of.item
+        named = self.table("items") if self._files.is_folder else None
+        order = named.column(item).to_pylist() if named is not None and item in named.column_names else None
+        models: dict[str, pa.Table] = {}
+        for path in self._files.models():
+            model = stem(path).removeprefix("probabilities_")
+            if model in models:
+                raise BadTable(f"{path}: another file of the same name is there; expected one for each model")
+            models[model] = read_probabilities(path, item, items=order, classes=self._of.classes or None)
+        return models
+
+    def _parts(self) -> dict[str, str]:
+        """What a question about parts is asked of: a text, where items have one, or a recording."""
+        if not self.marks_parts:
+            return {}
+        of_texts = any(table_spans.TEXT in data for data in self.data().values())
+        return {"text": table_spans.TEXT} if of_texts else {"line": table_spans.RECORDING}
+
+    def _legal(self, labels: pa.ChunkedArray, place_of: Place) -> tuple[npt.NDArray[np.bool_], list[str]]:
+        """(rows,) whether the label is empty or a class, where these are given, and words about the others."""
+        legal: npt.NDArray[np.bool_] = np.ones(len(labels), bool)
+        if self._of.classes and not self.marks_parts:
+            known = pa.array([*self._of.classes, "", None], pa.string())
+            legal = np.asarray(pc.is_in(labels, value_set=known), dtype=bool)
+        words = [
+            f"{place_of(int(row))}: {labels[int(row)].as_py()!r} is not one of source.classes; left out"
+            for row in np.flatnonzero(~legal)
+        ]
+        return legal, words
+
+    def _winners(
+        self, rows: ItemRows, legal: npt.NDArray[np.bool_], seconds: npt.NDArray[np.float64] | None
+    ) -> tuple[npt.NDArray[np.bool_], int]:
+        """(rows,) the answers that count, and how many others say something else at the same time."""
+        wins, contradicted = legal.copy(), 0
+        if self._of.annotator not in rows.table.column_names:
+            return wins, contradicted
+        labels = rows.table.column(self._of.label)
+        best: dict[int, tuple[float, int]] = {}
+        pairs, again = _repeated(rows, self._of.annotator, legal)
+        for row in map(int, again):
+            at = -math.inf if seconds is None or math.isnan(seconds[row]) else float(seconds[row])
+            before, other = best.get(int(pairs[row]), (at, row))
+            same = (labels[other].as_py() or None) == (labels[row].as_py() or None)
+            contradicted += other != row and before == at and not same
+            if at >= before:
+                wins[other] = False
+                wins[row] = True
+                best[int(pairs[row])] = at, row
+            else:
+                wins[row] = False
+        return wins, contradicted
+
+
+def data_in(row: Mapping[str, Any], item: str) -> dict[str, Any]:
+    """What a row of items.* says of its item."""
+    return {name: value for name, value in row.items() if name != item and value is not None}
+
+
+def _require_filled(column: pa.ChunkedArray, rows: npt.NDArray[np.bool_], item: str, place_of: Place) -> None:
+    """Raise BadTable for the first of these rows without a name."""
+    filled = pc.fill_null(pc.not_equal(column, ""), False)
+    bad = np.flatnonzero(rows & ~np.asarray(filled, dtype=bool))
+    if bad.size:
+        raise BadTable(f"{place_of(int(bad[0]))}: the {item} is empty; expected a name in every row")
+
+
+def _repeated(
+    rows: ItemRows, annotator: str, legal: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(rows,) a number for item and annotator; the legal rows, in order, that share it with another one."""
+    people = ItemRows(rows.table.select([annotator]), annotator)
+    nobody = [code for code, name in enumerate(people.names) if not name]
+    pairs = rows.codes * (len(people.names) + 1) + people.codes
+    known = np.flatnonzero(legal & ~np.isin(people.codes, nobody))
+    order = known[np.argsort(pairs[known], kind="stable")]
+    same = pairs[order][1:] == pairs[order][:-1]
+    among = np.zeros(len(pairs), bool)
+    among[order[1:][same]] = True
+    among[order[:-1][same]] = True
+    return pairs, np.flatnonzero(among)

@@ -1,0 +1,181 @@
+"""What a cycle over tables costs: the first one, one that finds nothing new, and one with 10 changed labels.
+
+    python -m tests.bench.trust.cost 50000 200000 1000000 --save
+
+N items have 5 labels each, of 100 annotators who are right four times of five. `ratio` is the processor time of the
+cycle beside that of what has to be done, the fit and the plan; `judge` is these two and all that is read for them. At
+last 200 cycles, each with 10 changed labels, over a small project: how much the store grows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from hitl import cycle
+from hitl.connectors.tables import Tables, TablesSettings
+from hitl.settings import Settings
+from hitl.store import Store
+from tests.bench import results
+
+LABELS, ANNOTATORS, CHANGED, CYCLES, SMALL = 5, 100, 10, 200, 10_000
+TIMED = {"fit": "combined", "plan": "next_plan", "judge": "judge"}
+
+
+def settings() -> Settings:
+    """Those of the project."""
+    return Settings(
+        name="p",
+        source=TablesSettings(path="d"),
+        budget={"labels": 1000, "target_confidence": 0.95, "max_labels": 8},  # type: ignore[arg-type]
+        crew={"annotators": tuple(f"p{k}" for k in range(ANNOTATORS))},  # type: ignore[arg-type]
+    )
+
+
+def write(folder: Path, n: int) -> None:
+    """Labels of n items."""
+    rng = np.random.default_rng(0)
+    truth, item = rng.integers(4, size=n), np.repeat(np.arange(n), LABELS)
+    annotator = (item * 7 + np.tile(np.arange(LABELS), n) * 13) % ANNOTATORS
+    label = np.where(rng.random(LABELS * n) < 0.8, truth[item], rng.integers(4, size=LABELS * n))
+    named = {"item": item, "annotator": np.char.add("p", annotator.astype(str))}
+    table = pa.table({**named, "label": np.char.add("c", label.astype(str))})
+    pyarrow.csv.write_csv(table, folder / "annotations.csv")
+
+
+def change(folder: Path, first: int = 1) -> None:
+    """Give 10 labels, all over the file, another class."""
+    path = folder / "annotations.csv"
+    lines = path.read_bytes().splitlines()
+    for place in range(first, len(lines), len(lines) // CHANGED)[:CHANGED]:
+        head, _, label = lines[place].rpartition(b",")
+        lines[place] = head + b',"c%d"' % ((int(label.strip(b'"')[1:]) + 1) % 4)
+    path.write_bytes(b"\n".join(lines) + b"\n")
+
+
+@contextmanager
+def timed() -> Iterator[dict[str, float]]:
+    """Seconds of processor time that the parts of a cycle take, by name."""
+    spent = dict.fromkeys(TIMED, 0.0)
+
+    def watched(name: str, done: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **named: Any) -> Any:
+            began = time.process_time()
+            try:
+                return done(*arguments, **named)
+            finally:
+                spent[name] += time.process_time() - began
+
+        return run
+
+    with ExitStack() as stack:
+        for name, function in TIMED.items():
+            stack.enter_context(patch.object(cycle, function, watched(name, getattr(cycle, function))))
+        yield spent
+
+
+def step(root: Path) -> dict[str, float]:
+    """One cycle, as a process of its own would do it, in seconds."""
+    began, used = time.perf_counter(), time.process_time()
+    with timed() as spent, Store(f"sqlite:///{root}/h.db") as store:
+        cycle.run_if_changed(settings(), store, Tables(root / "d"))
+    return {"wall": time.perf_counter() - began, "cpu": time.process_time() - used, **spent}
+
+
+def of_size(n: int) -> dict[str, dict[str, float]]:
+    """The four cycles of a project of n items."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "d").mkdir()
+        write(root / "d", n)
+        found = {"first": step(root), "unchanged": step(root)}
+        change(root / "d")
+        found[f"{CHANGED} changed"] = step(root)
+        found["unchanged again"] = step(root)
+        store = os.path.getsize(root / "h.db") / 1e6
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    return found | {"size": {"store MB": store, "peak GB": peak}}
+
+
+def growth(cycles: int, n: int) -> dict[str, float]:
+    """By how much the store grows over so many cycles with changed labels, and over as many that find nothing new."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "d").mkdir()
+        write(root / "d", n)
+        sizes = []
+        with Store(f"sqlite:///{root}/h.db") as store:
+            for number in range(2 * cycles + 21):
+                cycle.run_if_changed(settings(), store, Tables(root / "d"))
+                sizes.append(in_use(store))
+                if number < cycles + 20:
+                    change(root / "d", 1 + number % 900)
+    begun, changed, end = sizes[20], sizes[cycles + 20], sizes[-1]
+    return {"items": n, "bytes": begun, "changed": changed - begun, "unchanged": end - changed}
+
+
+def in_use(store: Store) -> int:
+    """Bytes of the store, without the pages that are free."""
+    with store.database.read() as connection:
+        pages, free, each = (
+            int(connection.exec_driver_sql(f"PRAGMA {name}").scalar() or 0)
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+    return (pages - free) * each
+
+
+def lines_of(n: int, found: dict[str, dict[str, float]]) -> list[str]:
+    """A table of one size."""
+    size = found["size"]
+    lines = [
+        f"{n:,} items, {LABELS * n:,} labels: store {size['store MB']:,.0f} MB, peak {size['peak GB']:.1f} GB",
+        f"  {'':18}{'wall s':>9}{'cpu s':>9}{'fit s':>9}{'plan s':>9}{'judge s':>9}{'ratio':>9}",
+    ]
+    for name, one in found.items():
+        if name != "size":
+            needed = one["fit"] + one["plan"]
+            shown = "".join(f"{one[part]:9.2f}" for part in ("wall", "cpu", *TIMED))
+            lines.append(f"  {name:18}{shown}" + (f"{one['cpu'] / needed:9.2f}" if needed else ""))
+    return [*lines, ""]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sizes", type=int, nargs="*", default=[50_000, 200_000, 1_000_000])
+    parser.add_argument("--cycles", type=int, default=CYCLES)
+    parser.add_argument("--small", type=int, default=SMALL, help="items of the project that grows")
+    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/trust_cost.*")
+    options = parser.parse_args(arguments)
+    figures: dict[str, Any] = {}
+    lines: list[str] = []
+    of_size(500)  # so that compiled kernels are loaded
+    for n in options.sizes:
+        figures[str(n)] = of_size(n)
+        lines += lines_of(n, figures[str(n)])
+        print("\n".join(lines_of(n, figures[str(n)])), flush=True)
+    figures["growth"] = grown = growth(options.cycles, options.small)
+    before = f"{options.cycles} cycles over {options.small:,} items, store of {grown['bytes'] / 1e6:.1f} MB"
+    for what in ("changed", "unchanged"):
+        each = grown[what] / options.cycles
+        lines.append(f"{before}, {what}: {grown[what] / grown['bytes']:+.2%}, {each:,.0f} bytes a cycle")
+    print("\n".join(lines[-2:]))
+    if options.save:
+        results.save("trust_cost", lines, figures, "trust.cost " + " ".join(arguments or sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""What a pull of tables sends: the blocks of items that say something else, whatever came, went or broke in between."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hitl import cycle
+from hitl.connectors import tables
+from hitl.connectors.tables import Tables
+from hitl.exchange import Page
+from hitl.store import Store
+
+N = 3000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        yield store
+
+
+@pytest.fixture
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setattr(tables, "PAGE", 100)
+    found = [f"{n},{who},{('yes', 'no')[n % 2]}" for n in range(N) for who in ("ann", "bob")]
+    write(tmp_path, found)
+    return found
+
+
+def write(folder: Path, rows: list[str]) -> None:
+    (folder / "annotations.csv").write_text("item,annotator,label\n" + "".join(f"{row}\n" for row in rows))
+
+
+def pull(folder: Path, store: Store) -> list[Page]:
+    pages = []
+    with store.lease("p") as lease:
+        for page in Tables(folder).pull(store.cursor("p")):
+            store.save_page(lease, page)
+            pages.append(page)
+    return pages
+
+
+def sent(pages: list[Page]) -> int:
+    return sum(len(page.items) for page in pages)
+
+
+def stored(store: Store) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {key: [] for key in store.items("p").column("item").to_pylist()}
+    for row in store.annotations("p", "label").to_pylist():
+        found[row["item"]].append((row["annotator"], row["label"]))
+    return {key: sorted(said, key=str) for key, said in sorted(found.items())}
+
+
+def test_a_changed_label_sends_its_block_alone(tmp_path: Path, store: Store, rows: list[str]) -> None:
+    assert sent(pull(tmp_path, store)) == N
+    rows[3000] = "1500,ann,no"
+    write(tmp_path, rows)
+    (page,) = pull(tmp_path, store)
+    assert 0 < len(page.items) < 200
+    assert len(page.annotations) == 2 * len(page.items)
+    assert "1500" in {item.key for item in page.items}
+    assert page.live is None, "no item came or went"
+    assert stored(store)["1500"] == [("ann", "no"), ("bob", "yes")]
+
+
+def test_an_item_that_comes_or_goes_sends_its_neighbours_alone(tmp_path: Path, store: Store, rows: list[str]) -> None:
+    pull(tmp_path, store)
+    write(tmp_path, ["new,ann,yes", *rows[:2000], *rows[2002:]])
+    pages = pull(tmp_path, store)
+    assert 0 < sent(pages) < 400
+    assert {*stored(store)} == {"new", *(str(n) for n in range(N) if n != 1000)}
+
+
+def test_other_bytes_that_say_the_same_send_no_item(tmp_path: Path, store: Store, rows: list[str]) -> None:
+    pull(tmp_path, store)
+    revision = store.revision("p")
+    (tmp_path / "annotations.csv").unlink()
+    text = '{"item": "%s", "annotator": "%s", "label": "%s"}\n'
+    (tmp_path / "annotations.jsonl").write_text("".join(text % (*row.split(","),) for row in rows))
+    (page,) = pull(tmp_path, store)
+    assert (page.items, page.annotations, page.live) == ((), (), None)
+    assert store.revision("p") == revision
+    assert pull(tmp_path, store) == []
+
+
+def test_an_empty_block_of_items_at_the_end_is_told(tmp_path: Path, store: Store, rows: list[str]) -> None:
+    pull(tmp_path, store)
+    write(tmp_path, rows[:-20])
+    pull(tmp_path, store)
+    assert len(stored(store)) == N - 10
+
+
+def changed(rows: list[str], dice: random.Random) -> list[str]:
+    """Labels change, rows come, go and move."""
+    rows = [*rows]
+    for _ in range(dice.randrange(1, 6)):
+        place, item = dice.randrange(len(rows)), dice.randrange(N // 10)
+        what = dice.choice(["change", "drop", "add", "move", "nobody"])
+        if what == "change":
+            rows[place] = f"{rows[place].rpartition(',')[0]},{dice.choice(['yes', 'no', ''])}"
+        elif what == "drop":
+            del rows[place : place + dice.choice([1, 2, 7])]
+        elif what == "move":
+            rows.insert(dice.randrange(len(rows)), rows.pop(place))
+        else:
+            rows.insert(place, f"{item},{dice.choice(['cyd', 'dee']) if what == 'add' else ''},yes")
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_store_is_as_the_tables_say_whatever_was_cut_short(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Pulls of other contents are killed after some pages; the next whole one is as if there had been no other."""
+    monkeypatch.setattr(tables, "PAGE", 20)
+    dice = random.Random(seed)
+    rows = [f"{n},{who},yes" for n in range(N // 10) for who in ("ann", "bob")]
+    for turn in range(12):
+        history = [changed(rows, dice), rows] if dice.random() < 0.5 else [changed(rows, dice)]
+        for content in history[:-1] if len(history) > 1 else history:
+            write(tmp_path, content)
+            with store.lease("p") as lease:
+                pages = Tables(tmp_path, max_shrink=1.0).pull(store.cursor("p"))
+                for _, page in zip(range(dice.randrange(4)), pages, strict=False):
+                    store.save_page(lease, page)
+        rows = history[-1]
+        write(tmp_path, rows)
+        with store.lease("p") as lease:
+            cycle.pull(lease, store, Tables(tmp_path, max_shrink=1.0))
+        with Store(f"sqlite:///{tmp_path}/fresh{turn}.db") as fresh, fresh.lease("p") as lease:
+            cycle.pull(lease, fresh, Tables(tmp_path))
+            assert stored(store) == stored(fresh)
+
+
+def test_an_item_that_came_with_a_pull_cut_short_goes_with_the_next(
+    tmp_path: Path, store: Store, rows: list[str]
+) -> None:
+    pull(tmp_path, store)
+    write(tmp_path, ["new,ann,yes", *rows[:5000], *(f"{row}!" for row in rows[5000:])])
+    with store.lease("p") as lease:
+        store.save_page(lease, next(iter(Tables(tmp_path).pull(store.cursor("p")))))
+    assert "new" in stored(store)
+    write(tmp_path, rows)
+    pull(tmp_path, store)
+    assert "new" not in stored(store)
+
+
+def test_what_a_doubted_pull_has_left_is_looked_at_again(tmp_path: Path, store: Store, rows: list[str]) -> None:
+    """Items whose rows are gone in part have blocks too."""
+    pull(tmp_path, store)
+    write(tmp_path, [row for row in rows if "bob" not in row])
+    assert pull(tmp_path, store)[-1].partial
+    assert len(stored(store)["7"]) == 2
+    assert not pull(tmp_path, store)[-1].partial
+    assert {len(said) for said in stored(store).values()} == {1}

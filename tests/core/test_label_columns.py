@@ -1,0 +1,75 @@
+"""The labels of an operation in columns: the same as rows, stored and read again, close or not."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from hitl.exchange import Operation
+from hitl.tables.label_columns import ConsensusOperation, LabelColumns, as_text, from_text
+
+P = np.array([[0.25, 0.75], [1 / 3, 2 / 3], [1.0, 0.0]])
+
+
+def columns(
+    p: np.ndarray = P, labels: tuple[int, ...] = (1, 1, 0), items: tuple[str, ...] = ("a", "b", "ü")
+) -> LabelColumns:
+    return LabelColumns.of(items, ("no", "yes"), np.array(labels), p.max(axis=1), p)
+
+
+def test_the_payload_is_what_the_exchange_says() -> None:
+    operation = ConsensusOperation({"q": columns()})
+    rows = json.loads(json.dumps(operation.payload))["questions"]["q"]
+    assert rows[1] == {
+        "item": "b",
+        "label": "yes",
+        "confidence": 0.666667,
+        "probabilities": {"no": 0.333333, "yes": 0.666667},
+    }
+    assert [row["label"] for row in rows] == ["yes", "yes", "no"]
+
+
+def test_it_is_read_as_it_was_stored() -> None:
+    operation = ConsensusOperation({"q": columns(), "r": columns(P[:1], (0,), ("c",))})
+    again = from_text("consensus", "", as_text(operation), operation.digest)
+    assert isinstance(again, ConsensusOperation)
+    assert again == operation
+    assert again.is_close_to(operation)
+    fresh = ConsensusOperation(again.columns)
+    assert fresh.digest == operation.digest, "made of what it says"
+
+
+def test_an_operation_of_rows_is_read_as_before() -> None:
+    plain = Operation("consensus", "", {"questions": {"q": columns().rows()}})
+    again = from_text("consensus", "", as_text(plain), plain.digest)
+    assert (again, type(again), again.digest) == (plain, Operation, plain.digest)
+
+
+@pytest.mark.parametrize(
+    ("other", "close"),
+    [
+        (columns(P + np.array([[1e-6, -1e-6], [0, 0], [0, 0]])), True),
+        (columns(P + np.array([[9e-6, -9e-6], [0, 0], [0, 0]])), False),
+        (columns(labels=(1, 0, 0)), False),
+        (columns(items=("a", "b", "c")), False),
+        (columns(P[:2], (1, 1), ("a", "b")), False),
+    ],
+)
+def test_what_differs_in_the_last_digits_is_the_same(other: LabelColumns, close: bool) -> None:
+    assert columns().is_close_to(other) is close
+    assert ConsensusOperation({"q": columns()}).is_close_to(ConsensusOperation({"q": other})) is close
+    assert not ConsensusOperation({"q": columns()}).is_close_to(ConsensusOperation({"r": other}))
+
+
+def test_the_table_is_the_rows() -> None:
+    table = columns().table()
+    assert table.column_names == ["item", "label", "confidence", "p_no", "p_yes"]
+    assert table.to_pylist()[1] == {
+        "item": "b",
+        "label": "yes",
+        "confidence": 0.666667,
+        "p_no": 0.333333,
+        "p_yes": 0.666667,
+    }

@@ -1,0 +1,108 @@
+"""Packed answers are those of the rows, in their order; a page has no more blocks read anew than it changes."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from hitl.store import Store, packed
+from hitl.store.lease import Lease
+from tests.store.rows import at, item, page, said
+
+N = 40
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "SIZE", 4)
+    monkeypatch.setattr(packed, "AT_ONCE", 3)
+
+
+def plain(store: Store) -> list[dict[str, Any]]:
+    return store._rows("p", "q", None).to_pylist()
+
+
+def fill(store: Store, lease: Lease) -> None:
+    dice = random.Random(1)
+    for n in range(N):
+        answers = [said(f"{n} {who}", str(n), "yes", dice.randrange(60), who=f"w{who}") for who in range(n % 4)]
+        store.save_page(lease, page(n, item(str(n)), *answers))
+
+
+def blocks(store: Store) -> set[int]:
+    return store._blocks("p", "q")
+
+
+def test_packed_answers_are_those_of_the_rows(store: Store) -> None:
+    with store.lease("p") as lease:
+        fill(store, lease)
+        before = store.annotations("p", "q")
+        assert store.pack(lease, ["q"]) == N // 4
+        assert store.annotations("p", "q").equals(before)
+        assert store.pack(lease, ["q"]) == 0
+    assert before.num_rows == 60
+
+
+def test_a_page_drops_the_blocks_of_what_it_changes(store: Store) -> None:
+    with store.lease("p") as lease:
+        fill(store, lease)
+        store.pack(lease, ["q"])
+        same = page(99, item("9"), said("9 0", "9", "yes", 60, who="w0"))
+        store.save_page(lease, same)
+        assert set(range(10)) - blocks(store) == {2}
+        store.pack(lease, ["q"])
+        store.save_page(lease, same)
+        assert blocks(store) == set(range(10)), "it says nothing new"
+        moved = page(100, item("30", 60), said("9 0", "30", "yes", 61, who="w0"))
+        store.save_page(lease, moved)
+        assert set(range(10)) - blocks(store) == {2, 7}, "an answer has gone from one item to another"
+        live = {str(n) for n in range(N) if n not in (3, 39)}
+        store.save_page(lease, page(101, live=live))
+        assert set(range(10)) - blocks(store) == {0, 2, 7, 9}
+        assert store.annotations("p", "q").to_pylist() == plain(store)
+        store.save_page(lease, page(102, *(item(f"new {n}", 1) for n in range(5)), said("a", "new 4", "no")))
+        assert store.annotations("p", "q").to_pylist() == plain(store)
+        store.pack(lease, ["q"])
+        assert store.annotations("p", "q").to_pylist() == plain(store)
+
+
+def test_what_is_packed_is_not_read_from_the_rows(sqlite_url: str) -> None:
+    """After a change the rows of its block alone are read."""
+    with Store(sqlite_url) as store, store.lease("p") as lease:
+        fill(store, lease)
+        store.pack(lease, ["q"])
+        store.save_page(lease, page(99, item("9"), said("9 0", "9", "no", 60, who="w0")))
+        asked: list[str] = []
+        sa.event.listen(store.database.engine, "before_cursor_execute", lambda *said: asked.append(str(said[2])))
+        store.annotations("p", "q")
+    of_rows = [query for query in asked if "FROM hitl_annotation" in query]
+    assert len(of_rows) == 1
+    assert "BETWEEN" in of_rows[0]
+
+
+def test_a_block_is_read_by_its_items(sqlite_url: str) -> None:
+    """And not by looking at every answer."""
+    with Store(sqlite_url) as store, store.lease("p") as lease:
+        fill(store, lease)
+        queries: list[tuple[str, Any]] = []
+        sa.event.listen(
+            store.database.engine, "before_cursor_execute", lambda *said: queries.append((str(said[2]), said[3]))
+        )
+        store._rows("p", "q", (2, 3))
+        (query, values) = next(one for one in queries if "BETWEEN" in one[0])
+        with store.database.read() as connection:
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}", values).all()
+    steps = [str(row[3]) for row in plan]
+    assert any("hitl_item_position" in step for step in steps), steps
+    assert any("hitl_annotation_item" in step for step in steps), steps
+
+
+def test_versions_order_the_answers_of_an_item(store: Store) -> None:
+    with store.lease("p") as lease:
+        store.save_page(lease, page(0, item("1"), said("a", "1", "no", 9, who="x"), said("b", "1", "yes", 3, who="x")))
+        store.pack(lease, ["q"])
+    assert [row["label"] for row in store.annotations("p", "q").to_pylist()] == ["yes", "no"]
+    assert at(9) > at(3)
