@@ -27,6 +27,11 @@ def test_no_file_ends_the_process(name: str) -> None:
     assert result.cases == 12
 
 
+def test_the_answers_of_a_server_that_is_well_are_believed() -> None:
+    """Else the others would be refused for nothing."""
+    assert fuzz.fuzz("label studio", 60.0, 1, 1).ended == {"read": 1}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
