@@ -59,7 +59,7 @@ def test_abstentions_are_options_but_no_classes() -> None:
     control = parse(view(MULTIPLE), abstain=["see"])
     assert [question.options for question in control.questions] == [("no", "yes", "see")] * 2
     assert control.read(result("m", "choices", choices=["A", "see"])) == {"m=A": "yes", "m=B": "see"}
-    with pytest.raises(BadSettings, match="source.abstain: 'D'"):
+    with pytest.raises(BadSettings, match=r"source\.abstain: 'D'"):
         parse(view(SINGLE), abstain=["D"])
     with pytest.raises(BadSettings, match="too few classes"):
         parse(view(SINGLE), abstain=["A", "B"])
