@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hitl.cycle import pull, pushed, raise_all
-from hitl.errors import BadSettings, BadTable, HitlError
+from hitl.cycle import pull, pushed
+from hitl.errors import BadSettings, BadTable, HitlError, raise_all
 from hitl.exchange import (
     BOX_DIGITS,
     NO,
@@ -215,6 +215,8 @@ def send(
     with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
         refused: list[HitlError] = []
         earlier = pushed(lease, store, connector, progress, refused, by_hand=True)
+        if any((each.kind, each.key) == (operation.kind, operation.key) for each in store.queued(settings.name)):
+            raise_all(refused)  # in the outbox this one would take the place of the one that waits
         problems: tuple[str, ...] = ()
         if _missing(operation, _keys(settings, store, operation)):
             problems = pull(lease, store, connector, progress).problems  # they may be new

@@ -37,6 +37,7 @@ from hitl.errors import (
     Refused,
     StoreError,
     Unreachable,
+    raise_all,
 )
 from hitl.exchange import (
     Comparing,
@@ -412,24 +413,36 @@ def push(
         return
     failed, kinds = list[HitlError](), set[str]()
     with _sending(lease, store, connector):
-        for position, operation in enumerate(pending, start=1):
-            if NEEDS.get(operation.kind) in kinds:
+        done = 0
+        while done < len(pending):
+            kind, end = pending[done].kind, _end_of_kind(pending, done)
+            if NEEDS.get(kind) in kinds:
+                done = end
                 continue
             store.renew(lease)
             try:
-                for receipt in connector.push([operation]):
-                    progress("pushed", position, len(pending))
+                for receipt in connector.push(pending[done:end]):
+                    progress("pushed", done + 1, len(pending))
                     store.confirm(lease, receipt)
-                    progress("push", position, len(pending))
+                    done += 1
+                    progress("push", done, len(pending))
                     yield receipt
+                done = end
             except (PlatformError, BadInput, BadSettings) as error:
-                failed.append(_withdrawn(lease, store, operation, error))
-                kinds.add(operation.kind)
+                failed.append(_withdrawn(lease, store, pending[done], error))
+                kinds.add(kind)
+                done += 1
             if len(failed) >= IN_A_ROW and all(isinstance(error, Unreachable) for error in failed[-IN_A_ROW:]):
                 break
         if not any(isinstance(error, Unreachable) for error in failed):  # a request may still be under way there
             store.end_push(lease, verified=verify and not failed)
     raise_all(failed)
+
+
+def _end_of_kind(pending: Sequence[Operation], first: int) -> int:
+    """Where the next kind begins: operations of one kind go together, as a platform may make many of them at once."""
+    kind = pending[first].kind
+    return next((n for n in range(first, len(pending)) if pending[n].kind != kind), len(pending))
 
 
 NEEDS = {"consensus": "order"}
@@ -485,16 +498,3 @@ def pushed(
     except (PlatformError, BadInput, BadSettings) as error:
         failed.append(error)
     return tuple(receipts)
-
-
-def raise_all(failed: Sequence[HitlError]) -> None:
-    """Raise the errors as one, if there are any: Unreachable where one of them is, so that it is tried again."""
-    if not failed:
-        return
-    if len(failed) == 1:
-        raise failed[0]
-    down = [error for error in failed if isinstance(error, Unreachable)]
-    text = "; ".join(dict.fromkeys(map(str, failed)))
-    if down:
-        raise Unreachable(text, max((error.retry_after or 0.0 for error in down), default=0.0) or None)
-    raise Refused(text)

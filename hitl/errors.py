@@ -25,6 +25,8 @@ Exit codes follow BSD sysexits. Messages and logs never carry secrets.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class HitlError(Exception):
     """Root of the tree. `exit_code` is what the command line ends with.
@@ -121,3 +123,16 @@ class SimilarClasses(UserWarning):
 
 class IgnoredEvidence(UserWarning):
     """A combiner was given evidence that it does not use. The message names both, and a method that would use it."""
+
+
+def raise_all(failed: Sequence[HitlError]) -> None:
+    """Raise the errors as one, if there are any: Unreachable where one of them is, so that it is tried again."""
+    if not failed:
+        return
+    if len(failed) == 1:
+        raise failed[0]
+    down = [error for error in failed if isinstance(error, Unreachable)]
+    text = "; ".join(dict.fromkeys(map(str, failed)))
+    if down:
+        raise Unreachable(text, max((error.retry_after or 0.0 for error in down), default=0.0) or None)
+    raise Refused(text)

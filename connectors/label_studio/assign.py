@@ -26,6 +26,8 @@ from hitl.exchange import Operation, Receipt
 
 ASSIGN = "hitl-assign-"
 TAB = "hitl: "
+AT_ONCE = 2
+"""From so many annotators on their predictions are imported together."""
 ANNOTATE = "AN"
 ADVICE = (
     'choose "Label Tasks As Displayed" in the tab; "Label All Tasks" ignores the tab: it serves the questions of all '
@@ -56,8 +58,34 @@ _HIDDEN = [
 ]
 
 
-def assign(client: Client, project: int, operation: Operation) -> Receipt:
-    """Ask the annotator (operation.key, a user id) about exactly these tasks."""
+def made_at_once(client: Client, project: int, operations: Sequence[Operation]) -> dict[str, int]:
+    """Import the predictions of all these annotators in one request; version -> how many, of those that were not there.
+
+    Label Studio counts anew for all tasks of a project with each import, which takes longer than all else. What comes
+    of it is looked at as each annotator's turn comes.
+    """
+    if len(operations) < AT_ONCE or not client.community:
+        return {}
+    there, people = Versions(client, project).counts(), {str(user["id"]) for user in client.users()}
+    new = [each for each in operations if each.key in people and _prefix(each.key) + each.digest not in there]
+    wanted = {each.key: task_ids(each.payload["items"]) for each in new}
+    found = client.tasks_by_id(project, {task for tasks in wanted.values() for task in tasks}, ("id",))
+    rows = {
+        _prefix(each.key) + each.digest: _marks(each, [task for task in wanted[each.key] if task in found])
+        for each in new
+    }
+    try:
+        Versions(client, project).send([row for marks in rows.values() for row in marks])
+    except Refused:  # each by itself says which is refused, and why
+        return {}
+    return {name: len(marks) for name, marks in rows.items()}
+
+
+def assign(made: Mapping[str, int], client: Client, project: int, operation: Operation) -> Receipt:
+    """Ask the annotator (operation.key, a user id) about exactly these tasks.
+
+    `made`: what was imported for this operation already, as `made_at_once` says.
+    """
     wanted = task_ids(operation.payload["items"])
     person = client.user(operation.key)
     if person is None and not wanted:
@@ -75,6 +103,7 @@ def assign(client: Client, project: int, operation: Operation) -> Receipt:
     if not client.community:
         return Receipt(operation, _assignees(client, project, int(person["id"]), planned), detail)
     changed, served = _tab(client, project, operation, email, planned)
+    changed += made.get(_prefix(operation.key) + operation.digest, 0)
     if sorted(served) != sorted(planned):
         raise Refused(f"the tab of {email} shows {len(served)} tasks instead of {len(planned)}: push again")
     if served != planned:
@@ -110,16 +139,21 @@ def _tab(
     if not planned:
         return versions.delete(prefix), []  # the tab stays, empty: it may be open in a browser
     name = prefix + operation.digest
-    marks = [
-        {"task": task, "result": [], "score": rank / len(planned), "model_version": name}
-        for rank, task in enumerate(planned)
-    ]
-    changed = versions.make(name, marks)
+    changed = versions.make(name, _marks(operation, planned))
     view, touched = _have_tab(client, project, TAB + email, prefix)
     changed += touched + versions.delete(prefix, keep=name)
     parameters = {"fields": "all", "include": "id", "page_size": len(planned) + 1}
     shown = client.get("/api/tasks", replies.tasks(["id"]), project=project, view=view, **parameters)
     return changed, [task["id"] for task in shown["tasks"]]
+
+
+def _marks(operation: Operation, planned: Sequence[int]) -> list[dict[str, Any]]:
+    """The predictions that mark an annotator's tasks, in order."""
+    name = _prefix(operation.key) + operation.digest
+    return [
+        {"task": task, "result": [], "score": rank / len(planned), "model_version": name}
+        for rank, task in enumerate(planned)
+    ]
 
 
 def _have_tab(client: Client, project: int, title: str, prefix: str) -> tuple[int, int]:

@@ -109,12 +109,14 @@ class Versions:
             "between it and hitl send requests twice? Mend that, and push again"
         )
 
+    def send(self, rows: Sequence[Row]) -> int:
+        """Import these predictions, of one version or several; gives how many Label Studio says it took."""
+        path, created = f"/api/projects/{self.project}/import/predictions", replies.record(created=replies.whole)
+        parts = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
+        return sum(self.client.post(path, part, created)["created"] for part in parts)
+
     def _import(self, name: str, rows: Sequence[Row]) -> None:
-        path, created = f"/api/projects/{self.project}/import/predictions", 0
-        for start in range(0, len(rows), BATCH):
-            created += self.client.post(path, rows[start : start + BATCH], replies.record(created=replies.whole))[
-                "created"
-            ]
+        created = self.send(rows)
         if created != len(rows):
             self.remove(name)
             raise Refused(

@@ -18,7 +18,7 @@ from typing import Any
 
 from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.answers import NotUnderstood
-from hitl.connectors.label_studio.assign import assign
+from hitl.connectors.label_studio.assign import assign, made_at_once
 from hitl.connectors.label_studio.client import Client, NoAnswer
 from hitl.connectors.label_studio.form import Form, merged
 from hitl.connectors.label_studio.predictions import consensus, order, said, task_ids
@@ -39,10 +39,12 @@ def receipts(
 
     `field` names the field of a task's data that holds the user's own id (source.key).
     """
+    operations = tuple(operations)
+    made = made_at_once(client, project, [each for each in operations if each.kind == "assign"])
     kinds: dict[str, Callable[[Client, int, Operation], Receipt]] = {
         "order": order,
         "consensus": partial(consensus, form),
-        "assign": assign,
+        "assign": partial(assign, made),
         "labels_wanted": partial(_labels_wanted, form),
         "add_items": partial(_add_items, field),
         "gold": partial(_gold, form),
