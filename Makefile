@@ -28,6 +28,7 @@ trust: $(TEST)/.ready  ## the longest proofs (hours), of which `make test` runs 
 	$(TEST)/bin/python -m tests.bench.trust.stopped --save
 	$(TEST)/bin/python -m tests.bench.trust.kills --kills 300 --minutes 120 --save
 	$(TEST)/bin/python -m tests.bench.trust.fuzz --minutes 60 --save
+	$(TEST)/bin/python -m tests.bench.trust.cost 50000 200000 1000000 --save
 
 quick: lint  ## the inner loop, under two minutes: nouns, tables, frozen outputs, layout, messages
 	$(TEST)/bin/python -m pytest -q -n $(WORKERS) tests/core tests/test_layout.py tests/test_frozen.py \
