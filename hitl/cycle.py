@@ -220,7 +220,9 @@ class _Steps:
         try:
             left_out = embed(self.lease, self.settings, self.store, self.connector, self.progress)
         except BadTable as error:
-            return (f"features: {error}. Mend the file; those made before are used",)
+            if self.store.features_note(self.settings.name) is not None:
+                return (f"features: {error}. Mend the file; those made before are used",)
+            raise
         return (without(left_out),) if left_out else ()
 
     def judge(self, settings: Settings, *given: Any) -> tuple[dict[str, Training], Judgement]:
@@ -402,8 +404,7 @@ def push(
     after one that was cut short. `by_hand` sends what was queued (`hitl.additions`) and leaves what a cycle came to.
 
     What the platform refuses, or does not answer, does not stop what is behind it, but for what needs it (`NEEDS`) and
-    when nothing is answered any more. It is raised when all else is done, and sent again the next time; what was
-    queued and refused is not.
+    when nothing is answered any more. It is raised at the end, and sent again; what was queued and refused is not.
     """
     verify = not by_hand and (verify or store.in_doubt(lease))
     pending = store.queued(lease.project) if by_hand else store.pending(lease.project)
@@ -441,8 +442,7 @@ def push(
 
 def _end_of_kind(pending: Sequence[Operation], first: int) -> int:
     """Where the next kind begins: operations of one kind go together, as a platform may make many of them at once."""
-    kind = pending[first].kind
-    return next((n for n in range(first, len(pending)) if pending[n].kind != kind), len(pending))
+    return next((n for n in range(first, len(pending)) if pending[n].kind != pending[first].kind), len(pending))
 
 
 NEEDS = {"consensus": "order"}

@@ -19,9 +19,9 @@ from functools import partial
 from typing import Any
 
 from hitl.connectors.label_studio import replies
-from hitl.connectors.label_studio.client import Client, where
+from hitl.connectors.label_studio.client import Client, NoAnswer, where
 from hitl.connectors.label_studio.predictions import Versions, existing, said, task_ids
-from hitl.errors import Refused
+from hitl.errors import BadSettings, Refused
 from hitl.exchange import Operation, Receipt
 
 ASSIGN = "hitl-assign-"
@@ -66,17 +66,18 @@ def made_at_once(client: Client, project: int, operations: Sequence[Operation]) 
     """
     if len(operations) < AT_ONCE or not client.community:
         return {}
-    there, people = Versions(client, project).counts(), {str(user["id"]) for user in client.users()}
-    new = [each for each in operations if each.key in people and _prefix(each.key) + each.digest not in there]
-    wanted = {each.key: task_ids(each.payload["items"]) for each in new}
-    found = client.tasks_by_id(project, {task for tasks in wanted.values() for task in tasks}, ("id",))
-    rows = {
-        _prefix(each.key) + each.digest: _marks(each, [task for task in wanted[each.key] if task in found])
-        for each in new
-    }
+    versions = Versions(client, project)
     try:
-        Versions(client, project).send([row for marks in rows.values() for row in marks])
-    except Refused:  # each by itself says which is refused, and why
+        there, people = versions.counts(), {str(user["id"]) for user in client.users()}
+        new = [each for each in operations if each.key in people and _prefix(each.key) + each.digest not in there]
+        wanted = {each.key: task_ids(each.payload["items"]) for each in new}
+        found = client.tasks_by_id(project, {task for tasks in wanted.values() for task in tasks}, ("id",))
+        rows = {
+            _prefix(each.key) + each.digest: _marks(each, [task for task in wanted[each.key] if task in found])
+            for each in new
+        }
+        versions.send([row for marks in rows.values() for row in marks])
+    except (Refused, NoAnswer, BadSettings):  # each by itself says what is refused, and why
         return {}
     return {name: len(marks) for name, marks in rows.items()}
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.pull import ID_PAGE, Reader, State, above, listed, stamp, up_to
 from hitl.exchange import Cursor, Held, HeldItem, Page
 
@@ -123,7 +124,8 @@ class _Comparison:
         return int(found["total"]), int(found["total_annotations"])
 
     def _skips(self) -> int:
-        return int(self.client.project(self.project)["skipped_annotations_number"])
+        found = self.client.get(f"/api/projects/{self.project}/", replies.SKIPS)
+        return int(found["skipped_annotations_number"])
 
     def _tasks(self, filters: Sequence[Mapping[str, object]]) -> list[dict[str, Any]]:
         return list(self.client.tasks(self.project, _LISTED, filters=filters, page_size=ID_PAGE))

@@ -172,7 +172,8 @@ def version(value: Any) -> dict[str, Any]:
     return found
 
 
-PROJECT = record(label_config=text, skipped_annotations_number=whole)
+PROJECT = record(label_config=text)
+SKIPS = record(skipped_annotations_number=whole)
 LISTED = record(total=whole, total_annotations=whole, tasks=rows(record(id=whole, updated_at=instant)))
 MODELS = record(static=rows(record(model_version=text, count=whole, latest=text)))
 VIEW = record(id=whole, data=some(record()))

@@ -167,7 +167,7 @@ def test_status_says_who_is_at_work_and_what_was_not_pushed_or_understood(tmp_pa
             data = data_of(store, NOON)
         assert text.splitlines()[0] == "p: 12 items, 27 labels of 3 annotators; no cycle yet: `hitl run`"
         assert "is running now: " in text
-        assert f":{os.getpid()}:" in data["running"]
+        assert f"process {os.getpid()}," in data["running"]
         assert "platform" not in text
         with pytest.raises(Unreachable):
             cycle.run(settings(), store, Down(folder), now=NOON)

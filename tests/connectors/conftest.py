@@ -21,7 +21,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
         yield running
         secrets = {"token": running.token, "password": running.admin_password, "password of annotators": PASSWORD}
     found = leaks(tmp_path_factory.getbasetemp(), secrets)
-    assert [line for line in found if "/data/hitl.json: " not in line] == []  # the account of a server that is kept
+    assert [line for line in found if "/hitl.json: " not in line] == []  # the accounts of servers that are kept
 
 
 @pytest.fixture(scope="session")
