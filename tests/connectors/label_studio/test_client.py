@@ -301,6 +301,8 @@ class Enterprise:
             self.writes.append((method, path, body))
         if path == "/api/version/":
             return httpx.Response(200, json={"edition": "Enterprise"})
+        if path == "/api/users/7/":
+            return httpx.Response(200, json={"id": 7, "email": "seven@example.com"})
         if path == "/api/users/":
             return httpx.Response(200, json=[{"id": 7, "email": "seven@example.com"}])
         if path == "/api/projects/1/":
