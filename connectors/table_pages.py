@@ -1,5 +1,6 @@
 """Pages of what tables say otherwise than at the cursor of the last pull.
 
+columns  a digest of what the columns are called and what is a class: other settings read the same files anew
 blocks   digests of the blocks of items (`table_blocks`) that are stored as the tables say
 live     a digest of which items there are, since the store was last told of all of them; None: told since
 ended    whether it is the cursor of a whole pull

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections import Counter
@@ -40,6 +41,11 @@ class Columns:
     time: str | None
     classes: tuple[str, ...]
     abstain: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Differs where the same files are read in another way."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -298,9 +304,9 @@ def _repeated(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """(rows,) a number for item and annotator; the legal rows, in order, that share it with another one."""
     people = ItemRows(rows.table.select([annotator]), annotator)
-    nobody = [code for code, name in enumerate(people.names) if not name]
+    anonymous = [code for code, name in enumerate(people.names) if not name]
     pairs = rows.codes * (len(people.names) + 1) + people.codes
-    known = np.flatnonzero(legal & ~np.isin(people.codes, nobody))
+    known = np.flatnonzero(legal & ~np.isin(people.codes, anonymous))
     order = known[np.argsort(pairs[known], kind="stable")]
     same = pairs[order][1:] == pairs[order][:-1]
     among = np.zeros(len(pairs), bool)

@@ -18,7 +18,7 @@ NEWEST = ""
 class Keys:
     """Makes the rows of some items' answers, whose keys stay when other rows come or go.
 
-    An answer is named by its item and annotator. One of nobody is named by its item and what it says, and by a count
+    An answer is named by its item and annotator. An anonymous one is named by its item and what it says, and by a count
     where others say the same.
     """
 
@@ -41,7 +41,7 @@ class Keys:
 
 
 def anonymous_key(item: str, label: str | None, count: int) -> str:
-    """The key of an answer of nobody. Migration 0010 of the store makes the same ones: change both or none."""
+    """The key of an anonymous answer. Migration 0010 of the store makes the same ones: change both or none."""
     said = None if label is None else hashlib.sha256(label.encode()).hexdigest()[:16]
     return json.dumps([item, None, said, count])
 

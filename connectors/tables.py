@@ -160,7 +160,8 @@ class Tables:
         named = before.get("tables")
         tables = self._files.present(named if isinstance(named, list) else [])
         stamp, state, look = self._files.stamp(), state_of(self._files.all()), Look.of(cursor)
-        again = before.get("files") == stamp and before.get("ended") is True
+        read_as = {"files": stamp, "columns": self._columns.digest}
+        again = before.get("ended") is True and all(before.get(name) == value for name, value in read_as.items())
         if again and look.doubted is None:
             return
         reading = self._reading()
@@ -182,7 +183,7 @@ class Tables:
             look = Look(rows, tuple(map(str, question.classes)))
         problems += [*answers.problems, *reading.predictions[1], *reading.strange_truth(answers)]
         self._files.present(tables)  # what was moved away while we read was not read
-        held = {"files": stamp, "tables": tables, "look": look.as_json()}
+        held = {**read_as, "tables": tables, "look": look.as_json()}
         pages = TablePages(reading, answers, self._columns, PAGE)
         yield from pages.since(before, held, problems, partial=bool(lost))
 

@@ -48,7 +48,7 @@ def of_questions(questions: Iterable[Question]) -> str:
 
 
 def until(plan: Plan, expire: float) -> float | None:
-    """When the first question to somebody has waited `expire` seconds, in seconds since the epoch; None: never."""
+    """When the first question to an annotator has waited `expire` seconds, in seconds since the epoch; None: never."""
     waiting = [ask.since for ask in plan.asks if ask.annotator is not None]
     owing = [person.unanswered for person in plan.people if person.unanswered]
     first = min([*waiting, *owing], default=math.inf) + expire

@@ -136,7 +136,7 @@ def consensus_operation(judgement: Judgement) -> Operation:
 
 
 def _label_columns(known: Evidence, result: Consensus) -> LabelColumns:
-    """Of the items that anybody or anything has spoken about."""
+    """Of the items that have a label, known truth or a prediction."""
     rows = np.flatnonzero((known.annotations.labels_per_item > 0) | known.known | known.predicted)
     items = result.items if len(rows) == len(result.items) else tuple(result.items[n] for n in rows)
     return LabelColumns.of(

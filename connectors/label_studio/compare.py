@@ -25,7 +25,7 @@ from hitl.connectors.label_studio.pull import ID_PAGE, Reader, State, above, lis
 from hitl.exchange import Cursor, Held, HeldItem, Page
 
 TRIES = 3
-"""How often the numbers are looked at where they differ: somebody may annotate in between."""
+"""How often the numbers are looked at where they differ: annotators may go on in between."""
 SHOWN = 500
 """Characters after which Label Studio cuts a list of annotations off."""
 _LISTED = ("id", "updated_at", "annotations_ids", "total_annotations", "cancelled_annotations")

@@ -123,7 +123,7 @@ def _gold(client: Client, project: int, me: int) -> Check:
             answers += not said["ground_truth"]
             imported += is_imported(said)
             if said["ground_truth"]:
-                truth[people.get(said["completed_by"], "somebody who has left")] += 1
+                truth[people.get(said["completed_by"], "annotators who have left")] += 1
     if not truth:
         return Check(name, True, f"of {answers:,} annotations none is known truth")
     by = ", ".join(f"{count:,} of {who}" for who, count in truth.most_common(NAMED))

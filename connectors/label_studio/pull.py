@@ -126,7 +126,7 @@ class Reader:
         self.project = project
         self.form = form
         self.page_size = page_size
-        self.known: set[str] | None = None  # who is named; None: whoever it is, the name stays
+        self.known: set[str] | None = None  # users whose names are known; None: the stored names stay
 
     def start(self) -> State:
         """The state of a pull from the beginning."""
@@ -143,7 +143,7 @@ class Reader:
         return state
 
     def people(self, state: State) -> Page:
-        """All who may annotate; those who are stored keep their names where nobody is listed."""
+        """All who may annotate; where the server lists no user the stored names stay."""
         try:
             rows = annotators(self.client)
         except (Refused, NoAnswer) as error:

@@ -121,7 +121,7 @@ def _there(client: Client, project: int, field: str | None) -> dict[str, list[di
 
 
 def _drop_copies(client: Client, groups: Iterable[Sequence[Mapping[str, Any]]]) -> int:
-    """Delete the second and later tasks that `add` made under one own id, where nobody has answered; how many."""
+    """Delete the second and later tasks that `add` made under one own id, if they have no answers; how many."""
     copies = [task for group in groups for task in group[1:] if added_as(task) is not None]
     copies = [task for task in copies if task.get("total_annotations") == task.get("cancelled_annotations") == 0]
     client.map(lambda task: client.delete(f"/api/tasks/{task['id']}/"), copies)

