@@ -136,15 +136,22 @@ def _mine(lease: Lease) -> sa.Update:
 def acquire(database: Database, name: str, seconds: float, owner: str | None) -> Lease:
     """Take the lease of a project, or raise Busy."""
     owner = owner or f"{socket.gethostname()}:{os.getpid()}:{_life(os.getpid())}:{uuid.uuid4().hex[:8]}"
-    with database.write() as connection:
-        taken = connection.execute(_take(database, name, seconds, owner)).rowcount == 1
-        if not taken:
-            taken = _take_from_the_dead(database, connection, name, seconds, owner)
-        if not taken:
-            raise Busy(f"project {name!r} is held by {_holder(connection, name)}. Try again later")
-        epoch = connection.execute(sa.select(projects.c.epoch).where(projects.c.project == name)).scalar_one()
-    _held.add(owner)
-    return Lease(name, owner, int(epoch), seconds)
+    _held.add(owner)  # before others can read it: a thread that finds it in the store may not take it for a dead one
+    try:
+        with database.write() as connection:
+            epoch = _taken(database, connection, name, seconds, owner)
+    except BaseException:
+        _held.discard(owner)
+        raise
+    return Lease(name, owner, epoch, seconds)
+
+
+def _taken(database: Database, connection: sa.Connection, name: str, seconds: float, owner: str) -> int:
+    """The epoch of the lease just taken; raises Busy."""
+    taken = connection.execute(_take(database, name, seconds, owner)).rowcount == 1
+    if not taken and not _take_from_the_dead(database, connection, name, seconds, owner):
+        raise Busy(f"project {name!r} is held by {_holder(connection, name)}. Try again later")
+    return int(connection.execute(sa.select(projects.c.epoch).where(projects.c.project == name)).scalar_one())
 
 
 def _take(database: Database, name: str, seconds: float, owner: str) -> Any:

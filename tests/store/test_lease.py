@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -137,6 +138,22 @@ def _race(store: Store, project: str, runners: int) -> tuple[list[int], int]:
     for thread in threads:
         thread.join()
     return got, len(busy)
+
+
+def test_a_lease_just_taken_is_not_one_of_the_dead(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread of the process may come between the commit and the answer."""
+    write = store.database.write
+
+    @contextmanager
+    def then_another_comes() -> Iterator[Any]:
+        with write() as connection:
+            yield connection
+        monkeypatch.undo()
+        with pytest.raises(Busy):
+            leases.acquire(store.database, "p", 60, None)
+
+    monkeypatch.setattr(store.database, "write", then_another_comes)
+    store.renew(leases.acquire(store.database, "p", 60, None))
 
 
 def test_a_takeover_waits_for_a_write_that_has_passed_the_fence(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
