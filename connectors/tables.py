@@ -35,7 +35,7 @@ from hitl.errors import BadInput, Refused
 from hitl.exchange import Check, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import GraphSettings, SourceSettings
 from hitl.tables.files import read_table, table_in
-from hitl.tables.label_columns import ConsensusOperation
+from hitl.tables.label_columns import ConsensusOperation, WantedOperation
 
 PAGE = 5_000
 """So many items at least are sent at a time, where there are so many to be sent."""
@@ -230,10 +230,7 @@ class Tables:
         return self._output / name, table_of_rows(rows, ["priority", "item"])
 
     def _push_labels_wanted(self, operation: Operation) -> tuple[Path, pa.Table]:
-        wanted = operation.payload["items"]
-        keys = sorted(wanted)
-        table = pa.table({"item": pa.array(keys, pa.string()), "labels": pa.array([wanted[key] for key in keys])})
-        return self._output / "labels_wanted.csv", table
+        return self._output / "labels_wanted.csv", WantedOperation.of(operation).table
 
     def _push_items(self, operation: Operation) -> tuple[Path, pa.Table]:
         item = self._columns.item

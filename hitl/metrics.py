@@ -18,7 +18,7 @@ from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.models.analysis.audited_agreement import AuditedAgreement
-from hitl.plan import Plan
+from hitl.plan import DoneItems, Plan
 
 DIGITS = 6
 """Decimals of the probabilities that are recorded and pushed."""
@@ -43,7 +43,7 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
         "labels": sum(len(given) for given in pool.annotations),
         "annotators": len({a.annotators[k] for a in pool.annotations for k in np.flatnonzero(a.labels_per_annotator)}),
         "done": len(plan.done),
-        "reasons": dict(Counter(done.why for done in plan.done)),
+        "reasons": dict(Counter(DoneItems.of(plan.done).why)),
         "confidence": round(float(np.mean([result.confidence.mean() for result in results])), DIGITS),
         "agreement": round(float(np.mean(known)), DIGITS) if known else None,
         "expected": asdict(pool.expected),

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from hitl.consensus import Consensus, FoundBox, FoundMask
 from hitl.evidence import Evidence
 from hitl.exchange import BOX_DIGITS, Operation
 from hitl.metrics import DIGITS
-from hitl.plan import Ask, Done, Expired, Plan
+from hitl.plan import Ask, DoneItems, Expired, Plan
 from hitl.project import annotator_names
-from hitl.tables.label_columns import ConsensusOperation, LabelColumns
+from hitl.tables.label_columns import ConsensusOperation, LabelColumns, WantedOperation
 from hitl.texts.marked_labels import number_of
 from hitl.texts.text_items import TextParts
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 SIDES = ("x", "y", "width", "height")
 """The numbers of a box."""
 
-Row = TypeVar("Row", Ask, Done, Expired)
+Row = TypeVar("Row", Ask, Expired)
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,9 @@ def _named_plan(plan: Plan, names: Mapping[str, str]) -> Plan:
     def named(rows: tuple[Row, ...]) -> tuple[Row, ...]:
         return tuple(replace(row, item=names.get(str(row.item), row.item)) for row in rows)
 
-    return replace(plan, asks=named(plan.asks), done=named(plan.done), expired=named(plan.expired))
+    done = DoneItems.of(plan.done)
+    done = DoneItems(_named(tuple(done.items), names), done.labels, done.confidence, done.why)
+    return replace(plan, asks=named(plan.asks), done=done, expired=named(plan.expired))
 
 
 def operations_of(what: PushSettings, store: Store, project: str, judgement: Judgement) -> Iterator[Operation]:
@@ -86,7 +89,7 @@ def operations_of(what: PushSettings, store: Store, project: str, judgement: Jud
     if what.assignments:
         yield from _assignments(store, project, plan)
     if what.labels_wanted:
-        yield Operation("labels_wanted", "", {"items": {**_closing(judgement), **_labels_wanted(plan, evidence)}})
+        yield _labels_wanted(plan, evidence)
     if what.consensus:
         yield _consensus(store, project, judgement)
 
@@ -98,15 +101,13 @@ def departed(
 
     An annotator who answers a task twice, or deletes an answer, changes for how many others it is open.
     """
-    wanted = {
-        str(item): n for each in operations if each.kind == "labels_wanted" for item, n in each.payload["items"].items()
-    }
     served = store.served(project)
+    wanted = [WantedOperation.of(each) for each in operations if each.kind == "labels_wanted"]
     if not wanted or not served:
         return frozenset()
     items, _, labels = _standing(judgement.evidence)
     given = dict(zip(map(str, items), labels.tolist(), strict=True))
-    for item, n in wanted.items():
+    for item, n in wanted[0].payload["items"].items():
         so_far = given.get(item, 0)
         if served.get(item, (max(n, so_far, 1), n <= so_far)) != (max(n, so_far, 1), n <= so_far):
             return frozenset({("labels_wanted", "")})
@@ -271,17 +272,6 @@ def _assignments(store: Store, project: str, plan: Plan) -> Iterator[Operation]:
         yield Operation("assign", key, {"items": assigned[key]})
 
 
-def _closing(judgement: Judgement) -> dict[str, int]:
-    """When the project is done: the answers that its items have, which closes them all, also those never asked about.
-
-    A platform goes on serving what is open. Items of known truth are left as they are, as in `_labels_wanted`.
-    """
-    if judgement.plan.stop is None:
-        return {}
-    items, known, labels = _standing(judgement.evidence)
-    return {str(item): int(labels[n]) for n, item in enumerate(items) if not known[n]}
-
-
 def _standing(
     evidence: Mapping[str, Evidence],
 ) -> tuple[Names, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
@@ -305,21 +295,30 @@ def answers_per_item(evidence: Mapping[str, Evidence]) -> npt.NDArray[np.int64]:
     return np.bincount(item, minlength=first.annotations.n_items)
 
 
-def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> dict[str, int]:
+def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> WantedOperation:
     """Answers each asked item should get in all, and the answers that done items have (which closes them).
 
     An annotator who let a question about it expire, or is away, may still have the item open. A platform that keeps it
     for them (Label Studio locks it for a day) would serve it to no other: there has to be room for their answer too.
+    When the project is done all its items are closed, also those never asked about: a platform goes on serving what is
+    open. Items of known truth are left as they are, but for a question about them.
     """
-    items, known, labels = _standing(evidence)
+    items, known_n, labels_n = _standing(evidence)
     row = {name: n for n, name in enumerate(items)}
-    wanted = {str(done.item): int(labels[row[done.item]]) for done in plan.done if not known[row[done.item]]}
+    done_n = np.zeros(len(items), dtype=bool)
+    done_n[[row[item] for item in DoneItems.of(plan.done).items]] = True
     away = {person.annotator for person in plan.people if person.away}
     gone: dict[Name, set[Name]] = {}
     for expired in plan.expired:
         gone.setdefault(expired.item, set()).add(expired.annotator)
+    asked: dict[int, int] = {}
     for ask in plan.asks:
-        key = str(ask.item)
-        held = (away | gone.get(ask.item, set())) - {ask.annotator}
-        wanted[key] = wanted.get(key, int(labels[row[ask.item]]) + len(held)) + 1
-    return wanted
+        n = row[ask.item]
+        held = set() if done_n[n] and not known_n[n] else (away | gone.get(ask.item, set())) - {ask.annotator}
+        asked[n] = asked.get(n, int(labels_n[n]) + len(held)) + 1
+    told_n = ~known_n & (done_n | (plan.stop is not None))
+    wanted_n = np.where(told_n, labels_n, 0).astype(np.int32)
+    wanted_n[list(asked)] = list(asked.values())
+    told_n[list(asked)] = True
+    said = np.flatnonzero(told_n)
+    return WantedOperation(pa.array([str(items[n]) for n in said.tolist()], pa.string()), wanted_n[said])

@@ -7,10 +7,11 @@ should be served.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from operator import eq
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
@@ -72,6 +73,67 @@ class Done:
     why: str
 
 
+class DoneItems(Sequence[Done]):
+    """Finished items in columns, as there may be a million; a `Done` is made of one that is looked at.
+
+    It equals any sequence of the same items.
+
+    Attributes:
+        items: M names.
+        labels: of each item its label of each question.
+        confidence: M numbers in [0, 1].
+        why: M reasons.
+    """
+
+    __slots__ = ("confidence", "items", "labels", "why")
+
+    def __init__(
+        self,
+        items: Sequence[Name],
+        labels: Sequence[tuple[Name, ...]],
+        confidence: Sequence[float],
+        why: Sequence[str],
+    ) -> None:
+        self.items = items
+        self.labels = labels
+        self.confidence = confidence
+        self.why = why
+
+    @classmethod
+    def of(cls, done: Sequence[Done]) -> DoneItems:
+        """The same in columns."""
+        if isinstance(done, DoneItems):
+            return done
+        columns = ([getattr(one, name) for one in done] for name in ("item", "labels", "confidence", "why"))
+        return cls(*columns)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, place: int) -> Done: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> DoneItems: ...
+
+    def __getitem__(self, place: int | slice) -> Done | DoneItems:
+        if isinstance(place, slice):
+            return DoneItems(self.items[place], self.labels[place], self.confidence[place], self.why[place])
+        return Done(self.items[place], self.labels[place], self.confidence[place], self.why[place])
+
+    def __iter__(self) -> Iterator[Done]:
+        return map(Done, self.items, self.labels, self.confidence, self.why)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
 @dataclass(frozen=True, slots=True)
 class Expired:
     """A question that was never answered: asked at `since` (seconds since the epoch), given up later."""
@@ -112,7 +174,7 @@ class Plan(Shown):
     Attributes:
         asks: questions in serving order, first to be served first; an item may stand here once for each
             annotator asked.
-        done: finished items.
+        done: finished items; any sequence of `Done` can be given, and `DoneItems` are kept.
         open_items: how many items are not done (asked now or later).
         stop: why the project is done and nothing is asked any more; None while it goes on.
         expired: questions given up for want of an answer, whose items are still open.
@@ -127,11 +189,14 @@ class Plan(Shown):
     """
 
     asks: tuple[Ask, ...] = ()
-    done: tuple[Done, ...] = ()
+    done: Sequence[Done] = ()
     open_items: int = 0
     stop: str | None = None
     expired: tuple[Expired, ...] = ()
     people: tuple[Activity, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "done", DoneItems.of(self.done))
 
     def asks_of(self, annotator: Name | None) -> tuple[Ask, ...]:
         """The questions for one annotator (None: those for anyone), in serving order."""
@@ -171,10 +236,14 @@ class Plan(Shown):
 
     def done_table(self) -> pa.Table:
         """Arrow table of the finished items: item, label, confidence, why."""
-        rows = [
-            {**asdict(done), "item": str(done.item), "label": ",".join(map(str, done.labels))} for done in self.done
-        ]
-        return pa.Table.from_pylist(rows, schema=_DONE_SCHEMA)
+        done = DoneItems.of(self.done)
+        columns = {
+            "item": list(map(str, done.items)),
+            "label": [",".join(map(str, labels)) for labels in done.labels],
+            "confidence": done.confidence,
+            "why": done.why,
+        }
+        return pa.table(columns, schema=_DONE_SCHEMA)
 
     def write(self, path: str | Path) -> None:
         """Write the questions as CSV, JSON Lines or Parquet."""

@@ -23,7 +23,7 @@ from hitl.active.stopping.rules import Expected, Judged
 from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.crew import Budget
 from hitl.errors import BadInput
-from hitl.plan import Done
+from hitl.plan import DoneItems
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -94,16 +94,14 @@ class PoolState(tuple[Judged, ...]):
         return (self.items[row] for row in self.open_rows.tolist())
 
     @cached_property
-    def done(self) -> tuple[Done, ...]:
+    def done(self) -> DoneItems:
         """The items without an open question, with their labels, the least confidence, and why they are done."""
         rows = np.flatnonzero(~self.open)
         confidence = np.min([consensus.confidence for _, consensus in self], axis=0)[rows].tolist()
         reason = self.states.max(axis=0)[rows].tolist()
         labels = [[consensus.classes[j] for j in consensus.labels[rows].tolist()] for _, consensus in self]
-        return tuple(
-            Done(self.items[row], names, sure, rules.REASONS[why])
-            for row, names, sure, why in zip(rows.tolist(), zip(*labels, strict=True), confidence, reason, strict=True)
-        )
+        items = [self.items[row] for row in rows.tolist()]
+        return DoneItems(items, list(zip(*labels, strict=True)), confidence, [rules.REASONS[why] for why in reason])
 
     @cached_property
     def known(self) -> Mask:

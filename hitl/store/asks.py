@@ -14,7 +14,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from hitl.consensus import Consensus
-from hitl.plan import Plan
+from hitl.plan import DoneItems, Plan
 from hitl.store.database import Database
 from hitl.store.lease import Leased
 from hitl.store.schema import ask as asks
@@ -51,7 +51,7 @@ class Asked(Leased):
 
 def rows_of(project: str, plan: Plan, results: Mapping[str, Consensus]) -> list[dict[str, Any]]:
     """The questions of a plan, as rows without the number of the cycle."""
-    done = {each.item for each in plan.done}
+    done = set(DoneItems.of(plan.done).items)
     labels = {question: _labels(result, {ask.item for ask in plan.asks}) for question, result in results.items()}
     return [
         {

@@ -25,7 +25,7 @@ import sqlalchemy as sa
 
 from hitl.consensus import Consensus
 from hitl.exchange import Operation, Receipt
-from hitl.plan import Done, Plan
+from hitl.plan import Done, DoneItems, Plan
 from hitl.store import asks, retention
 from hitl.store.database import Database
 from hitl.store.lease import Lease, Leased
@@ -214,17 +214,18 @@ def _forget_results(connection: sa.Connection, project: str) -> None:
 
 def _packed(done: Sequence[Done]) -> bytes:
     """As Arrow: there may be a million."""
-    table = pa.table({name: pa.array([getattr(one, name) for one in done]) for name in DONE})
+    done = DoneItems.of(done)
+    table = pa.table(dict(zip(DONE, (done.items, done.labels, done.confidence, done.why), strict=True)))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _unpacked(packed: bytes) -> tuple[Done, ...]:
+def _unpacked(packed: bytes) -> DoneItems:
     table = pa.ipc.open_stream(packed).read_all()
-    columns = (table.column(name).to_pylist() for name in DONE)
-    return tuple(Done(item, tuple(labels), sure, why) for item, labels, sure, why in zip(*columns, strict=True))
+    items, labels, confidence, why = (table.column(name).to_pylist() for name in DONE)
+    return DoneItems(items, list(map(tuple, labels)), confidence, why)
 
 
 def _last_of_each(operations: Iterable[Operation]) -> Iterable[Operation]:

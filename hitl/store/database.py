@@ -24,6 +24,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.ext.compiler import compiles
 
 from hitl.errors import BadInput, MissingExtra, StoreError
 from hitl.store import arrow, schema
@@ -41,6 +42,23 @@ _one_migration = threading.Lock()  # alembic's `context` and `op` are global to 
 
 _SQLITE = "sqlite:///"
 _EXPECTED = "expected sqlite:///folder/hitl.db or postgresql://user:password@host/database"
+
+
+class Few(sa.sql.functions.FunctionElement[Any]):
+    """A condition that few rows meet: SQLite knows no counts, and would go through all rows instead of an index."""
+
+    type = sa.types.NullType()  # of a boolean SQLAlchemy makes "= 1", and the index is not seen
+    inherit_cache = True
+
+
+@compiles(Few)
+def _condition(few: Few, compiler: Any, **options: Any) -> str:
+    return str(compiler.process(few.clauses, **options))
+
+
+@compiles(Few, "sqlite")
+def _unlikely(few: Few, compiler: Any, **options: Any) -> str:
+    return f"unlikely({compiler.process(few.clauses, **options)})"
 
 
 class Database:

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
 
-from hitl.store.database import Database
+from hitl.store.database import Database, Few
 from hitl.store.lease import Lease, Leased
-from hitl.store.schema import annotation, item, packed
+from hitl.store.schema import NO_ANSWER, annotation, item, packed
 
 SIZE = 1_000
 """Items of a block."""
@@ -119,11 +119,18 @@ def live(project: str, kind: str, *columns: Any) -> sa.Select[Any]:
         .join(item, sa.and_(item.c.project == annotation.c.project, item.c.item == annotation.c.item))
         .where(
             annotation.c.project == project,
-            annotation.c.kind == kind,
+            *_of_kind(kind),
             annotation.c.deleted.is_(sa.false()),
             item.c.deleted.is_(sa.false()),
         )
     )
+
+
+def _of_kind(kind: str) -> list[sa.ColumnElement[bool]]:
+    """Annotations of this kind; of those that are few by their own index."""
+    if kind == "answer":
+        return [annotation.c.kind == kind]
+    return [Few(annotation.c.kind == kind), sa.literal_column(f"{annotation.name}.{NO_ANSWER}")]
 
 
 def _is(project: str, question: str) -> sa.ColumnElement[bool]:

@@ -22,7 +22,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0013"
+HEAD = "0014"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -48,9 +48,16 @@ def column(name: str, kind: sa.types.TypeEngine[Any], *, null: bool = False) -> 
     return sa.Column(name, kind, nullable=null)
 
 
-def _where_deleted() -> dict[str, Any]:
-    """The condition of an index of the rows that are marked as deleted, which are few."""
-    return {"sqlite_where": sa.text("deleted_at IS NOT NULL"), "postgresql_where": sa.text("deleted_at IS NOT NULL")}
+DELETED = "deleted_at IS NOT NULL"
+"""Rows that are marked as deleted; they are few."""
+
+NO_ANSWER = "kind <> 'answer'"
+"""Annotations that are skips or known truth; they are few. A query has to say so too, or its index is not used."""
+
+
+def _where(condition: str) -> dict[str, Any]:
+    """An index of these rows alone."""
+    return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
 
 
 project = _table(
@@ -86,7 +93,7 @@ item = _table(
     column("ref", sa.Text(), null=True),
     column("deleted_at", sa.Double(), null=True),
     sa.Index("hitl_item_position", "project", "position"),
-    sa.Index("hitl_item_deleted", "project", "deleted_at", **_where_deleted()),
+    sa.Index("hitl_item_deleted", "project", "deleted_at", **_where(DELETED)),
     with_rowid=True,
 )
 
@@ -113,7 +120,8 @@ annotation = _table(
     column("deleted", sa.Boolean()),
     column("deleted_at", sa.Double(), null=True),
     sa.Index("hitl_annotation_item", "project", "item"),
-    sa.Index("hitl_annotation_deleted", "project", "deleted_at", **_where_deleted()),
+    sa.Index("hitl_annotation_deleted", "project", "deleted_at", **_where(DELETED)),
+    sa.Index("hitl_annotation_kind", "project", "kind", **_where(NO_ANSWER)),
 )
 
 prediction = _table(
@@ -207,5 +215,6 @@ operation = _table(
     column("state", sa.Text()),
     column("changed", sa.Integer(), null=True),
     column("detail", sa.Text(), null=True),
+    sa.Index("hitl_operation_state", "project", "state", "number"),
     with_rowid=True,
 )

@@ -1,6 +1,9 @@
-"""The labels that a cycle concludes, in columns: as they are compared, stored and written for a million items.
+"""What a cycle says of every item, in columns: as it is compared, stored and written for a million items.
 
-An operation that pushes them has its payload, as `hitl.exchange` says, when it is asked for it.
+    ConsensusOperation   the label of each, with its probabilities
+    WantedOperation      how many answers each should get
+
+Such an operation has its payload, as `hitl.exchange` says, when it is asked for it.
 """
 
 from __future__ import annotations
@@ -96,10 +99,7 @@ class LabelColumns:
         for n in range(self.shares.shape[1]):
             table = table.append_column(str(n), pa.array(np.ascontiguousarray(self.shares[:, n])))
         table = table.replace_schema_metadata({"classes": json.dumps(self.classes)})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        return bytes(sink.getvalue().to_pybytes())
+        return _as_bytes(table)
 
     @classmethod
     def unpacked(cls, packed: bytes) -> LabelColumns:
@@ -140,21 +140,77 @@ class ConsensusOperation(Operation):
         )
 
 
+class WantedOperation(Operation):
+    """How many answers each of (M,) items should get in all."""
+
+    def __init__(self, items: pa.Array, labels: Ints) -> None:
+        for name, value in (("kind", "labels_wanted"), ("key", ""), ("items", items), ("labels", labels)):
+            object.__setattr__(self, name, value)
+
+    items: pa.Array
+    labels: Ints
+
+    @cached_property
+    def payload(self) -> Mapping[str, Any]:
+        """As `hitl.exchange` says; made when it is asked for."""
+        return {"items": dict(zip(self.items.to_pylist(), self.labels.tolist(), strict=True))}
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """item, labels; by the name of the item."""
+        return pa.table({"item": self.items, "labels": pa.array(self.labels)}).sort_by("item").combine_chunks()
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The bytes from which `unpacked` makes the same columns."""
+        return _as_bytes(self.table)
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex digest of the columns, in whatever order the items were given."""
+        return hashlib.sha256(self.packed).hexdigest()[:16]
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> WantedOperation:
+        """What `packed` holds."""
+        items, labels = (column.combine_chunks() for column in pa.ipc.open_stream(packed).read_all().columns)
+        return cls(items, labels.to_numpy())
+
+    @classmethod
+    def of(cls, operation: Operation) -> WantedOperation:
+        """An operation of this kind, in columns."""
+        if isinstance(operation, WantedOperation):
+            return operation
+        wanted = operation.payload["items"]
+        return cls(pa.array(list(wanted), pa.string()), np.array(list(wanted.values()), np.int32))
+
+
+def _as_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
 def as_text(operation: Operation) -> str:
     """What is stored of an operation's payload."""
     if isinstance(operation, ConsensusOperation):
         packed = {name: b64encode(columns.packed).decode() for name, columns in operation.columns.items()}
         return json.dumps({"columns": packed})
+    if isinstance(operation, WantedOperation):
+        return json.dumps({"columns": b64encode(operation.packed).decode()})
     return json.dumps(operation.payload)
 
 
 def from_text(kind: Any, key: str, text: str, digest: str) -> Operation:
     """The operation whose payload was stored so, with this digest."""
     payload = json.loads(text)
-    if kind == "consensus" and "columns" in payload:
-        columns = {name: LabelColumns.unpacked(b64decode(packed)) for name, packed in payload["columns"].items()}
-        found: Operation = ConsensusOperation(columns)
-    else:
+    if "columns" not in payload:
         found = Operation(kind, key, payload)
+    elif kind == "consensus":
+        columns = {name: LabelColumns.unpacked(b64decode(packed)) for name, packed in payload["columns"].items()}
+        found = ConsensusOperation(columns)
+    else:
+        found = WantedOperation.unpacked(b64decode(payload["columns"]))
     found.__dict__["digest"] = digest  # which would be made of all that it says
     return found

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from hitl.exchange import Operation
-from hitl.tables.label_columns import ConsensusOperation, LabelColumns, as_text, from_text
+from hitl.tables.label_columns import ConsensusOperation, LabelColumns, WantedOperation, as_text, from_text
 
 P = np.array([[0.25, 0.75], [1 / 3, 2 / 3], [1.0, 0.0]])
 
@@ -73,3 +74,28 @@ def test_the_table_is_the_rows() -> None:
         "p_no": 0.333333,
         "p_yes": 0.666667,
     }
+
+
+def wanted(items: list[str], labels: list[int]) -> WantedOperation:
+    return WantedOperation(pa.array(items, pa.string()), np.array(labels, np.int32))
+
+
+def test_answers_wanted_are_stored_as_they_are_in_whatever_order() -> None:
+    operation = wanted(["b", "a", "ü"], [3, 1, 2])
+    plain = Operation("labels_wanted", "", {"items": {"a": 1, "b": 3, "ü": 2}})
+    assert operation.payload == plain.payload
+    assert WantedOperation.of(plain).digest == operation.digest == wanted(["ü", "b", "a"], [2, 3, 1]).digest
+    assert len({operation.digest, wanted(["b", "a", "ü"], [3, 1, 1]).digest, wanted(["b", "a"], [3, 1]).digest}) == 3
+    again = from_text("labels_wanted", "", as_text(operation), operation.digest)
+    assert isinstance(again, WantedOperation)
+    assert again.payload == plain.payload
+    assert WantedOperation(again.items, again.labels).digest == operation.digest, "made of what it says"
+    assert again.table.to_pylist()[0] == {"item": "a", "labels": 1}
+
+
+def test_answers_wanted_of_an_older_version_are_read() -> None:
+    plain = Operation("labels_wanted", "", {"items": {"a": 1}})
+    again = from_text("labels_wanted", "", as_text(plain), plain.digest)
+    assert (again, type(again), again.digest) == (plain, Operation, plain.digest)
+    empty = wanted([], [])
+    assert from_text("labels_wanted", "", as_text(empty), empty.digest).payload == {"items": {}}

@@ -12,7 +12,7 @@ import pytest
 from hitl.crew import UNLIMITED, Budget, Crew
 from hitl.errors import BadSettings, BadTable
 from hitl.exchange import Operation
-from hitl.plan import Activity, Ask, Done, Expired, Plan
+from hitl.plan import Activity, Ask, Done, DoneItems, Expired, Plan
 from hitl.tables.files import read_table
 
 PLAN = Plan(
@@ -38,6 +38,23 @@ def test_a_plan_comes_back_exactly(tmp_path: Path) -> None:
     assert Plan.from_json(Plan().to_json()) == Plan()
     done = Plan(stop="every item is done")
     assert Plan.from_json(done.to_json()) == done
+
+
+def test_finished_items_are_kept_in_columns_and_look_like_a_sequence_of_done() -> None:
+    given = (Done("c", ("x",), 0.99, "confident"), Done(9, (1, "two"), 0.7, "10 labels"), Done("d", (), 0.0, ""))
+    done = Plan(done=given).done
+    assert isinstance(done, DoneItems)
+    assert (done.items, done.why) == (["c", 9, "d"], ["confident", "10 labels", ""])
+    assert (list(done), tuple(reversed(done)), len(done)) == (list(given), given[::-1], 3)
+    assert (done[1], done[-1], done[:2]) == (given[1], given[2], given[:2])
+    assert done == given
+    assert hash(done) == hash(given)
+    assert given[0] in done
+    assert all(done != other for other in (given[:2], (*given[:2], Done("d", ("x",), 0.0, "")), "abc"))
+    assert DoneItems.of(done) is done
+    assert repr(done) == repr(given)
+    with pytest.raises(IndexError):
+        done[3]
 
 
 def test_a_plan_of_an_older_version_is_read() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -87,17 +88,30 @@ def test_a_block_is_read_by_its_items(sqlite_url: str) -> None:
     """And not by looking at every answer."""
     with Store(sqlite_url) as store, store.lease("p") as lease:
         fill(store, lease)
-        queries: list[tuple[str, Any]] = []
-        sa.event.listen(
-            store.database.engine, "before_cursor_execute", lambda *said: queries.append((str(said[2]), said[3]))
-        )
-        store._rows("p", "q", (2, 3))
-        (query, values) = next(one for one in queries if "BETWEEN" in one[0])
-        with store.database.read() as connection:
-            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}", values).all()
-    steps = [str(row[3]) for row in plan]
+        steps = _steps(store, "BETWEEN", lambda: store._rows("p", "q", (2, 3)))
     assert any("hitl_item_position" in step for step in steps), steps
     assert any("hitl_annotation_item" in step for step in steps), steps
+
+
+@pytest.mark.parametrize("what", ["skips", "gold"])
+def test_what_is_few_is_read_by_its_kind(sqlite_url: str, what: str) -> None:
+    with Store(sqlite_url) as store, store.lease("p") as lease:
+        fill(store, lease)
+        steps = _steps(store, "kind", lambda: store.gold("p", "q") if what == "gold" else store.skips("p"))
+    assert any("hitl_annotation_kind" in step for step in steps), steps
+
+
+def _steps(store: Store, word: str, read: Callable[[], Any]) -> list[str]:
+    """How SQLite goes about the query with this word."""
+    queries: list[tuple[str, Any]] = []
+    sa.event.listen(
+        store.database.engine, "before_cursor_execute", lambda *said: queries.append((str(said[2]), said[3]))
+    )
+    read()
+    (query, values) = next(one for one in queries if word in one[0])
+    with store.database.read() as connection:
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}", values).all()
+    return [str(row[3]) for row in plan]
 
 
 def test_versions_order_the_answers_of_an_item(store: Store) -> None:
