@@ -19,16 +19,13 @@ import warnings
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from hitl.annotations import Floats
+from hitl.annotations import Annotations, Floats, Name
 from hitl.consensus import AnnotatorReport, Consensus, Fit, Mixing
 from hitl.errors import BadEvidence, BadSettings, IgnoredEvidence
 from hitl.evidence import Evidence
 from hitl.models.registry import COMBINERS
-
-if TYPE_CHECKING:
-    from hitl.models.inference.incremental import IncrementalEM
 
 EVIDENCE = {
     "probabilities": "class probabilities of a model (probabilities=, --probabilities)",
@@ -106,6 +103,37 @@ class Updatable(Protocol):
         ...
 
 
+class Following(Protocol):
+    """A consensus that follows the labels; it changes with every call, for one thread at a time."""
+
+    def label(self, item: Name, annotator: Name, label: Name) -> None:
+        """An annotator labels an item, or labels it anew; items and annotators not met join.
+
+        Raises BadAnnotations for an option that is not among those of the fit.
+        """
+        ...
+
+    def withdraw(self, item: Name, annotator: Name, label: Name | None = None) -> None:
+        """An annotator takes a label back; of the anonymous pool, say which. Raises BadEvidence where there is none."""
+        ...
+
+    def change(self, given: Evidence | None = None, withdrawn: Annotations | None = None) -> None:
+        """Take in many changes at once, and only those, matched by name to what is known."""
+        ...
+
+    def belief(self, item: Name) -> Floats:
+        """(J,) what is believed of an item now, at once. Raises BadEvidence for one not met."""
+        ...
+
+    def consensus(self) -> Consensus:
+        """What all labels say together, in a few iterations over everything; at once where nothing has changed."""
+        ...
+
+    def evidence(self) -> Evidence:
+        """The labels, truths and predictions as they are now."""
+        ...
+
+
 @runtime_checkable
 class Followable(Protocol):
     """A combiner whose result can follow the labels one by one, each in a fraction of a millisecond.
@@ -120,7 +148,7 @@ class Followable(Protocol):
         [0, 1, 1]
     """
 
-    def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
+    def follow(self, consensus: Consensus, evidence: Evidence) -> Following:
         """Something that starts from `consensus` and the labels of `evidence` and takes in changes as they come."""
         ...
 

@@ -24,7 +24,8 @@ from hitl.design_effect import SMALLEST, DesignEffect
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import right_answers
-from hitl.models.combiner import used
+from hitl.models.combiner import name_of, used
+from hitl.models.dependence.corrected import Corrected
 from hitl.models.dependence.design_effect import (
     Independent,
     beside_models,
@@ -70,12 +71,26 @@ class DefaultCombiner:
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Fit the combiner that suits the evidence."""
         evidence = used(self, evidence)
+        return self._corrected(self._method(evidence).fit(evidence, start=start), evidence)
+
+    def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """What `consensus` becomes with what is known now, in a few iterations; see `Updatable`."""
+        method = self._method(evidence)
+        if consensus.fit.settings.get("method") != name_of(method):
+            return self.fit(evidence)
+        return self._corrected(method.update(consensus, evidence), evidence)
+
+    def follow(self, consensus: Consensus, evidence: Evidence) -> Corrected:
+        """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
+        self._require_own(consensus, evidence)
+        return Corrected(consensus, self._method(evidence).follow(consensus, evidence), self._corrected)
+
+    def _corrected(self, raw: Consensus, evidence: Evidence) -> Consensus:
+        """What the chosen method says, its confidence corrected."""
         if evidence.probabilities:
-            raw = self._with_models.fit(evidence, start=start)
             known = self._beside_models(raw, evidence)
             effect = beside_models(evidence, known.log_q0_nj, residual_temperature(raw))
             return _named(_tempered(raw, evidence, known, effect))
-        raw = self._without_models.fit(evidence, start=start)
         alpha_kjl = raw.annotators.concentration
         effect = of_annotators(evidence, alpha_kjl, raw.class_shares, raw.probabilities)
         known = independent(evidence.annotations, alpha_kjl, raw.class_shares)
@@ -85,13 +100,7 @@ class DefaultCombiner:
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned."""
-        used = "pl-em" if evidence.probabilities else "hierarchical-dawid-skene"
-        if consensus.fit.method != "default" or consensus.fit.settings.get("method") != used:
-            raise BadEvidence(
-                "not learned by the default combiner of this version from such evidence: "
-                + ("with" if evidence.probabilities else "without")
-                + " model probabilities (rows of NaN where a model abstains); apply the method that learned it"
-            )
+        self._require_own(consensus, evidence)
         require_same_classes(consensus, evidence)
         if evidence.probabilities:
             known = self._beside_models(consensus, evidence)
@@ -100,11 +109,23 @@ class DefaultCombiner:
             known = independent(evidence.annotations, alpha_kjl, consensus.class_shares)
         return _tempered(consensus, evidence, known, consensus.design_effect)
 
+    def _require_own(self, consensus: Consensus, evidence: Evidence) -> None:
+        """Raise BadEvidence where the consensus was not learned by this method from evidence of this kind."""
+        if consensus.fit.method != "default" or consensus.fit.settings.get("method") != name_of(self._method(evidence)):
+            raise BadEvidence(
+                "not learned by the default combiner of this version from such evidence: "
+                + ("with" if evidence.probabilities else "without")
+                + " model probabilities (rows of NaN where a model abstains); apply the method that learned it"
+            )
+
     def _beside_models(self, learned: Consensus, evidence: Evidence) -> Independent:
         """The posterior under independence as if no truth were known."""
         applied = self._with_models.apply(learned, replace(evidence, truth=None)).probabilities
         log_q0_nj = np.log(np.maximum(applied, SMALLEST))
         return Independent(evidence.annotations, log_q0_nj, evidence.predicted)
+
+    def _method(self, evidence: Evidence) -> PLEM | HierarchicalDawidSkene:
+        return self._with_models if evidence.probabilities else self._without_models
 
     @property
     def _with_models(self) -> PLEM:

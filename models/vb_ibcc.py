@@ -142,7 +142,7 @@ class VBIBCC:
 
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
         prior_jl = self.annotators_at_start(evidence.annotations, consensus).prior_jl
-        return Rule(prior_jl, self.share_smoothing, True, self.anchor, self.least_labels)
+        return Rule(prior_jl, self.share_smoothing, True, self.anchor, self.anchor, self.least_labels, above_mode=0.0)
 
     def hyper(self, annotations: Annotations) -> Floats:
         """(J, L) pseudo-counts of a confusion row: the mode of their hyper-prior."""

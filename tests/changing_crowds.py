@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from hitl.annotations import ANONYMOUS, Annotations, Ints
 from hitl.evidence import Evidence
+from hitl.models.combiner import Following
 from hitl.models.dawid_skene import DawidSkene
+from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
 from hitl.models.inference.incremental import IncrementalEM
 from hitl.models.pl_em import PLEM
 from hitl.models.vb_ibcc import VBIBCC
@@ -34,6 +36,7 @@ METHODS: dict[str, Any] = {
     "vb-ibcc, own prior": VBIBCC(shared=False),
     "vb-ibcc, anchored": VBIBCC(anchor=0.4, least_labels=2),
     "p+l-em": PLEM(),
+    "hierarchical": HierarchicalDawidSkene(),
 }
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 
@@ -80,10 +83,12 @@ def assert_sums_are_exact(live: IncrementalEM, atol: float = 1e-9) -> None:
     """The sums are those of the beliefs over the labels as they are now, by plain loops."""
     evidence, n, k = live.evidence(), live.labels.n_items, live.labels.n_annotators
     a = evidence.annotations
-    teaches = np.array(
-        [np.sum(a.item == item) >= live.rule.least_labels or evidence.truth[item] >= 0 for item in range(n)]
-    )
-    np.testing.assert_array_equal(live.counted[:n], teaches)
+    teaches, rule = np.zeros(n), live.rule
+    for item in range(n):
+        labels = a.label[a.item == item]
+        enough = np.sum(labels < a.n_classes if rule.of_a_class else labels >= 0) >= rule.least_labels
+        teaches[item] = 1.0 if evidence.truth[item] >= 0 else rule.weight * enough
+    np.testing.assert_array_equal(live.weight_n[:n], teaches)
     q_nj = live.q_nj[:n] * teaches[:, None]
     np.testing.assert_allclose(live.counts_klj[:k].transpose(0, 2, 1), oracles.counts(a, q_nj), atol=atol)
     np.testing.assert_allclose(live.share_j, q_nj.sum(axis=0), atol=atol)
@@ -192,7 +197,7 @@ def random_changes(
         yield n, k, -1
 
 
-def take_in(live: IncrementalEM, annotations: Annotations, change: Change) -> None:
+def take_in(live: Following, annotations: Annotations, change: Change) -> None:
     """One change, by name."""
     n, k, option = change
     item, annotator = annotations.items[n], annotations.annotators[k]
@@ -202,11 +207,12 @@ def take_in(live: IncrementalEM, annotations: Annotations, change: Change) -> No
         live.label(item, annotator, annotations.options[option])
 
 
-def take_in_together(live: IncrementalEM, annotations: Annotations, changes: Sequence[Change]) -> None:
+def take_in_together(live: Following, annotations: Annotations, changes: Sequence[Change]) -> None:
     """Many changes as one: of each item and annotator, the last."""
     last = {(n, k): option for n, k, option in changes}
     given = [(n, k, option) for (n, k), option in last.items() if option >= 0]
-    gone = [(n, k, 0) for (n, k), option in last.items() if option < 0 and live.labels.count(n, k)]
+    labels = getattr(live, "followed", live).labels
+    gone = [(n, k, 0) for (n, k), option in last.items() if option < 0 and labels.count(n, k)]
     live.change(
         Evidence(_table(annotations, given)) if given else None,
         _table(annotations, gone) if gone else None,

@@ -40,6 +40,8 @@ from hitl.models.combiner import used
 from hitl.models.hierarchy.skills import CROWD, SkilledRows, Skills
 from hitl.models.hierarchy.weighed_shares import WeighedShares
 from hitl.models.inference import em, warm_start
+from hitl.models.inference.incremental import IncrementalEM, Rule
+from hitl.models.inference.warm_start import goes_on, iterations, require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between, require_chances, require_counts, require_positive
 from hitl.models.numerics.clamping import clamp
@@ -53,6 +55,9 @@ SHARES = 100.0
 
 ROUNDS, STEPS = 12, 10
 """Times that the hierarchy is learned at most, and iterations of EM between them."""
+
+ROUNDS_OF_UPDATE = 2
+"""The same in an update, which begins next to where it ends."""
 
 AT_REST = 1e-4
 """Mean change of a belief in a round that ends the rounds."""
@@ -92,19 +97,21 @@ class HierarchicalDawidSkene:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn hierarchy, rows and beliefs in turn, from the votes or from what `start` learned."""
-        evidence = used(self, evidence)
+        return self._fitted(used(self, evidence), start, ROUNDS, self.max_iterations)
+
+    def _fitted(self, evidence: Evidence, start: Consensus | None, rounds: int, max_iterations: int) -> Consensus:
         began = time.perf_counter()
         counted = Counted.of(evidence, self._anchor(evidence.annotations))
         prior = counted.shares(evidence)
         q_nj = warm_start.first_beliefs(evidence, start, self._unmet(evidence.annotations))
         skills = counted.skills(counted.by(q_nj), q_nj, self.accuracy)
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             found = self._climbed(evidence, prior, skills, q_nj, counted, STEPS)
             skills = counted.skills(found.counts_klj, found.q_nj, self.accuracy)
             moved, q_nj, prior = _moved(found.q_nj, q_nj), found.q_nj, found.prior
             if moved < AT_REST:
                 break
-        found = self._climbed(evidence, prior, skills, q_nj, counted, self.max_iterations)
+        found = self._climbed(evidence, prior, skills, q_nj, counted, max_iterations)
         alpha_klj = skills.prior_klj + counted.anchored(found.counts_klj)
         people = confusion.report_of(
             evidence.annotations, alpha_klj.transpose(0, 2, 1), found.prior.share_j, prior=skills.crowd_jl
@@ -119,6 +126,34 @@ class HierarchicalDawidSkene:
     def concentration(self, consensus: Consensus, annotations: Annotations) -> Floats:
         """(K, J, L) Dirichlet parameters of these annotators by what was learned; those not met as the crowd."""
         return learned_concentration(consensus.annotators, self._unmet(annotations), annotations)
+
+    def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """What `consensus` becomes with the labels as they are now, in a few iterations; see `Updatable`."""
+        return self._again(consensus, evidence) if goes_on(consensus, evidence) else self.fit(evidence)
+
+    def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
+        """Follow the labels one by one, the hierarchy held; see `Followable`."""
+        require_same_classes(consensus, evidence)
+        q_nj = warm_start.first_beliefs(evidence, consensus, self._unmet(evidence.annotations))
+        return IncrementalEM(consensus, evidence, q_nj, self._rule, self._again, self.fit)
+
+    def _again(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        return self._fitted(evidence, consensus, ROUNDS_OF_UPDATE, iterations(self.max_iterations))
+
+    def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
+        counted = Counted.of(evidence, self._anchor(evidence.annotations))
+        q_nj = warm_start.first_beliefs(evidence, consensus, self._unmet(evidence.annotations))
+        skills = counted.skills(counted.by(q_nj), q_nj, self.accuracy)
+        return Rule(
+            skills.crowd_jl,
+            counted.shares(evidence).pseudo_j,
+            anchor=counted.anchor,
+            least_labels=2,
+            pseudo_klj=skills.prior_klj,
+            weight=counted.weight,
+            of_a_class=True,
+            above_mode=0.0,
+        )
 
     def _climbed(
         self, evidence: Evidence, prior: WeighedShares, skills: Skills, q_nj: Floats, counted: Counted, most: int

@@ -2,14 +2,15 @@
 
 All that a fit knows are the beliefs q_n of the items and sums over the items to learn from:
 
-    C_k[l, j] = sum of q_nj over the labels (n, k, l)        c_j = sum_n q_nj
-    V_k[l, j], v_j: the same with shares of agreeing votes in place of beliefs, for an anchor w (else w = 0)
+    C_k[l, j] = sum of u_n q_nj over the labels (n, k, l)        c_j = sum_n u_n q_nj
+    V_k[l, j], v_j: the same with shares of agreeing votes in place of beliefs, for anchors w, w' (else 0)
 
-The parameters follow from them in closed form, with f = ln for posterior modes (Dawid–Skene, P+L-EM) and f = psi, the
-digamma function, for expectations of the logarithm (VB-IBCC):
+where item n counts u_n: 0 with too few labels, 1 with known truth, else the same u. The parameters follow from the sums
+in closed form, with f = ln for posterior modes (Dawid–Skene, P+L-EM) and means (the hierarchy of the default), and
+f = psi, the digamma function, for expectations of the logarithm (VB-IBCC):
 
-    T = (1 - w) C + w V       ln pi_k[l, j] = f(T_k[l, j] + a_jl) - f(sum_l T_k[l, j] + a_jl)
-    t = (1 - w) c + w v       ln p_j        = f(t_j + s) - f(sum_j t_j + s)
+    T = (1 - w) C + w V         ln pi_k[l, j] = f(T_k[l, j] + a_kjl) - f(sum_l T_k[l, j] + a_kjl)
+    t = (1 - w') c + w' v       ln p_j        = f(t_j + s_j) - f(sum_j t_j + s_j)
 
 What `em` climbs is the maximum over q of F(q, parameters) = E_q ln joint + entropy of q. Any step that makes the
 beliefs of one item, or the parameters of one annotator, the best given all the rest raises F, in whatever order. So
@@ -37,11 +38,10 @@ from hitl.annotations import Annotations, Floats, Name
 from hitl.consensus import AnnotatorReport, Consensus
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
-from hitl.models.inference import em
+from hitl.models.inference import incremental_steps as steps
 from hitl.models.inference.mutable_annotations import Codes, GrowingLabels, roomy
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp
-from hitl.models.numerics.compiled import compiled
 from hitl.models.numerics.special import digamma
 from hitl.models.numerics.votes import agreeing, agreement
 from hitl.models.priors.followed import FollowedPrior, FollowedShares
@@ -77,20 +77,29 @@ class Rule:
     """How the parameters of a method follow from the sums.
 
     Attributes:
-        pseudo_jl: (J, L) a, pseudo-counts of a confusion row, > 0.
-        share_smoothing: s, pseudo-items of a class, > 0.
+        pseudo_jl: (J, L) a, pseudo-counts of a confusion row, > 0, of annotators that have none of their own.
+        share_smoothing: s, pseudo-items of a class, > 0; a number or (J,).
         variational: whether f is the digamma function, or the logarithm.
-        anchor: w, weight of the votes, in [0, 1).
+        anchor, share_anchor: w and w', weights of the votes, in [0, 1).
         least_labels: labels an item of unknown truth needs to be learned from.
         prior: makes the truth prior, from the evidence that is followed.
+        pseudo_klj: (K, L, J) a of the annotators of the fit, or None.
+        weight: u, how much an item of unknown truth counts.
+        of_a_class: whether labels that are no class ("unsure") are left out of `least_labels`.
+        above_mode: what the mean of a row has more than its parameters in each cell: 1 of a mode, 0 of a mean.
     """
 
     pseudo_jl: Floats
-    share_smoothing: float
+    share_smoothing: float | Floats
     variational: bool = False
     anchor: float = 0.0
+    share_anchor: float = 0.0
     least_labels: int = 1
     prior: Callable[[Evidence], FollowedPrior] = field(default=_shares)
+    pseudo_klj: Floats | None = None
+    weight: float = 1.0
+    of_a_class: bool = False
+    above_mode: float = 1.0
 
     def expected_log(self, pseudo: Floats, axis: int) -> Floats:
         """ln of what these counts and pseudo-counts say, normalised over an axis."""
@@ -100,9 +109,21 @@ class Rule:
 
     def predictive(self, pseudo_klj: Floats) -> Floats:
         """(K, L, J) ln of the chance of the next answer: the mean of the posterior, which a mode has one more in."""
-        raised = pseudo_klj if self.variational else pseudo_klj + 1
+        raised = pseudo_klj + self.above_mode
         logarithm: Floats = np.log(raised) - np.log(raised.sum(axis=1, keepdims=True))
         return logarithm
+
+    def weights(self, truth: Codes, labels: Codes) -> Floats:
+        """(rows,) u of items with these truths (-1: unknown) and so many labels to learn from."""
+        return np.where(truth >= 0, 1.0, self.weight * (labels >= self.least_labels))
+
+    def pseudo(self, annotators: Codes) -> Floats:
+        """(rows, L, J) a of these annotators; (1, L, J) where all have the same."""
+        if self.pseudo_klj is None:
+            return self.pseudo_jl.T[None]
+        met = annotators < len(self.pseudo_klj)
+        own_klj = self.pseudo_klj[np.where(met, annotators, 0)]
+        return np.where(met[:, None, None], own_klj, self.pseudo_jl.T)
 
 
 class IncrementalEM:
@@ -116,7 +137,7 @@ class IncrementalEM:
         labels: who said what, now.
         rule: how the parameters follow from the sums.
         truth: (N or more,) known class codes, -1 where unknown.
-        counted: (N or more,) items that count in the sums.
+        weight_n: (N or more,) u, how much an item counts in the sums.
         q_nj: (N or more, J) beliefs.
         counts_klj: (K or more, L, J) C;  votes_klj: V (where there is an anchor).
         share_j: (J,) c;  vote_j: v.
@@ -147,7 +168,7 @@ class IncrementalEM:
         self.rule = rule = self._rule_of(consensus, evidence)
         self.labels = GrowingLabels(evidence.annotations)
         self.truth = evidence.truth.astype(np.int64)
-        self.counted = em.informative(evidence, rule.least_labels)
+        self.weight_n = rule.weights(self.truth, self._labels_to_learn_from(evidence.annotations))
         self.q_nj = q_nj.copy()
         self.counts_klj, self.share_j = self._sums(evidence, self.q_nj)
         if rule.anchor:
@@ -240,7 +261,7 @@ class IncrementalEM:
             confusion=alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True),
             labels=names.labels_per_annotator,
             shares=share_j,
-            prior=self.rule.pseudo_jl if self.rule.variational else None,
+            prior=None if self.rule.above_mode else self.rule.pseudo_jl,
         )
         temperatures, parameters = self.prior.report()
         fit = replace(self._consensus.fit, objective=(), converged=False)
@@ -260,7 +281,7 @@ class IncrementalEM:
         log_prior_nj = self.prior.log_prior(self.rule.expected_log(self._raised_shares()[None], 1)[0])
         parameters = _by_cell(self.log_pi_klj), log_prior_nj
         sums = _by_cell(self.counts_klj), self.share_j
-        _judge(items, *where, *parameters, self.truth, self.counted, self.q_nj, *sums)
+        steps.judge(items, *where, *parameters, self.truth, self.weight_n, self.q_nj, *sums)
 
     def estimate(self, annotators: Codes) -> None:
         """M-step of these annotators."""
@@ -286,12 +307,13 @@ class IncrementalEM:
             self.labels.put(*label)
         if items is not None and known is not None:
             self.truth[items] = np.where(known >= 0, known, self.truth[items])
-        self.counted[touched] = False  # judged without their own labels, then counted
+        self.weight_n[touched] = 0.0  # judged without their own labels, then counted
         annotators = _distinct(before, self._annotators_of(touched))
         self.log_pi_klj[annotators] = self.rule.predictive(self._pseudo(annotators))
         self.judge(touched)
         self._vote(touched, annotators[self.counts_klj[annotators].sum(axis=(1, 2)) > 0])
-        self.counted[touched] = (self.labels.size[touched] >= self.rule.least_labels) | (self.truth[touched] >= 0)
+        labels_n = [self._counting(self.labels.of(n) % len(self.labels.options)).sum() for n in touched]
+        self.weight_n[touched] = self.rule.weights(self.truth[touched], np.array(labels_n))
         self._count(touched, 1.0)
         for _ in range(ROUNDS):
             self.estimate(annotators)
@@ -314,11 +336,12 @@ class IncrementalEM:
 
     def _count(self, items: Codes, sign: float) -> None:
         """Put these items into the sums (1) or take them out (-1), those to learn from."""
-        items = items[self.counted[items]]
+        items = items[self.weight_n[items] > 0]
         where = self.labels.first, self.labels.size, self.labels.cells
-        _count(items, sign, *where, self.q_nj[items], _by_cell(self.counts_klj), self.share_j)
+        by = sign * self.weight_n[items][:, None]
+        steps.add(items, *where, by * self.q_nj[items], _by_cell(self.counts_klj), self.share_j)
         if self.rule.anchor:
-            _count(items, sign, *where, self._voted(items), _by_cell(self.votes_klj), self.vote_j)
+            steps.add(items, *where, by * self._voted(items), _by_cell(self.votes_klj), self.vote_j)
 
     def _vote(self, items: Codes, met: Codes) -> None:
         """Votes decide where only annotators not met have labeled: even beliefs say nothing of them, ever."""
@@ -340,20 +363,30 @@ class IncrementalEM:
         voted_nj[known] = np.eye(n_classes)[self.truth[items[known]]]
         return voted_nj
 
+    def _counting(self, options: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
+        """Which of these labels count towards `least_labels`."""
+        return options < len(self.labels.classes if self.rule.of_a_class else self.labels.options)
+
+    def _labels_to_learn_from(self, annotations: Annotations) -> Codes:
+        """(N,) labels of each item that count towards `least_labels`."""
+        return np.bincount(annotations.item[self._counting(annotations.label)], minlength=annotations.n_items)
+
     def _sums(self, evidence: Evidence, rows_nj: Floats) -> tuple[Floats, Floats]:
         """(K, L, J) sums over the labels and (J,) over the items, of those to learn from."""
-        return kernels.counts(evidence.annotations, rows_nj, self.counted), self.counted.astype(np.float64) @ rows_nj
+        return kernels.counts(evidence.annotations, rows_nj * self.weight_n[:, None]), self.weight_n @ rows_nj
 
     def _pseudo(self, annotators: Codes) -> Floats:
         """(rows, L, J) T + a of these annotators."""
         learned_klj, w = self.counts_klj[annotators], self.rule.anchor
         if w:
             learned_klj = (1 - w) * learned_klj + w * self.votes_klj[annotators]
-        return np.maximum(learned_klj, 0.0) + self.rule.pseudo_jl.T  # what was added and taken away leaves rounding
+        return np.maximum(learned_klj, 0.0) + self.rule.pseudo(
+            annotators
+        )  # what was added and taken away leaves rounding
 
     def _raised_shares(self) -> Floats:
         """(J,) t + s."""
-        w = self.rule.anchor
+        w = self.rule.share_anchor
         learned_j = (1 - w) * self.share_j + w * self.vote_j if w else self.share_j
         raised: Floats = learned_j + self.rule.share_smoothing
         return raised
@@ -369,7 +402,7 @@ class IncrementalEM:
         """The code of an item; one not met joins, and believes what the prior says."""
         n = self.labels.item(name)
         self.truth = roomy(self.truth, n + 1, -1)
-        self.counted = roomy(self.counted, n + 1)
+        self.weight_n = roomy(self.weight_n, n + 1)
         self.q_nj = roomy(self.q_nj, n + 1)
         self.prior.join(n + 1)
         return n
@@ -423,62 +456,3 @@ def _distinct(*codes: Codes | Sequence[int] | None) -> Codes:
     """All codes, each once."""
     distinct: Codes = np.unique(np.concatenate([np.asarray(each, np.int64) for each in codes if each is not None]))
     return distinct
-
-
-@compiled
-def _judge(
-    items: Any,
-    first: Any,
-    size: Any,
-    cells: Any,
-    log_pi: Any,
-    log_prior: Any,
-    truth: Any,
-    counted: Any,
-    q: Any,
-    counts: Any,
-    shares: Any,
-) -> None:
-    """Beliefs of these items, and their changes added to the sums."""
-    n_classes = q.shape[1]
-    belief = np.empty(n_classes)
-    for n in items:
-        prior = log_prior[n if log_prior.shape[0] > 1 else 0]
-        for j in range(n_classes):
-            belief[j] = prior[j]
-        for m in range(first[n], first[n] + size[n]):
-            term = log_pi[cells[m]]
-            for j in range(n_classes):
-                belief[j] += term[j]
-        if truth[n] >= 0:
-            belief[:] = -np.inf
-            belief[truth[n]] = 0.0
-        top = belief.max()
-        total = 0.0
-        for j in range(n_classes):
-            belief[j] = np.exp(belief[j] - top)
-            total += belief[j]
-        for j in range(n_classes):
-            new = belief[j] / total
-            belief[j] = new - q[n, j]  # from here on: the change
-            q[n, j] = new
-        if counted[n]:
-            for j in range(n_classes):
-                shares[j] += belief[j]
-            for m in range(first[n], first[n] + size[n]):
-                sums = counts[cells[m]]
-                for j in range(n_classes):
-                    sums[j] += belief[j]
-
-
-@compiled
-def _count(items: Any, sign: float, first: Any, size: Any, cells: Any, rows: Any, counts: Any, shares: Any) -> None:
-    """Add (1) or subtract (-1) a row (J,) for each item: to the shares, and once a label to the counts."""
-    n_classes = rows.shape[1]
-    for i, n in enumerate(items):
-        for j in range(n_classes):
-            shares[j] += sign * rows[i, j]
-        for m in range(first[n], first[n] + size[n]):
-            sums = counts[cells[m]]
-            for j in range(n_classes):
-                sums[j] += sign * rows[i, j]

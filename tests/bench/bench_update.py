@@ -28,6 +28,7 @@ import numpy as np
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.dawid_skene import DawidSkene
+from hitl.models.default import DefaultCombiner
 from hitl.models.pl_em import PLEM
 from hitl.models.vb_ibcc import VBIBCC
 from tests.bench import results
@@ -37,6 +38,7 @@ CROWDS: dict[str, tuple[int, int, int, int]] = {
     "5 labels": (200_000, 1_000, 5, 5),
     "10 labels": (100_000, 1_000, 10, 10),
     "thin": (100_000, 10_000, 10, 10),
+    "10 million labels": (2_000_000, 10_000, 5, 5),
 }
 """Name -> items, annotators, labels an item, classes. In the thin crowd a confusion cell has one label."""
 
@@ -45,7 +47,11 @@ METHODS: dict[str, Any] = {
     "vb-ibcc": VBIBCC(),
     "vb-ibcc anchored": VBIBCC(anchor=0.5, least_labels=2),
     "pl-em": PLEM(),
+    "default": DefaultCombiner(),
+    "default+model": DefaultCombiner(),
 }
+
+BESIDE_MODELS = {"pl-em", "default+model"}
 
 
 def run(method: Any, evidence: Evidence, answer: Answer, changes: int) -> dict[str, float]:
@@ -147,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ]
         print("\n".join(lines[-4:]), flush=True)
         for name in options.methods:
-            evidence, _, answer = simulated(n, k, labels, classes, models=name == "pl-em")
+            evidence, _, answer = simulated(n, k, labels, classes, models=name in BESIDE_MODELS)
             found = figures[f"{crowd}, {name}"] = run(METHODS[name], evidence, answer, options.changes)
             values = [
                 f"{100 * found[column]:8.2f}%" if column.endswith("agrees") else f"{found[column]:9.3f}"

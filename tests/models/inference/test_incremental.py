@@ -9,6 +9,7 @@ import pytest
 from scipy.special import digamma, gammaln, xlogy
 
 from hitl.models.dawid_skene import DawidSkene
+from hitl.models.hierarchy import hierarchical_dawid_skene
 from hitl.models.inference import incremental
 from hitl.models.inference.incremental import IncrementalEM
 from hitl.models.pl_em import PLEM
@@ -78,7 +79,7 @@ class Climb:
     def posteriors(self) -> oracles.Floats:
         w, live = self.live.rule.anchor, self.live
         taught = (1 - w) * live.counts_klj + (w * live.votes_klj if w else 0)
-        return taught + live.rule.pseudo_jl.T
+        return taught + live.rule.pseudo(np.arange(len(live.counts_klj)))
 
     def estimate(self, annotators: Any) -> None:
         self.live.estimate(annotators)
@@ -88,18 +89,19 @@ class Climb:
         live, rule, evidence = self.live, self.live.rule, self.live.evidence()
         w, q_nj, log_pi_klj = rule.anchor, live.q_nj, live.log_pi_klj
         message_nj = oracles.messages(evidence.annotations, log_pi_klj.transpose(0, 2, 1))
-        learned_j = (1 - w) * live.share_j + (w * live.vote_j if w else 0)
+        of_votes = rule.share_anchor
+        learned_j = (1 - of_votes) * live.share_j + (of_votes * live.vote_j if of_votes else 0)
         nu_j = learned_j + rule.share_smoothing  # the best shares, which every step has
         log_p_j = digamma(nu_j) - digamma(nu_j.sum()) if rule.variational else np.log(nu_j / nu_j.sum())
         log_prior_nj = np.tile(log_p_j, (len(q_nj), 1)) if live.prior.uninformed else live.prior.log_prior(log_p_j)
         total = 0.0
-        for n in np.flatnonzero(live.counted):
-            total += float(q_nj[n] @ (message_nj[n] + log_prior_nj[n]) - xlogy(q_nj[n], q_nj[n]).sum())
+        for n in np.flatnonzero(live.weight_n):
+            gained = float(q_nj[n] @ (message_nj[n] + log_prior_nj[n]) - xlogy(q_nj[n], q_nj[n]).sum())
+            total += live.weight_n[n] * gained
         if not rule.variational:
-            shares = (
-                rule.share_smoothing * log_p_j.sum() if live.prior.uninformed else 0.0
-            )  # models': as they were learned
-            return total + float((rule.pseudo_jl.T * log_pi_klj).sum() + shares)
+            shares = (rule.share_smoothing * log_p_j).sum() if live.prior.uninformed else 0.0  # models': as learned
+            beside_klj = (rule.pseudo(np.arange(len(log_pi_klj))) + (w * live.votes_klj if w else 0)) / (1 - w)
+            return total + float((beside_klj * log_pi_klj).sum() + shares)
         total *= 1 - w
         if w:
             total += w * float((live.votes_klj * log_pi_klj).sum() + live.vote_j @ log_p_j)
@@ -136,15 +138,17 @@ def test_one_item_and_one_annotator_are_judged_as_the_equations_say(method: Any)
     q_nj = live.q_nj.copy()
     f = digamma if rule.variational else np.log
     w = rule.anchor
-    taught_kjl = (1 - w) * oracles.counts(evidence.annotations, q_nj * live.counted[:, None])
+    taught_kjl = (1 - w) * oracles.counts(evidence.annotations, q_nj * live.weight_n[:, None])
     if w:
-        taught_kjl += w * oracles.counts(evidence.annotations, voted(evidence) * live.counted[:, None])
-    alpha_kjl = taught_kjl + rule.pseudo_jl
+        taught_kjl += w * oracles.counts(evidence.annotations, voted(evidence) * live.weight_n[:, None])
+    alpha_kjl = taught_kjl + rule.pseudo(np.arange(len(taught_kjl))).transpose(0, 2, 1)
     live.estimate(np.array([2]))
     expected = f(alpha_kjl[2]) - f(alpha_kjl[2].sum(axis=1, keepdims=True))
     np.testing.assert_allclose(live.log_pi_klj[2].T, expected, atol=1e-10)
     if live.prior.uninformed:
-        raised = (1 - w) * live.share_j + (w * live.vote_j if w else 0) + rule.share_smoothing
+        of_votes = rule.share_anchor
+        learned_j = (1 - of_votes) * live.share_j + (of_votes * live.vote_j if of_votes else 0)
+        raised = learned_j + rule.share_smoothing
         prior = np.tile(f(raised) - f(raised.sum()), (len(q_nj), 1))
     else:
         models = live.prior.pool
@@ -161,7 +165,9 @@ def test_one_item_and_one_annotator_are_judged_as_the_equations_say(method: Any)
 
 
 @every_method
-def test_a_fit_is_where_the_steps_rest(method: Any) -> None:
+def test_a_fit_is_where_the_steps_rest(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hierarchical_dawid_skene, "ROUNDS", 300)  # until the hierarchy is at rest too
+    monkeypatch.setattr(hierarchical_dawid_skene, "AT_REST", 1e-13)
     # In P+L-EM items with few labels teach once: there it rests where all have several.
     evidence = of_use(method, some_crowd(30, 60, asked=1.0 if isinstance(method, PLEM) else 0.4))
     assert (evidence.annotations.labels_per_item == 1).any() or isinstance(method, PLEM)

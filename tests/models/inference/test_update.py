@@ -15,6 +15,8 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.combiner import Followable, Updatable
 from hitl.models.dawid_skene import DawidSkene
+from hitl.models.default import DefaultCombiner
+from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
 from hitl.models.inference import em, warm_start
 from hitl.models.pl_em import PLEM
 from hitl.models.vb_ibcc import VBIBCC
@@ -113,7 +115,11 @@ def test_with_twice_as_many_labels_an_update_begins_from_nothing() -> None:
             assert VBIBCC().update(learned, evidence).fit.objective == VBIBCC().fit(evidence).fit.objective
 
 
-@pytest.mark.parametrize("method", [DawidSkene(), VBIBCC(), PLEM()], ids=lambda method: type(method).__name__)
+@pytest.mark.parametrize(
+    "method",
+    [DawidSkene(), VBIBCC(), PLEM(), HierarchicalDawidSkene(), DefaultCombiner()],
+    ids=lambda method: type(method).__name__,
+)
 @pytest.mark.parametrize("wrong", [0.2, 0.4])
 def test_truths_and_labels_that_turn_out_wrong_leave_no_trace(method: Any, wrong: float) -> None:
     rng = np.random.default_rng(3)
