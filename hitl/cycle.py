@@ -251,9 +251,9 @@ class _Steps:
             left_out += dead
             learned, judgement = self.judge(settings, questions, crew, now)
         pulled = PullSummary(problems=(*told, *left_out)) + pulled
-        noted: dict[str, Any] = {}
+        noted: dict[str, Any] = {"problems": [*told, *left_out]} if told or left_out else {}
         if due is not None:
-            noted = {"due": due, "annotations": store.counts(settings.name)["annotations"]}
+            noted |= {"due": due, "annotations": store.counts(settings.name)["annotations"]}
         if given is None and not left_out:
             end = basis.until(judgement.plan, settings.crew.expire_hours * HOUR)
             noted[basis.BASIS] = {**there, "questions": basis.of_questions(questions), "until": end}
@@ -278,7 +278,7 @@ def _noted(store: Store, lease: Lease) -> Iterator[None]:
     """Keeps why a cycle failed, until one does not; not where the store itself failed, or another has taken over."""
     try:
         yield
-    except (HitlError, OSError) as error:
+    except Exception as error:
         if not isinstance(error, StoreError | Busy):
             with suppress(HitlError):
                 store.note_failure(lease, error)
