@@ -438,7 +438,9 @@ def push(
                 done += 1
             if len(failed) >= IN_A_ROW and all(isinstance(error, Unreachable) for error in failed[-IN_A_ROW:]):
                 break
-        if not any(isinstance(error, Unreachable) for error in failed):  # a request may still be under way there
+        if any(isinstance(error, Unreachable) for error in failed):
+            store.renew(lease)  # a request may still be under way: if another has taken over, it has to look again
+        else:
             store.end_push(lease, verified=verify and not failed)
     raise_all(failed)
 
