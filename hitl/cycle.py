@@ -15,7 +15,7 @@ cold, so that the result depends on the evidence alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
@@ -40,6 +40,7 @@ from hitl.errors import (
     raise_all,
 )
 from hitl.exchange import (
+    Audited,
     Comparing,
     Connector,
     Fenced,
@@ -58,7 +59,7 @@ from hitl.learning import features, training
 from hitl.metrics import metrics_of
 from hitl.models.analysis.audited_agreement import audited_agreement
 from hitl.models.predictors.features import without
-from hitl.operations import Judgement, departed, operations_of
+from hitl.operations import Judgement, departed, end_of_kind, operations_of
 from hitl.project import (
     annotator_names,
     budget_of,
@@ -250,9 +251,9 @@ class _Steps:
             left_out += dead
             learned, judgement = self.judge(settings, questions, crew, now)
         pulled = PullSummary(problems=(*told, *left_out)) + pulled
-        noted: dict[str, Any] = {}
+        noted: dict[str, Any] = {"problems": [*told, *left_out]} if told or left_out else {}
         if due is not None:
-            noted = {"due": due, "annotations": store.counts(settings.name)["annotations"]}
+            noted |= {"due": due, "annotations": store.counts(settings.name)["annotations"]}
         if given is None and not left_out:
             end = basis.until(judgement.plan, settings.crew.expire_hours * HOUR)
             noted[basis.BASIS] = {**there, "questions": basis.of_questions(questions), "until": end}
@@ -277,7 +278,7 @@ def _noted(store: Store, lease: Lease) -> Iterator[None]:
     """Keeps why a cycle failed, until one does not; not where the store itself failed, or another has taken over."""
     try:
         yield
-    except (HitlError, OSError) as error:
+    except Exception as error:
         if not isinstance(error, StoreError | Busy):
             with suppress(HitlError):
                 store.note_failure(lease, error)
@@ -400,8 +401,9 @@ def push(
 ) -> Iterator[Receipt]:
     """Make the platform as planned: every operation not yet confirmed, in order, each marked when verified.
 
-    `verify` looks at the confirmed ones again too, and mends what was changed on the platform since; so does a push
-    after one that was cut short. `by_hand` sends what was queued (`hitl.additions`) and leaves what a cycle came to.
+    `verify` looks at the confirmed ones again too, compares all that they say (`Audited.verify`), and mends what was
+    changed on the platform since; so does a push after one that was cut short. `by_hand` sends what was queued
+    (`hitl.additions`) and leaves what a cycle came to.
 
     What the platform refuses, or does not answer, does not stop what is behind it, but for what needs it (`NEEDS`) and
     when nothing is answered any more. It is raised at the end, and sent again; what was queued and refused is not.
@@ -412,17 +414,18 @@ def push(
         pending = [operation for operation, _ in store.operations(lease.project)]
     if not pending and not verify:
         return
+    send = connector.verify if verify and isinstance(connector, Audited) else connector.push
     failed, kinds = list[HitlError](), set[str]()
     with _sending(lease, store, connector):
         done = 0
         while done < len(pending):
-            kind, end = pending[done].kind, _end_of_kind(pending, done)
+            kind, end = pending[done].kind, end_of_kind(pending, done)
             if NEEDS.get(kind) in kinds:
                 done = end
                 continue
             store.renew(lease)
             try:
-                for receipt in connector.push(pending[done:end]):
+                for receipt in send(pending[done:end]):
                     progress("pushed", done + 1, len(pending))
                     store.confirm(lease, receipt)
                     done += 1
@@ -435,14 +438,11 @@ def push(
                 done += 1
             if len(failed) >= IN_A_ROW and all(isinstance(error, Unreachable) for error in failed[-IN_A_ROW:]):
                 break
-        if not any(isinstance(error, Unreachable) for error in failed):  # a request may still be under way there
+        if any(isinstance(error, Unreachable) for error in failed):
+            store.renew(lease)  # a request may still be under way: if another has taken over, it has to look again
+        else:
             store.end_push(lease, verified=verify and not failed)
     raise_all(failed)
-
-
-def _end_of_kind(pending: Sequence[Operation], first: int) -> int:
-    """Where the next kind begins: operations of one kind go together, as a platform may make many of them at once."""
-    return next((n for n in range(first, len(pending)) if pending[n].kind != pending[first].kind), len(pending))
 
 
 NEEDS = {"consensus": "order"}

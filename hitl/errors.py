@@ -29,7 +29,7 @@ from collections.abc import Sequence
 
 
 class HitlError(Exception):
-    """Root of the tree. `exit_code` is what the command line ends with.
+    """Root of the tree. `exit_code` is what the command line ends with; `parts` are the errors that it joins, if any.
 
     Example:
         >>> from hitl import Annotations, HitlError
@@ -41,6 +41,7 @@ class HitlError(Exception):
     """
 
     exit_code = 70
+    parts: tuple[HitlError, ...] = ()
 
 
 class BadInput(HitlError):
@@ -131,8 +132,11 @@ def raise_all(failed: Sequence[HitlError]) -> None:
         return
     if len(failed) == 1:
         raise failed[0]
+    parts = {str(part): part for error in failed for part in error.parts or (error,)}
     down = [error for error in failed if isinstance(error, Unreachable)]
-    text = "; ".join(dict.fromkeys(map(str, failed)))
+    text = "; ".join(parts)
+    whole: HitlError = Refused(text)
     if down:
-        raise Unreachable(text, max((error.retry_after or 0.0 for error in down), default=0.0) or None)
-    raise Refused(text)
+        whole = Unreachable(text, max((error.retry_after or 0.0 for error in down), default=0.0) or None)
+    whole.parts = tuple(parts.values())
+    raise whole

@@ -194,8 +194,7 @@ class Page:
 
     Attributes:
         cursor: where to go on after this page.
-        items, annotations, predictions, annotators: rows; for every item of the page *all* its annotations
-            and model predictions are there.
+        items, annotations, predictions, annotators: rows; of every item *all* annotations and model predictions.
         live: keys of all items that exist now, or None when the page does not tell; stored items outside it
             were deleted on the platform.
         problems: rows that could not be understood, in words ("task 7: two choices on a single-choice control").
@@ -398,6 +397,10 @@ class Audited(Protocol):
         """Where the platform is not as these operations say, and what of ours is there that none of them says."""
         ...
 
+    def verify(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
+        """As push, but what is there is compared as a whole, which takes longer, and mended where it is another."""
+        ...
+
 
 @runtime_checkable
 class Directory(Protocol):
@@ -485,10 +488,7 @@ class Fenced(Protocol):
         ...
 
     def fence(self, may_write: Callable[[], float] | None) -> None:
-        """Ask this before every write: it raises where no more may be written, and gives for how many seconds more may.
-
-        None: ask no more.
-        """
+        """Ask this before every write: it raises, or gives for how many seconds more may be written. None: no more."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -112,6 +112,11 @@ def departed(
         if served.get(item, (max(n, so_far, 1), n <= so_far)) != (max(n, so_far, 1), n <= so_far):
             return frozenset({("labels_wanted", "")})
     return frozenset()
+
+
+def end_of_kind(pending: Sequence[Operation], first: int) -> int:
+    """Where the next kind begins: operations of one kind go together, as a platform may make many of them at once."""
+    return next((n for n in range(first, len(pending)) if pending[n].kind != pending[first].kind), len(pending))
 
 
 def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:

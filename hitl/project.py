@@ -251,9 +251,9 @@ def usable(settings: Settings, store: Store, questions: tuple[Question, ...]) ->
 
     told, models = [], {}
     for name, path in settings.models.items():
-        alone = settings.model_copy(update={"models": {name: path}})
+        alone = settings.model_copy(update={"models": {name: path}, "graph": type(settings.graph)()})
         try:
-            _model_files(alone, store, questions)
+            given_evidence(alone, store, questions)  # its numbers are looked at there, too
             models[name] = path
         except BadInput as error:
             told.append(f"models.{name} is left out: {error}. Mend the file, or take it out of [models]")

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hitl.plan import Ask, Plan
 from hitl.shown import counted
+from hitl.times import spelled
 
 if TYPE_CHECKING:
     from hitl.annotations import Name
     from hitl.exchange import Pages
-    from hitl.settings import Settings
+    from hitl.settings import ScheduleSettings, Settings
     from hitl.store import CycleSummary, Store
     from hitl.store.store import Failure
+
+
+SLACK = 60.0
+"""Seconds after which a cycle that is due should run: the scheduler looks at the clock as often."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,14 @@ class Queue:
 
 
 @dataclass(frozen=True)
+class Missed:
+    """A cycle that has not come: when it was `due` at the latest, and what [schedule] says, in words."""
+
+    due: datetime
+    schedule: str
+
+
+@dataclass(frozen=True)
 class Status:
     """Where a project stands at one moment.
 
@@ -46,39 +59,52 @@ class Status:
         now: that moment, in seconds since the epoch.
         stored: `Store.counts`.
         last: the last cycle, or None before the first.
-        pending: operations that the platform has not confirmed.
+        pending: kind -> operations that the platform has not confirmed.
         running: who writes to the project now, in words, or None; failure: why the last cycle failed, or None.
-        problems: what the last pull did not understand.
+        problems: what the last pull did not understand; left_out: what the last cycle had to go on without.
         queues: who has questions waiting, the longest wait first.
         pages: where annotators answer, as the last cycle saw it; None where none has noted it.
         looked_at: when a cycle last found nothing new; None: none has.
+        missed: the cycle that should have come since; None where none should.
+        unfinished: a push that nothing goes on with did not come to its end.
     """
 
     project: str
     now: float
     stored: Mapping[str, int]
     last: CycleSummary | None
-    pending: int
+    pending: Mapping[str, int]
     running: str | None
     failure: Failure | None
     problems: tuple[str, ...]
     queues: tuple[Queue, ...]
     pages: Pages | None = None
     looked_at: datetime | None = None
+    missed: Missed | None = None
+    unfinished: bool = False
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What the last cycle had to go on without, in words."""
+        return () if self.last is None else tuple(map(str, self.last.metrics.get("problems") or ()))
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, as `hitl status --json` prints them."""
-        last, failure = self.last, self.failure
+        last, failure, missed = self.last, self.failure, self.missed
         return {
             "project": self.project,
             "stored": self.stored,
             "cycles": 0 if last is None else last.number,
             "recorded_at": None if last is None else last.recorded_at.isoformat(timespec="seconds"),
             "looked_at": None if self.looked_at is None else self.looked_at.isoformat(timespec="seconds"),
-            "pending": self.pending,
+            "pending": sum(self.pending.values()),
+            "pending_kinds": dict(self.pending),
             "running": self.running,
             "failed": None if failure is None else {**asdict(failure), "at": failure.at.isoformat(timespec="seconds")},
+            "missed": missed and {"due": missed.due.isoformat(timespec="seconds"), "schedule": missed.schedule},
+            "unfinished_push": self.unfinished,
             "problems": list(self.problems),
+            "left_out": list(self.left_out),
             "last": None if last is None else dict(last.metrics),
             "outstanding": [asdict(queue) for queue in self.queues],
             "links": {} if self.pages is None else dict(self.pages.links),
@@ -88,20 +114,35 @@ class Status:
 def status_of(settings: Settings, store: Store, now: float | None = None) -> Status:
     """Counts, the last cycle, what was asked, and what is not pushed yet."""
     name, now = settings.name, time.time() if now is None else now
-    plan = store.plan(name)
+    plan, last, looked_at = store.plan(name), store.last_cycle(name), store.looked_at(name)
+    running, failure = store.holder(name), store.failure(name)
+    times = [None if last is None else last.recorded_at, looked_at, None if failure is None else failure.at]
     return Status(
         name,
         now,
         store.counts(name),
-        store.last_cycle(name),
+        last,
         store.count_pending(name),
-        store.holder(name),
-        store.failure(name),
+        running,
+        failure,
         tuple(store.problems(name)),
         () if plan is None else queues_of(plan, settings.crew.expire_hours, now),
         store.workplaces(name),
-        store.looked_at(name),
+        looked_at,
+        missed_by(settings.schedule, times, now) if running is None else None,
+        running is None and store.push_unfinished(name),
     )
+
+
+def missed_by(schedule: ScheduleSettings, times: Iterable[datetime | None], now: float) -> Missed | None:
+    """The cycle that should have come since the last of these times; None without any, and without times of its own."""
+    last = max((time for time in times if time is not None), default=None)
+    due = None if last is None else schedule.next_after(last)
+    if due is None or now <= due.timestamp() + SLACK:
+        return None
+    every = schedule.every
+    said = f"cron {schedule.cron!r} ({schedule.timezone})" if every is None else f"every {spelled(every)}"
+    return Missed(due, said)
 
 
 def stored_in_words(counts: Mapping[str, int]) -> str:

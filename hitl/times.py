@@ -9,7 +9,8 @@ numbers and names, because schedulers disagree about which weekday is number 0.
 from __future__ import annotations
 
 import re
-from datetime import UTC, tzinfo
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from hitl.errors import BadSettings
@@ -29,6 +30,10 @@ FIELDS: dict[str, tuple[int, int, tuple[str, ...]]] = {
     "day_of_week": (0, 7, WEEKDAYS),
 }
 """Field -> smallest and largest number, and the names, the first for the smallest."""
+
+
+YEARS = 41
+"""How far to look for a date: the longest gap of a 29 February on a given weekday is 40 years."""
 
 
 def seconds_of(text: str) -> float:
@@ -123,3 +128,44 @@ def _wrong(field: str, text: str) -> BadSettings:
         f"{text!r} is no {field.replace('_', ' ')}; expected {smallest} to {largest}{named}: a number, a range a-b, "
         "a list a,b or every n-th */n"
     )
+
+
+def next_time(line: str, zone: tzinfo, at_least: datetime) -> datetime | None:
+    """The first time of a cron line, in UTC, that is not before `at_least`; None: it never comes.
+
+    A minute of a local date that comes twice (autumn) is two times; one that is left out (spring) is the time as long
+    after the jump.
+    """
+    day = at_least.astimezone(zone).date() - timedelta(days=1)
+    fields = {name: None if text == "*" else set(text.split(",")) for name, text in cron_fields(line).items()}
+    for _ in range(YEARS * 366):
+        if _fits(fields, day):
+            # A time left out before midnight comes after it, among those of the next day.
+            days = [each for each in (day, day + timedelta(days=1)) if _fits(fields, each)]
+            later = [when for each in days for when in _times(fields, each, zone) if when >= at_least]
+            if later:
+                return min(later)
+        day += timedelta(days=1)
+    return None
+
+
+def _fits(fields: dict[str, set[str] | None], day: date) -> bool:
+    month, monthday, weekday = fields["month"], fields["day"], fields["day_of_week"]
+    return (
+        (month is None or str(day.month) in month)
+        and (monthday is None or str(day.day) in monthday)
+        and (weekday is None or WEEKDAYS[day.isoweekday() % 7] in weekday)
+    )
+
+
+def _times(fields: dict[str, set[str] | None], day: date, zone: tzinfo) -> Iterator[datetime]:
+    """The times of a local date, in UTC, in no order."""
+    hours, minutes = fields["hour"], fields["minute"]
+    for hour in range(24) if hours is None else map(int, hours):
+        for minute in range(60) if minutes is None else map(int, minutes):
+            local = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
+            when = local.astimezone(UTC)
+            yield when
+            again = local.replace(fold=1).astimezone(UTC)
+            if again > when:  # of a time left out, the later reading is earlier
+                yield again

@@ -307,7 +307,7 @@ def test_why_a_cycle_failed_is_kept_until_one_does_not(tmp_path: Path) -> None:
             (OSError("x" * 1000), ("OSError", "x" * 500)),
             (StoreError("disk full"), ("OSError", "x" * 500)),  # a store that fails cannot keep it
             (LeaseLost("overtaken"), ("OSError", "x" * 500)),
-            (ZeroDivisionError("a bug"), ("OSError", "x" * 500)),  # said with its trace where it happens
+            (ZeroDivisionError("a bug"), ("ZeroDivisionError", "a bug")),  # its trace is where it happened
         ):
             with pytest.raises(type(error)):
                 cycle.run(settings(), store, Down(error))

@@ -232,6 +232,10 @@ class LabelStudio:
         """Make the project as the operations say; lazy: an operation is carried out when its receipt is asked for."""
         return push.receipts(self.client, self.project, self.form, operations, self._key)
 
+    def verify(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
+        """The same, and predictions are compared with what is there, one by one, instead of counted."""
+        return push.receipts(self.client, self.project, self.form, operations, self._key, whole=True)
+
     def check(self) -> list[Check]:
         """Connection, token, project, labeling configuration and the settings that break the order."""
         return doctor.check(self.client, self.project, self._control, self._abstain, self._key)

@@ -82,7 +82,7 @@ def made_at_once(client: Client, project: int, operations: Sequence[Operation]) 
     return {name: len(marks) for name, marks in rows.items()}
 
 
-def assign(made: Mapping[str, int], client: Client, project: int, operation: Operation) -> Receipt:
+def assign(versions: Versions, made: Mapping[str, int], client: Client, project: int, operation: Operation) -> Receipt:
     """Ask the annotator (operation.key, a user id) about exactly these tasks.
 
     `made`: what was imported for this operation already, as `made_at_once` says.
@@ -90,7 +90,7 @@ def assign(made: Mapping[str, int], client: Client, project: int, operation: Ope
     wanted = task_ids(operation.payload["items"])
     person = client.user(operation.key)
     if person is None and not wanted:
-        left = Versions(client, project).delete(_prefix(operation.key)) if client.community else 0
+        left = versions.delete(_prefix(operation.key)) if client.community else 0
         return Receipt(operation, left, f"there is no user {operation.key}")
     if person is None:
         raise Refused(
@@ -103,7 +103,7 @@ def assign(made: Mapping[str, int], client: Client, project: int, operation: Ope
     detail = said(len(rows), f"for {email}", missing)
     if not client.community:
         return Receipt(operation, _assignees(client, project, int(person["id"]), planned), detail)
-    changed, served = _tab(client, project, operation, email, planned)
+    changed, served = _tab(versions, operation, email, planned)
     changed += made.get(_prefix(operation.key) + operation.digest, 0)
     if sorted(served) != sorted(planned):
         raise Refused(f"the tab of {email} shows {len(served)} tasks instead of {len(planned)}: push again")
@@ -131,12 +131,9 @@ def _views(client: Client, project: int) -> list[dict[str, Any]]:
     return sorted(client.get("/api/dm/views/", replies.VIEWS, project=project), key=lambda view: int(view["id"]))
 
 
-def _tab(
-    client: Client, project: int, operation: Operation, email: str, planned: Sequence[int]
-) -> tuple[int, list[int]]:
+def _tab(versions: Versions, operation: Operation, email: str, planned: Sequence[int]) -> tuple[int, list[int]]:
     """Make the annotator's tab show the tasks: (number of changes, what it shows, in order)."""
-    versions = Versions(client, project)
-    prefix = _prefix(operation.key)
+    client, project, prefix = versions.client, versions.project, _prefix(operation.key)
     if not planned:
         return versions.delete(prefix), []  # the tab stays, empty: it may be open in a browser
     name = prefix + operation.digest

@@ -15,13 +15,26 @@ from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form
-from hitl.exchange import Difference, Operation, Progress, SeenAnswer, Snapshot, silent
+from hitl.exchange import (
+    Difference,
+    Operation,
+    Progress,
+    SeenAnswer,
+    Snapshot,
+    boxes_as_label,
+    boxes_in,
+    drawn_in,
+    silent,
+    spans_as_label,
+)
 
 PAGE = 500
 ORDER, CONSENSUS, ASSIGN, TAB = "hitl-order-", "hitl-consensus-", "hitl-assign-", "hitl: "
 OURS = "hitl-"
 SAMPLING = "Uncertainty sampling"
 SHOWN = 5
+TINY = 1e-6
+"""Scores that differ by less are one."""
 _OF_TASKS = ("overlap", "is_labeled", "meta")
 _OF_ANSWERS = ("id", "completed_by", "was_cancelled", "ground_truth", "result")
 _ALL = replies.tasks(
@@ -183,15 +196,17 @@ class _Seen:
                 yield Difference("added item", own, f"tasks {', '.join(several)} have this id; delete all but one")
 
     def _wrong_label(self, item: str, rows: Mapping[str, Mapping[str, Any]], said: Mapping[str, Any]) -> Iterator[str]:
-        labels = {question: row["label"] for question, row in rows.items() if "label" in row}
         try:
             read = self.form.read(said["result"])
         except NotUnderstood as error:
             yield f"task {item}: the consensus cannot be read: {error}"
             return
-        wrong = sorted(question for question, label in labels.items() if read.get(question) != label)
+        wrong = sorted(name for name, row in rows.items() if _shown(row, read.get(name)) != _wanted(row))
         if wrong:
             yield f"task {item}: the consensus on {', '.join(wrong)} is another one"
+        score = min(max(min(float(row["confidence"]) for row in rows.values()), 0.0), 1.0)
+        if said["score"] is None or abs(said["score"] - score) > TINY:
+            yield f"task {item}: the consensus has the score {said['score']} instead of {score:.6g}"
 
     def _annotators(self, annotations: Sequence[Mapping[str, Any]]) -> set[str | None]:
         """Of whom an answer can be read; known truth is none."""
@@ -238,6 +253,25 @@ def _predicted(form: Form, said: Mapping[str, Any]) -> Mapping[str, Mapping[str,
         return form.read_prediction(said.get("result"), said.get("score"))
     except NotUnderstood:
         return {}
+
+
+def _wanted(row: Mapping[str, Any]) -> object:
+    """What a row of the consensus says: a label, or the parts that are marked, drawn or boxed."""
+    if "masks" in row:
+        return sorted((str(one["label"]), list(one["rle"])) for one in row["masks"])
+    if "boxes" in row:
+        places = ((one["x"], one["y"], one["width"], one["height"], str(one["label"])) for one in row["boxes"])
+        return boxes_in(boxes_as_label(0, 0, places))[2]
+    if "spans" in row:
+        return spans_as_label([(one["start"], one["end"], str(one["label"])) for one in row["spans"]])
+    return str(row["label"])
+
+
+def _shown(row: Mapping[str, Any], label: str | None) -> object:
+    """The label that is read from the platform, as `_wanted` has what the row says."""
+    if label is None:
+        return None
+    return drawn_in(label)[2] if "masks" in row else boxes_in(label)[2] if "boxes" in row else label
 
 
 def _user(said: Mapping[str, Any]) -> str | None:

@@ -12,7 +12,7 @@ their answers would no longer be independent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hitl.connectors.label_studio import replies
@@ -35,7 +35,7 @@ TRIES = 3
 Row = dict[str, Any]
 
 
-def order(client: Client, project: int, operation: Operation) -> Receipt:
+def order(versions: Versions, client: Client, project: int, operation: Operation) -> Receipt:
     """Serve these items first to last, before all others.
 
     With no items a single prediction stands in for the order: a project without a model_version would show
@@ -43,7 +43,6 @@ def order(client: Client, project: int, operation: Operation) -> Receipt:
     """
     by = operation.payload.get("by")
     name = f"{ORDER}{by}{MARK_ENDS}{operation.digest}" if by else ORDER + operation.digest
-    versions = Versions(client, project)
     changed = _prepare(client, project)
     planned = [{"task": task} for task in task_ids(operation.payload["items"])]
     planned, missing = existing(client, project, planned)
@@ -59,10 +58,9 @@ def order(client: Client, project: int, operation: Operation) -> Receipt:
     return Receipt(operation, changed, said(len(planned), "in order", missing))
 
 
-def consensus(form: Form, client: Client, project: int, operation: Operation) -> Receipt:
+def consensus(form: Form, versions: Versions, client: Client, project: int, operation: Operation) -> Receipt:
     """Show the consensus beside the tasks, as predictions that are not given to annotators."""
     name = CONSENSUS + operation.digest
-    versions = Versions(client, project)
     rows, missing = existing(client, project, _consensus_rows(form, operation, name))
     if not rows:
         return Receipt(operation, versions.delete(CONSENSUS), said(0, "with a consensus", missing))
@@ -75,11 +73,16 @@ def consensus(form: Form, client: Client, project: int, operation: Operation) ->
 
 
 class Versions:
-    """The model versions of a project's predictions."""
+    """The model versions of a project's predictions.
 
-    def __init__(self, client: Client, project: int) -> None:
+    `whole`: what is there under a name is compared as a whole. A count is far quicker, and enough where only pushes
+    write it; it does not see a prediction that was edited, or put at another task, on the platform.
+    """
+
+    def __init__(self, client: Client, project: int, *, whole: bool = False) -> None:
         self.client = client
         self.project = project
+        self.whole = whole
         self.path = f"/api/projects/{project}/model-versions/"
 
     def counts(self) -> dict[str, int]:
@@ -94,7 +97,7 @@ class Versions:
         Raises Refused when Label Studio drops some (it does so without an error), or has them several times.
         """
         found = self.counts().get(name, 0)
-        if found == len(rows):
+        if found == len(rows) and not (self.whole and self._differs(name, rows)):
             return 0
         for _ in range(TRIES):
             if found:  # what a crash has left, or a request that came twice
@@ -108,6 +111,12 @@ class Versions:
             f"Label Studio has {found} predictions of {name} where {len(rows)} were sent, {TRIES} times: does a proxy "
             "between it and hitl send requests twice? Mend that, and push again"
         )
+
+    def _differs(self, name: str, rows: Sequence[Row]) -> bool:
+        """Whether the predictions of that name, which are as many, are others or stand at other tasks."""
+        include = ("id", "predictions", "model_version", "score", "result")
+        there = self.client.tasks_by_id(self.project, [row["task"] for row in rows], include)
+        return any(not _stands(row, there.get(row["task"], {}).get("predictions") or ()) for row in rows)
 
     def send(self, rows: Sequence[Row]) -> int:
         """Import these predictions, of one version or several; gives how many Label Studio says it took."""
@@ -139,6 +148,12 @@ class Versions:
 
     def _begin_with(self, prefix: str, keep: str | None) -> list[str]:
         return [name for name in self.counts() if name.startswith(prefix) and name != keep]
+
+
+def _stands(row: Row, there: Iterable[Row]) -> bool:
+    """Whether a task has this prediction, and no other of its name."""
+    ours = [one for one in there if one["model_version"] == row["model_version"]]
+    return len(ours) == 1 and ours[0]["score"] == row["score"] and ours[0]["result"] == row["result"]
 
 
 def marks(client: Client, project: int) -> frozenset[str]:

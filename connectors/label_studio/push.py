@@ -21,7 +21,7 @@ from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.assign import assign, made_at_once
 from hitl.connectors.label_studio.client import Client, NoAnswer
 from hitl.connectors.label_studio.form import Form, merged
-from hitl.connectors.label_studio.predictions import consensus, order, said, task_ids
+from hitl.connectors.label_studio.predictions import Versions, consensus, order, said, task_ids
 from hitl.connectors.label_studio.pull import META, added_as, answers, submitted
 from hitl.errors import Refused, Unreachable
 from hitl.exchange import Operation, Receipt, id_in
@@ -33,18 +33,26 @@ RAISED = "hitl_gold"
 
 
 def receipts(
-    client: Client, project: int, form: Form, operations: Iterable[Operation], field: str | None = None
+    client: Client,
+    project: int,
+    form: Form,
+    operations: Iterable[Operation],
+    field: str | None = None,
+    *,
+    whole: bool = False,
 ) -> Iterator[Receipt]:
     """Carry out the operations in the order given; a receipt says that the platform is as it should be.
 
-    `field` names the field of a task's data that holds the user's own id (source.key).
+    `field` names the field of a task's data that holds the user's own id (source.key). `whole`: predictions that are
+    there under the right name are compared as a whole, instead of counted.
     """
     operations = tuple(operations)
+    versions = Versions(client, project, whole=whole)
     made = made_at_once(client, project, [each for each in operations if each.kind == "assign"])
     kinds: dict[str, Callable[[Client, int, Operation], Receipt]] = {
-        "order": order,
-        "consensus": partial(consensus, form),
-        "assign": partial(assign, made),
+        "order": partial(order, versions),
+        "consensus": partial(consensus, form, versions),
+        "assign": partial(assign, versions, made),
         "labels_wanted": partial(_labels_wanted, form),
         "add_items": partial(_add_items, field),
         "gold": partial(_gold, form),

@@ -142,7 +142,7 @@ _ANNOTATION: dict[str, Reader] = {
     "created_at": text,
     "updated_at": text,
 }
-_PREDICTION: dict[str, Reader] = {"model_version": some(text)}
+_PREDICTION: dict[str, Reader] = {"model_version": some(text), "score": _NUMBER, "result": anything}
 
 
 def tasks(include: Iterable[str]) -> Reader:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from hitl import errors
 from hitl.cli.show import counted
 
 if TYPE_CHECKING:
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 
 MOST = 20
 """How many annotators have a line of their own."""
+THINGS = 10
+"""How many problems and errors have one; `hitl run` shows as many."""
+WAITING = {"labels_wanted": "numbers of labels", "add_items": "new items", "gold": "known truth"}
+"""Kinds of operations whose names say too little."""
 
 
 def words(status: Status) -> list[str]:
@@ -28,9 +34,7 @@ def words(status: Status) -> list[str]:
     lines = [f"{status.project}: {stored_in_words(status.stored)}{none_yet}"]
     if status.running is not None:
         lines.append(f"a cycle, or another command that writes, is running now: {status.running}")
-    if status.failure is not None:
-        failure = status.failure
-        lines.append(f"the last cycle failed {_when(failure.at, now)}: {failure.error}: {failure.message}")
+    lines += [*_failed(status), *_missed(status)]
     if last is not None:
         lines.append(_cycle(last, now))
         if status.looked_at is not None and status.looked_at > last.recorded_at:
@@ -40,13 +44,60 @@ def words(status: Status) -> list[str]:
         lines += where_to_answer(waiting, status.pages)
     if status.problems:
         things = counted(len(status.problems), "thing")
-        lines.append(f"the last pull left out {things} that it did not understand: {status.problems[0]}")
+        said = f"the last pull left out {things} that it did not understand; mend them on the platform"
+        lines += _listed(f"{said}, and the next cycle reads them again:", status.problems)
+    if status.left_out:
+        lines += _listed("the last cycle had to go on without:", status.left_out)
     if status.pending:
-        operations = counted(status.pending, "operation")
-        lines.append(f"not on the platform yet: {operations}; `hitl push`, or the next cycle, sends them")
+        first = "" if status.failure is None else "; mend first what failed"
+        said = f"{counted(sum(status.pending.values()), 'operation')} ({_kinds(status.pending)})"
+        lines.append(f"not on the platform yet: {said}; `hitl push`, or the next cycle, sends them{first}")
     elif last is not None:
         lines.append("the platform is as planned")
     return lines
+
+
+def _failed(status: Status) -> list[str]:
+    """Why the last cycle failed, each thing that did; or that a process died in the middle of a push."""
+    failure = status.failure
+    if failure is None:
+        cut = "the last push did not come to its end: the next cycle looks at all that was pushed, and mends it"
+        return [cut] if status.unfinished else []
+    head = f"the last cycle failed {_when(failure.at, status.now)}: {failure.error}"
+    several = len(failure.messages)
+    lines = [f"{head}: {failure.message}"]
+    if several > 1:
+        lines = _listed(f"{head}, {several} things:", failure.messages)
+    if not _known(failure.error):
+        lines.append("  hitl does not know this error: what `hitl run` or `hitl schedule` wrote then says more")
+    return lines
+
+
+def _missed(status: Status) -> list[str]:
+    """That no cycle has come for longer than [schedule] says, and what to do."""
+    if status.missed is None:
+        return []
+    due = _when(status.missed.due, status.now)
+    said = f"no cycle has come since the last one, though one was due {due}: [schedule] says {status.missed.schedule}"
+    return [f"{said}. Is `hitl schedule` running? Start it, or give `hitl run`"]
+
+
+def _listed(head: str, things: Sequence[str]) -> list[str]:
+    """The first of many things, a line each."""
+    lines = [head, *(f"  {thing}" for thing in things[:THINGS])]
+    return lines if len(things) <= THINGS else [*lines, f"  and {len(things) - THINGS:,} more; --json has all"]
+
+
+def _kinds(pending: Mapping[str, int]) -> str:
+    """What waits, in words."""
+    asked = f"questions of {counted(pending.get('assign', 0), 'annotator')}"
+    return ", ".join({**WAITING, "assign": asked}.get(kind, kind) for kind in pending)
+
+
+def _known(error: str) -> bool:
+    """Whether an error of this name says what to do, or is one of the system's."""
+    kind = getattr(errors, error, getattr(builtins, error, None))
+    return isinstance(kind, type) and issubclass(kind, errors.HitlError | OSError)
 
 
 def asked(queues: Sequence[Queue]) -> list[str]:

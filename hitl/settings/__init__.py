@@ -12,6 +12,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
@@ -33,7 +34,7 @@ from hitl.errors import BadSettings
 from hitl.settings.environment import secret, unreadable, variable_of
 from hitl.shown import plain
 from hitl.tables.limits import Limits
-from hitl.times import cron_fields, seconds_of, zone_of
+from hitl.times import cron_fields, next_time, seconds_of, zone_of
 
 FILE = "hitl.toml"
 WEBHOOK_SECRET = "HITL_WEBHOOK_SECRET"
@@ -318,6 +319,14 @@ class ScheduleSettings(_Part):
         if self.debounce_at_most < self.debounce:
             raise ValueError("debounce_at_most is shorter than debounce; expected at least as long")
         return self
+
+    def next_after(self, when: datetime) -> datetime | None:
+        """When a cycle comes at the latest after this time; None where it has no times of its own."""
+        if self.every is not None:
+            return when + timedelta(seconds=self.every)
+        if self.cron is None:
+            return None
+        return next_time(self.cron, zone_of(self.timezone), when + timedelta(microseconds=1))
 
 
 class _FromFile(BaseSettings):

@@ -166,9 +166,10 @@ class Concluded(Leased):
         """What must still be pushed, in order."""
         return [each for each, _ in self._outbox(_pending(project))]
 
-    def count_pending(self, project: str) -> int:
-        """How many operations must still be pushed; what they say is not read."""
-        return int(self.database.scalar(sa.select(sa.func.count()).where(_pending(project))))
+    def count_pending(self, project: str) -> dict[str, int]:
+        """Kind -> how many operations must still be pushed; what they say is not read."""
+        query = sa.select(operation.c.kind, sa.func.count()).where(_pending(project)).group_by(operation.c.kind)
+        return {str(kind): int(count) for kind, count in self.database.rows(query.order_by(operation.c.kind))}
 
     def operations(self, project: str, kind: str | None = None) -> list[tuple[Operation, str]]:
         """The latest operation of each (kind, key) with its state, "pending" or "confirmed"; of one kind alone."""

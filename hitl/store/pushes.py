@@ -28,6 +28,11 @@ class Pushes(Leased):
         note = self._push(lease.project)
         return note["until"] is not None or note["epoch"] not in (None, lease.epoch)
 
+    def push_unfinished(self, project: str) -> bool:
+        """Whether a push is under way, or one that did not come to its end is still to be verified."""
+        note = self._push(project)
+        return note["epoch"] is not None or note["until"] is not None
+
     def begin_push(self, lease: Lease) -> None:
         """Note that from now on something may be sent. Raises LeaseLost."""
         with self._fenced(lease) as connection:

@@ -16,6 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from hitl.errors import HitlError
 from hitl.exchange import Cursor, Page, Pages, PullSummary
 from hitl.store import pages
 from hitl.store.asks import Asked
@@ -30,15 +31,18 @@ from hitl.store.vectors import Embedded
 
 LONGEST = 500
 """Characters of an error's message that are kept."""
+MOST = 20
+"""Errors of one cycle that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """When a cycle failed, with which error and message."""
+    """When a cycle failed, with which error and message; `messages` are those of each thing that failed in it."""
 
     at: datetime
     error: str
     message: str
+    messages: tuple[str, ...] = ()
 
 
 class Store(Pulled, Compared, Embedded, Learnt, Concluded, Asked, Pushes):
@@ -140,7 +144,9 @@ class Store(Pulled, Compared, Embedded, Learnt, Concluded, Asked, Pushes):
         """Why a cycle failed just now; None: it did not, and an older failure is over."""
         said = None
         if error is not None:
-            said = json.dumps({"at": time.time(), "error": type(error).__name__, "message": str(error)[:LONGEST]})
+            parts = error.parts[:MOST] if isinstance(error, HitlError) else ()
+            each = {"message": str(error)[:LONGEST], "messages": [str(part)[:LONGEST] for part in parts or (error,)]}
+            said = json.dumps({"at": time.time(), "error": type(error).__name__, **each})
         elif self.failure(lease.project) is None:
             return  # nothing to write, as nearly always
         self._note(lease, failure=said)
@@ -148,7 +154,10 @@ class Store(Pulled, Compared, Embedded, Learnt, Concluded, Asked, Pushes):
     def failure(self, project: str) -> Failure | None:
         """Why the last cycle failed; None when it did not, or when no cycle has noted it."""
         found = self._noted("failure", project)
-        return found and Failure(datetime.fromtimestamp(found["at"], UTC), found["error"], found["message"])
+        if found is None:
+            return None
+        messages = tuple(found.get("messages") or (found["message"],))  # older versions kept one
+        return Failure(datetime.fromtimestamp(found["at"], UTC), found["error"], found["message"], messages)
 
     def _noted(self, column: str, project: str) -> Any:
         """What a column of the project's row says (JSON), or None."""

@@ -19,6 +19,7 @@ from typing import Any, cast
 from hitl.errors import Refused
 from hitl.exchange import (
     AnnotationRow,
+    Audited,
     Check,
     Connector,
     Cursor,
@@ -133,6 +134,9 @@ def the_same_operation_twice_changes_nothing(connector: Connector) -> None:
         list(connector.push([operation]))
         (again,) = connector.push([operation])
         assert again.changed == 0, f"{operation.kind}: {again.changed} changed the second time ({again.detail})"
+        if isinstance(connector, Audited):
+            (compared,) = connector.verify([operation])
+            assert compared.changed == 0, f"{operation.kind}: {compared.changed} changed where all is compared"
 
 
 @fact

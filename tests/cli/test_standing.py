@@ -168,7 +168,8 @@ def test_status_says_who_is_at_work_and_what_was_not_pushed_or_understood(tmp_pa
         assert text.splitlines()[0] == "p: 12 items, 27 labels of 3 annotators; no cycle yet: `hitl run`"
         assert "is running now: " in text
         assert f"process {os.getpid()}," in data["running"]
-        assert "platform" not in text
+        assert "as planned" not in text
+        assert "not on the platform" not in text
         with pytest.raises(Unreachable):
             cycle.run(settings(), store, Down(folder), now=NOON)
         text = status_text(settings(), store, NOON)
@@ -178,11 +179,17 @@ def test_status_says_who_is_at_work_and_what_was_not_pushed_or_understood(tmp_pa
         cycle.run(settings(), store, Tables(folder), now=NOON)
         assert "failed" not in status_text(settings(), store, NOON)
         assert data_of(store, NOON)["failed"] is None
-    assert "not on the platform yet: 5 operations; `hitl push`, or the next cycle, sends them" in text
+    assert (
+        "not on the platform yet: 5 operations (questions of 2 annotators, consensus, numbers of labels, order); "
+        "`hitl push`, or the next cycle, sends them; mend first what failed" in text
+    )
     assert re.search(r"\nthe last cycle failed .*\(20\d\d-\d\d-\d\d \d\d:\d\d UTC\): Unreachable: down\n", text)
     assert (data["failed"]["error"], data["failed"]["message"]) == ("Unreachable", "down")
     assert "." not in data["failed"]["at"]
-    assert "the last pull left out 2 things that it did not understand: row 7: no label" in text
+    assert (
+        "the last pull left out 2 things that it did not understand; mend them on the platform, and the next cycle "
+        "reads them again:\n  row 7: no label\n  row 9: no label\n" in text
+    )
     assert "running" not in text
     assert (data["pending"], data["running"], data["cycles"], len(data["problems"])) == (5, None, 1, 2)
     assert "." not in data["recorded_at"]

@@ -86,6 +86,19 @@ def test_all_are_served_while_a_file_is_dead(
     assert audit(whole, store, Tables(folder)).differences == ()
 
 
+def test_a_model_whose_file_has_words_for_numbers_is_left_out(place: tuple[Path, Store]) -> None:
+    """Its table can be read, and fits the items; what it says is no probability."""
+    folder, store = place
+    file = folder / "model.csv"
+    whole = settings(models={"gpt": str(file)})
+    for wrong in ("seven", "7.5"):
+        file.write_text(MODEL.replace("0.1\n", f"{wrong}\n"))
+        (told,) = cycle.run(whole, store, Tables(folder)).pulled.problems
+        assert told.startswith("models.gpt is left out: ")
+    file.write_text(MODEL)
+    assert cycle.run(whole, store, Tables(folder)).pulled.problems == ()
+
+
 def test_a_dead_table_leaves_what_was_asked_and_the_advice_cures(place: tuple[Path, Store]) -> None:
     folder, store = place
     cycle.run(settings(), store, Tables(folder))

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from hitl import cycle
 from hitl.connectors.tables import Tables
 from hitl.errors import HitlError, LeaseLost, Refused, Unreachable
 from hitl.exchange import Operation, Receipt
 from hitl.store import Store
+from hitl.store.schema import project as projects
 from tests.projects import folder_with_tables, settings
 
 
@@ -93,6 +95,24 @@ def test_a_platform_that_is_down_is_not_asked_for_ever(place: tuple[Path, Store]
         cycle.run(settings(), store, picky)
     assert len(picky.asked) == cycle.IN_A_ROW
     assert caught.value.retry_after == 7.0
+
+
+def test_no_answer_after_the_lease_was_lost_leaves_all_in_doubt(place: tuple[Path, Store]) -> None:
+    """The last operation has no answer, as after a stop, and another process has been there meanwhile."""
+    folder, store = place
+    cycle.run(settings(), store, Tables(folder))
+
+    def overtaken(operation: Operation) -> HitlError | None:
+        if operation.kind != "consensus":
+            return None
+        with store.database.write() as connection:
+            connection.execute(sa.update(projects).values(epoch=projects.c.epoch + 1, pushing=None))
+        return Unreachable("no answer")
+
+    with store.lease("p") as lease, pytest.raises(LeaseLost):
+        list(cycle.push(lease, store, Picky(folder, overtaken), verify=True))
+    with store.lease("p") as lease:
+        assert store.in_doubt(lease)
 
 
 def test_after_a_push_that_was_cut_short_all_is_verified(place: tuple[Path, Store]) -> None:

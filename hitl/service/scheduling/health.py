@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from hitl.service.scheduling.triggers import next_time
 from hitl.service.scheduling.worker import LAST_RETRY
 from hitl.settings import ScheduleSettings
-from hitl.times import zone_of
 
 
 def is_late(schedule: ScheduleSettings, finished: datetime, begun: datetime | None, now: datetime) -> bool:
@@ -26,9 +24,9 @@ def is_late(schedule: ScheduleSettings, finished: datetime, begun: datetime | No
     if schedule.every is not None:
         return now > finished + timedelta(seconds=schedule.every * schedule.late_after)
     if schedule.cron is not None:
-        zone, when = zone_of(schedule.timezone), finished
+        when = finished
         for _ in range(schedule.late_after + 1):  # the last of them has just become due
-            following = next_time(schedule.cron, zone, when + timedelta(microseconds=1))
+            following = schedule.next_after(when)
             if following is None or following > now:
                 return False
             when = following

@@ -3,25 +3,18 @@
 The first two skip what has passed, because missed runs are one. They stand in for APScheduler's own: its CronTrigger
 adds differences of local time to UTC, and so misses the first hour of days after a change of the clocks (3.11: a
 weekly "0 0 * * mon" loses the Monday after the change to summer time), and its times missed are counted one by one.
-
-    times of a local date    each minute that fits; one that comes twice (autumn) is two times, one that is left out
-                             (spring) is the time as long after the jump
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 
 from apscheduler.triggers.base import BaseTrigger
 
-from hitl.times import WEEKDAYS, cron_fields, zone_of
-
-YEARS = 41
-"""How far to look for a date: the longest gap of a 29 February on a given weekday is 40 years."""
+from hitl.times import next_time, zone_of
 
 
 class Trigger(BaseTrigger):  # type: ignore[misc]
@@ -77,40 +70,3 @@ class Cron(Trigger):
         """The first time from now on, and after the last one; None: it never comes. In UTC."""
         at_least = now if previous_fire_time is None else max(now, previous_fire_time + timedelta(microseconds=1))
         return next_time(self.line, zone_of(self.timezone), at_least)
-
-
-def next_time(line: str, zone: tzinfo, at_least: datetime) -> datetime | None:
-    """The first time of a cron line, in UTC, that is not before `at_least`."""
-    day = at_least.astimezone(zone).date() - timedelta(days=1)
-    fields = {name: None if text == "*" else set(text.split(",")) for name, text in cron_fields(line).items()}
-    for _ in range(YEARS * 366):
-        if _fits(fields, day):
-            # A time left out before midnight comes after it, among those of the next day.
-            days = [each for each in (day, day + timedelta(days=1)) if _fits(fields, each)]
-            later = [when for each in days for when in _times(fields, each, zone) if when >= at_least]
-            if later:
-                return min(later)
-        day += timedelta(days=1)
-    return None
-
-
-def _fits(fields: dict[str, set[str] | None], day: date) -> bool:
-    month, monthday, weekday = fields["month"], fields["day"], fields["day_of_week"]
-    return (
-        (month is None or str(day.month) in month)
-        and (monthday is None or str(day.day) in monthday)
-        and (weekday is None or WEEKDAYS[day.isoweekday() % 7] in weekday)
-    )
-
-
-def _times(fields: dict[str, set[str] | None], day: date, zone: tzinfo) -> Iterator[datetime]:
-    """The times of a local date, in UTC, in no order."""
-    hours, minutes = fields["hour"], fields["minute"]
-    for hour in range(24) if hours is None else map(int, hours):
-        for minute in range(60) if minutes is None else map(int, minutes):
-            local = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
-            when = local.astimezone(UTC)
-            yield when
-            again = local.replace(fold=1).astimezone(UTC)
-            if again > when:  # of a time left out, the later reading is earlier
-                yield again

@@ -41,7 +41,7 @@ Tell = Callable[[str, str, Mapping[str, Any]], None]
 """Called with (event, project, figures): began, done, failed, waits, looked."""
 
 
-class Stopped(Exception):
+class Stopped(BaseException):
     """The scheduler is to stop: the cycle is left between two steps, and resumed at the next start."""
 
 

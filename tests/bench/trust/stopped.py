@@ -1,63 +1,55 @@
-"""A cycle stopped (SIGSTOP) past its lease before every request, with another one meanwhile.
+"""An action stopped (SIGSTOP) past its lease before every request, with a cycle of another process meanwhile.
 
-    python -m tests.bench.trust.stopped [--save] [--every N]
+    python -m tests.bench.trust.stopped [--save] [--every N] [--action "later cycle"] [--seconds S]
 
-After it wakes, the platform has to be as the store says, at once and after one cycle more.
+After it wakes, the platform has to be as the store says (`hitl audit`), at once and after one cycle more. What `add`
+and `gold` were to bring has to be there once, after the command was given again where it ended with an error.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
-from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 
-from hitl.connectors.label_studio import LabelStudio
-from hitl.connectors.label_studio.server import LocalServer
-from tests.bench import results
-from tests.connectors.label_studio.conftest import SENTIMENT, Project
-from tests.connectors.label_studio.trust.scenes import Scene, prepared
-from tests.connectors.label_studio.trust.stopping import stopped
+from tests.bench.trust import attacks
+from tests.bench.trust.attacks import Outcome, Stage
+from tests.connectors.label_studio.trust.scenes import ACTIONS, Scene
+from tests.connectors.label_studio.trust.stopping import OK, OVERTAKEN, end, stopped
 
 
-def stops(server: LocalServer, folder: Path, every: int) -> tuple[Counter[str], list[str]]:
-    """How the cycles ended that were stopped, and what was wrong on the platform."""
-    people = [server.sign_up(f"annotator{k}@example.com", "a-long-password") for k in range(4)]
-    number = LabelStudio.create_project(server.url, server.token, "test project", SENTIMENT)
-    scene = prepared(Scene(Project(server, people, number), server.url, folder), "later cycle")
-    ended: Counter[str] = Counter()
-    wrong: list[str] = []
+def attack(stage: Stage, every: int) -> Outcome:
+    """How the action ended that was stopped before every `every`-th request, and what was wrong on the platform."""
+    found = Outcome()
     step, missed = 1, 0
     while missed < 2:  # the cycle after two states takes more requests than the one after the other
-        was_stopped, said = stopped(scene, folder, step)
+        if stage.over:
+            found.ended["out of time"] += 1
+            break
+        scene = stage.next()
+        was_stopped, said = stopped(scene, stage.action, step)
         missed = 0 if was_stopped else missed + 1
-        ended["overtaken" if "LeaseLost" in said else "not stopped" if not was_stopped else "other end"] += 1
-        for when in ("at once", "after one cycle more"):
-            wrong += [f"request {step}, {when}: {line}" for line in scene.differences()]
-            scene.run()
-        scene.answer(1)
+        how = {OVERTAKEN: "overtaken", OK: "went on"}.get(end(said), end(said))
+        found.ended[how if was_stopped else "not stopped"] += 1
+        if how == "Traceback":
+            found.wrong.append(f"request {step}: {said}")
+        found.wrong += [f"request {step}, {line}" for line in wrong_ends(scene, stage.action, said)]
         step += every
-    scene.store.close()
-    return ended, wrong
+    return found
+
+
+def wrong_ends(scene: Scene, action: str, said: str) -> list[str]:
+    """What is wrong once the process that woke is gone, and after a cycle more."""
+    by_hand = action in ("add", "gold")
+    found = [f"at once: {line}" for line in scene.differences(pushed=by_hand)]
+    if by_hand and end(said) != OK:
+        ACTIONS[action](scene)
+    scene.run()
+    return found + [f"after one cycle more: {line}" for line in (*scene.differences(), *scene.lacks(action))]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the figures; with --save also write docs/benchmarks/trust_stopped.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--save", action="store_true")
-    parser.add_argument("--every", type=int, default=1)
-    chosen = parser.parse_args(arguments)
-    with LocalServer() as server, tempfile.TemporaryDirectory() as folder:
-        ended, wrong = stops(server, Path(folder), chosen.every)
-    head = f"{datetime.now(UTC):%Y-%m-%d}, stopped before every {chosen.every}. request of a later cycle"
-    lines = [head, "", ", ".join(f"{how} {n}" for how, n in sorted(ended.items())), f"wrong ends: {len(wrong)}", *wrong]
-    print("\n".join(lines))
-    if chosen.save:
-        results.save("trust_stopped", lines, {**ended, "wrong": wrong}, f"trust.stopped --every {chosen.every} --save")
-    return min(len(wrong), 1)
+    """Print a line for each action; with --save also write docs/benchmarks/trust_stopped.*."""
+    return attacks.main("stopped", "stopped before", __doc__, attack, arguments)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
 from tests.connectors.label_studio.browser import needs_browser, open_consensus, text, wait
 from tests.connectors.label_studio.conftest import Project
+from tests.connectors.label_studio.projects import untouched
 
 BOXES = """<View><Image name="image" value="$image"/>
 <RectangleLabels name="box" toName="image"><Label value="cat" background="#d55e00"/><Label value="dog"/>
@@ -207,6 +208,7 @@ def test_boxes_go_both_ways(make_project: Callable[..., Project], tmp_path: Path
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         report = cycle.run(settings(project), store, project.connector)
         again = cycle.run(settings(project), store, project.connector)
+        untouched(settings(project), store, project.connector)
     assert report.pulled.problems == ()
     for number, task in enumerate(tasks[:-1]):
         shown = [one for one in project.task(task)["predictions"] if one["model_version"].startswith("hitl-consensus-")]

@@ -31,11 +31,12 @@ def push(project: Project, *operations: Operation) -> list[Receipt]:
 
 
 def push_again(project: Project, *operations: Operation) -> None:
-    """The same operations change nothing the second time, and write nothing."""
-    project.recorder.requests.clear()
-    receipts = list(project.connect().push(operations))
-    assert [receipt.changed for receipt in receipts] == [0] * len(operations)
-    assert project.recorder.writes == []
+    """The same operations change nothing the second time, and write nothing; not even where all is compared."""
+    for send in (project.connect().push, project.connect().verify):
+        project.recorder.requests.clear()
+        receipts = list(send(operations))
+        assert [receipt.changed for receipt in receipts] == [0] * len(operations)
+        assert project.recorder.writes == []
 
 
 def test_three_annotators_are_served_exactly_the_order(project: Project) -> None:
@@ -308,9 +309,11 @@ def test_the_consensus_of_every_kind_of_control_is_accepted(make_project: Callab
     classes = project.connector.questions()[0].classes
     shares = {str(name): 0.7 if name == label else 0.3 / (len(classes) - 1) for name in classes}
     row = {"item": str(number), "label": label, "confidence": 0.7, "probabilities": shares}
-    push(project, Operation("consensus", "", {"questions": {"c": [row]}}))
+    operation = Operation("consensus", "", {"questions": {"c": [row]}})
+    push(project, operation)
     (stored,) = project.admin.get("/api/predictions/", task=number)
     assert stored["result"][0]["value"] == value
+    push_again(project, operation)
 
 
 def test_the_questions_of_a_multiple_choice_become_one_prediction(make_project: Callable[..., Project]) -> None:

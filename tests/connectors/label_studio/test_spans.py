@@ -17,6 +17,7 @@ from hitl.store import Store
 from hitl.texts.text_items import TextParts
 from tests.connectors.label_studio.browser import needs_browser, open_consensus, text, wait
 from tests.connectors.label_studio.conftest import Project
+from tests.connectors.label_studio.projects import untouched
 
 pytestmark = pytest.mark.server
 
@@ -83,6 +84,7 @@ def test_spans_go_both_ways(make_project: Callable[..., Project], tmp_path: Path
         report = cycle.run(settings(project), store, project.connector)
         answers = store.annotations("p", "ner").to_pylist()
         again = cycle.run(settings(project), store, project.connector)
+        untouched(settings(project), store, project.connector)
     assert report.pulled.problems == ()
     texts = list(TEXTS)
     assert spans_in(answers[0]["label"]) == [(0, 12, "PER"), (17, 20, "PER"), (24, 28, "LOC")]

@@ -104,6 +104,39 @@ def asked_for_nothing(case: Case) -> None:
     case.project.admin.post(f"{case.project.path}/import/predictions", [row])
 
 
+def ours(case: Case, prefix: str) -> list[dict[str, Any]]:
+    """Our predictions of these versions, what is served last first."""
+    listed = case.project.admin.get("/api/predictions/", project=case.project.number)
+    said = [one for one in listed if (one["model_version"] or "").startswith(prefix)]
+    return sorted(said, key=lambda one: -float(one["score"]))
+
+
+def edit(prefix: str, **said: object) -> Callable[[Case], Any]:
+    """One prediction of ours says something else; their number stays."""
+
+    def broken(case: Case) -> None:
+        case.project.admin.patch(f"/api/predictions/{ours(case, prefix)[0]['id']}/", said)
+
+    return broken
+
+
+def relabeled(case: Case) -> None:
+    (one, *_) = ours(case, "hitl-consensus-")
+    label = "bad" if one["result"][0]["value"]["choices"] == ["good"] else "good"
+    case.project.admin.patch(f"/api/predictions/{one['id']}/", {"result": choice(label)})
+
+
+def moved(prefix: str) -> Callable[[Case], Any]:
+    """One prediction of ours stands at another task: one has two of them, one has none."""
+
+    def broken(case: Case) -> None:
+        (one, *_) = ours(case, prefix)
+        free = next(task for task in case.tasks if task != one["task"])
+        case.project.admin.patch(f"/api/predictions/{one['id']}/", {"task": free})
+
+    return broken
+
+
 BROKEN = {
     "order lost": (lose("hitl-order-"), "order"),
     "consensus lost": (lose("hitl-consensus-"), "consensus"),
@@ -114,6 +147,13 @@ BROKEN = {
     "sampling": (sampled, "order"),
     "overlap": (reopened, "labels_wanted"),
     "tab": (without_tab, "assign"),
+    "an order that was edited": (edit("hitl-order-", score=-1.0), "order"),
+    "an order at another task": (moved("hitl-order-"), "order"),
+    "a consensus that was edited": (relabeled, "consensus"),
+    "a consensus with another score": (edit("hitl-consensus-", score=0.123), "consensus"),
+    "a consensus at another task": (moved("hitl-consensus-"), "consensus"),
+    "a queue that was edited": (edit("hitl-assign-", score=-1.0), "assign"),
+    "a queue at another task": (moved("hitl-assign-"), "assign"),
 }
 
 

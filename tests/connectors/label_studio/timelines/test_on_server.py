@@ -19,6 +19,7 @@ from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
 from tests.connectors.label_studio.browser import needs_browser, open_consensus, text, wait
 from tests.connectors.label_studio.conftest import Project
+from tests.connectors.label_studio.projects import untouched
 
 pytestmark = pytest.mark.server
 
@@ -128,6 +129,7 @@ def test_a_time_series_goes_both_ways(
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         report = cycle.run(settings(project), store, project.connector)
         again = cycle.run(settings(project), store, project.connector)
+        untouched(settings(project), store, project.connector)
     assert report.pulled.problems == ()
     for number, task in enumerate(tasks[:5]):
         found = consensus_of(project, task)["result"]

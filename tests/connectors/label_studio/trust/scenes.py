@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from hitl import cycle
 from hitl.additions import known_truth, new_items, send
-from hitl.audit import audit
+from hitl.audit import EVIDENCE, audit
 from hitl.connectors.label_studio import LabelStudio
 from hitl.settings import Settings
 from hitl.store import Store
@@ -30,11 +31,13 @@ class Scene:
         people = project.people[1:3]
         self.settings: Settings = settings_for(project.number, [person.email for person in people], labels=6)
         folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
         self.store = Store(f"sqlite:///{folder}/hitl.db")
+        self.page_size = 4
 
     def connect(self) -> LabelStudio:
         server = self.project.server
-        return LabelStudio(self.url, server.token, self.project.number, abstain=("Unsure",), page_size=4)
+        return LabelStudio(self.url, server.token, self.project.number, abstain=("Unsure",), page_size=self.page_size)
 
     def fill(self) -> None:
         """Five tasks with answers of two people who are not in the crew, and two without."""
@@ -61,10 +64,23 @@ class Scene:
         truth = known_truth(table, self.connect().questions(), None, "gold.csv")
         send(self.settings, self.store, self.connect(), truth, "gold.csv")
 
-    def differences(self) -> list[str]:
-        """What `hitl audit` finds."""
+    def differences(self, *, pushed: bool = False) -> list[str]:
+        """What `hitl audit` finds; `pushed`: but for evidence, which `add` and `gold` leave to the next pull."""
         found = audit(self.settings, self.store, self.connect()).differences
-        return [f"{one.what} {one.key}: {one.why}" for one in found]
+        return [f"{one.what} {one.key}: {one.why}" for one in found if not (pushed and one.what in EVIDENCE)]
+
+    def lacks(self, action: str) -> list[str]:
+        """What `add` and `gold` were to bring and what is not there, or more than once."""
+        if action == "add":
+            listed = self.project.admin.get("/api/tasks", project=self.project.number, fields="all", page_size=100)
+            own = Counter((task["meta"] or {}).get("hitl") for task in listed["tasks"])
+            return [f"{own[key]} tasks are {key}" for key in ("new-1", "new-2", "new-3") if own[key] != 1]
+        found = []
+        for number, label in ((self.tasks[5], "good"), (self.tasks[0], "bad")) if action == "gold" else ():
+            said = [one["result"] for one in self.project.task(number)["annotations"] if one["ground_truth"]]
+            if said != [choice(label)]:
+                found.append(f"task {number}: the ground truth is {said} instead of {label}")
+        return found
 
     def answer(self, turn: int = 0) -> None:
         """What people do between two cycles: one more answer, and one that is changed back and forth."""

@@ -1,10 +1,11 @@
-"""A cycle that is stopped (SIGSTOP) before one of its requests, past its lease, and wakes when another has been there.
+"""An action that is stopped (SIGSTOP) before one of its requests, past its lease, and wakes after another's cycle.
 
-The one that is stopped: `python -m tests.connectors.label_studio.trust.stopping URL TOKEN PROJECT FOLDER STEP CREW...`
+The one that is stopped: `python -m tests.connectors.label_studio.trust.stopping` with a JSON object as its argument.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,21 +13,46 @@ import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
-from tests.connectors.label_studio.trust.scenes import Scene
+from tests.connectors.label_studio.conftest import Project
+from tests.connectors.label_studio.trust.scenes import ACTIONS, Scene
 
 ROOT = Path(__file__).parents[4]
 LEASE = 1.0
 """Seconds of the lease that is slept through."""
 
+OK, OVERTAKEN = "ok", "LeaseLost"
+"""How it ends when it came to its end, and when it was overtaken."""
 
-def stopped(scene: Scene, folder: Path, step: int) -> tuple[bool, str]:
-    """Stop a cycle before its request `step`, let another cycle overtake it, and wake it: whether, and what it said."""
-    server, crew = scene.project.server, scene.settings.crew.annotators
-    place = [server.url, server.token, str(scene.project.number), str(folder), str(step), *crew]
+
+def end(said: str) -> str:
+    """How a process ended by what it said: ok, or the name of an error; warnings may stand before it."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    return "Traceback" if "Traceback" in said else lines[-1].split()[0] if lines else "nothing said"
+
+
+def stopped(scene: Scene, action: str, step: int) -> tuple[bool, str]:
+    """Stop an action before its request `step`, let a cycle overtake it, and wake it: whether, and what it said."""
+    project = scene.project
+    said = {
+        "url": project.server.url,
+        "token": project.server.token,
+        "project": project.number,
+        "folder": str(scene.folder),
+        "people": [person.email for person in project.people],
+        "tasks": scene.tasks,
+        "action": action,
+        "step": step,
+    }
     module = "tests.connectors.label_studio.trust.stopping"
     child = subprocess.Popen(
-        [sys.executable, "-m", module, *place], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, "-m", module, json.dumps(said)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     try:
         _, status = os.waitpid(child.pid, os.WUNTRACED)
@@ -38,8 +64,8 @@ def stopped(scene: Scene, folder: Path, step: int) -> tuple[bool, str]:
         scene.answer(1)
         scene.run()
         os.kill(child.pid, signal.SIGCONT)
-        said, _ = child.communicate(timeout=120)
-        return True, said
+        words, _ = child.communicate(timeout=120)
+        return True, words
     finally:
         if child.poll() is None:
             child.kill()
@@ -48,38 +74,40 @@ def stopped(scene: Scene, folder: Path, step: int) -> tuple[bool, str]:
 
 
 def main() -> None:
-    """A cycle whose process stops itself before a request; prints how many there were, or which error it ended with."""
+    """An action whose process stops itself before a request; prints ok, or which error it ended with."""
     import httpx
 
-    from hitl import cycle
-    from hitl.connectors.label_studio import LabelStudio
+    from hitl import additions, cycle
     from hitl.errors import HitlError
     from hitl.store import Store
-    from tests.connectors.label_studio.projects import settings_for
-    from tests.connectors.label_studio.trust.scenes import NOON
 
-    url, token, number, folder, step, *crew = sys.argv[1:]
+    said: dict[str, Any] = json.loads(sys.argv[1])
     requests, send = 0, httpx.HTTPTransport.handle_request
 
     def handle(self: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
         nonlocal requests
         requests += 1
-        if requests == int(step):
+        if requests == said["step"]:
             os.kill(os.getpid(), signal.SIGSTOP)
         return send(self, request)
 
     httpx.HTTPTransport.handle_request = handle  # type: ignore[method-assign]
-    cycle.lease_seconds = lambda _: LEASE  # type: ignore[assignment]
+    for module in (cycle, additions):
+        module.lease_seconds = lambda _: LEASE  # type: ignore[attr-defined]
     Store._kept = lambda *_: nullcontext()  # type: ignore[method-assign] # no stop within a transaction: SQLite waits
-    connector = LabelStudio(
-        url, token, int(number), abstain=("Unsure",)
-    )  # one page: nothing is fetched while a page is saved
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        try:
-            cycle.run(settings_for(int(number), crew, labels=6), store, connector, now=NOON)
-            print(requests)
-        except HitlError as error:
-            print(type(error).__name__, error)
+    server = SimpleNamespace(url=said["url"], token=said["token"])
+    people = [SimpleNamespace(email=email) for email in said["people"]]
+    project = Project(cast("Any", server), cast("Any", people), said["project"])
+    scene = Scene(project, said["url"], Path(said["folder"]))
+    scene.page_size = 500  # one page: nothing is fetched while a page is saved
+    scene.tasks = said["tasks"]
+    try:
+        ACTIONS[said["action"]](scene)
+        print(OK)
+    except HitlError as error:
+        print(type(error).__name__, error)
+    finally:
+        scene.store.close()
 
 
 if __name__ == "__main__":

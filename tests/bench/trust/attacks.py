@@ -1,0 +1,122 @@
+"""What the attacks on one action have in common: a scene for each try, the arguments, and how the figures are told.
+
+An attack disturbs an action (`scenes.ACTIONS`) at one request after the other, and counts how each try ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hitl.connectors.label_studio import LabelStudio
+from hitl.connectors.label_studio.server import LocalServer
+from tests.bench import results
+from tests.connectors.label_studio.conftest import SENTIMENT, Project
+from tests.connectors.label_studio.trust.scenes import ACTIONS, Scene, prepared
+
+REPEATED = frozenset({"later cycle"})
+"""Actions that one project can take again and again; any other takes a new project each time."""
+
+
+@dataclass
+class Outcome:
+    """How the tries of one action ended, and what was wrong."""
+
+    ended: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+
+class Stage:
+    """The scenes of one action on a server, each just before the action. `url`: where projects are reached."""
+
+    def __init__(self, server: LocalServer, action: str, folder: Path, seconds: float) -> None:
+        name = action.replace(" ", "-")
+        self.people = [server.sign_up(f"{name}{k}@example.com", "a-long-password") for k in range(4)]
+        self.server = server
+        self.action = action
+        self.folder = folder
+        self.url = server.url
+        self._until = time.monotonic() + seconds
+        self._scene: Scene | None = None
+        self._made = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether the time of this action has passed."""
+        return time.monotonic() > self._until
+
+    def next(self) -> Scene:
+        """A scene that has not seen the action yet; of an action that repeats itself, the same with one answer more."""
+        if self._scene is not None and self.action in REPEATED:
+            self._scene.answer(1)
+            return self._scene
+        self.close()
+        self._made += 1
+        number = LabelStudio.create_project(self.server.url, self.server.token, "test project", SENTIMENT)
+        scene = Scene(Project(self.server, self.people, number), self.url, self.folder / str(self._made))
+        self._scene = prepared(scene, self.action)
+        return self._scene
+
+    def close(self) -> None:
+        """Close the store of the last scene."""
+        if self._scene is not None:
+            self._scene.store.close()
+            self._scene = None
+
+
+Attack = Callable[[Stage, int], Outcome]
+"""Disturb an action at every so many requests."""
+
+
+def main(name: str, what: str, doc: str | None, attack: Attack, arguments: Sequence[str] | None) -> int:
+    """Print a line for each action; with --save also write docs/benchmarks/trust_<name>.*; 1 where anything is wrong.
+
+    `what` is done, in words, at every so many requests. Of the actions that are left out the last figures are kept.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--save", action="store_true")
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--action", action="append", choices=list(ACTIONS))
+    parser.add_argument("--seconds", type=float, default=3600.0, help="the most that one action may take")
+    chosen = parser.parse_args(arguments)
+    figures: dict[str, Any] = {}
+    with LocalServer() as server, tempfile.TemporaryDirectory() as folder:
+        for action in chosen.action or ACTIONS:
+            stage = Stage(server, action, Path(folder) / action, chosen.seconds)
+            found = attack(stage, chosen.every)
+            stage.close()
+            figures[action] = {
+                "date": time.strftime("%Y-%m-%d", time.gmtime()),
+                "every": chosen.every,
+                "ended": dict(sorted(found.ended.items())),
+                "wrong": found.wrong,
+            }
+            print("\n".join(_words(action, figures[action], what)), flush=True)
+            if chosen.save:
+                _save(name, what, figures)
+    return int(any(one["wrong"] for one in figures.values()))
+
+
+def _words(action: str, figures: Mapping[str, Any], what: str) -> list[str]:
+    """The figures of one action, and a line for each thing that was wrong."""
+    ended = ", ".join(f"{how} {n}" for how, n in figures["ended"].items())
+    return [f"{action:<12} {figures['date']}, {what} every {figures['every']}. request: {ended}", *figures["wrong"]]
+
+
+def _save(name: str, what: str, fresh: Mapping[str, Any]) -> None:
+    """Write these figures beside those of the other actions."""
+    try:
+        last = results.load(f"trust_{name}")
+        kept = {action: last[action] for action in ACTIONS if "ended" in last.get(action, {})}
+    except FileNotFoundError:
+        kept = {}
+    figures = {action: {**kept, **fresh}[action] for action in ACTIONS if action in {**kept, **fresh}}
+    lines = [line for action, each in figures.items() for line in _words(action, each, what)]
+    wrong = sum(len(each["wrong"]) for each in figures.values())
+    results.save(f"trust_{name}", [*lines, "", f"wrong: {wrong}"], figures, f"trust.{name} --save")

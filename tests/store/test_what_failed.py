@@ -1,0 +1,80 @@
+"""What the store keeps for people of what a cycle could not do, on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+
+import sqlalchemy as sa
+
+from hitl.cli.status import words
+from hitl.errors import Refused, Unreachable, raise_all
+from hitl.exchange import Operation, Page
+from hitl.plan import Plan
+from hitl.status import status_of
+from hitl.store import CycleRecord, Store
+from hitl.store.schema import project as projects
+from tests.projects import NOON, settings
+
+OPERATIONS = (
+    Operation("assign", "7", {"items": ["a"]}),
+    Operation("assign", "8", {"items": ["b"]}),
+    Operation("order", "", {"items": ["a", "b"]}),
+)
+
+
+def test_each_thing_that_failed_is_kept(store: Store) -> None:
+    with store.lease("p") as lease:
+        try:
+            raise_all([Refused("no user 7"), Unreachable("no answer"), Refused("no user 7")])
+        except Unreachable as error:
+            store.note_failure(lease, error)
+        kept = store.failure("p")
+        assert kept is not None
+        assert (kept.error, kept.message) == ("Unreachable", "no user 7; no answer")
+        assert kept.messages == ("no user 7", "no answer")
+        store.note_failure(lease, OSError("x" * 1000))
+        kept = store.failure("p")
+        assert kept is not None
+        assert kept.messages == ("x" * 500,)
+        old = json.dumps({"at": NOON, "error": "Refused", "message": "of an older version"})
+        with store.database.write() as connection:
+            connection.execute(sa.update(projects).where(projects.c.project == "p").values(failure=old))
+        kept = store.failure("p")
+        assert kept is not None
+        assert kept.messages == ("of an older version",)
+        store.note_failure(lease, None)
+        assert store.failure("p") is None
+
+
+def test_what_waits_is_counted_by_kind_and_a_push_without_end_is_seen(store: Store) -> None:
+    assert store.count_pending("p") == {}
+    assert not store.push_unfinished("p")
+    with store.lease("p") as lease:
+        store.record_cycle(lease, CycleRecord({}, Plan(), OPERATIONS, {}))
+        assert store.count_pending("p") == {"assign": 2, "order": 1}
+        assert not store.push_unfinished("p")
+        store.begin_push(lease)
+        assert store.push_unfinished("p")
+    with store.lease("p") as lease:
+        store.begin_push(lease)
+        store.end_push(lease, verified=True)
+        assert store.push_unfinished("p")  # until a lease's time later
+    assert store.count_pending("other") == {}
+
+
+def test_status_reads_it_all(store: Store) -> None:
+    figures = {"items": 4, "done": 1, "confidence": 0.8, "agreement": None, "problems": ["no user 'ann'"]}
+    with store.lease("p") as lease:
+        store.save_page(lease, Page(cursor={}, problems=("task 7: no label",)))
+        store.record_cycle(lease, CycleRecord({}, Plan(), OPERATIONS, figures))
+        store.begin_push(lease)
+    found = status_of(settings(), store, NOON)
+    assert (found.problems, found.left_out, found.unfinished) == (("task 7: no label",), ("no user 'ann'",), True)
+    text = "\n".join(words(found))
+    for said in (
+        "the last push did not come to its end",
+        "reads them again:\n  task 7: no label\n",
+        "the last cycle had to go on without:\n  no user 'ann'\n",
+        "3 operations (questions of 2 annotators, order); `hitl push`, or the next cycle, sends them",
+    ):
+        assert said in text
