@@ -10,6 +10,8 @@ BENCH  := .venv/bench
 export HITL_HOME ?= $(CURDIR)/.venv/home
 export HITL_DATA ?= $(CURDIR)/../shared/data
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Many tests start processes: these read what the first has compiled, also where the environment forbids that.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo demo-label-studio test trust quick lint types unit bench format clean
 
@@ -43,8 +45,8 @@ types: $(TEST)/.ready  # mypy cannot see the folder mapping in a checkout: it ch
 	rm -rf .venv/typed build && $(TEST)/bin/pip install -q --no-deps --target .venv/typed .
 	cd .venv/typed && ../test/bin/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p hitl
 
-unit: $(TEST)/.ready  # side by side, but one Label Studio; `.venv/test/bin/python -m pytest tests/test_x.py` runs one alone
-	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadgroup
+unit: $(TEST)/.ready  # side by side, a file on one worker; `.venv/test/bin/python -m pytest tests/test_x.py` runs one alone
+	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 bench: $(TEST)/.ready bench-speed  ## the figures of docs/benchmarks/
 	$(TEST)/bin/python -m tests.bench

@@ -14,12 +14,9 @@ settings.register_profile("hitl", deadline=None)
 settings.load_profile("hitl")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Side by side (`make test`): a file stays together for what it sets up, and one worker has the Label Studio."""
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            served = item.get_closest_marker("server") is not None or item.path.parent.name == "label_studio"
-            item.add_marker(pytest.mark.xdist_group("Label Studio" if served else str(item.path)))
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits for Label Studio comes first: side by side (`make test`), long files at the end would leave a gap."""
+    items.sort(key=lambda item: item.get_closest_marker("server") is None)  # keeps the order of either kind
 
 
 @pytest.fixture
