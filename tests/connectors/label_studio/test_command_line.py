@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hitl.tables.files import read_table
+from tests.command_line import COMMAND, forked
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import labeled_project
 
@@ -27,8 +27,7 @@ def hitl(project: Project, tmp_path: Path) -> Hitl:
     def call(*arguments: str, token: str = project.server.token) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HITL_")}
         environment["HITL_LABEL_STUDIO_TOKEN"] = token
-        command = [sys.executable, "-m", "hitl", *arguments]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return forked(COMMAND, *arguments, folder=tmp_path, environment=environment)
 
     return call
 
