@@ -38,10 +38,16 @@ def connect(project: Project, **options: Any) -> Any:
     return project.connect(abstain=("Unsure",), **options)
 
 
+def all_tasks(project: Project) -> list[dict[str, Any]]:
+    """All tasks of a small project, whole."""
+    return list(project.admin.get("/api/tasks", project=project.number, fields="all", page_size=100)["tasks"])
+
+
 def shown(project: Project, tasks: list[int]) -> dict[str, Any]:
     """What the platform shows, with tasks by their place: equal projects show the same."""
     place = {task: n for n, task in enumerate(tasks)}
-    rows = [project.task(task) for task in tasks]
+    listed = {row["id"]: row for row in all_tasks(project)}
+    rows = [listed[task] for task in tasks]
     versions = project.settings()["model_version"]
     predictions = [
         sorted(

@@ -18,8 +18,8 @@ from tests.connectors.label_studio.trust.scenes import ACTIONS, Scene, prepared
 
 pytestmark = pytest.mark.server
 
-SAMPLE = (KINDS[0::4], KINDS[1::2], KINDS[2::4], KINDS[3::4])
-"""Kinds of fault, for each action; every one at every request: `python -m tests.bench.trust.faults`."""
+SAMPLE = (KINDS[0::4], KINDS[1::4], KINDS[2::4], KINDS[3::4])
+"""Kinds of fault, for each action, each kind once; every one at every request: `python -m tests.bench.trust.faults`."""
 
 
 @pytest.fixture
