@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.command_line import Run, caller
 
 # A first call compiles kernels, and machines are noisy: time is not what these properties are about.
-settings.register_profile("hitl", deadline=None)
+settings.register_profile("hitl", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hitl")
 
 
