@@ -24,6 +24,7 @@ demo-label-studio: $(TEST)/.ready  ## the same through a real Label Studio start
 test: lint types unit  ## what CI runs
 
 trust: $(TEST)/.ready  ## the longest proofs (hours), of which `make test` runs shorter forms; figures: docs/trust.md
+	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=random -m "not server and not trust"
 	$(TEST)/bin/python -m tests.bench.bench_trust --save
 	$(TEST)/bin/python -m tests.bench.trust.clocks --runs 200 --minutes 120 --save
 	$(TEST)/bin/python -m tests.bench.trust.faults --save
