@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 from tests.command_line import Run, caller
 
 # A first call compiles kernels, and machines are noisy: time is not what these properties are about. The examples are
-# the same in each run, so that one that fails is known to the change that brought it; other ones each time, and kept where
-# they fail: `--hypothesis-profile=random`, as `make trust` does.
+# the same in each run, so that one that fails is known to the change that brought it. `--hypothesis-profile=random`, as
+# `make trust` has it, draws others each time.
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("hitl", settings.get_profile("random"), derandomize=True)
 settings.load_profile("hitl")
