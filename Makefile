@@ -10,6 +10,8 @@ BENCH  := .venv/bench
 export HITL_HOME ?= $(CURDIR)/.venv/home
 export HITL_DATA ?= $(CURDIR)/../shared/data
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Many tests start processes: these read what the first has compiled, also where the environment forbids that.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo demo-label-studio test trust quick lint types unit bench format clean
 
@@ -22,6 +24,7 @@ demo-label-studio: $(TEST)/.ready  ## the same through a real Label Studio start
 test: lint types unit  ## what CI runs
 
 trust: $(TEST)/.ready  ## the longest proofs (hours), of which `make test` runs shorter forms; figures: docs/trust.md
+	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=random -m "not server and not trust"
 	$(TEST)/bin/python -m tests.bench.bench_trust --save
 	$(TEST)/bin/python -m tests.bench.trust.clocks --runs 200 --minutes 120 --save
 	$(TEST)/bin/python -m tests.bench.trust.faults --save
@@ -43,8 +46,8 @@ types: $(TEST)/.ready  # mypy cannot see the folder mapping in a checkout: it ch
 	rm -rf .venv/typed build && $(TEST)/bin/pip install -q --no-deps --target .venv/typed .
 	cd .venv/typed && ../test/bin/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p hitl
 
-unit: $(TEST)/.ready  # side by side, but one Label Studio; `.venv/test/bin/python -m pytest tests/test_x.py` runs one alone
-	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadgroup
+unit: $(TEST)/.ready  # side by side, a file on one worker; `.venv/test/bin/python -m pytest tests/test_x.py` runs one alone
+	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 bench: $(TEST)/.ready bench-speed  ## the figures of docs/benchmarks/
 	$(TEST)/bin/python -m tests.bench

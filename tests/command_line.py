@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
 Run = Callable[..., tuple[int, str, str]]
 """`run("combine", "a.csv")` in an empty folder -> exit code, standard output, standard error."""
+
+COMMAND = "import sys; sys.argv[0] = 'hitl'; from hitl.cli import main; main()"
+"""`forked(COMMAND, ARGUMENTS...)` is `hitl ARGUMENTS...`."""
+
+ROOT = Path(__file__).parents[1]
+_LOADED = get_context("forkserver")
+_LOADED.set_forkserver_preload(
+    [
+        *("tests.killing", "hitl.cli.app", "hitl.cycle", "hitl.additions", "hitl.models.default", "pandas"),
+        *("hitl.connectors.tables", "hitl.connectors.label_studio", "label_studio_sdk", "sklearn.linear_model"),
+    ]
+)
 
 
 def caller(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
@@ -34,3 +50,30 @@ def caller(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
         return code, captured.out, captured.err
 
     return call
+
+
+def forked(
+    code: str, *arguments: str, folder: Path = ROOT, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`python -c CODE ARGUMENTS...` in this folder, forked from a process that has loaded hitl: that takes longest."""
+    with tempfile.TemporaryDirectory() as place:
+        said = [Path(place) / name for name in ("output", "error")]
+        given = (code, arguments, folder, dict(os.environ if environment is None else environment), said)
+        process = _LOADED.Process(target=_run, args=given)
+        process.start()
+        process.join()
+        assert process.exitcode is not None
+        output, error = (path.read_text() if path.exists() else "" for path in said)
+        done = subprocess.CompletedProcess([code, *arguments], process.exitcode, output, error)
+        process.close()
+    return done
+
+
+def _run(code: str, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], said: list[Path]) -> None:
+    for number, path in enumerate(said, start=1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = ["-c", *arguments]
+    exec(code, {"__name__": "__main__"})

@@ -1,4 +1,4 @@
-"""A command that is killed after a step: `python -m tests.killing STEP ARGUMENTS...` is `hitl ARGUMENTS...` until then.
+"""A command that is killed after a step: `run_until(STEP, ARGUMENTS...)` is `hitl ARGUMENTS...` until then.
 
 A step is a write to the store, a file put in its place, or an answer of a platform. At STEP 0 it is not killed; the
 number of steps is the last line on standard error.
@@ -18,6 +18,7 @@ import pytest
 
 from hitl.cli import main
 from hitl.store import Store
+from tests.command_line import forked
 
 EVERY = pytest.mark.parametrize(
     "every", [pytest.param(3, id="every third step"), pytest.param(1, id="every step", marks=pytest.mark.trust)]
@@ -61,16 +62,8 @@ def run_until(
     step: int, *arguments: str, folder: Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, in this folder."""
-    root = str(Path(__file__).parents[1])
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {root!r}); from tests.killing import run; run()"]
-    return subprocess.run(
-        [*command, str(step), *arguments],
-        cwd=folder,
-        env={**os.environ, **(environment or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    code, environment = "from tests.killing import run; run()", {**os.environ, **(environment or {})}
+    return forked(code, str(step), *arguments, folder=folder, environment=environment)
 
 
 def steps_of(done: subprocess.CompletedProcess[str]) -> int:
@@ -87,7 +80,3 @@ def run() -> None:
         main()
     finally:
         print(len(steps), file=sys.stderr)
-
-
-if __name__ == "__main__":
-    run()

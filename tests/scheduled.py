@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from hitl.service.scheduling import scheduler as scheduling
 from hitl.service.scheduling import worker as workers
-from hitl.service.scheduling.jobs import KEPT, Jobs, job_id, next_run
+from hitl.service.scheduling.jobs import KEPT, Jobs, Kind, job_id, next_run
 from hitl.service.scheduling.triggers import Every
 from hitl.store.database import Database
 
@@ -25,13 +25,13 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def make_due(url: str, project: str) -> datetime:
-    """The project's job at intervals is due now; when that is."""
+def make_due(url: str, project: str, kind: Kind = "every") -> datetime:
+    """The project's job of this kind, at intervals, is due now; when that is."""
     when = datetime.now(UTC)
     database = Database(url)
     Jobs(database, [project])
     with database.write() as connection:
-        moved = sa.update(next_run).where(next_run.c.id == job_id(project, "every"))
+        moved = sa.update(next_run).where(next_run.c.id == job_id(project, kind))
         assert connection.execute(moved.values(time=when.timestamp())).rowcount == 1
     database.close()
     return when

@@ -7,7 +7,6 @@ import json
 import signal
 import sqlite3
 import subprocess
-import sys
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -33,6 +32,7 @@ from hitl.status import status_of
 from hitl.store import Store
 from hitl.tables.files import read_table
 from hitl.tables.probabilities import by_question
+from tests.command_line import forked
 from tests.killing import EVERY, fatal_steps
 from tests.projects import HOUR, NOON, answers, folder_with_tables, settings, state
 
@@ -61,8 +61,7 @@ print(events)
 
 
 def run_until(folder: Path, event: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", KILLED, str(folder), str(event)]
-    return subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    return forked(KILLED, str(folder), str(event))
 
 
 @EVERY

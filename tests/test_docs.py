@@ -17,6 +17,7 @@ from hitl.errors import Busy, HitlError
 from hitl.models.registry import COMBINERS, with_papers
 from hitl.settings import Settings
 from tests.bench import results
+from tests.command_line import COMMAND, forked
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -45,10 +46,8 @@ def execute(code: str, folder: Path) -> None:
     for line in code.splitlines():
         words = shlex.split(line, comments=True)
         assert words[0] == "hitl"
-        command = [sys.executable, "-W", "error", "-m", "hitl", *words[1:]]
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-        )
+        strictly = f"import warnings; warnings.simplefilter('error'); {COMMAND}"
+        done = forked(strictly, *words[1:], folder=folder)
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
 

@@ -35,6 +35,13 @@ STOP_SECONDS = 10.0
 LOOPBACK = "127.0.0.1"
 _ACCOUNT = "hitl.json"
 _DATABASE = "label_studio.sqlite3"
+# Django's server writes an answer in two pieces, and the second would wait 40 ms until the first is acknowledged.
+_AT_ONCE = """
+import socketserver, sys
+socketserver.StreamRequestHandler.disable_nagle_algorithm = True
+from label_studio.server import main
+sys.exit(main())
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +312,7 @@ def _spawn(command: Path, data: Path, account: dict[str, str], port: int) -> sub
     arguments = ["start", "--no-browser", "--internal-host", LOOPBACK, "--port", str(port), "--log-level", "ERROR"]
     with open(data / "server.log", "ab") as log:
         return subprocess.Popen(
-            [str(command), *arguments],
+            [str(command.with_name("python")), "-c", _AT_ONCE, *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -318,13 +325,13 @@ def _wait(process: subprocess.Popen[bytes], url: str, token: str) -> bool:
     """Whether our server answers at the url, within START_SECONDS (False too when it ended)."""
     httpx = library()
     deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        with suppress(httpx.HTTPError):
-            if httpx.get(f"{url}/health", timeout=5).status_code == 200:
-                headers = {"Authorization": f"Token {token}"}
-                answer = httpx.get(f"{url}/api/current-user/whoami", headers=headers, timeout=30)
-                return bool(answer.status_code == 200)
-        time.sleep(0.1)
+    with httpx.Client(base_url=url, timeout=30) as asking:  # one: making it takes a fifth of the time between questions
+        while time.monotonic() < deadline and process.poll() is None:
+            with suppress(httpx.HTTPError):
+                if asking.get("/health", timeout=5).status_code == 200:
+                    answer = asking.get("/api/current-user/whoami", headers={"Authorization": f"Token {token}"})
+                    return bool(answer.status_code == 200)
+            time.sleep(0.1)
     return False
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 
-from tests.cli.messages import KEPT, messages
+from tests.cli.messages import KEPT
+from tests.cli.messages import messages as read
+
+messages = cache(read)
 
 
 def test_the_kept_messages_are_those_of_the_source() -> None:

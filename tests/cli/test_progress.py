@@ -18,8 +18,12 @@ def test_a_long_first_step_is_shown_before_it_is_done(
     monkeypatch.setenv("FORCE_COLOR", "1")
     with show.progress() as progress:
         progress("train", 0, 6)
-        time.sleep(0.5)
-        shown = capfd.readouterr().err
+        shown = ""
+        for _ in range(600):
+            shown += capfd.readouterr().err
+            if "0/6" in shown:
+                break
+            time.sleep(0.05)
         progress("train", 1, 6)
     assert "train" in shown
     assert "0/6" in shown

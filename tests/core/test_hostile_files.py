@@ -22,14 +22,14 @@ from tests.bench.trust import fuzz, hostile
 
 @pytest.mark.parametrize("name", fuzz.TARGETS)
 def test_no_file_ends_the_process(name: str) -> None:
-    result = fuzz.fuzz(name, 60.0, 1, 12)
+    result = fuzz.fuzz(name, 600.0, 1, 12)
     assert result.wrong == []
     assert result.cases == 12
 
 
 def test_the_answers_of_a_server_that_is_well_are_believed() -> None:
     """Else the others would be refused for nothing."""
-    assert fuzz.fuzz("label studio", 60.0, 1, 1).ended == {"read": 1}
+    assert fuzz.fuzz("label studio", 600.0, 1, 1).ended == {"read": 1}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
 from hitl.settings import FeatureSettings, Settings
 from hitl.store import Store
+from tests.command_line import forked
 from tests.projects import answers, folder_with_tables, settings, state
 
 TOPICS = ("a storm at sea", "the price of bread", "goals in the final minute", "a new kind of battery")
@@ -280,8 +280,7 @@ print(events)
 
 def test_a_kill_while_features_are_made_loses_no_batch_and_changes_nothing(tmp_path: Path) -> None:
     def run_until(folder: Path, event: int) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", KILLED, str(folder), str(event)]
-        return subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+        return forked(KILLED, str(folder), str(event))
 
     def made(name: str) -> Path:
         folder = folder_with_tables(tmp_path / name)

@@ -33,6 +33,9 @@ SAVED = ROOT / "docs" / "benchmarks" / "trust_fuzz.txt"
 LONGEST = 20.0
 """Seconds after which a case hangs."""
 
+LOADING = 120.0
+"""Seconds that the first case of a child may take, with all that is loaded for it."""
+
 MOST = 1 << 30
 """Bytes that a child may have in memory, all it has imported included."""
 
@@ -105,8 +108,10 @@ def _one_child(name: str, until: float, seed: int, cases: int | None, result: Re
     command += ["--begin", str(result.cases)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
         assert child.stdout is not None
+        patience = LOADING
         while True:
-            ready, _, _ = select.select([child.stdout], [], [], LONGEST)
+            ready, _, _ = select.select([child.stdout], [], [], patience)
+            patience = LONGEST
             line = child.stdout.readline() if ready else "hung\n"
             what, _, said = line.rstrip("\n").partition(" ")
             if what in ("", "hung"):

@@ -13,6 +13,7 @@ from hitl import cycle
 from hitl.connectors.label_studio import TOKEN
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project
+from tests.connectors.label_studio.projects import all_tasks
 from tests.killing import EVERY, fatal_steps, run_until, steps_of
 
 pytestmark = pytest.mark.server
@@ -36,8 +37,6 @@ def prepared(make_project: Callable[..., Project], folder: Path) -> Project:
 
 def shown(project: Project) -> list[Any]:
     """What the platform has: every task with its text, our name for it, its number of labels and its gold."""
-    listed = project.admin.get("/api/tasks", project=project.number, fields="all", page_size=100)["tasks"]
-    rows = [project.task(int(task["id"])) for task in listed]
     return sorted(
         (
             row["data"]["text"],
@@ -45,7 +44,7 @@ def shown(project: Project) -> list[Any]:
             row["overlap"],
             [(one["ground_truth"], one["result"][0]["value"]["choices"]) for one in row["annotations"]],
         )
-        for row in rows
+        for row in all_tasks(project)
     )
 
 

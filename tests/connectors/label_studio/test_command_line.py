@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hitl.tables.files import read_table
+from tests.command_line import COMMAND, forked
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import labeled_project
 
 pytestmark = pytest.mark.server
 
 Hitl = Callable[..., subprocess.CompletedProcess[str]]
+AT_ONCE = f"from hitl.connectors.label_studio import client; client.WAITS = (0.0,) * len(client.WAITS); {COMMAND}"
+"""The command, which tries again without a pause."""
 
 
 @pytest.fixture
@@ -27,8 +29,7 @@ def hitl(project: Project, tmp_path: Path) -> Hitl:
     def call(*arguments: str, token: str = project.server.token) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HITL_")}
         environment["HITL_LABEL_STUDIO_TOKEN"] = token
-        command = [sys.executable, "-m", "hitl", *arguments]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return forked(AT_ONCE, *arguments, folder=tmp_path, environment=environment)
 
     return call
 
@@ -88,7 +89,7 @@ def test_what_goes_wrong_has_its_exit_code_and_says_what_to_do(
 ) -> None:
     made = hitl("init", "--label-studio", url or project.server.url, "--project", str(number))
     assert made.returncode == 0
-    for command in (["run"], ["doctor"], ["pull"])[: 1 if code == 69 else 3]:  # the first is slow: it tries again
+    for command in (["run"], ["doctor"], ["pull"]):
         done = hitl(*command, token=token or project.server.token)
         said = done.stdout + done.stderr
         assert done.returncode == (code if command != ["doctor"] else done.returncode) != 0, said

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from hitl import project as projects
 from hitl.crew import Crew
 from hitl.settings import CrewSettings, Settings
 from hitl.store import Store
+from tests.command_line import forked
 from tests.connectors.label_studio.conftest import TOPICS, Project, choice
 from tests.connectors.label_studio.projects import connect, labeled_project, settings_for, shown
 from tests.killing import EVERY, fatal_steps
@@ -104,8 +104,7 @@ def test_the_same_run_twice_changes_nothing_the_second_time(
 def run_until(project: Project, folder: Path, event: int, crew: list[str]) -> subprocess.CompletedProcess[str]:
     server = project.server
     place = [server.url, server.token, str(project.number), f"sqlite:///{folder}/hitl.db", str(event)]
-    command = [sys.executable, "-c", KILLED, *place, *crew]
-    return subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False)
+    return forked(KILLED, *place, *crew)
 
 
 @EVERY

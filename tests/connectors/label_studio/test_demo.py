@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hitl.cli import main
-from hitl.demo.on_label_studio import run
+from hitl.demo import on_label_studio
 from hitl.project import load
 from hitl.store import Store
 
@@ -24,7 +24,8 @@ def test_the_demo_through_label_studio(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if items < LEAST:  # than the command takes
-        run(tmp_path / "hitl-demo-report.html", items, keep=False)
+        monkeypatch.setattr(on_label_studio, "PEOPLE", 8)
+        on_label_studio.run(tmp_path / "hitl-demo-report.html", items, keep=False)
     else:
         monkeypatch.setattr("sys.argv", ["hitl", "demo", "--label-studio", "--items", str(items), "--stop"])
         with pytest.raises(SystemExit) as ended_with:

@@ -23,7 +23,7 @@ from tests.connectors.label_studio.projects import connect
 pytestmark = pytest.mark.server
 
 WORDS = {"good": ["bright", "warm", "clever"], "bad": ["dull", "cold", "clumsy"]}
-TASKS = 90
+TASKS = 60
 
 
 def truth(n: int) -> str:
@@ -41,7 +41,7 @@ def settings(project: Project) -> Settings:
         name="p",
         source=LabelStudioSettings(url=project.server.url, project=project.number),
         crew={"annotators": people},  # type: ignore[arg-type]
-        budget={"labels": 36},  # type: ignore[arg-type]
+        budget={"labels": 24},  # type: ignore[arg-type]
         features={"text": "text", "dimensions": 10},  # type: ignore[arg-type]
         learn={"model": "logistic"},  # type: ignore[arg-type]
     )
@@ -92,7 +92,7 @@ abstain = ["Unsure"]
 [crew]
 annotators = {people}
 [budget]
-labels = 36
+labels = 24
 [features]
 text = "text"
 dimensions = 10

@@ -23,10 +23,16 @@ def test_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert home() == Path("/cache/hitl")
 
 
-def test_a_given_folder_is_kept_and_used_again(tmp_path: Path) -> None:
+def test_a_given_folder_is_kept_and_used_again_and_every_server_has_its_own_token(
+    tmp_path: Path, server: LocalServer
+) -> None:
     with LocalServer(tmp_path / "data") as first:
         person = first.sign_up("kept@example.com", "a-long-password")
         token, url = first.token, first.url
+        assert first.token != server.token
+        answer = httpx.get(f"{url}/api/projects/", headers={"Authorization": f"Token {server.token}"})
+        assert answer.status_code == 401
+        assert all(each.url.startswith("http://127.0.0.1:") for each in (first, server))
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/health")
     assert (tmp_path / "data" / "hitl.json").stat().st_mode & 0o077 == 0
@@ -41,14 +47,6 @@ def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match="choose an empty folder"):
         LocalServer(tmp_path).start()
     assert (tmp_path / "label_studio.sqlite3").read_bytes() == b"theirs"
-
-
-def test_every_server_has_its_own_token_and_listens_on_loopback(server: LocalServer) -> None:
-    assert server.url.startswith("http://127.0.0.1:")
-    with LocalServer() as other:
-        assert other.token != server.token
-        answer = httpx.get(f"{other.url}/api/projects/", headers={"Authorization": f"Token {server.token}"})
-        assert answer.status_code == 401
 
 
 def test_a_failed_installation_is_said_and_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ class FaultyProxy:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # head and body are two pieces: the second would wait 40 ms
 
             def handle_one_request(self) -> None:
                 try:

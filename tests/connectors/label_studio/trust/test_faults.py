@@ -18,14 +18,14 @@ from tests.connectors.label_studio.trust.scenes import ACTIONS, Scene, prepared
 
 pytestmark = pytest.mark.server
 
-SAMPLE = (KINDS[0::4], KINDS[1::2], KINDS[2::4], KINDS[3::4])
-"""Kinds of fault, for each action; every one at every request: `python -m tests.bench.trust.faults`."""
+SAMPLE = (KINDS[0::4], KINDS[1::4], KINDS[2::4], KINDS[3::4])
+"""Kinds of fault, for each action, each kind once; every one at every request: `python -m tests.bench.trust.faults`."""
 
 
 @pytest.fixture
 def proxy(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
     monkeypatch.setattr(client_module, "WAITS", (0.0,) * 4)
-    monkeypatch.setattr(client_module, "REQUEST_SECONDS", 4.0)
+    monkeypatch.setattr(client_module, "REQUEST_SECONDS", 8.0)  # less than the 20 s of a slow drip
     with FaultyProxy(server.url) as running:
         yield running
 
