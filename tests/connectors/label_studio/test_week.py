@@ -39,10 +39,10 @@ def hitl(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / "source" / name)
     subprocess.run([*pip, "wheel", "--no-deps", "-w", str(folder), str(folder / "source")], check=True)
-    subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
     (wheel,) = folder.glob("*.whl")
     python = folder / "env" / "bin" / "python"
-    subprocess.run([str(python), *pip[1:], "install", "--no-deps", str(wheel)], check=True)
+    subprocess.run([*pip, "--python", str(python), "install", "--no-deps", str(wheel)], check=True)
     (packages,) = (folder / "env" / "lib").glob("python*/site-packages")
     (packages / "borrowed.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
     found = [str(python), "-c", "import hitl; print(hitl.__file__)"]
