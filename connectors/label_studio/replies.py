@@ -141,6 +141,7 @@ _ANNOTATION: dict[str, Reader] = {
     "lead_time": _NUMBER,
     "created_at": text,
     "updated_at": text,
+    "result": anything,
 }
 _PREDICTION: dict[str, Reader] = {"model_version": some(text), "score": _NUMBER, "result": anything}
 

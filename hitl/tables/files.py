@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -57,6 +58,12 @@ def writable_format_of(path: Path) -> str:
     if suffix not in FORMATS:
         raise BadTable(f"{path}: unknown table format {suffix!r}; expected one of {known} (.gz allowed)")
     return FORMATS[suffix]
+
+
+BOM = b"\xef\xbb\xbf"
+JSON_BLOCK = 1 << 20
+_NULL = re.compile(rb"^[ \t\r]*+null", re.MULTILINE)
+"""A line of JSON Lines that begins with null."""
 
 
 def _suffix(path: Path) -> str:
@@ -106,8 +113,19 @@ def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | Non
         require_harmless(path, kind)
         for part in _READERS[kind](path, size, columns):
             part.validate(full=True)  # text that is no UTF-8, and what would end the process when it is looked at
+            _require_text([*part.schema])
             require_shape(path, part.num_rows, len(part.column_names))
             yield restored(part) if kind in DELIMITED else part
+
+
+def _require_text(fields: Iterable[pa.Field]) -> None:
+    """Look at all names, also those of nested values; one that is no UTF-8 raises UnicodeDecodeError."""
+    for field in fields:
+        assert field.name is not None
+        if pa.types.is_struct(field.type):
+            _require_text(field.type.field(n) for n in range(field.type.num_fields))
+        elif pa.types.is_list(field.type):
+            _require_text([field.type.value_field])
 
 
 def table_in(folder: Path, name: str) -> Path | None:
@@ -267,12 +285,27 @@ def _read_jsonl(path: Path, size: int | None, columns: Sequence[str] | None) -> 
         while text := lines.read() if size is None else b"".join(islice(lines, size)):
             if size is not None and text.isspace():
                 continue
-            table = reader.read_json(pa.BufferReader(text), parse_options=options)
+            blocks = reader.ReadOptions(block_size=_block_size(text))
+            table = reader.read_json(pa.BufferReader(text), blocks, options)
             dates = [(entry.name, pa.string()) for entry in table.schema if pa.types.is_timestamp(entry.type)]
             if dates:  # Arrow guesses times from text; a name that looks like a date stays as written
                 options = reader.ParseOptions(explicit_schema=pa.schema(dates))
-                table = reader.read_json(pa.BufferReader(text), parse_options=options).select(table.column_names)
+                table = reader.read_json(pa.BufferReader(text), blocks, options).select(table.column_names)
             yield table
+
+
+def _block_size(text: bytes) -> int:
+    """Bytes of JSON Lines that Arrow is to read at a time: a block whose first value is null ends the process.
+
+    Raises ValueError where that is the first value of all.
+    """
+    text = text.removeprefix(BOM)
+    usual = text.count(b"\n{") + text.startswith(b"{") == text.count(b"\n") + (not text.endswith(b"\n"))
+    if usual or not _NULL.search(text):
+        return JSON_BLOCK
+    if _NULL.match(text.lstrip()):
+        raise ValueError("it begins with null; expected an object, {...}, in each line")
+    return max(JSON_BLOCK, len(BOM) + len(text))
 
 
 def _read_parquet(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:

@@ -14,7 +14,7 @@ from hitl import Annotations
 from hitl.errors import BadAnnotations, BadSettings, BadTable
 from hitl.tables import limits
 from hitl.tables.batches import batches, column_names, read_any
-from hitl.tables.files import read_table, write_table
+from hitl.tables.files import read_parts, read_table, write_table
 from hitl.tables.limits import Limits, within
 from hitl.tables.probabilities import read_probabilities
 from tests.bench.trust import fuzz, hostile
@@ -100,6 +100,32 @@ def test_a_shape_that_the_file_cannot_have(tmp_path: Path) -> None:
     path.write_bytes(hostile.SEEDS["npy"]()[-1])
     with pytest.raises(BadTable, match=r"net\.npy: the array should have the shape .* too short"):
         read_probabilities(path)
+
+
+@pytest.mark.parametrize("text", ["null", 'null", "a": 1}\n', "\ufeffnull", " \n\t null\n", "null,1\n{}\n"])
+@pytest.mark.parametrize("size", [None, 1, 2])
+def test_lines_that_begin_with_null(tmp_path: Path, text: str, size: int | None) -> None:
+    """Arrow 23 ends the process where the first value of a block is null."""
+    path = tmp_path / "labels.jsonl"
+    path.write_text(text)
+    with pytest.raises(BadTable, match=r"labels\.jsonl: cannot be read as jsonl: it begins with null"):
+        list(read_parts(path, size))
+
+
+def test_null_behind_other_lines_ends_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text('{"a": 1}\n' + "null\n" * 300_000)  # blocks of nothing else
+    assert read_table(path).num_rows == 300_001
+    path.write_text('\n{"a":\n [1,\n  null\n]}\n')
+    assert read_table(path).to_pylist() == [{"a": [1, None]}]
+
+
+def test_a_nested_name_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    for value in (b'{"str\xc0nge": 1}', b'[[{"str\xc0nge": 1}]]'):
+        path.write_bytes(b'{"item": "a", "x": ' + value + b"}\n")
+        with pytest.raises(BadTable, match=r"labels\.jsonl: cannot be read as jsonl: 'utf-8' codec"):
+            read_any(path)
 
 
 def test_a_column_whose_name_is_no_text(tmp_path: Path) -> None:
