@@ -131,7 +131,7 @@ class _Seen:
             yield from (f"there is no user {operation.key}",) if planned else ()
             return
         yield from self._same(planned, self._ranked(prefix + operation.digest), prefix + operation.digest)
-        title = TAB + people[operation.key]["email"]
+        title = TAB + (people[operation.key].get("email") or f"user {operation.key}")
         tabs = [view for view in self.views if _title(view) == title]
         if len(tabs) != 1:
             yield f"there are {len(tabs)} tabs {title!r} instead of one"

@@ -214,7 +214,7 @@ class Client:
         if not key.isdecimal():
             return None
         try:
-            answer: Mapping[str, Any] = self.get(f"/api/users/{key}/", replies.WITH_ID)
+            answer: Mapping[str, Any] = self.get(f"/api/users/{key}/", replies.user)
         except Missing:
             return None
         return answer

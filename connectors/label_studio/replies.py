@@ -104,10 +104,17 @@ def named(reader: Reader) -> Reader:
     return read
 
 
+def user(value: Any) -> dict[str, Any]:
+    """A user, whose address the server may keep to itself."""
+    found: dict[str, Any] = WITH_ID(value)
+    record_of([("email", some(text))] if "email" in found else [])(found)
+    return found
+
+
 def users(value: Any) -> list[dict[str, Any]]:
     """The users of the server; one at least, to whom the token belongs."""
     listed = value.get("results") if isinstance(value, dict) else value
-    found: list[dict[str, Any]] = rows(WITH_ID, least=1)(listed)
+    found: list[dict[str, Any]] = rows(user, least=1)(listed)
     return found
 
 

@@ -1,0 +1,41 @@
+"""Answers of a server that is none, or not itself: another shape is an error that says where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hitl.connectors.label_studio import replies
+from hitl.connectors.label_studio.replies import Reader, WrongShape
+
+ANNOTATED = replies.tasks(["id", "annotations", "result"])
+TASKS = {"tasks": [{"id": 7, "annotations": [{"id": 1, "result": []}]}], "total": 1}
+
+
+@pytest.mark.parametrize(
+    ("reader", "answer", "where"),
+    [
+        (replies.users, [], r": expected a list of 1 or more"),
+        (replies.users, [{"id": 1, "email": "a@b.c"}, {"id": 2, "email": ["a@b.c"]}], r"\[1\]\.email: expected text"),
+        (replies.users, {"results": [{"id": "1"}]}, r"\[0\]\.id: expected a whole number"),
+        (replies.user, {"id": 1, "email": 7}, r"\.email: expected text, found '7'"),
+        (replies.user, ["id"], r": expected an object"),
+        (ANNOTATED, TASKS | {"tasks": [{"id": 7, "annotations": [{"id": 1}]}]}, r"annotations\[0\]: result is not"),
+    ],
+)
+def test_another_shape(reader: Reader, answer: Any, where: str) -> None:
+    with pytest.raises(WrongShape, match=where):
+        reader(answer)
+
+
+@pytest.mark.parametrize(
+    ("reader", "answer"),
+    [
+        (replies.users, [{"id": 1, "email": None}, {"id": 2}]),
+        (replies.user, {"id": 1, "email": "a@b.c", "more": {}}),
+        (ANNOTATED, TASKS),
+    ],
+)
+def test_what_a_server_may_leave_out(reader: Reader, answer: Any) -> None:
+    assert reader(answer) == answer
