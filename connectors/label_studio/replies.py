@@ -137,6 +137,7 @@ _FIELDS: dict[str, Reader] = {
     "overlap": whole,
     "created_at": text,
     "updated_at": instant,
+    "annotations_ids": text,
     "total_annotations": whole,
     "cancelled_annotations": whole,
 }

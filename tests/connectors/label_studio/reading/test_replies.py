@@ -10,6 +10,7 @@ from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.replies import Reader, WrongShape
 
 ANNOTATED = replies.tasks(["id", "annotations", "result"])
+COMPARED = replies.tasks(["id", "annotations_ids"])
 TASKS = {"tasks": [{"id": 7, "annotations": [{"id": 1, "result": []}]}], "total": 1}
 
 
@@ -22,6 +23,7 @@ TASKS = {"tasks": [{"id": 7, "annotations": [{"id": 1, "result": []}]}], "total"
         (replies.user, {"id": 1, "email": 7}, r"\.email: expected text, found '7'"),
         (replies.user, ["id"], r": expected an object"),
         (ANNOTATED, TASKS | {"tasks": [{"id": 7, "annotations": [{"id": 1}]}]}, r"annotations\[0\]: result is not"),
+        (COMPARED, TASKS, r"tasks\[0\]: annotations_ids is not there"),
     ],
 )
 def test_another_shape(reader: Reader, answer: Any, where: str) -> None:
