@@ -1,0 +1,1 @@
+"""`hitl serve`: pages, and what other programs ask, over HTTP."""
