@@ -10,6 +10,7 @@ import typer
 
 from hitl.active.registry import POLICIES
 from hitl.cli import (
+    access,
     annotators,
     audit,
     combine,
@@ -124,3 +125,6 @@ PANELS: dict[str, dict[Callable[..., None], str]] = {
 for panel, commands in PANELS.items():
     for command, ends_with in commands.items():
         app.command(rich_help_panel=panel, epilog=ends_with)(command)
+
+app.add_typer(access.users, name="users", rich_help_panel="Service")
+app.add_typer(access.tokens, name="tokens", rich_help_panel="Service")

@@ -19,11 +19,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from hitl.errors import BadInput
+from hitl.project import store_url
 from hitl.service.web.access.caller import Caller
 from hitl.service.web.access.passwords import Passwords
 from hitl.service.web.access.roles import EVERY, Role
@@ -31,6 +33,9 @@ from hitl.service.web.access.slowdown import Slowdown
 from hitl.service.web.access.touches import Touches
 from hitl.store.database import Database
 from hitl.store.schema import grant, session, token, user
+
+if TYPE_CHECKING:
+    from hitl.settings import Settings
 
 LIFETIME = 12 * 3600.0
 """Seconds after which a session ends."""
@@ -123,6 +128,11 @@ class Accounts:
         self._slowdown = slowdown or Slowdown()
         self._touches = Touches(self.database)
 
+    @classmethod
+    def of_project(cls, settings: Settings, folder: Path) -> Accounts:
+        """Those that `[access]` of the hitl.toml in this folder names: in the project's store, unless it says where."""
+        return cls(store_url(settings.access.store or settings.store, folder))
+
     def __repr__(self) -> str:
         return f"Accounts({self.database.name!r})"
 
@@ -150,7 +160,7 @@ class Accounts:
         row = {"name": name, "password": kept, "created": self._clock()}
         with self.database.write() as connection:
             insert = self.database.insert(user).values(row).on_conflict_do_nothing()
-            if not connection.execute(insert).rowcount:
+            if connection.execute(insert.execution_options(preserve_rowcount=True)).rowcount != 1:
                 raise BadInput(f"user: {name!r} is there already; `hitl users role` gives it another role")
             self._grant(connection, name, role, project)
 
@@ -334,7 +344,7 @@ class Accounts:
         """End a token, by its id. Raises BadInput where there is none."""
         with self.database.write() as connection:
             done = connection.execute(sa.delete(token).where(token.c.token == token_id))
-            if not done.rowcount:
+            if done.rowcount != 1:
                 raise BadInput(f"token: there is no {token_id!r}; `hitl tokens list` shows all")
 
     def with_token(self, secret: str) -> Caller | None:

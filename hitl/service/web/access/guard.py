@@ -50,7 +50,7 @@ def requires(role: Role) -> Callable[[Request], Awaitable[Caller]]:
         _require_role(caller, role, request.path_params.get("project"))
         if request.method not in SAFE:
             await _require_meant(request, caller)
-        request.state.allowed = True
+        request.state.allowed = role
         return caller
 
     return marked(allowed, role)
@@ -157,7 +157,8 @@ async def _require_meant(request: Request, caller: Caller) -> None:
         return
     shown = request.headers.get(CSRF_HEADER)
     if shown is None and request.headers.get("content-type", "").partition(";")[0].strip().lower() in _FORMS:
-        field = (await request.form()).get(CSRF_FIELD)
+        # A route that takes files says so, and FastAPI has read the form already: of others nobody would close them.
+        field = (await request.form(max_files=0)).get(CSRF_FIELD)
         shown = field if isinstance(field, str) else None
     if not shown or not caller.csrf or not secrets.compare_digest(shown.encode(), caller.csrf.encode()):
         raise HTTPException(403, "the page is too old for this; load it again")

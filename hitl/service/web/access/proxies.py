@@ -6,11 +6,15 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING
 
 from starlette.requests import HTTPConnection
 
 from hitl.errors import BadSettings
 from hitl.service.web.access.roles import Role
+
+if TYPE_CHECKING:
+    from hitl.settings import AccessSettings
 
 _log = logging.getLogger(__name__)
 _warned: set[str] = set()
@@ -30,6 +34,11 @@ class Proxies:
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
     header: str = ""
     role: Role | None = None
+
+    @classmethod
+    def of_settings(cls, settings: AccessSettings) -> Proxies:
+        """Those of `[access]`."""
+        return cls.of(settings.proxies, settings.proxy_header, settings.proxy_role)
 
     @classmethod
     def of(cls, addresses: Sequence[str], header: str = "", role: str | None = None) -> Proxies:

@@ -1,0 +1,196 @@
+"""`hitl users` and `hitl tokens`: who may use `hitl serve`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hitl.cli import show
+from hitl.cli.options import HERE, Config, Json, examples, starting
+from hitl.errors import BadSettings
+from hitl.service.web.access.roles import EVERY, Role
+
+if TYPE_CHECKING:
+    from hitl.service.web.access.accounts import Accounts, Token, User
+
+ROLES = tuple(role.word for role in Role)
+NONE = "none"
+
+users = typer.Typer(no_args_is_help=True, help="Who may log in to `hitl serve`: users, their roles and passwords.")
+tokens = typer.Typer(no_args_is_help=True, help="API tokens: with what programs ask `hitl serve`.")
+
+Name = Annotated[str, typer.Argument(help="Name of the user.")]
+OneRole = Annotated[
+    str, typer.Option(help=f"What it may do, one of: {', '.join(ROLES)}.", autocompletion=starting(ROLES))
+]
+OneProject = Annotated[str | None, typer.Option(help="Name of a project; default: all projects.")]
+FromInput = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")]
+
+
+def command(group: typer.Typer, name: str, *lines: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command of a group, with the examples at the end of its help."""
+    return group.command(name, epilog=examples(*lines))
+
+
+@command(users, "add", "hitl users add ann --role admin", "hitl users add bob --role lead --project rte")
+def add_user(
+    name: Name,
+    role: OneRole,
+    project: OneProject = None,
+    password_stdin: FromInput = False,
+    no_password: Annotated[
+        bool, typer.Option("--no-password", help="The user comes by a reverse proxy alone; see access.proxy_header.")
+    ] = False,
+    config: Config = HERE,
+) -> None:
+    """Add a user with a role; asks for the password."""
+    wanted = Role.of(role)
+    with _accounts(config) as accounts:
+        password = None if no_password else _password(password_stdin)
+        accounts.add_user(name, password, wanted, project)
+    show.line(f"added {name}: {_in_words(wanted, project)}")
+
+
+@command(users, "list", "hitl users list --json")
+def list_users(config: Config = HERE, as_json: Json = False) -> None:
+    """Show all users with their roles."""
+    with _accounts(config) as accounts:
+        found = accounts.users()
+    if as_json:
+        show.as_json({"users": [_user(one) for one in found]})
+        return
+    rows = [(one.name, _roles(one), "yes" if one.has_password else "no", _day(one.created)) for one in found]
+    show.table("Users", ("name", "roles", "password", "added"), rows, ("name", "roles", "password", "added"))
+
+
+@command(users, "role", "hitl users role bob viewer", "hitl users role bob none --project rte")
+def set_role(
+    name: Name,
+    role: Annotated[
+        str,
+        typer.Argument(help=f"One of: {', '.join((*ROLES, NONE))}.", autocompletion=starting((*ROLES, NONE))),
+    ],
+    project: OneProject = None,
+    config: Config = HERE,
+) -> None:
+    """Give a user another role in a project or in all; none takes it away."""
+    wanted = None if role == NONE else Role.of(role)
+    with _accounts(config) as accounts:
+        accounts.set_role(name, wanted, project)
+    show.line(f"{name} is now {_in_words(wanted, project)}")
+
+
+@command(users, "password", "hitl users password ann", "hitl users password ann --password-stdin < password.txt")
+def set_password(name: Name, password_stdin: FromInput = False, config: Config = HERE) -> None:
+    """Give a user another password; all its sessions end."""
+    with _accounts(config) as accounts:
+        accounts.set_password(name, _password(password_stdin))
+    show.line(f"{name}: the password is changed, and all sessions have ended")
+
+
+@command(users, "remove", "hitl users remove bob")
+def remove_user(name: Name, config: Config = HERE) -> None:
+    """Remove a user, and end its sessions."""
+    with _accounts(config) as accounts:
+        accounts.remove_user(name)
+    show.line(f"removed {name}")
+
+
+@command(tokens, "create", "hitl tokens create pipeline --role viewer --project rte")
+def create_token(
+    name: Annotated[str, typer.Argument(help="What it is for.")],
+    role: OneRole,
+    project: OneProject = None,
+    config: Config = HERE,
+    as_json: Json = False,
+) -> None:
+    """Make an API token and print it: it is shown this once."""
+    wanted = Role.of(role)
+    with _accounts(config) as accounts:
+        made = accounts.create_token(name, wanted, project)
+    show.result({"name": name, "role": wanted.word, "project": project, "token": made}, [made], as_json)
+    if not as_json:  # standard output holds the token alone
+        show.error(f"{name}: {_in_words(wanted, project)}. Keep the token: it is shown this once")
+
+
+@command(tokens, "list", "hitl tokens list")
+def list_tokens(config: Config = HERE, as_json: Json = False) -> None:
+    """Show all API tokens, without their secrets."""
+    with _accounts(config) as accounts:
+        found = accounts.tokens()
+    if as_json:
+        show.as_json({"tokens": [_token(one) for one in found]})
+        return
+    rows = [(one.id, one.name, _in_words(one.role, one.project), one.made, one.last_used or "never") for one in found]
+    header = ("id", "name", "role", "made", "last used")
+    show.table("API tokens", header, rows, header)
+
+
+@command(tokens, "revoke", "hitl tokens revoke 4f6feff8")
+def revoke_token(
+    token: Annotated[str, typer.Argument(help="Its id, as `hitl tokens list` shows it.")], config: Config = HERE
+) -> None:
+    """End an API token: programs that have it are refused at once."""
+    with _accounts(config) as accounts:
+        accounts.revoke(token)
+    show.line(f"revoked {token}")
+
+
+def _accounts(config: Path) -> Accounts:
+    from hitl.project import load
+    from hitl.service.web.access.accounts import Accounts
+
+    return Accounts.of_project(load(config), config.parent)
+
+
+def _password(from_input: bool) -> str:
+    """The password that is typed twice, unseen, or the first line of standard input."""
+    if from_input:
+        return sys.stdin.readline().rstrip("\r\n")
+    if not sys.stdin.isatty():
+        raise BadSettings("password: there is no terminal to ask at; expected --password-stdin")
+    typed: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
+    return typed
+
+
+def _in_words(role: Role | None, project: str | None) -> str:
+    return f"{'without a role' if role is None else role.word} of {project or 'all projects'}"
+
+
+def _roles(one: User) -> str:
+    return ", ".join(_in_words(role, project) for project, role in sorted(one.roles.items())) or NONE
+
+
+def _day(seconds: float) -> str:
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
+
+
+def _user(one: User) -> dict[str, Any]:
+    roles = [
+        {"project": None if project == EVERY else project, "role": role.word}
+        for project, role in sorted(one.roles.items())
+    ]
+    return {"name": one.name, "roles": roles, "password": one.has_password, "added": _time(one.created)}
+
+
+def _token(one: Token) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "name": one.name,
+        "role": one.role.word,
+        "project": one.project,
+        "made": _time(one.created),
+        "used": None if one.used is None else _time(one.used),
+    }
+
+
+def _time(seconds: float) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,394 @@
+"""Users, sessions and tokens in both databases: what begins, what ends, and what is kept of a secret."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+from argon2 import PasswordHasher
+
+from hitl.errors import BadInput, BadSettings
+from hitl.service.web.access import Accounts, Proxies, Role, must_have_credentials
+from hitl.service.web.access.accounts import IDLE, LIFETIME, TooManyLogins, WrongLogin
+from hitl.service.web.access.passwords import LONGEST, SHORTEST, Passwords
+from hitl.service.web.access.roles import EVERY
+from hitl.store import schema
+from tests.service.web.access.serving import PASSWORD, Clock
+
+OTHER = "another good password"
+
+
+@pytest.fixture
+def ann(accounts: Accounts) -> Accounts:
+    accounts.add_user("ann", PASSWORD, Role.LEAD, "rte")
+    return accounts
+
+
+def stored(accounts: Accounts) -> str:
+    """All that the tables of access hold, as text."""
+    tables = (schema.user, schema.grant, schema.session, schema.token)
+    return "\n".join(str(tuple(row)) for table in tables for row in accounts.database.rows(table.select()))
+
+
+# -- users -------------------------------------------------------------------------------------------------
+
+
+def test_a_user_has_a_role_in_a_project_or_in_all(ann: Accounts) -> None:
+    ann.set_role("ann", Role.VIEWER)
+    ann.set_role("ann", Role.ADMIN, "pets")
+    (user,) = ann.users()
+    assert (user.name, user.has_password) == ("ann", True)
+    assert user.roles == {"rte": Role.LEAD, EVERY: Role.VIEWER, "pets": Role.ADMIN}
+    caller = ann.in_session(ann.log_in("ann", PASSWORD).secret)
+    assert caller is not None
+    assert [caller.role_in(name) for name in ("rte", "pets", "new", None)] == [
+        Role.LEAD,
+        Role.ADMIN,
+        Role.VIEWER,
+        Role.VIEWER,
+    ]
+    for project in ("rte", "pets", None):
+        ann.set_role("ann", None, project)
+    assert ann.users()[0].roles == {}
+
+
+def test_a_role_for_all_projects_is_not_lessened_by_one_in_a_project(ann: Accounts) -> None:
+    ann.set_role("ann", Role.ADMIN)
+    caller = ann.in_session(ann.log_in("ann", PASSWORD).secret)
+    assert caller is not None
+    assert caller.role_in("rte") is Role.ADMIN
+
+
+def test_what_is_no_user_is_an_error(ann: Accounts) -> None:
+    for name in ("", " ann", "ann ", "a\nb", "a" * 101, "x\u202ey"):
+        with pytest.raises(BadInput, match="is no name; expected 1 to 100 characters"):
+            ann.add_user(name, PASSWORD, Role.VIEWER)
+    with pytest.raises(BadInput, match="'ann' is there already"):
+        ann.add_user("ann", PASSWORD, Role.ADMIN)
+    assert ann.users()[0].roles == {"rte": Role.LEAD}, "it changed nothing"
+    for change in (lambda: ann.set_role("bob", Role.LEAD), lambda: ann.remove_user("bob")):
+        with pytest.raises(BadInput, match="there is no 'bob'"):
+            change()
+    with pytest.raises(BadInput, match="there is no 'bob'"):
+        ann.set_password("bob", PASSWORD)
+    with pytest.raises(BadInput, match="'boss' is unknown; expected one of viewer, lead, admin"):
+        Role.of("boss")
+
+
+@pytest.mark.parametrize("length", [0, SHORTEST - 1, LONGEST + 1])
+def test_a_password_has_a_length(here: Accounts, length: int) -> None:
+    secret = "§" * length
+    with pytest.raises(BadInput, match=f"password: {length:,} characters; expected 12 to 1,000") as caught:
+        here.add_user("ann", secret, Role.VIEWER)
+    assert not secret or secret not in str(caught.value)
+    assert here.users() == []
+
+
+def test_a_removed_user_is_gone_at_once(ann: Accounts) -> None:
+    session = ann.log_in("ann", PASSWORD)
+    ann.remove_user("ann")
+    assert ann.in_session(session.secret) is None
+    with pytest.raises(WrongLogin):
+        ann.log_in("ann", PASSWORD)
+    ann.add_user("ann", OTHER, Role.VIEWER)
+    assert ann.in_session(session.secret) is None
+    assert ann.users()[0].roles == {EVERY: Role.VIEWER}, "nothing is left of the former roles"
+
+
+def test_a_role_that_is_taken_away_is_gone_at_once(ann: Accounts) -> None:
+    session = ann.log_in("ann", PASSWORD)
+    ann.set_role("ann", None, "rte")
+    caller = ann.in_session(session.secret)
+    assert caller is not None
+    assert caller.role_in("rte") is None
+
+
+# -- logins ------------------------------------------------------------------------------------------------
+
+
+def test_a_login_takes_the_right_password(ann: Accounts) -> None:
+    for name, password in (("ann", OTHER), ("ann", ""), ("bob", PASSWORD), ("", ""), ("ann", PASSWORD + "x" * LONGEST)):
+        with pytest.raises(WrongLogin, match=r"^name or password is wrong$"):
+            ann.log_in(name, password, "10.0.0.1")
+        ann._slowdown.succeeded(name, "10.0.0.1")
+    assert ann.log_in("ann", PASSWORD).name == "ann"
+
+
+def test_letters_may_be_composed_in_either_way(here: Accounts) -> None:
+    here.add_user("ann", "p\u00e4ssw\u00f6rter sind gut", Role.VIEWER)
+    assert here.log_in("ann", "pa\u0308sswo\u0308rter sind gut")
+
+
+def test_a_user_without_a_password_cannot_log_in(here: Accounts) -> None:
+    here.add_user("ann", None, Role.ADMIN)
+    for password in ("", PASSWORD):
+        with pytest.raises(WrongLogin):
+            here.log_in("ann", password)
+
+
+def test_an_unknown_name_takes_the_same_work(here: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One comparison with a hash of the present parameters, whether there is such a user or not."""
+    here.add_user("ann", PASSWORD, Role.VIEWER)
+    here.add_user("bob", None, Role.VIEWER)
+    compared: list[str] = []
+    verify = PasswordHasher.verify
+
+    def counted(self: PasswordHasher, hash: str, password: str) -> bool:
+        compared.append(hash.rsplit("$", 2)[0])
+        return verify(self, hash, password)
+
+    monkeypatch.setattr(PasswordHasher, "verify", counted)
+    for name in ("ann", "bob", "nobody"):
+        with pytest.raises(WrongLogin):
+            here.log_in(name, OTHER)
+    assert len(compared) == 3
+    assert len(set(compared)) == 1
+
+
+def test_a_session_ends_after_its_time(ann: Accounts, clock: Clock) -> None:
+    session = ann.log_in("ann", PASSWORD)
+    begun = clock.now
+    while clock.now + IDLE / 2 < begun + LIFETIME:
+        clock.now += IDLE / 2
+        assert ann.in_session(session.secret) is not None, "each request puts off the end"
+        ann._touches.close()
+        ann._touches = type(ann._touches)(ann.database)
+    clock.now = begun + LIFETIME
+    assert ann.in_session(session.secret) is None
+
+
+def test_a_session_ends_without_requests(ann: Accounts, clock: Clock) -> None:
+    session = ann.log_in("ann", PASSWORD)
+    clock.now += IDLE - 1
+    assert ann.log_in("ann", PASSWORD), "another session, which puts off nothing"
+    clock.now += 1
+    assert ann.in_session(session.secret) is None
+    assert len(ann.database.rows(schema.session.select())) == 2
+    ann.log_in("ann", PASSWORD)
+    assert len(ann.database.rows(schema.session.select())) == 2, "what is over is deleted"
+
+
+def test_logout_ends_one_session_alone(ann: Accounts) -> None:
+    first, second = ann.log_in("ann", PASSWORD), ann.log_in("ann", PASSWORD)
+    ann.log_out(first.secret)
+    ann.log_out("unknown")
+    assert ann.in_session(first.secret) is None
+    assert ann.in_session(second.secret) is not None
+
+
+def test_another_password_ends_all_sessions(ann: Accounts) -> None:
+    ann.add_user("bob", PASSWORD, Role.VIEWER)
+    others, sessions = ann.log_in("bob", PASSWORD), [ann.log_in("ann", PASSWORD) for _ in range(3)]
+    with pytest.raises(WrongLogin):
+        ann.change_password("ann", OTHER, OTHER)
+    with pytest.raises(BadInput, match="5 characters"):
+        ann.change_password("ann", PASSWORD, "short")
+    assert ann.in_session(sessions[0].secret) is not None, "nothing is changed yet"
+    new = ann.change_password("ann", PASSWORD, OTHER)
+    assert [ann.in_session(session.secret) for session in sessions] == [None] * 3
+    assert ann.in_session(new.secret) is not None
+    assert ann.in_session(others.secret) is not None
+    with pytest.raises(WrongLogin):
+        ann.log_in("ann", PASSWORD)
+    ann.set_password("ann", PASSWORD)
+    assert ann.in_session(new.secret) is None
+    assert ann.log_in("ann", PASSWORD)
+
+
+def test_a_password_that_changes_during_a_login_lets_nobody_in(ann: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
+    matches = Passwords.matches
+
+    def meanwhile(self: Passwords, kept: str | None, password: str) -> bool:
+        found = matches(self, kept, password)
+        monkeypatch.setattr(Passwords, "matches", matches)
+        ann.set_password("ann", OTHER)
+        return found
+
+    monkeypatch.setattr(Passwords, "matches", meanwhile)
+    with pytest.raises(WrongLogin):
+        ann.log_in("ann", PASSWORD)
+    assert ann.database.rows(schema.session.select()) == []
+
+
+def test_a_hash_of_other_parameters_is_made_anew(ann: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept() -> str:
+        return str(ann.database.scalar(schema.user.select().with_only_columns(schema.user.c.password)))
+
+    before, session = kept(), ann.log_in("ann", PASSWORD)
+    assert kept() == before
+    monkeypatch.setattr(Passwords, "_hasher", PasswordHasher(time_cost=2, memory_cost=16, parallelism=1))
+    assert ann.log_in("ann", PASSWORD)
+    assert "$m=16,t=2,p=1$" in kept()
+    assert ann.in_session(session.secret) is not None, "that the hash is another one ends no session"
+    assert ann.log_in("ann", PASSWORD)
+
+
+def test_failed_logins_are_slowed_down(ann: Accounts, clock: Clock) -> None:
+    for _ in range(5):
+        with pytest.raises(WrongLogin):
+            ann.log_in("ann", OTHER, "10.0.0.1")
+    with pytest.raises(TooManyLogins, match="too many failed logins; try again in 1 s") as caught:
+        ann.log_in("ann", PASSWORD, "10.0.0.2")
+    assert caught.value.seconds == 1.0
+    clock.now += 1
+    assert ann.log_in("ann", PASSWORD, "10.0.0.2")
+
+
+# -- tokens ------------------------------------------------------------------------------------------------
+
+
+def test_a_token_has_a_role_in_a_project_or_in_all(ann: Accounts) -> None:
+    one, all_ = ann.create_token("ci", Role.VIEWER, "rte"), ann.create_token("etl", Role.LEAD)
+    first, second = ann.with_token(one), ann.with_token(all_)
+    assert first is not None
+    assert second is not None
+    assert (first.name, first.how, first.csrf) == ("ci", "token", "")
+    assert [first.role_in(name) for name in ("rte", "pets", None)] == [Role.VIEWER, None, None]
+    assert [second.role_in(name) for name in ("rte", "pets", None)] == [Role.LEAD] * 3
+    assert [(token.name, token.role, token.project) for token in sorted(ann.tokens(), key=lambda one: one.name)] == [
+        ("ci", Role.VIEWER, "rte"),
+        ("etl", Role.LEAD, None),
+    ]
+
+
+def test_a_revoked_token_is_refused(ann: Accounts) -> None:
+    secret, other = ann.create_token("ci", Role.VIEWER), ann.create_token("ci", Role.VIEWER)
+    ids = {token.id for token in ann.tokens()}
+    assert len(ids) == 2
+    ann.revoke(min(ids))
+    assert [ann.with_token(one) is None for one in (secret, other)].count(True) == 1
+    with pytest.raises(BadInput, match="there is no"):
+        ann.revoke(min(ids))
+
+
+def test_what_is_no_token_is_refused(ann: Accounts) -> None:
+    secret = ann.create_token("ci", Role.VIEWER)
+    for text in ("", "hitl_", secret[:-1], secret + "x", secret.upper(), secret[5:], "hitl_\ud800", "hitl_' OR 1=1"):
+        assert ann.with_token(text) is None
+    with pytest.raises(BadInput, match="token: '' is no name"):
+        ann.create_token("", Role.VIEWER)
+
+
+def test_when_a_token_was_last_used_is_noted_once_a_minute(ann: Accounts, clock: Clock) -> None:
+    secret, begun = ann.create_token("ci", Role.VIEWER), clock.now
+
+    def used() -> float | None:
+        ann._touches.close()
+        ann._touches = type(ann._touches)(ann.database)
+        return ann.tokens()[0].used
+
+    assert used() is None
+    ann.with_token(secret)
+    assert used() == begun
+    clock.now += 59
+    ann.with_token(secret)
+    assert used() == begun
+    clock.now += 1
+    ann.with_token(secret)
+    assert used() == begun + 60
+
+
+# -- what is kept ------------------------------------------------------------------------------------------
+
+
+def test_no_secret_is_kept(ann: Accounts) -> None:
+    session, token = ann.log_in("ann", PASSWORD), ann.create_token("ci", Role.VIEWER)
+    text = stored(ann)
+    assert "ann" in text
+    assert "$argon2id$" in text
+    for secret in (PASSWORD, session.secret, token, token.removeprefix("hitl_")):
+        assert secret not in text
+    assert session.secret not in repr(session)
+    caller = ann.in_session(session.secret)
+    assert caller is not None
+    assert caller.csrf not in repr(caller)
+
+
+def test_secrets_are_of_256_bits(here: Accounts) -> None:
+    here.add_user("ann", PASSWORD, Role.VIEWER)
+    made = [here.log_in("ann", PASSWORD).secret for _ in range(3)]
+    made += [here.create_token("ci", Role.VIEWER).removeprefix("hitl_") for _ in range(3)]
+    assert [len(secret) for secret in made] == [43] * 6, "32 bytes in base64"
+    assert len(set(made)) == 6
+
+
+def test_the_hash_is_argon2id_with_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    kept = Passwords().hash(PASSWORD)
+    assert kept.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
+    assert Passwords().matches(kept, PASSWORD)
+    assert not Passwords().matches(kept, OTHER)
+
+
+# -- the database ------------------------------------------------------------------------------------------
+
+
+def test_a_database_that_is_locked_stops_no_request(sqlite_url: str, here: Accounts, clock: Clock) -> None:
+    """A cycle that saves holds the lock for writing: who is logged in already reads on."""
+    here.add_user("ann", PASSWORD, Role.VIEWER)
+    session, token = here.log_in("ann", PASSWORD), here.create_token("ci", Role.VIEWER)
+    clock.now += 600
+    locker = sqlite3.connect(Path(sqlite_url.removeprefix("sqlite:///")), isolation_level=None)
+    locker.execute("BEGIN IMMEDIATE")
+    try:
+        for _ in range(3):
+            assert here.in_session(session.secret) is not None
+            assert here.with_token(token) is not None
+    finally:
+        locker.execute("ROLLBACK")
+        locker.close()
+    here._touches.close()
+    assert here.tokens()[0].used == clock.now, "it is noted when the lock is free"
+
+
+def test_several_threads_at_once(ann: Accounts) -> None:
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(5):
+                session = ann.log_in("ann", PASSWORD)
+                assert ann.in_session(session.secret) is not None
+                ann.log_out(session.secret)
+                assert ann.in_session(session.secret) is None
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert ann.database.rows(schema.session.select()) == []
+
+
+def test_accounts_last(url: str) -> None:
+    with Accounts(url) as accounts:
+        accounts.add_user("ann", PASSWORD, Role.VIEWER)
+        secret = accounts.log_in("ann", PASSWORD).secret
+    with Accounts(url) as accounts:
+        assert accounts.in_session(secret) is not None
+        assert "s3cret" not in repr(accounts)
+
+
+# -- a service for everybody -------------------------------------------------------------------------------
+
+
+def test_a_service_that_others_reach_needs_credentials(here: Accounts) -> None:
+    for host in ("127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost", "LOCALHOST"):
+        must_have_credentials(host, here)
+    for host in ("0.0.0.0", "::", "", "10.0.0.1", "example.com", "localhost.example.com", "fe80::1"):
+        with pytest.raises(BadSettings, match=r"serve: others can reach .* Make one with `hitl users add"):
+            must_have_credentials(host, here)
+    must_have_credentials("0.0.0.0", here, Proxies.of(["10.0.0.1"], "X-Forwarded-User"))
+    with pytest.raises(BadSettings):
+        must_have_credentials("0.0.0.0", here, Proxies.of(["10.0.0.1"]))
+    secret = here.create_token("ci", Role.VIEWER)
+    assert secret
+    must_have_credentials("0.0.0.0", here)
+    here.revoke(here.tokens()[0].id)
+    here.add_user("ann", PASSWORD, Role.VIEWER)
+    must_have_credentials("0.0.0.0", here)

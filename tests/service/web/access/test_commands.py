@@ -1,0 +1,171 @@
+"""`hitl users` and `hitl tokens`."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from hitl.cli import access as commands
+from hitl.project import load
+from hitl.service.web.access import Accounts, Proxies, Role
+from tests.command_line import Run
+from tests.scheduled import project
+from tests.security.leaks import leaks
+from tests.service.web.access.serving import PASSWORD
+
+
+@pytest.fixture
+def call(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A command in the folder of a project; the last argument may be what it reads from standard input."""
+    project(tmp_path, name="rte")
+
+    def called(*arguments: str, typed: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        return run(*arguments)
+
+    return called
+
+
+@pytest.fixture
+def accounts(call: Run, tmp_path: Path) -> Iterator[Accounts]:
+    """Those of the project, as the service opens them."""
+    with Accounts.of_project(load(tmp_path / "hitl.toml"), tmp_path) as accounts:
+        yield accounts
+
+
+def test_users_from_adding_to_removing(call: Run, accounts: Accounts) -> None:
+    added = call("users", "add", "ann", "--role", "admin", "--password-stdin", typed=PASSWORD + "\n")
+    assert added == (0, "added ann: admin of all projects\n", "")
+    code, out, _ = call("users", "add", "bob", "--role", "lead", "--project", "rte", "--no-password")
+    assert (code, out) == (0, "added bob: lead of rte\n")
+    session = accounts.log_in("ann", PASSWORD)
+    code, out, _ = call("users", "list", "--json")
+    found = json.loads(out)["users"]
+    assert [user.pop("added")[:2] for user in found] == ["20", "20"]
+    assert found == [
+        {"name": "ann", "roles": [{"project": None, "role": "admin"}], "password": True},
+        {"name": "bob", "roles": [{"project": "rte", "role": "lead"}], "password": False},
+    ]
+    out = call("users", "list")[1]
+    assert "admin of all projects" in out
+    assert "lead of rte" in out
+    assert call("users", "role", "bob", "viewer")[1] == "bob is now viewer of all projects\n"
+    assert call("users", "role", "bob", "none", "--project", "rte")[1] == "bob is now without a role of rte\n"
+    assert accounts.users()[1].roles == {"": Role.VIEWER}
+    new = "another good password"
+    said = call("users", "password", "ann", "--password-stdin", typed=new)[1]
+    assert said == "ann: the password is changed, and all sessions have ended\n"
+    assert accounts.in_session(session.secret) is None
+    assert accounts.log_in("ann", new)
+    assert call("users", "remove", "bob")[1] == "removed bob\n"
+    assert [user.name for user in accounts.users()] == ["ann"]
+
+
+def test_tokens_from_making_to_revoking(call: Run, accounts: Accounts) -> None:
+    code, out, err = call("tokens", "create", "ci", "--role", "viewer", "--project", "rte")
+    assert code == 0
+    assert err == "hitl: ci: viewer of rte. Keep the token: it is shown this once\n"
+    secret = out.strip()
+    caller = accounts.with_token(secret)
+    assert caller is not None
+    assert caller.role_in("rte") is Role.VIEWER
+    made = json.loads(call("tokens", "create", "etl", "--role", "lead", "--json")[1])
+    assert made | {"token": ""} == {"name": "etl", "role": "lead", "project": None, "token": ""}
+    assert accounts.with_token(made["token"]) is not None
+    listed = call("tokens", "list", "--json")[1]
+    assert secret not in listed
+    ids = {token["name"]: token["id"] for token in json.loads(listed)["tokens"]}
+    assert set(ids) == {"ci", "etl"}
+    assert ids["ci"] in call("tokens", "list")[1]
+    assert call("tokens", "revoke", ids["ci"])[1] == f"revoked {ids['ci']}\n"
+    assert accounts.with_token(secret) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "typed", "code", "words"),
+    [
+        (("users", "add", "ann", "--role", "boss", "--no-password"), "", 65, "expected one of viewer, lead, admin"),
+        (("users", "add", "ann", "--role", "lead"), PASSWORD, 78, "no terminal to ask at; expected --password-stdin"),
+        (("users", "add", "ann", "--role", "lead", "--password-stdin"), "short\n", 65, "5 characters; expected 12"),
+        (("users", "add", " ", "--role", "lead", "--no-password"), "", 65, "is no name"),
+        (("users", "role", "ann", "lead"), "", 65, "there is no 'ann'; `hitl users list` shows all"),
+        (("users", "password", "ann", "--password-stdin"), PASSWORD, 65, "there is no 'ann'"),
+        (("users", "remove", "ann"), "", 65, "there is no 'ann'"),
+        (("tokens", "create", "ci", "--role", "boss"), "", 65, "expected one of viewer, lead, admin"),
+        (("tokens", "revoke", "0"), "", 65, "there is no '0'; `hitl tokens list` shows all"),
+        (("users", "list", "--config", "no.toml"), "", 78, "no.toml: no such file"),
+        (("users", "add", "ann"), "", 2, "--role"),
+    ],
+)
+def test_what_cannot_be_done(
+    call: Run, accounts: Accounts, arguments: tuple[str, ...], typed: str, code: int, words: str
+) -> None:
+    ended, _, err = call(*arguments, typed=typed)
+    assert (ended, words in err) == (code, True), err
+    assert (accounts.users(), accounts.tokens()) == ([], [])
+
+
+def test_a_password_is_asked_for_twice(call: Run, accounts: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, bool]] = []
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    def prompt(text: str, **how: bool) -> str:
+        asked.append(how)
+        return PASSWORD
+
+    monkeypatch.setattr(typer, "prompt", prompt)
+    monkeypatch.setattr(commands.sys, "stdin", Terminal())
+    assert commands._password(False) == PASSWORD
+    assert asked == [{"hide_input": True, "confirmation_prompt": True}]
+
+
+def test_a_password_and_a_token_are_in_no_file(call: Run, accounts: Accounts, tmp_path: Path) -> None:
+    call("users", "add", "ann", "--role", "admin", "--password-stdin", typed=PASSWORD)
+    token = call("tokens", "create", "ci", "--role", "viewer")[1].strip()
+    session = accounts.log_in("ann", PASSWORD)
+    accounts.database.engine.dispose()
+    secrets = {"password": PASSWORD, "token": token.removeprefix("hitl_"), "session": session.secret}
+    assert leaks(tmp_path, secrets) == []
+
+
+def test_access_is_kept_where_the_settings_say(call: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several projects with stores of their own have one list of users."""
+    config = tmp_path / "hitl.toml"
+    config.write_text(config.read_text() + '[access]\nstore = "sqlite:///team.db"\n')
+    call("users", "add", "ann", "--role", "admin", "--no-password")
+    with Accounts(f"sqlite:///{tmp_path}/team.db") as team:
+        assert [user.name for user in team.users()] == ["ann"]
+    monkeypatch.setenv("HITL_ACCESS__STORE", "sqlite:///other.db")
+    assert json.loads(call("users", "list", "--json")[1]) == {"users": []}
+
+
+def test_the_settings_name_proxies(call: Run, tmp_path: Path) -> None:
+    config = tmp_path / "hitl.toml"
+    text = config.read_text()
+    config.write_text(f'{text}[access]\nproxies = ["10.0.0.0/8"]\nproxy_header = "X-User"\nproxy_role = "viewer"\n')
+    assert Proxies.of_settings(load(config).access) == Proxies.of(["10.0.0.0/8"], "X-User", "viewer")
+    for wrong, words in (
+        ('proxies = ["10.0.0.1/8"]', "access.proxies.0: 10.0.0.1/8 has host bits set"),
+        ('proxies = ["proxy"]', "access.proxies.0: 'proxy' does not appear to be an IPv4 or IPv6 network"),
+        ('proxy_header = "X-User"', "access: proxy_header without proxies: anyone could send it"),
+        ('proxies = ["::1"]\nproxy_header = "X User"', "access.proxy_header"),
+        ('proxies = ["::1"]\nproxy_role = "boss"', "access.proxy_role"),
+    ):
+        config.write_text(f"{text}[access]\n{wrong}\n")
+        code, _, err = call("users", "list")
+        assert (code, words in err) == (78, True), err
+
+
+@pytest.mark.parametrize("group", ["users", "tokens"])
+def test_each_command_has_an_example(call: Run, group: str) -> None:
+    for command in getattr(commands, group).registered_commands:
+        out = " ".join(call(group, command.name, "--help")[1].split())
+        assert f"hitl {group} {command.name}" in out.partition("Example")[2]

@@ -1,0 +1,121 @@
+"""The table of access finds what is wrong: a guard that is left out or too weak, a project that is not looked at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from fastapi import APIRouter, Depends, FastAPI, Request
+
+from hitl.errors import BadSettings
+from hitl.service.web.access import Accounts, Caller, Role, requires
+from hitl.service.web.access import guard as guard_module
+from hitl.service.web.access.declared import marked
+from tests.service.web.access.serving import Admin, Lead, Viewer
+from tests.service.web.access.table import IN, OPEN, Row, access_table
+
+
+def wrong(rows: list[Row]) -> list[tuple[str, str, str]]:
+    return [(row.method, row.path, row.caller) for row in rows if row.wrong]
+
+
+def test_every_route_gives_the_access_that_it_declares(app: FastAPI) -> None:
+    rows = access_table(app)
+    assert wrong(rows) == []
+    found = Counter(row.found for row in rows)
+    assert set(found) == {IN, OPEN, 303, 401, 403, 404}
+    routes = {(row.method, row.path) for row in rows}
+    assert len(routes) == 18
+    assert {
+        ("POST", "/projects/{project}/plan"),
+        ("DELETE", "/projects/{project}/items/{item:path}"),
+        ("GET", "/login"),
+        ("POST", "/admin/tokens/revoke"),
+    } <= routes
+
+
+def test_nothing_behind_a_route_is_run(app: FastAPI, here: Accounts) -> None:
+    @app.get("/stream")
+    def stream(caller: Viewer) -> None:
+        raise AssertionError("a request went through")
+
+    rows = access_table(app)
+    assert wrong(rows) == []
+    assert {row.found for row in rows if row.path == "/stream"} == {IN, 303, 401}
+
+
+def test_a_route_that_declares_nothing_has_no_row(app: FastAPI) -> None:
+    app.get("/debug")(lambda: "all secrets")
+    with pytest.raises(BadSettings, match=r"access: /debug: has neither requires\(\.\.\.\) nor @public"):
+        access_table(app)
+
+
+@pytest.mark.parametrize("instead", [None, Role.VIEWER])
+def test_a_guard_that_is_left_out_is_found(here: Accounts, instead: Role | None) -> None:
+    """The route declares a lead's role, and has no guard behind it, or another one."""
+    app = FastAPI(openapi_url=None)
+    app.state.accounts = here
+
+    async def left_out(request: Request) -> Caller | None:
+        return None if instead is None else await requires(instead)(request)
+
+    app.post("/projects/{project}/plan", dependencies=[Depends(marked(left_out, Role.LEAD))])(lambda project: "done")
+    found = wrong(access_table(app))
+    callers = {caller for _, _, caller in found}
+    assert "viewer of this project, a session" in callers
+    assert ("nobody, a program" in callers) == (instead is None)
+    assert ("viewer of another project, a token" in callers) == (instead is None)
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "caller"),
+    [
+        ("_require_role", lambda caller, role, project: None, "viewer of another project, a token"),
+        ("is_own", lambda request: True, "admin of this project, a session by another page"),
+        ("_token", lambda request: None, "viewer of this project, a token"),
+    ],
+)
+def test_a_guard_that_is_broken_is_found(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch, name: str, broken: Callable[..., object], caller: str
+) -> None:
+    monkeypatch.setattr(guard_module, name, broken)
+    assert caller in {caller for _, _, caller in wrong(access_table(app))}
+
+
+def test_a_missing_check_of_the_csrf_token_is_found(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(request: Request, caller: Caller) -> None: ...
+
+    monkeypatch.setattr(guard_module, "_require_meant", nothing)
+    found = wrong(access_table(app))
+    assert found
+    forged = {"a session without its CSRF token", "a session by another page"}
+    assert {caller.partition(", ")[2] for _, _, caller in found} == forged
+    assert {method for method, _, _ in found} == {"POST", "DELETE"}
+
+
+def test_a_project_that_is_not_looked_at_is_found(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    require = guard_module._require_role
+    monkeypatch.setattr(guard_module, "_require_role", lambda caller, role, project: require(caller, role, None))
+    found = wrong(access_table(app))
+    assert ("GET", "/projects/{project}", "viewer of another project, a session") in found
+
+
+def test_the_strongest_of_several_guards_counts(here: Accounts) -> None:
+    app, router = FastAPI(openapi_url=None), APIRouter(dependencies=[Depends(requires(Role.VIEWER))])
+    app.state.accounts = here
+
+    @router.post("/projects/{project}/a")
+    def first(project: str, caller: Lead) -> None: ...
+
+    @router.post("/projects/{project}/b")
+    def second(project: str, caller: Admin) -> None: ...
+
+    app.include_router(router, prefix="/v1", dependencies=[Depends(requires(Role.LEAD))])
+    rows = access_table(app)
+    assert wrong(rows) == []
+    let_in = {row.path: set() for row in rows}
+    for row in rows:
+        if row.found == IN:
+            let_in[row.path].add(row.caller.split()[0])
+    assert let_in == {"/v1/projects/{project}/a": {"lead", "admin"}, "/v1/projects/{project}/b": {"admin"}}
