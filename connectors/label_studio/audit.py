@@ -50,8 +50,8 @@ def snapshot(client: Client, project: int, form: Form, progress: Progress = sile
     for task in tasks(client, project, progress):
         item = str(task["id"])
         data[item] = task["data"]
-        answers[item] = frozenset(one for said in task["annotations"] for one in _answers(form, said))
-        for said in task["predictions"]:
+        answers[item] = frozenset(one for said in task["annotations"] or () for one in _answers(form, said))
+        for said in task["predictions"] or ():
             model = said.get("model_version") or "undefined"
             if not model.startswith(OURS):
                 predictions |= {(item, question, model): p for question, p in _predicted(form, said).items()}

@@ -133,6 +133,7 @@ _NUMBER = some(_of((int, float), "a number"))
 _FIELDS: dict[str, Reader] = {
     "id": whole,
     "data": record(),
+    "meta": some(record()),
     "is_labeled": flag,
     "overlap": whole,
     "created_at": text,
@@ -149,14 +150,20 @@ _ANNOTATION: dict[str, Reader] = {
     "lead_time": _NUMBER,
     "created_at": text,
     "updated_at": text,
+    "updated_by": anything,
     "result": anything,
 }
 _PREDICTION: dict[str, Reader] = {"model_version": some(text), "score": _NUMBER, "result": anything}
 
 
 def tasks(include: Iterable[str]) -> Reader:
-    """A page of tasks with these fields, which are those of its annotations and predictions too (`include`)."""
+    """A page of tasks with these fields, which are those of its annotations and predictions too (`include`).
+
+    Raises KeyError for a field without a reader: what is asked for is never used unread.
+    """
     wanted = set(include)
+    if strange := wanted - _FIELDS.keys() - _ANNOTATION.keys() - _PREDICTION.keys() - {"annotations", "predictions"}:
+        raise KeyError(f"no reader of {', '.join(sorted(strange))}")
     fields = [(name, reader) for name, reader in _FIELDS.items() if name in wanted]
     for name, inner in (("annotations", _ANNOTATION), ("predictions", _PREDICTION)):
         if name in wanted:

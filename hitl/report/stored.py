@@ -15,6 +15,7 @@ from hitl.settings import Settings
 
 if TYPE_CHECKING:
     from hitl.annotations import Name
+    from hitl.consensus import Consensus
     from hitl.store import Store
 
 
@@ -38,6 +39,20 @@ def stored_report(settings: Settings, store: Store, questions: tuple[Question, .
 def text_of(data: Mapping[str, Any]) -> str:
     """What annotators see of an item, as one line: its text fields."""
     return " — ".join(" ".join(value.split()) for value in data.values() if isinstance(value, str))
+
+
+def asked_before(results: Mapping[str, Consensus]) -> tuple[Question, ...]:
+    """The questions that these results answer; the field of an image is not known, and nothing reads it."""
+    return tuple(_asked(name, found) for name, found in results.items())
+
+
+def _asked(name: str, found: Consensus) -> Question:
+    kinds = found.classes[1:]  # the first one is that nothing is there
+    if found.masks is not None:
+        return Question(name, kinds, kinds, image="")
+    if found.boxes is not None:
+        return Question(name, kinds, kinds, boxes="")
+    return Question(name, found.classes, found.annotators.options)
 
 
 def _shares(metrics: Mapping[str, Any]) -> dict[str, float]:
