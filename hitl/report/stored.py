@@ -30,7 +30,7 @@ def stored_report(settings: Settings, store: Store, questions: tuple[Question, .
         QuestionPage(name, known, judgement.results[name], texts) for name, known in judgement.evidence.items()
     )
     history = tuple(
-        Cycle(entry.number, entry.recorded_at, _shares(entry.metrics)) for entry in store.cycles(settings.name)
+        Cycle(entry.number, entry.recorded_at, shares(entry.metrics)) for entry in store.cycles(settings.name)
     )
     ahead = tuple(outlook(judgement.metrics))
     return Report(settings.name, pages, judgement.plan, history=history, command="hitl report", outlook=ahead)
@@ -55,6 +55,7 @@ def _asked(name: str, found: Consensus) -> Question:
     return Question(name, found.classes, found.annotators.options)
 
 
-def _shares(metrics: Mapping[str, Any]) -> dict[str, float]:
-    shares = {name: metrics[name] for name in ("labels", "confidence", "agreement") if metrics.get(name) is not None}
-    return {**shares, "done": metrics["done"] / max(metrics["items"], 1)}
+def shares(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """What the history shows of one cycle."""
+    found = {name: metrics[name] for name in ("labels", "confidence", "agreement") if metrics.get(name) is not None}
+    return {**found, "done": metrics["done"] / max(metrics["items"], 1)}

@@ -22,6 +22,7 @@ from hitl.tables.limits import within
 
 if TYPE_CHECKING:
     from hitl.exchange import Question
+    from hitl.service.web.work import Work
     from hitl.settings import Settings
 
 EVERY = 1.0
@@ -48,6 +49,7 @@ class Watched:
         self.store = Store(store_url(self.settings.store, self.config.parent))
         self.snapshot: Snapshot | None = None
         self.trouble: str | None = None
+        self.work: Work | None = None  # what somebody has started here
         self._seen: Moment | None = None
         self._questions: tuple[Question, ...] | None = None
         self._one_at_a_time = threading.Lock()

@@ -19,16 +19,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hitl.annotations import Floats, Name
+from hitl.annotations import Floats, Ints, Name
 from hitl.errors import BadInput
 from hitl.exchange import Question, silent
+from hitl.metrics import expected_accuracy
+from hitl.models.analysis.information import information
 from hitl.operations import named_plan, named_result
+from hitl.plan import DoneItems
 from hitl.project import item_names, stored_evidence, stored_results
 from hitl.report.contents import QuestionPage
-from hitl.report.measures import contested
+from hitl.report.measures import contested, typical_confusions
 from hitl.report.stored import asked_before, text_of
 
 if TYPE_CHECKING:
+    from hitl.active.stopping.rules import Expected
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
     from hitl.plan import Plan
@@ -87,22 +91,49 @@ class QuestionView:
         return np.argsort(-self.changed, kind="stable")
 
     @cached_property
+    def expected(self) -> Expected | None:
+        """The accuracy that the labels are expected to have; None without items."""
+        return expected_accuracy((self.evidence, self.consensus)) if len(self.consensus.items) else None
+
+    @cached_property
     def label_counts(self) -> npt.NDArray[np.int64]:
         """(J,) how many items carry each label."""
         return np.bincount(self.consensus.labels, minlength=len(self.consensus.classes))
 
     @cached_property
+    def typical_confusions(self) -> tuple[Ints, Ints, Floats]:
+        """(K,) of each annotator the true class, the answer and the chance of their most frequent error."""
+        report = self.consensus.annotators
+        return typical_confusions(report.confusion, report.shares)
+
+    @cached_property
+    def bits(self) -> Floats:
+        """(K,) how many bits of information a label of each annotator carries."""
+        return information(self.consensus.annotators.confusion, self.consensus.annotators.shares)
+
+    @cached_property
+    def reported_place(self) -> Mapping[str, int]:
+        """Annotator's name as text -> place in the consensus."""
+        return {str(name): k for k, name in enumerate(self.consensus.annotators.names)}
+
+    def rows_of(self, annotator: int) -> npt.NDArray[np.int64]:
+        """The places of the labels of the annotator with this code."""
+        start, order = self.evidence.annotations.by_annotator
+        return order[start[annotator] : start[annotator + 1]]
+
+    @cached_property
     def annotator_place(self) -> Mapping[str, int]:
-        """Annotator's name as text -> code."""
+        """Annotator's name as text -> code in the evidence."""
         return {str(name): code for code, name in enumerate(self.evidence.annotations.annotators)}
 
     def prepare(self) -> None:
         """Compute now what pages would wait for."""
-        for name in ("is_contested", "by_confidence", "by_change", "label_counts", "annotator_place"):
+        for name in ("is_contested", "by_confidence", "by_change", "expected", "label_counts", "annotator_place"):
             getattr(self, name)
-        for name in ("by_annotator", "labels_per_annotator", "labels_per_item"):
-            getattr(self.evidence.annotations, name)  # which keep them
-        self.consensus.annotators.interval  # noqa: B018  # the same
+        for name in ("typical_confusions", "bits", "reported_place"):
+            getattr(self, name)
+        for kept in (self.evidence.annotations.by_annotator, self.consensus.annotators.interval):
+            del kept  # the arrays keep it
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +176,16 @@ class Snapshot:
     def item_place(self) -> Mapping[str, int]:
         """Own id as text -> row."""
         return {name: row for row, name in enumerate(self.names.to_pylist())}
+
+    @cached_property
+    def is_done(self) -> npt.NDArray[np.bool_]:
+        """(N,) whether the last plan has the item among those that are done."""
+        done = np.zeros(len(self.keys), bool)
+        if self.plan is not None:
+            place = self.item_place
+            rows = [place.get(str(item), NOWHERE) for item in DoneItems.of(self.plan.done).items]
+            done[[row for row in rows if row != NOWHERE]] = True
+        return done
 
     @cached_property
     def key_place(self) -> Mapping[str, int]:
@@ -200,6 +241,8 @@ def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...
     )
     for view in found.views.values():
         view.prepare()
+    for name in ("item_place", "key_place", "is_done"):
+        getattr(found, name)
     return found
 
 
