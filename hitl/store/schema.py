@@ -11,6 +11,7 @@
     cycle, consensus                            what was concluded
     ask                                         every question that was planned, of whom, and when first
     operation                                   the outbox: what must still be, or was, pushed
+    user, grant, session, token                 who may use the service, of which no project has a part (`service.web`)
 
 Times are seconds since the epoch (float64, UTC). JSON is text: it must come back as it went in (PostgreSQL's jsonb
 reorders keys and refuses NaN). Keys and versions are compared byte by byte on both databases (collation "C").
@@ -22,7 +23,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0014"
+HEAD = "0015"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -217,4 +218,40 @@ operation = _table(
     column("detail", sa.Text(), null=True),
     sa.Index("hitl_operation_state", "project", "state", "number"),
     with_rowid=True,
+)
+
+user = _table(
+    "hitl_user",
+    key("name"),
+    column("password", sa.Text(), null=True),
+    column("created", sa.Double()),
+)
+
+grant = _table(
+    "hitl_grant",
+    key("name"),
+    key("project"),
+    column("role", sa.Text()),
+)
+
+session = _table(
+    "hitl_session",
+    key("digest"),
+    column("name", KEY),
+    column("csrf", sa.Text()),
+    column("created", sa.Double()),
+    column("seen", sa.Double()),
+    sa.Index("hitl_session_name", "name"),
+)
+
+token = _table(
+    "hitl_token",
+    key("token"),
+    column("digest", KEY),
+    column("name", sa.Text()),
+    column("role", sa.Text()),
+    column("project", KEY),
+    column("created", sa.Double()),
+    column("used", sa.Double(), null=True),
+    sa.Index("hitl_token_digest", "digest", unique=True),
 )

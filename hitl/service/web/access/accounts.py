@@ -1,0 +1,373 @@
+"""Users, sessions and API tokens, in tables of a store's database.
+
+    user      a name, and its password by Argon2id; without one it comes by a reverse proxy alone
+    grant     a role of a user in one project, or in all of them
+    session   a login: 256 random bits, of which the SHA-256 is kept; it ends after 12 hours, after 2 hours without a
+              request, on logout, and when the password changes
+    token     what a program sends: `hitl_` and 256 random bits, of which the SHA-256 is kept; with a role of its own
+
+Who may use the service is kept in one database, however many projects it serves. What a user may do is read with each
+request, so that what is taken away is gone at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from hitl.errors import BadInput
+from hitl.service.web.access.caller import Caller
+from hitl.service.web.access.passwords import Passwords
+from hitl.service.web.access.roles import EVERY, Role
+from hitl.service.web.access.slowdown import Slowdown
+from hitl.service.web.access.touches import Touches
+from hitl.store.database import Database
+from hitl.store.schema import grant, session, token, user
+
+LIFETIME = 12 * 3600.0
+"""Seconds after which a session ends."""
+
+IDLE = 2 * 3600.0
+"""Seconds without a request after which a session ends."""
+
+TOKEN_PREFIX = "hitl_"
+"""How API tokens begin, so that who finds one knows what it is."""
+
+LONGEST_NAME = 100
+"""Characters of the name of a user or a token."""
+
+_BY_PROXY = "proxy:"
+"""Begins the keys of sessions that a reverse proxy keeps; those of ours are hexadecimal."""
+
+_log = logging.getLogger(__name__)
+
+
+class WrongLogin(BadInput):
+    """There is no such user, or it has another password."""
+
+
+class TooManyLogins(BadInput):
+    """Logins of this name, or from this address, failed too often. `seconds` to wait."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"too many failed logins; try again in {seconds:.0f} s")
+        self.seconds = seconds
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user; times are seconds since the epoch."""
+
+    name: str
+    roles: Mapping[str, Role]
+    has_password: bool
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An API token without its secret; `project` None: all projects. Times are seconds since the epoch."""
+
+    id: str
+    name: str
+    role: Role
+    project: str | None
+    created: float
+    used: float | None
+
+    @property
+    def made(self) -> str:
+        """When it was made, to the minute."""
+        return _minute(self.created)
+
+    @property
+    def last_used(self) -> str:
+        """When it was last used, to the minute; empty where it never was."""
+        return "" if self.used is None else _minute(self.used)
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A session that has just begun: what its cookie holds."""
+
+    name: str
+    secret: str = field(repr=False)
+
+
+class Accounts:
+    """Who may use the service.
+
+    `database` is one that is open, or the address of one, which is opened here and closed by `close`. `clock` gives
+    seconds since the epoch. Raises StoreError where the database cannot be used, here or later.
+    """
+
+    def __init__(
+        self,
+        database: Database | str,
+        *,
+        clock: Callable[[], float] = time.time,
+        slowdown: Slowdown | None = None,
+    ) -> None:
+        self._own = isinstance(database, str)
+        self.database = Database(database) if isinstance(database, str) else database
+        self._clock = clock
+        self._passwords = Passwords()
+        self._slowdown = slowdown or Slowdown()
+        self._touches = Touches(self.database)
+
+    def __repr__(self) -> str:
+        return f"Accounts({self.database.name!r})"
+
+    def __enter__(self) -> Accounts:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what is still to be noted; close the connections that were opened here."""
+        self._touches.close()
+        if self._own:
+            self.database.close()
+
+    # -- users ---------------------------------------------------------------------------------------------
+
+    def add_user(self, name: str, password: str | None, role: Role, project: str | None = None) -> None:
+        """Add a user with a role in one project, or in all of them (None); without a password it comes by a proxy.
+
+        Raises BadInput for a name that is taken, and for a password that is too short.
+        """
+        _require_name("user", name)
+        kept = None if password is None else self._passwords.hash(password)
+        row = {"name": name, "password": kept, "created": self._clock()}
+        with self.database.write() as connection:
+            insert = self.database.insert(user).values(row).on_conflict_do_nothing()
+            if not connection.execute(insert).rowcount:
+                raise BadInput(f"user: {name!r} is there already; `hitl users role` gives it another role")
+            self._grant(connection, name, role, project)
+
+    def set_role(self, name: str, role: Role | None, project: str | None = None) -> None:
+        """Give a user another role in a project, or in all of them (None); role None: take it away.
+
+        Raises BadInput where there is no such user.
+        """
+        with self.database.write() as connection:
+            self._require_user(connection, name)
+            self._grant(connection, name, role, project)
+
+    def set_password(self, name: str, password: str) -> None:
+        """Give a user another password; all its sessions end. Raises BadInput where there is no such user."""
+        kept = self._passwords.hash(password)
+        with self.database.write() as connection:
+            self._require_user(connection, name)
+            self._replace_password(connection, name, kept)
+
+    def remove_user(self, name: str) -> None:
+        """Remove a user with its sessions. Raises BadInput where there is no such user."""
+        with self.database.write() as connection:
+            self._require_user(connection, name)
+            for table in (session, grant, user):
+                connection.execute(sa.delete(table).where(table.c.name == name))
+
+    def users(self) -> list[User]:
+        """All users, by name."""
+        query = sa.select(user, grant.c.project, grant.c.role).join_from(
+            user, grant, user.c.name == grant.c.name, isouter=True
+        )
+        found: dict[str, list[Any]] = {}
+        for row in self.database.rows(query.order_by(user.c.name)):
+            found.setdefault(row.name, []).append(row)
+        return [User(name, _roles(rows), rows[0].password is not None, rows[0].created) for name, rows in found.items()]
+
+    def anybody(self) -> bool:
+        """Whether there is a user or a token."""
+        one = [sa.select(sa.exists(sa.select(table))) for table in (user, token)]
+        return any(self.database.scalar(query) for query in one)
+
+    def _grant(self, connection: sa.Connection, name: str, role: Role | None, project: str | None) -> None:
+        where = project or EVERY
+        if role is None:
+            connection.execute(sa.delete(grant).where(grant.c.name == name, grant.c.project == where))
+            return
+        self.database.upsert(connection, grant, [{"name": name, "project": where, "role": role.word}])
+
+    def _require_user(self, connection: sa.Connection, name: str) -> None:
+        """Also keeps others from changing it until the transaction ends."""
+        query = sa.select(user.c.name).where(user.c.name == name).with_for_update()
+        if connection.execute(query).first() is None:
+            raise BadInput(f"user: there is no {name!r}; `hitl users list` shows all")
+
+    def _replace_password(self, connection: sa.Connection, name: str, kept: str) -> None:
+        connection.execute(sa.update(user).where(user.c.name == name).values(password=kept))
+        connection.execute(sa.delete(session).where(session.c.name == name))
+
+    # -- logins --------------------------------------------------------------------------------------------
+
+    def log_in(self, name: str, password: str, address: str = "") -> Login:
+        """Begin a session, from this address. It takes as long for a name that is unknown.
+
+        Raises WrongLogin, and TooManyLogins where too many failed before.
+        """
+        kept = self._proven(name, password, address)
+        renewed = self._passwords.hash(password) if self._passwords.is_old(kept) else kept
+        with self.database.write() as connection:
+            self._require_kept(connection, name, kept)
+            if renewed != kept:
+                connection.execute(sa.update(user).where(user.c.name == name).values(password=renewed))
+            return self._begin(connection, name)
+
+    def change_password(self, name: str, old: str, new: str, address: str = "") -> Login:
+        """Another password, for a user who knows the old one: all sessions end, and a new one begins.
+
+        Raises WrongLogin and TooManyLogins as `log_in` does, and BadInput for a password that is too short.
+        """
+        kept = self._proven(name, old, address)
+        renewed = self._passwords.hash(new)
+        with self.database.write() as connection:
+            self._require_kept(connection, name, kept)
+            self._replace_password(connection, name, renewed)
+            return self._begin(connection, name)
+
+    def log_out(self, secret: str) -> None:
+        """End a session."""
+        with self.database.write() as connection:
+            connection.execute(sa.delete(session).where(session.c.digest == _digest(secret)))
+
+    def in_session(self, secret: str) -> Caller | None:
+        """Who has this session; None where there is none, or none any more."""
+        return self._of_session(_digest(secret))
+
+    def by_proxy(self, name: str, role: Role | None) -> Caller | None:
+        """A user whom a reverse proxy has let in. One who is not known here has the `role` in all projects, or none."""
+        if not _is_name(name):
+            return None
+        known = self.database.scalar(sa.select(user.c.name).where(user.c.name == name)) is not None
+        if not known and role is None:
+            return None
+        found = self._of_session(_BY_PROXY + name)
+        if found is None:
+            with self.database.write() as connection:
+                self._end_old(connection)
+                row = self._row(_BY_PROXY + name, name)
+                connection.execute(self.database.insert(session).values(row).on_conflict_do_nothing())
+            found = self._of_session(_BY_PROXY + name)
+        roles = {EVERY: role} if role is not None and not known else found.roles if found else {}
+        return Caller(name, roles, "proxy", found.csrf if found else "")
+
+    def _proven(self, name: str, password: str, address: str) -> str:
+        """What is kept of the password, when it is right."""
+        wait = self._slowdown.begin(name, address)
+        if wait:
+            raise TooManyLogins(wait)
+        kept = self.database.scalar(sa.select(user.c.password).where(user.c.name == name))
+        if not self._passwords.matches(kept, password) or kept is None:
+            _log.warning("a login from %s failed", address or "nowhere")
+            raise WrongLogin("name or password is wrong")
+        self._slowdown.succeeded(name, address)
+        return str(kept)
+
+    def _require_kept(self, connection: sa.Connection, name: str, kept: str) -> None:
+        """The password may have changed while it was compared: no session of the old one may begin."""
+        query = sa.select(user.c.password).where(user.c.name == name).with_for_update()
+        if connection.execute(query).scalar() != kept:
+            raise WrongLogin("name or password is wrong")
+
+    def _begin(self, connection: sa.Connection, name: str) -> Login:
+        self._end_old(connection)
+        secret = secrets.token_urlsafe(32)
+        connection.execute(sa.insert(session).values(self._row(_digest(secret), name)))
+        return Login(name, secret)
+
+    def _row(self, digest: str, name: str) -> dict[str, object]:
+        now = self._clock()
+        return {"digest": digest, "name": name, "csrf": secrets.token_urlsafe(32), "created": now, "seen": now}
+
+    def _end_old(self, connection: sa.Connection) -> None:
+        now = self._clock()
+        over = (session.c.created <= now - LIFETIME) | (session.c.seen <= now - IDLE)
+        connection.execute(sa.delete(session).where(over))
+
+    def _of_session(self, digest: str) -> Caller | None:
+        query = (
+            sa.select(session, grant.c.project, grant.c.role)
+            .join_from(session, grant, session.c.name == grant.c.name, isouter=True)
+            .where(session.c.digest == digest)
+        )
+        rows = self.database.rows(query)
+        if not rows:
+            return None
+        first, now = rows[0], self._clock()
+        if now - first.created >= LIFETIME or now - first.seen >= IDLE:
+            return None
+        self._touches.note(session.c.seen, session.c.digest, digest, first.seen, now)
+        return Caller(first.name, _roles(rows), "session", first.csrf)
+
+    # -- tokens --------------------------------------------------------------------------------------------
+
+    def create_token(self, name: str, role: Role, project: str | None = None) -> str:
+        """A new API token for one project, or for all (None). It is given once: only its SHA-256 is kept."""
+        _require_name("token", name)
+        secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
+        row = {"token": secrets.token_hex(4), "digest": _digest(secret), "name": name, "role": role.word}
+        row["project"] = project or EVERY
+        with self.database.write() as connection:
+            connection.execute(sa.insert(token).values(**row, created=self._clock(), used=None))
+        return secret
+
+    def tokens(self) -> list[Token]:
+        """All tokens, the oldest first."""
+        query = sa.select(token).order_by(token.c.created, token.c.token)
+        return [
+            Token(row.token, row.name, Role.of(row.role), row.project or None, row.created, row.used)
+            for row in self.database.rows(query)
+        ]
+
+    def revoke(self, token_id: str) -> None:
+        """End a token, by its id. Raises BadInput where there is none."""
+        with self.database.write() as connection:
+            done = connection.execute(sa.delete(token).where(token.c.token == token_id))
+            if not done.rowcount:
+                raise BadInput(f"token: there is no {token_id!r}; `hitl tokens list` shows all")
+
+    def with_token(self, secret: str) -> Caller | None:
+        """Whose token this is; None where there is none, or none any more."""
+        if not secret.startswith(TOKEN_PREFIX):
+            return None
+        rows = self.database.rows(sa.select(token).where(token.c.digest == _digest(secret)))
+        if not rows:
+            return None
+        found = rows[0]
+        self._touches.note(token.c.used, token.c.digest, found.digest, found.used or 0.0, self._clock())
+        return Caller(found.name, {found.project: Role.of(found.role)}, "token")
+
+
+def _minute(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _digest(secret: str) -> str:
+    """What is kept of a secret of 256 random bits, which needs no slow hash."""
+    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
+
+
+def _roles(rows: Iterable[Any]) -> dict[str, Role]:
+    return {row.project: Role.of(row.role) for row in rows if row.role is not None}
+
+
+def _is_name(name: str) -> bool:
+    return 0 < len(name) <= LONGEST_NAME and name == name.strip() and name.isprintable()
+
+
+def _require_name(what: str, name: str) -> None:
+    if not _is_name(name):
+        raise BadInput(
+            f"{what}: {name!r} is no name; expected 1 to {LONGEST_NAME} characters, without spaces at the ends"
+        )
