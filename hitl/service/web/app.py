@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry
 
 import hitl
 from hitl.service.web import access, assets, errors, operating
+from hitl.service.web.access import routes as access_routes
 from hitl.service.web.pages import annotators, items, models, overview, plan, runs
 from hitl.service.web.projects import Projects
 from hitl.service.web.requests import Measured, Surrounded
@@ -71,7 +72,14 @@ def application(parts: Parts) -> FastAPI:
     app.state.templates, app.state.registry, app.state.trouble = Templates(), registry, parts.trouble
     operating.measure(registry, parts.projects)
     errors.handle(app)
-    for router in (operating.router, assets.router, access.routes.router, overview.router, items.router, annotators.router):
+    for router in (
+        operating.router,
+        assets.router,
+        access_routes.router,
+        overview.router,
+        items.router,
+        annotators.router,
+    ):
         app.include_router(router)
     for router in (models.router, plan.router, runs.router, *parts.routers):
         app.include_router(router)

@@ -85,7 +85,9 @@ def answer(request: Request, page: Page, caller: Caller, project: str | None = N
         return JSONResponse(plain({**page.facts, "rows": list(page.rows)}))
     if form == "csv":
         name = "".join(letter if letter.isalnum() else "-" for letter in page.title.lower())
-        headers = {"Content-Disposition": f'attachment; filename="{name.encode("ascii", "ignore").decode() or "rows"}.csv"'}
+        headers = {
+            "Content-Disposition": f'attachment; filename="{name.encode("ascii", "ignore").decode() or "rows"}.csv"'
+        }
         return Response(as_csv(page.rows), media_type="text/csv; charset=utf-8", headers=headers)
     figures = json.dumps(plain(page.figures), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     html = request.app.state.templates.render(

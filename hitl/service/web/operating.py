@@ -1,9 +1,9 @@
 """For whoever runs the service: is it alive, does it serve, what does it do.
 
-    /healthz        the process answers
-    /readyz         every project has something to show, and what runs beside is well; 503 and what is wrong
-    /metrics        Prometheus: requests, and of each project what its last cycle recorded (give it an API token)
-    /openapi.json   the API
+/healthz        the process answers
+/readyz         every project has something to show, and what runs beside is well; 503 and what is wrong
+/metrics        Prometheus: requests, and of each project what its last cycle recorded (give it an API token)
+/openapi.json   the API
 """
 
 from __future__ import annotations

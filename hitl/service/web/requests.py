@@ -1,8 +1,8 @@
 """What surrounds every request: its number, a line in the log, a measurement, and the headers that keep browsers safe.
 
-    X-Request-ID     taken from the request where it is short and plain, else drawn; in every answer, error and log line
-    log              one JSON line a request; no query, no body, no header: they may hold what is secret
-    /metrics         requests and their seconds, by route and status
+X-Request-ID     taken from the request where it is short and plain, else drawn; in every answer, error and log line
+log              one JSON line a request; no query, no body, no header: they may hold what is secret
+/metrics         requests and their seconds, by route and status
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ class Measured:
     """Requests by route, method and status, and their seconds."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._count = Counter(
-            "hitl_requests", "Requests answered", ("method", "route", "status"), registry=registry
-        )
+        self._count = Counter("hitl_requests", "Requests answered", ("method", "route", "status"), registry=registry)
         self._seconds = Histogram(
             "hitl_request_seconds", "Seconds to an answer", ("route",), buckets=BUCKETS, registry=registry
         )
@@ -84,7 +82,7 @@ class Surrounded:
             route = getattr(scope.get("route"), "path", "none")
             self._measured.took(scope["method"], route, status, seconds)
             said: dict[str, Any] = {"status": status, "ms": round(seconds * 1e3, 1), "request_id": number}
-            caller = scope["state"].get("caller")
+            caller = getattr(scope["state"].get("caller"), "name", None)
             self._log.info("request", method=scope["method"], route=route, caller=caller, **said)
 
 

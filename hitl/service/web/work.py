@@ -78,7 +78,9 @@ def _run(settings: Settings, store: Store, connector: Connector, work: Work) -> 
     from hitl import cycle
 
     report = cycle.run(settings, store, connector, work.progress)
-    return f"pulled {report.pulled.changed:,} entries; {report.judgement.plan}; {report.changed:,} changes on the platform"
+    return (
+        f"pulled {report.pulled.changed:,} entries; {report.judgement.plan}; {report.changed:,} changes on the platform"
+    )
 
 
 ACTS: Mapping[str, Act] = {"plan": _plan, "push": _push, "run": _run}

@@ -44,7 +44,12 @@ def annotators(
     rows = [line(view, int(k)) for k in found[(page - 1) * size : page * size]]
     pages = max(1, -(-len(found) // size))
     facts = {"question": name, "found": len(found), "page": page, "pages": pages}
-    given = {"question": question, "q": q, "sort": sort if sort != "labels" else None, "size": size if size != 50 else None}
+    given = {
+        "question": question,
+        "q": q,
+        "sort": sort if sort != "labels" else None,
+        "size": size if size != 50 else None,
+    }
     chance = 1 / max(len(view.consensus.classes), 1)
     shown = {"given": given, "sort": sort, "q": q, "questions": list(snapshot.views), "chance": chance}
     return answer(request, Page("annotators.html.j2", "Annotators", rows, facts, shown), caller, project)
@@ -67,8 +72,12 @@ def annotator(
     name, view = question_of(snapshot, question)
     report = view.consensus.annotators
     k = view.reported_place.get(annotator)
+    asks = [ask for ask in (snapshot.plan.asks if snapshot.plan else ()) if str(ask.annotator) == annotator]
     if k is None:
-        raise HTTPException(404, f"no annotator {annotator!r} in project {project!r}")
+        if not asks and annotator not in map(str, snapshot.settings.crew.annotators):
+            raise HTTPException(404, f"no annotator {annotator!r} in project {project!r}")
+        new = {"annotator": {"annotator": annotator, "labels": 0}, "question": name, "confusion": []}
+        return answer(request, Page("annotator_new.html.j2", annotator, (), new, {"asks": asks}), caller, project)
     cells = confusion(view, k)
     disagreed = [_answer(view, int(place), snapshot.texts) for place in disagreements(view, annotator)[:50]]
     facts = {"annotator": line(view, k), "question": name, "confusion": cells}
@@ -77,7 +86,7 @@ def annotator(
         "options": list(map(str, report.options)),
         "disagreed": disagreed,
         "questions": list(snapshot.views),
-        "asks": [ask for ask in (snapshot.plan.asks if snapshot.plan else ()) if str(ask.annotator) == annotator],
+        "asks": asks,
         "over_time": over_time(view, annotator),
     }
     page = Page("annotator.html.j2", annotator, disagreed, facts, shown, _drift_figure(shown["over_time"]))
