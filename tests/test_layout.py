@@ -83,6 +83,7 @@ MAY_IMPORT = {
         "core",
         "basis",
         "models",
+        "active",
         "settings",
         "store",
         "connectors",

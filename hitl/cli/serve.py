@@ -18,7 +18,7 @@ EXAMPLES = examples(
     "hitl serve --no-scheduler  # where `hitl schedule` runs apart",
 )
 
-NEEDED = {
+NEEDED = {  # what may be missing without the extra `service`
     "fastapi",
     "uvicorn",
     "structlog",

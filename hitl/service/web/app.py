@@ -65,23 +65,15 @@ def application(parts: Parts) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         lifespan=_lifespan(parts),
-        generate_unique_id_function=lambda route: f"{route.name}_{'_'.join(sorted(route.methods)).lower()}",
+        generate_unique_id_function=lambda route: f"{route.name}_{'_'.join(sorted(route.methods or ())).lower()}",
     )
     registry = CollectorRegistry()
     app.state.accounts, app.state.projects = parts.accounts, parts.projects
     app.state.templates, app.state.registry, app.state.trouble = Templates(), registry, parts.trouble
     operating.measure(registry, parts.projects)
     errors.handle(app)
-    for router in (
-        operating.router,
-        assets.router,
-        access_routes.router,
-        overview.router,
-        items.router,
-        annotators.router,
-    ):
-        app.include_router(router)
-    for router in (models.router, plan.router, runs.router, *parts.routers):
+    families = (operating, assets, access_routes, overview, items, annotators, models, plan, runs)
+    for router in (*(family.router for family in families), *parts.routers):
         app.include_router(router)
     access.check_declared(app)
     app.add_middleware(Surrounded, measured=Measured(registry))

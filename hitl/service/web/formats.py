@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Format = Literal["html", "json", "csv"]
 
-FORMS = {
+FORMS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The page, its rows as JSON, or as CSV",
         "content": {
@@ -84,10 +84,8 @@ def answer(request: Request, page: Page, caller: Caller, project: str | None = N
     if form == "json":
         return JSONResponse(plain({**page.facts, "rows": list(page.rows)}))
     if form == "csv":
-        name = "".join(letter if letter.isalnum() else "-" for letter in page.title.lower())
-        headers = {
-            "Content-Disposition": f'attachment; filename="{name.encode("ascii", "ignore").decode() or "rows"}.csv"'
-        }
+        letters = (letter if letter.isascii() and letter.isalnum() else "-" for letter in page.title.lower())
+        headers = {"Content-Disposition": f'attachment; filename="{"".join(letters)}.csv"'}
         return Response(as_csv(page.rows), media_type="text/csv; charset=utf-8", headers=headers)
     figures = json.dumps(plain(page.figures), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     html = request.app.state.templates.render(

@@ -49,12 +49,14 @@ class QuestionView:
 
     Attributes:
         page: evidence and consensus over the same N items; what reports are made of too.
+        truth: (N,) known class codes, -1 where unknown.
         settled: the consensus of the last cycle, by the platform's keys; None before the first.
         changed: (N,) how much the belief in the item's label has moved since the last cycle, in [0, 1]; 0 everywhere
             right after one.
     """
 
     page: QuestionPage
+    truth: Ints
     settled: Consensus | None
     changed: Floats
 
@@ -204,7 +206,7 @@ class Snapshot:
         views = {}
         for question, known in evidence.items():
             base = self.views.get(question)
-            views[question] = _view(question, known, results[question], names, base and base.settled)
+            views[question] = _view(question, known, results[question], names, None if base is None else base.settled)
         return replace(self, views=views, fitted=False)
 
 
@@ -253,7 +255,8 @@ def _view(
     items: tuple[Name, ...] = tuple(names.get(str(item), item) for item in annotations.items)
     known = replace(evidence, annotations=replace(annotations, items=items))
     page = QuestionPage(question, known, named_result(consensus, names))
-    return QuestionView(page, before, _moved(consensus, before))
+    truth = np.full(len(items), NOWHERE, np.int32) if known.truth is None else known.truth
+    return QuestionView(page, truth, before, _moved(consensus, before))
 
 
 def _moved(now: Consensus, before: Consensus | None) -> Floats:
@@ -261,7 +264,7 @@ def _moved(now: Consensus, before: Consensus | None) -> Floats:
     if before is None or before.classes != now.classes:
         return np.zeros(len(now.items))
     if before.items == now.items:
-        return np.abs(now.probabilities - before.probabilities).sum(axis=1) / 2
+        return np.asarray(np.abs(now.probabilities - before.probabilities).sum(axis=1) / 2)
     row = {item: n for n, item in enumerate(before.items)}
     place = np.array([row.get(item, NOWHERE) for item in now.items])
     moved = np.ones(len(now.items))

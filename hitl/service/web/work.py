@@ -78,9 +78,8 @@ def _run(settings: Settings, store: Store, connector: Connector, work: Work) -> 
     from hitl import cycle
 
     report = cycle.run(settings, store, connector, work.progress)
-    return (
-        f"pulled {report.pulled.changed:,} entries; {report.judgement.plan}; {report.changed:,} changes on the platform"
-    )
+    pulled, changed = report.pulled.changed, report.changed
+    return f"pulled {pulled:,} entries; {report.judgement.plan}; {changed:,} changes on the platform"
 
 
 ACTS: Mapping[str, Act] = {"plan": _plan, "push": _push, "run": _run}

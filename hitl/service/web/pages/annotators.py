@@ -47,8 +47,8 @@ def annotators(
     given = {
         "question": question,
         "q": q,
-        "sort": sort if sort != "labels" else None,
-        "size": size if size != 50 else None,
+        "sort": None if sort == "labels" else sort,
+        "size": None if size == 50 else size,
     }
     chance = 1 / max(len(view.consensus.classes), 1)
     shown = {"given": given, "sort": sort, "q": q, "questions": list(snapshot.views), "chance": chance}
@@ -81,15 +81,16 @@ def annotator(
     cells = confusion(view, k)
     disagreed = [_answer(view, int(place), snapshot.texts) for place in disagreements(view, annotator)[:50]]
     facts = {"annotator": line(view, k), "question": name, "confusion": cells}
+    parts = over_time(view, annotator)
     shown = {
         "classes": list(map(str, report.classes)),
         "options": list(map(str, report.options)),
         "disagreed": disagreed,
         "questions": list(snapshot.views),
         "asks": asks,
-        "over_time": over_time(view, annotator),
+        "over_time": parts,
     }
-    page = Page("annotator.html.j2", annotator, disagreed, facts, shown, _drift_figure(shown["over_time"]))
+    page = Page("annotator.html.j2", annotator, disagreed, facts, shown, _drift_figure(parts))
     return answer(request, page, caller, project)
 
 

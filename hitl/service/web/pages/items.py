@@ -135,7 +135,7 @@ def line(snapshot: Snapshot, view: QuestionView, n: int) -> dict[str, Any]:
         "labels": int(start[n + 1] - start[n]),
         "contested": bool(view.is_contested[n]),
         "changed": round(float(view.changed[n]), 4),
-        "truth": None if known.truth[n] < 0 else str(consensus.classes[known.truth[n]]),
+        "truth": None if view.truth[n] < 0 else str(consensus.classes[view.truth[n]]),
     }
 
 
@@ -145,9 +145,9 @@ def _which(snapshot: Snapshot, view: QuestionView, show: Which) -> npt.NDArray[n
     if show == "changed":
         return view.changed > CHANGED
     if show == "known":
-        return view.evidence.truth >= 0
+        return np.asarray(view.truth >= 0)
     if show == "unlabeled":
-        return view.evidence.annotations.labels_per_item == 0
+        return np.asarray(view.evidence.annotations.labels_per_item == 0)
     if show in ("open", "done"):
         return snapshot.is_done if show == "done" else ~snapshot.is_done
     return np.ones(len(snapshot.keys), bool)

@@ -121,7 +121,7 @@ def _models(view: QuestionView, n: int, label: int) -> list[dict[str, Any]]:
 def _typical(view: QuestionView, n: int, label: int, other: int) -> int | None:
     """How many answers `other` of an annotator with the crowd's mean confusion matrix would turn the label."""
     consensus, report = view.consensus, view.consensus.annotators
-    if view.evidence.truth[n] >= 0 or len(report.options) <= other or not len(report.names):
+    if view.truth[n] >= 0 or len(report.options) <= other or not len(report.names):
         return None
     weights = np.maximum(report.labels, 0) if report.labels.any() else np.ones(len(report.names))
     said_jl = np.average(report.confusion, axis=0, weights=weights)
