@@ -175,6 +175,22 @@ class Snapshot:
         return self.cycles[-1].number if self.cycles else 0
 
     @cached_property
+    def counts(self) -> dict[str, int]:
+        """What the evidence holds, as `Store.counts` counts it."""
+        held = [view.evidence.annotations for view in self.views.values()]
+        given = {each.annotators[k] for each in held for k in np.flatnonzero(each.labels_per_annotator)}
+        known = np.zeros(len(self.keys), bool)
+        for view in self.views.values():
+            known |= view.truth >= 0
+        labels = sum(len(each) for each in held)
+        return {
+            "items": len(self.keys),
+            "labels": labels,
+            "annotators_with_labels": len(given),
+            "gold": int(known.sum()),
+        }
+
+    @cached_property
     def item_place(self) -> Mapping[str, int]:
         """Own id as text -> row."""
         return {name: row for row, name in enumerate(self.names.to_pylist())}
@@ -243,7 +259,7 @@ def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...
     )
     for view in found.views.values():
         view.prepare()
-    for name in ("item_place", "key_place", "is_done"):
+    for name in ("counts", "item_place", "key_place", "is_done"):
         getattr(found, name)
     return found
 

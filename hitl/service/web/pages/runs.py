@@ -24,7 +24,7 @@ FIGURES = ("labels", "done", "items", "confidence", "agreement", "cost", "stop",
 @router.get("/projects/{project}/runs", summary="Cycles", responses=FORMS | responses(401, 404, 503))
 def runs(project: str, request: Request, caller: Viewer, one: OneProject, snapshot: Shown) -> Response:
     """The history, newest first, and where the project stands now."""
-    status = status_of(snapshot.settings, one.store)
+    status = status_of(snapshot.settings, one.store, stored=snapshot.counts)
     rows = [_line(each) for each in reversed(snapshot.cycles)]
     shown = {"standing": status, "work": one.work, "may_act": may_act(caller, project)}
     return answer(request, Page("runs.html.j2", "Runs", rows, {"status": status.as_json()}, shown), caller, project)
