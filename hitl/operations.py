@@ -46,15 +46,16 @@ class Judgement:
         for question, known in self.evidence.items():
             items = _named(known.annotations.items, names)
             evidence[question] = replace(known, annotations=replace(known.annotations, items=items))
-        results = {question: _named_result(result, names) for question, result in self.results.items()}
-        return replace(self, evidence=evidence, results=results, plan=_named_plan(self.plan, names))
+        results = {question: named_result(result, names) for question, result in self.results.items()}
+        return replace(self, evidence=evidence, results=results, plan=named_plan(self.plan, names))
 
 
 def _named(items: Names, names: Mapping[str, str]) -> Names:
     return tuple(names.get(str(item), item) for item in items)
 
 
-def _named_result(result: Consensus, names: Mapping[str, str]) -> Consensus:
+def named_result(result: Consensus, names: Mapping[str, str]) -> Consensus:
+    """A consensus with other names of its items."""
     spans = result.spans
     if spans is not None:
         spans = tuple(replace(span, document=names.get(str(span.document), span.document)) for span in spans)
@@ -67,7 +68,9 @@ def _named_result(result: Consensus, names: Mapping[str, str]) -> Consensus:
     return replace(result, items=_named(result.items, names), spans=spans, masks=masks, boxes=boxes)
 
 
-def _named_plan(plan: Plan, names: Mapping[str, str]) -> Plan:
+def named_plan(plan: Plan, names: Mapping[str, str]) -> Plan:
+    """A plan with other names of its items."""
+
     def named(rows: tuple[Row, ...]) -> tuple[Row, ...]:
         return tuple(replace(row, item=names.get(str(row.item), row.item)) for row in rows)
 

@@ -38,7 +38,7 @@ TINY = 1e-6
 _OF_TASKS = ("overlap", "is_labeled", "meta")
 _OF_ANSWERS = ("id", "completed_by", "was_cancelled", "ground_truth", "result")
 _ALL = replies.tasks(
-    ("id", "data", "is_labeled", "overlap", "annotations", *_OF_ANSWERS, "predictions", "model_version")
+    ("id", "data", "meta", "is_labeled", "overlap", "annotations", *_OF_ANSWERS, "predictions", "model_version")
 )
 
 
@@ -50,8 +50,8 @@ def snapshot(client: Client, project: int, form: Form, progress: Progress = sile
     for task in tasks(client, project, progress):
         item = str(task["id"])
         data[item] = task["data"]
-        answers[item] = frozenset(one for said in task["annotations"] for one in _answers(form, said))
-        for said in task["predictions"]:
+        answers[item] = frozenset(one for said in task["annotations"] or () for one in _answers(form, said))
+        for said in task["predictions"] or ():
             model = said.get("model_version") or "undefined"
             if not model.startswith(OURS):
                 predictions |= {(item, question, model): p for question, p in _predicted(form, said).items()}

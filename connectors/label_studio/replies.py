@@ -42,11 +42,22 @@ text = _of(str, "text")
 flag = _of(bool, "true or false")
 
 
+LARGEST = 2**63 - 1
+"""Of numbers, on both sides of 0: what databases hold."""
+
+
 def whole(value: Any) -> int:
-    """A whole number."""
-    if type(value) is not int:
+    """A whole number of 64 bits."""
+    if type(value) is not int or abs(value) > LARGEST:
         raise WrongShape(f": expected a whole number, found {str(value)[:40]!r}")
     return value
+
+
+def number(value: Any) -> float:
+    """A number, finite and not beyond 64 bits."""
+    if type(value) not in (int, float) or not abs(value) <= LARGEST:
+        raise WrongShape(f": expected a number, found {str(value)[:40]!r}")
+    return float(value)
 
 
 def some(reader: Reader) -> Reader:
@@ -129,10 +140,11 @@ def instant(value: Any) -> str:
 
 
 _BY = some(_of((int, dict), "a user"))
-_NUMBER = some(_of((int, float), "a number"))
+_NUMBER = some(number)
 _FIELDS: dict[str, Reader] = {
     "id": whole,
     "data": record(),
+    "meta": some(record()),
     "is_labeled": flag,
     "overlap": whole,
     "created_at": text,
@@ -149,14 +161,20 @@ _ANNOTATION: dict[str, Reader] = {
     "lead_time": _NUMBER,
     "created_at": text,
     "updated_at": text,
+    "updated_by": anything,
     "result": anything,
 }
 _PREDICTION: dict[str, Reader] = {"model_version": some(text), "score": _NUMBER, "result": anything}
 
 
 def tasks(include: Iterable[str]) -> Reader:
-    """A page of tasks with these fields, which are those of its annotations and predictions too (`include`)."""
+    """A page of tasks with these fields, which are those of its annotations and predictions too (`include`).
+
+    Raises KeyError for a field without a reader: what is asked for is never used unread.
+    """
     wanted = set(include)
+    if strange := wanted - _FIELDS.keys() - _ANNOTATION.keys() - _PREDICTION.keys() - {"annotations", "predictions"}:
+        raise KeyError(f"no reader of {', '.join(sorted(strange))}")
     fields = [(name, reader) for name, reader in _FIELDS.items() if name in wanted]
     for name, inner in (("annotations", _ANNOTATION), ("predictions", _PREDICTION)):
         if name in wanted:

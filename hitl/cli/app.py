@@ -23,6 +23,7 @@ from hitl.cli import (
     replay,
     report,
     schedule,
+    serve,
     show,
 )
 from hitl.cli.options import examples
@@ -73,10 +74,20 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep/--stop", help="With --label-studio: leave the server running to look at.")
     ] = True,
+    served: Annotated[bool, typer.Option("--serve", help="As a page to look at, while labels come in.")] = False,
+    address: Annotated[str, typer.Option(help="With --serve: where to listen, host:port.")] = "127.0.0.1:8500",
 ) -> None:
     """Replay 164 real annotators through the loop: what is asked next, and what it saves."""
     from hitl.tables.files import require_folder
 
+    if served:
+        import tempfile
+
+        from hitl.demo import served as demo_served
+
+        with tempfile.TemporaryDirectory(prefix="hitl-demo-") as folder:
+            demo_served.run(Path(folder), lambda config: serve.serve([config], address))
+        return
     require_folder(output)
     if label_studio:
         from hitl.demo import on_label_studio
@@ -111,6 +122,7 @@ PANELS: dict[str, dict[Callable[..., None], str]] = {
         project.status: examples("hitl status"),
         project.export: examples("hitl export labels.csv --annotators-output people.csv"),
         report.report: report.EXAMPLES,
+        serve.serve: serve.EXAMPLES,
         project.add: examples("hitl add new_items.jsonl"),
         project.gold: examples("hitl gold truth.csv"),
         learn.learn: learn.EXAMPLES,
@@ -118,7 +130,7 @@ PANELS: dict[str, dict[Callable[..., None], str]] = {
         project.plan: examples("hitl plan --dry-run"),
         project.push: examples("hitl push --dry-run"),
     },
-    "Demo": {demo: examples("hitl demo", "hitl demo --label-studio")},
+    "Demo": {demo: examples("hitl demo", "hitl demo --label-studio", "hitl demo --serve")},
 }
 """Panel of the help -> its commands, each with the examples at the end of its own help."""
 

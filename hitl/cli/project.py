@@ -20,7 +20,6 @@ from hitl.errors import BadSettings, HitlError, MissingToken
 from hitl.project import lease_seconds, opened, require_place, stored
 
 if TYPE_CHECKING:
-    from hitl.consensus import Consensus
     from hitl.cycle import CycleReport, Unchanged
     from hitl.exchange import Check, Connector, Operation, PullSummary, Question, Receipt
     from hitl.operations import Judgement
@@ -117,6 +116,7 @@ def _questions(settings: Settings, store: Store, folder: Path) -> tuple[Question
     Raises MissingToken where there is no cycle either.
     """
     from hitl.connectors.catalog import connector_of
+    from hitl.report.stored import asked_before
 
     try:
         connector = connector_of(settings.source, folder)
@@ -125,22 +125,9 @@ def _questions(settings: Settings, store: Store, folder: Path) -> tuple[Question
         if latest is None:
             raise
         show.warning(f"{missing}. Without it the classes are taken to be those of the last cycle")
-        results, _ = latest
-        return tuple(_asked(name, found) for name, found in results.items())
+        return asked_before(latest[0])
     require_place(store, settings.name, connector)
     return connector.questions()
-
-
-def _asked(name: str, found: Consensus) -> Question:
-    """The question that a consensus answers; the field of an image is not known, and nothing reads it."""
-    from hitl.exchange import Question
-
-    kinds = found.classes[1:]  # the first one is that nothing is there
-    if found.masks is not None:
-        return Question(name, kinds, kinds, image="")
-    if found.boxes is not None:
-        return Question(name, kinds, kinds, boxes="")
-    return Question(name, found.classes, found.annotators.options)
 
 
 def push(

@@ -15,6 +15,7 @@ from hitl.settings import Settings
 
 if TYPE_CHECKING:
     from hitl.annotations import Name
+    from hitl.consensus import Consensus
     from hitl.store import Store
 
 
@@ -29,7 +30,7 @@ def stored_report(settings: Settings, store: Store, questions: tuple[Question, .
         QuestionPage(name, known, judgement.results[name], texts) for name, known in judgement.evidence.items()
     )
     history = tuple(
-        Cycle(entry.number, entry.recorded_at, _shares(entry.metrics)) for entry in store.cycles(settings.name)
+        Cycle(entry.number, entry.recorded_at, shares(entry.metrics)) for entry in store.cycles(settings.name)
     )
     ahead = tuple(outlook(judgement.metrics))
     return Report(settings.name, pages, judgement.plan, history=history, command="hitl report", outlook=ahead)
@@ -40,6 +41,21 @@ def text_of(data: Mapping[str, Any]) -> str:
     return " — ".join(" ".join(value.split()) for value in data.values() if isinstance(value, str))
 
 
-def _shares(metrics: Mapping[str, Any]) -> dict[str, float]:
-    shares = {name: metrics[name] for name in ("labels", "confidence", "agreement") if metrics.get(name) is not None}
-    return {**shares, "done": metrics["done"] / max(metrics["items"], 1)}
+def asked_before(results: Mapping[str, Consensus]) -> tuple[Question, ...]:
+    """The questions that these results answer; the field of an image is not known, and nothing reads it."""
+    return tuple(_asked(name, found) for name, found in results.items())
+
+
+def _asked(name: str, found: Consensus) -> Question:
+    kinds = found.classes[1:]  # the first one is that nothing is there
+    if found.masks is not None:
+        return Question(name, kinds, kinds, image="")
+    if found.boxes is not None:
+        return Question(name, kinds, kinds, boxes="")
+    return Question(name, found.classes, found.annotators.options)
+
+
+def shares(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """What the history shows of one cycle."""
+    found = {name: metrics[name] for name in ("labels", "confidence", "agreement") if metrics.get(name) is not None}
+    return {**found, "done": metrics["done"] / max(metrics["items"], 1)}

@@ -29,6 +29,12 @@ class Pulled(Packed):
         )
         return self.database.table(query)
 
+    def data_of(self, project: str, key: str) -> str | None:
+        """The data of one item (JSON text); None where there is no such item."""
+        query = sa.select(item.c.data).where(item.c.project == project, item.c.item == key)
+        found: str | None = self.database.scalar(query)
+        return found
+
     def served(self, project: str) -> dict[str, tuple[int, bool]]:
         """For how many annotators in all a live item is open, and whether it is closed, where the platform says."""
         query = sa.select(item.c.item, item.c.labels_wanted, item.c.closed).where(

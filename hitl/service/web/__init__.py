@@ -1,1 +1,1 @@
-"""`hitl serve`: pages, and what other programs ask, over HTTP."""
+"""`hitl serve`: pages, an API, webhooks and Label Studio's ML backend, over the functions that the commands call."""

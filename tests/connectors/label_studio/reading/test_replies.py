@@ -23,6 +23,13 @@ TASKS = {"tasks": [{"id": 7, "annotations": [{"id": 1, "result": []}]}], "total"
         (replies.user, {"id": 1, "email": 7}, r"\.email: expected text, found '7'"),
         (replies.user, ["id"], r": expected an object"),
         (ANNOTATED, TASKS | {"tasks": [{"id": 7, "annotations": [{"id": 1}]}]}, r"annotations\[0\]: result is not"),
+        (replies.tasks(["id", "meta"]), TASKS | {"tasks": [{"id": 7, "meta": 0.5}]}, r"\.meta: expected an object"),
+        (replies.SKIPS, {"skipped_annotations_number": 2**63}, r": expected a whole number"),
+        (
+            replies.tasks(["id", "annotations", "lead_time"]),
+            TASKS | {"tasks": [{"id": 7, "annotations": [{"id": 1, "lead_time": float("inf")}]}]},
+            r"annotations\[0\]\.lead_time: expected a number",
+        ),
         (COMPARED, TASKS, r"tasks\[0\]: annotations_ids is not there"),
     ],
 )
@@ -41,3 +48,8 @@ def test_another_shape(reader: Reader, answer: Any, where: str) -> None:
 )
 def test_what_a_server_may_leave_out(reader: Reader, answer: Any) -> None:
     assert reader(answer) == answer
+
+
+def test_no_field_is_used_unread() -> None:
+    with pytest.raises(KeyError, match="no reader of lengths"):
+        replies.tasks(["id", "lengths"])

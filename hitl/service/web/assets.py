@@ -1,0 +1,44 @@
+"""What pages are made with: styles and scripts of ours and of reports, and htmx. All of it is in the package."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from hitl.service.web.access import public
+
+router = APIRouter(include_in_schema=False)
+
+KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+OURS = ("service.css", "service.js", "htmx.min.js", "icon.svg")
+OF_REPORTS = {"page.css": "page.css", "figures.js": "figures.js.j2"}
+"""Name -> file of `hitl.report`: pages and reports look alike, and figures are drawn by one script."""
+
+
+@router.get("/static/{name}")
+@public
+def asset(name: str, request: Request) -> Response:
+    """One of them; the browser keeps it for an hour."""
+    if name not in (*OURS, *OF_REPORTS):
+        raise HTTPException(404, f"no file {name!r} here")
+    body, tag = _read(name)
+    headers = {"ETag": tag, "Cache-Control": "max-age=3600"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type=KINDS[name[name.rindex(".") :]], headers=headers)
+
+
+@cache
+def _read(name: str) -> tuple[bytes, str]:
+    of_report = OF_REPORTS.get(name)
+    folder = files("hitl.service.web").joinpath("static") if of_report is None else files("hitl.report")
+    body = folder.joinpath(of_report or name).read_bytes()
+    if name == "figures.js":
+        body = b'"use strict";\n' + body + b"\nwindow.drawFigure = drawFigure;\n"
+    return body, f'"{hashlib.sha256(body).hexdigest()[:16]}"'

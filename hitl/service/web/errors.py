@@ -1,0 +1,91 @@
+"""One shape for all errors: {"error": {"code", "message", "request_id"}}, or a page that says the same.
+
+What hitl raises on purpose carries its own words; of anything else only the request id is told, and the log has the
+rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from hitl.errors import BadInput, Busy, HitlError, PlatformError, StoreError, Unreachable
+from hitl.service.web.formats import form_of
+
+STATUS = ((BadInput, 400), (Busy, 409), (Unreachable, 503), (PlatformError, 502), (StoreError, 503), (HitlError, 500))
+"""The first that fits says with which status an error of hitl is answered."""
+
+TITLES = {400: "That cannot be done", 401: "Log in first", 403: "Not allowed", 404: "Not found", 409: "Busy"}
+
+_log = logging.getLogger("hitl.serve")
+
+
+class Told(BaseModel):
+    """What went wrong: a code for programs, words for people, and the number of the request in the log."""
+
+    code: str
+    message: str
+    request_id: str
+
+
+class Problem(BaseModel):
+    """The body of every answer that is an error."""
+
+    error: Told
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What the OpenAPI document says of answers with these statuses."""
+    return {status: {"model": Problem, "description": TITLES.get(status, "Error")} for status in statuses}
+
+
+def told(request: Request, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
+    """An error in the form that is asked for."""
+    number = getattr(request.state, "request_id", "")
+    browser = "text/html" in request.headers.get("accept", "") and form_of(request) == "html"
+    if not browser:
+        body = {"error": {"code": code, "message": message, "request_id": number}}
+        return JSONResponse(body, status, headers)
+    title = TITLES.get(status, "Something went wrong")
+    html = request.app.state.templates.render("error.html.j2", title=title, message=message, number=number)
+    return HTMLResponse(html, status, headers)
+
+
+def handle(app: FastAPI) -> None:
+    """Have this application answer all errors so."""
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HitlError, _ours)
+    app.add_exception_handler(Exception, _foreign)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    headers = None if error.headers is None else dict(error.headers)
+    if error.status_code in (301, 302, 303, 307, 308):
+        return Response(status_code=error.status_code, headers=headers)
+    return told(request, error.status_code, f"http_{error.status_code}", str(error.detail), headers)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    said = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+    return told(request, 422, "invalid", said)
+
+
+async def _ours(request: Request, error: Exception) -> Response:
+    status = next(status for kind, status in STATUS if isinstance(error, kind))
+    wait = error.retry_after if isinstance(error, Unreachable) else None
+    headers = {} if wait is None else {"Retry-After": f"{wait:.0f}"}
+    return told(request, status, type(error).__name__, str(error), headers)
+
+
+async def _foreign(request: Request, error: Exception) -> Response:
+    _log.error("request failed", exc_info=error)
+    return told(request, 500, "internal", "hitl failed to answer; the log says why, by the number of the request")

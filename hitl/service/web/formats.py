@@ -1,0 +1,133 @@
+"""One page, three forms: HTML for browsers, JSON and CSV for programs.
+
+`?format=json` or `?format=csv` chooses, or the Accept header; else HTML. All three say the same rows. In CSV what a
+spreadsheet would run as a formula is defused.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import pyarrow as pa
+from fastapi import Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from pyarrow import csv
+
+from hitl.tables.formulas import defused
+
+if TYPE_CHECKING:
+    from hitl.service.web.access import Caller
+
+Format = Literal["html", "json", "csv"]
+
+FORMS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The page, its rows as JSON, or as CSV",
+        "content": {
+            "text/html": {"schema": {"type": "string"}},
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "properties": {"rows": {"type": "array", "items": {"type": "object"}}},
+                    "required": ["rows"],
+                }
+            },
+            "text/csv": {"schema": {"type": "string"}},
+        },
+    }
+}
+"""What the OpenAPI document says of a page."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a page says.
+
+    Attributes:
+        template: the file that lays it out.
+        title: its heading.
+        rows: its table, JSON values; the columns are those of the first row.
+        facts: what programs get beside the rows, JSON values.
+        shown: what the template alone needs.
+        figures: id -> figure (`hitl.report.plots`), drawn where the template has a place of that id.
+    """
+
+    template: str
+    title: str
+    rows: Sequence[Mapping[str, Any]] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+def form_of(request: Request) -> Format:
+    """The form that is asked for."""
+    named = request.query_params.get("format")
+    if named in ("html", "json", "csv"):
+        return cast("Format", named)
+    accepted = request.headers.get("accept", "")
+    wanted = [part.split(";")[0].strip() for part in accepted.split(",")]
+    for kind, name in (("text/html", "html"), ("application/json", "json"), ("text/csv", "csv")):
+        if kind in wanted:
+            return cast("Format", name)
+    return "html"
+
+
+def answer(request: Request, page: Page, caller: Caller, project: str | None = None) -> Response:
+    """The page in the form that is asked for."""
+    form = form_of(request)
+    if form == "json":
+        return JSONResponse(plain({**page.facts, "rows": list(page.rows)}))
+    if form == "csv":
+        letters = (letter if letter.isascii() and letter.isalnum() else "-" for letter in page.title.lower())
+        headers = {"Content-Disposition": f'attachment; filename="{"".join(letters)}.csv"'}
+        return Response(as_csv(page.rows), media_type="text/csv; charset=utf-8", headers=headers)
+    figures = json.dumps(plain(page.figures), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    html = request.app.state.templates.render(
+        page.template,
+        request=request,
+        caller=caller,
+        project=project,
+        title=page.title,
+        rows=page.rows,
+        figures=figures,
+        **{**page.facts, **page.shown},
+    )
+    return HTMLResponse(html)
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """The rows as CSV; lists and objects are JSON in their cell."""
+    names = list(rows[0]) if rows else []
+    columns = {name: pa.array([_cell(row.get(name)) for row in rows], pa.string()) for name in names}
+    sink = io.BytesIO()
+    if names:
+        csv.write_csv(defused(pa.table(columns)), sink)
+    return sink.getvalue()
+
+
+def plain(value: Any) -> Any:
+    """JSON values of these: no number that JSON does not know, no array of numpy."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if value is None or isinstance(value, (str, int, bool)):
+        return value
+    return str(value)
+
+
+def _cell(value: Any) -> str | None:
+    value = plain(value)
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,94 @@
+"""For whoever runs the service: is it alive, does it serve, what does it do.
+
+/healthz        the process answers
+/readyz         every project has something to show, and what runs beside is well; 503 and what is wrong
+/metrics        Prometheus: requests, and of each project what its last cycle recorded (give it an API token)
+/openapi.json   the API
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from hitl.service.web.access import public
+from hitl.service.web.callers import Viewer
+from hitl.service.web.projects import Projects
+
+router = APIRouter(tags=["operating"])
+
+FIGURES = ("items", "done", "labels", "confidence", "agreement", "cost")
+"""What a cycle records that is one number."""
+
+
+@router.get("/healthz", summary="Is the process alive?")
+@public
+def healthz() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz", summary="Does it serve?", responses={503: {"description": "Not yet, or no longer"}})
+@public
+def readyz(request: Request) -> JSONResponse:
+    """Whether every project has something to show, and what runs beside is well."""
+    projects: Projects = request.app.state.projects
+    lacking = sorted(name for name, one in projects.items() if one.snapshot is None)
+    trouble = request.app.state.trouble()
+    if lacking or trouble:
+        return JSONResponse({"status": "not ready", "loading": len(lacking), "late": bool(trouble)}, 503)
+    return JSONResponse({"status": "ok"})
+
+
+@router.get("/metrics", summary="Figures for Prometheus", response_class=Response)
+def metrics(request: Request, caller: Viewer) -> Response:
+    """Requests and projects in the text format of Prometheus."""
+    return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/openapi.json", summary="The API", include_in_schema=False)
+def openapi(request: Request, caller: Viewer) -> JSONResponse:
+    """The OpenAPI document."""
+    return JSONResponse(request.app.openapi())
+
+
+def measure(registry: CollectorRegistry, projects: Projects) -> None:
+    """Have the registry tell of these projects."""
+    registry.register(_OfProjects(projects))
+
+
+class _OfProjects(Collector):
+    """What the last cycle of each project recorded, as gauges."""
+
+    def __init__(self, projects: Projects) -> None:
+        self._projects = projects
+
+    def collect(self) -> Iterable[Any]:
+        """All gauges, read from the snapshots."""
+        gauges = {
+            name: GaugeMetricFamily(f"hitl_project_{name}", f"{name}, by the last cycle", labels=["project"])
+            for name in (*FIGURES, "cycle", "cycle_timestamp_seconds", "expected_accuracy", "pending_operations")
+        }
+        for name, one in self._projects.items():
+            for figure, value in _figures(one).items():
+                gauges[figure].add_metric([name], value)
+        return gauges.values()
+
+
+def _figures(one: Any) -> dict[str, float]:
+    snapshot = one.snapshot
+    if snapshot is None or not snapshot.cycles:
+        return {}
+    last = snapshot.cycles[-1]
+    found = {name: float(last.metrics[name]) for name in FIGURES if isinstance(last.metrics.get(name), (int, float))}
+    expected = last.metrics.get("expected")
+    if isinstance(expected, dict) and isinstance(expected.get("accuracy"), (int, float)):
+        found["expected_accuracy"] = float(expected["accuracy"])
+    found |= {"cycle": last.number, "cycle_timestamp_seconds": last.recorded_at.timestamp()}
+    return found | {"pending_operations": sum(one.store.count_pending(one.name).values())}

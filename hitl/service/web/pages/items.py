@@ -1,0 +1,202 @@
+"""Items: found by what is known of them, and the story of each."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from hitl.service.web.callers import OneProject, Shown, Viewer, question_of
+from hitl.service.web.errors import responses
+from hitl.service.web.formats import FORMS, Page, answer
+from hitl.service.web.pages.story import story_of
+from hitl.service.web.snapshot import NOWHERE, QuestionView, Snapshot
+
+router = APIRouter(tags=["items"])
+
+Rows = npt.NDArray[np.intp]
+Which = Literal["all", "contested", "changed", "open", "done", "known", "unlabeled"]
+Sort = Literal["confidence", "surest", "change", "item", "labels"]
+
+CHANGED = 0.1
+"""A belief that has moved by more since the last cycle has changed."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What items are looked for; the fields are those of the address."""
+
+    question: str | None = None
+    q: str = ""
+    show: Which = "all"
+    label: str = ""
+    annotator: str = ""
+    said: str = ""
+    sort: Sort = "confidence"
+    page: int = 1
+    size: int = 50
+
+
+@router.get("/projects/{project}/items", summary="Items", responses=FORMS | responses(401, 404, 422, 503))
+def items(
+    project: str,
+    request: Request,
+    caller: Viewer,
+    snapshot: Shown,
+    question: Annotated[str | None, Query(description="One of the project's questions; else the first")] = None,
+    q: Annotated[str, Query(max_length=200, description="Part of an item's id or text")] = "",
+    show: Annotated[Which, Query(description="Which items")] = "all",
+    label: Annotated[str, Query(max_length=500, description="Items with this label")] = "",
+    annotator: Annotated[str, Query(max_length=500, description="Items that this annotator has labeled")] = "",
+    said: Annotated[str, Query(max_length=500, description="... with this answer")] = "",
+    sort: Annotated[Sort, Query(description="What comes first")] = "confidence",
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    size: Annotated[int, Query(ge=1, le=1000)] = 50,
+) -> Response:
+    """The items that fit, a page of them."""
+    wanted = Search(question, q, show, label, annotator, said, sort, page, size)
+    name, view = question_of(snapshot, question)
+    found = find(snapshot, view, wanted)
+    rows = [line(snapshot, view, int(n)) for n in found[(page - 1) * size : page * size]]
+    pages = max(1, -(-len(found) // size))
+    facts = {"question": name, "found": len(found), "page": page, "pages": pages}
+    values = {field: value for field, value in vars(wanted).items() if field != "page"}
+    given = {field: value for field, value in values.items() if value != getattr(Search, field)}
+    shown = {
+        "given": given,
+        "wanted": wanted,
+        "questions": list(snapshot.views),
+        "classes": view.consensus.classes,
+        "options": view.consensus.annotators.options,
+    }
+    return answer(request, Page("items.html.j2", "Items", rows, facts, shown), caller, project)
+
+
+@router.get(
+    "/projects/{project}/items/{item:path}", summary="The story of one item", responses=FORMS | responses(401, 404, 503)
+)
+def item(
+    project: str,
+    item: str,
+    request: Request,
+    caller: Viewer,
+    one: OneProject,
+    snapshot: Shown,
+    question: Annotated[str | None, Query(description="One of the project's questions; else the first")] = None,
+) -> Response:
+    """Who said what, what the models say, why this label, and what would change it."""
+    name, view = question_of(snapshot, question)
+    row = snapshot.item_place.get(item)
+    if row is None:
+        raise HTTPException(404, f"no item {item!r} in project {project!r}")
+    story = story_of(view, row)
+    asks = [ask for ask in (snapshot.plan.asks if snapshot.plan else ()) if str(ask.item) == item]
+    facts = {"item": line(snapshot, view, row), "question": name, **story.facts}
+    shown = {
+        "story": story,
+        "asks": asks,
+        "data": _data(one.store.data_of(project, snapshot.keys[row])),
+        "questions": list(snapshot.views),
+        "text": snapshot.texts[row].as_py(),
+    }
+    return answer(request, Page("item.html.j2", item, story.answers, facts, shown), caller, project)
+
+
+def find(snapshot: Snapshot, view: QuestionView, wanted: Search) -> Rows:
+    """The rows of the items that fit, in the order that is asked for."""
+    keep = _which(snapshot, view, wanted.show)
+    if wanted.label:
+        keep &= view.consensus.labels == _code(wanted.label, view.consensus.classes)
+    if wanted.annotator:
+        keep &= _labeled(view, wanted.annotator, wanted.said)
+    if wanted.q:
+        keep &= _with_text(snapshot, wanted.q)
+    order = _order(snapshot, view, wanted.sort)
+    found: Rows = order[keep[order]]
+    return found
+
+
+def line(snapshot: Snapshot, view: QuestionView, n: int) -> dict[str, Any]:
+    """What the table says of one item."""
+    consensus, known = view.consensus, view.evidence
+    label, start = int(consensus.labels[n]), known.annotations.item_start
+    return {
+        "item": snapshot.names[n].as_py(),
+        "text": snapshot.texts[n].as_py(),
+        "label": str(consensus.classes[label]),
+        "confidence": float(consensus.confidence[n]),
+        "labels": int(start[n + 1] - start[n]),
+        "contested": bool(view.is_contested[n]),
+        "changed": round(float(view.changed[n]), 4),
+        "truth": None if view.truth[n] < 0 else str(consensus.classes[view.truth[n]]),
+    }
+
+
+def _which(snapshot: Snapshot, view: QuestionView, show: Which) -> npt.NDArray[np.bool_]:
+    if show == "contested":
+        return view.is_contested.copy()
+    if show == "changed":
+        return view.changed > CHANGED
+    if show == "known":
+        return np.asarray(view.truth >= 0)
+    if show == "unlabeled":
+        return np.asarray(view.evidence.annotations.labels_per_item == 0)
+    if show in ("open", "done"):
+        return snapshot.is_done if show == "done" else ~snapshot.is_done
+    return np.ones(len(snapshot.keys), bool)
+
+
+def _labeled(view: QuestionView, annotator: str, said: str) -> npt.NDArray[np.bool_]:
+    """(N,) whether the annotator has labeled the item, with this answer."""
+    annotations = view.evidence.annotations
+    keep = np.zeros(annotations.n_items, bool)
+    code = view.annotator_place.get(annotator, NOWHERE)
+    if code == NOWHERE:
+        return keep
+    start, order = annotations.by_annotator
+    rows = order[start[code] : start[code + 1]]
+    if said:
+        rows = rows[annotations.label[rows] == _code(said, annotations.options)]
+    keep[annotations.item[rows]] = True
+    return keep
+
+
+def _with_text(snapshot: Snapshot, part: str) -> npt.NDArray[np.bool_]:
+    """(N,) whether id or text has this part, large or small letters."""
+    found = pc.or_(
+        pc.match_substring(snapshot.names, part, ignore_case=True),
+        pc.match_substring(snapshot.texts, part, ignore_case=True),
+    )
+    return np.asarray(found.to_numpy(zero_copy_only=False), bool).copy()
+
+
+def _order(snapshot: Snapshot, view: QuestionView, sort: Sort) -> Rows:
+    if sort == "surest":
+        return view.by_confidence[::-1]
+    if sort == "change":
+        return view.by_change
+    if sort == "labels":
+        return np.argsort(-view.evidence.annotations.labels_per_item, kind="stable")
+    if sort == "item":
+        return np.arange(len(snapshot.keys))
+    return view.by_confidence
+
+
+def _code(name: str, names: tuple[Any, ...]) -> int:
+    return next((code for code, each in enumerate(names) if str(each) == name), NOWHERE)
+
+
+def _data(text: str | None) -> list[tuple[str, str]]:
+    """The fields of an item's data, each as text."""
+    data = json.loads(text or "{}")
+    return [
+        (str(name), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in data.items()
+    ]

@@ -1,0 +1,132 @@
+"""The story of an item: who said what, what it weighs, and what would change the label.
+
+    weight of an answer s of annotator k    ln C[k, label, s] - ln C[k, other, s]      `other`: the second best label
+
+C are the confusion matrices of the consensus. A weight above 0 speaks for the label. Weights add up under independence;
+what is believed counts the sum for less where annotators share errors (`Consensus.design_effect`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hitl.service.web.snapshot import QuestionView
+
+SMALLEST = 1e-12
+
+
+@dataclass(frozen=True)
+class Story:
+    """What is told of one item.
+
+    Attributes:
+        label, other: the label, and the second best one; None where there is one class.
+        beliefs: every class that is believed at all with its probability, the most probable first.
+        answers: a row an answer: annotator, said, accuracy (with low and high), weight, time.
+        models: a row a model: its name, its label and probability, and its probability of our label.
+        typical: answers of typical annotators for `other` that would turn the label; None where none would.
+    """
+
+    label: str
+    other: str | None
+    beliefs: Sequence[tuple[str, float]]
+    answers: Sequence[Mapping[str, Any]]
+    models: Sequence[Mapping[str, Any]]
+    typical: int | None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For programs."""
+        beliefs = [{"label": name, "probability": p} for name, p in self.beliefs]
+        return {
+            "beliefs": beliefs,
+            "models": list(self.models),
+            "second_best": self.other,
+            "answers_that_turn_it": self.typical,
+        }
+
+
+BELIEFS = 12
+"""Classes whose probability is told."""
+
+
+def story_of(view: QuestionView, n: int) -> Story:
+    """The story of the item in row n."""
+    consensus = view.consensus
+    q_j = consensus.probabilities[n]
+    label = int(consensus.labels[n])
+    ranks = [j for j in np.argsort(-q_j, kind="stable").tolist() if j != label]
+    other = ranks[0] if ranks else None
+    names = list(map(str, consensus.classes))
+    return Story(
+        names[label],
+        None if other is None else names[other],
+        [(names[j], float(q_j[j])) for j in [label, *ranks][:BELIEFS]],
+        answers_of(view, n, label, other),
+        _models(view, n, label),
+        None if other is None else _typical(view, n, label, other),
+    )
+
+
+def answers_of(view: QuestionView, n: int, label: int, other: int | None) -> list[dict[str, Any]]:
+    """A row for each answer to item n, the heaviest first; the weight is for class `label` against class `other`."""
+    annotations, report = view.evidence.annotations, view.consensus.annotators
+    low, high = report.interval
+    rows = []
+    for place in range(annotations.item_start[n], annotations.item_start[n + 1]):
+        k, said = int(annotations.annotator[place]), int(annotations.label[place])
+        known = report.names == annotations.annotators
+        row: dict[str, Any] = {"annotator": str(annotations.annotators[k]), "said": str(annotations.options[said])}
+        if known:
+            row |= {"accuracy": float(report.accuracy[k]), "low": float(low[k]), "high": float(high[k])}
+            row["weight"] = None if other is None else _weight(report.confusion[k], label, other, said)
+        else:
+            row |= dict.fromkeys(("accuracy", "low", "high", "weight"))
+        time = annotations.time
+        row["time"] = None if time is None or not math.isfinite(time[place]) else float(time[place])
+        rows.append(row)
+    return sorted(rows, key=lambda row: -abs(row["weight"] or 0.0))
+
+
+def _weight(confusion_jl: Any, label: int, other: int, said: int) -> float:
+    return float(np.log(max(confusion_jl[label, said], SMALLEST) / max(confusion_jl[other, said], SMALLEST)))
+
+
+def _models(view: QuestionView, n: int, label: int) -> list[dict[str, Any]]:
+    rows = []
+    names = view.consensus.classes
+    for model, p_nj in view.evidence.probabilities.items():
+        p_j = p_nj[n]
+        if math.isnan(p_j[0]):
+            continue
+        own = int(p_j.argmax())
+        temperature = view.consensus.temperatures.get(model)
+        rows.append(
+            {
+                "model": model,
+                "label": str(names[own]),
+                "probability": float(p_j[own]),
+                "of_our_label": float(p_j[label]),
+                "temperature": temperature,
+            }
+        )
+    return rows
+
+
+def _typical(view: QuestionView, n: int, label: int, other: int) -> int | None:
+    """How many answers `other` of an annotator with the crowd's mean confusion matrix would turn the label."""
+    consensus, report = view.consensus, view.consensus.annotators
+    if view.truth[n] >= 0 or len(report.options) <= other or not len(report.names):
+        return None
+    weights = np.maximum(report.labels, 0) if report.labels.any() else np.ones(len(report.names))
+    said_jl = np.average(report.confusion, axis=0, weights=weights)
+    each = _weight(said_jl, other, label, other)
+    if each <= 0:
+        return None
+    q_j = np.maximum(consensus.probabilities[n], SMALLEST)
+    return max(1, math.ceil(math.log(q_j[label] / q_j[other]) / each + 1e-9))

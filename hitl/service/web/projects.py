@@ -1,0 +1,145 @@
+"""The projects that are served: each with its store and its newest snapshot, brought up to date in a thread.
+
+    look      revision of the store and number of the last cycle: two small queries a second
+    load      a snapshot, where one of them moved; requests go on reading the one before
+
+The platform is asked which questions there are once, and where it does not answer those of the last cycle are shown.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hitl.errors import BadSettings, HitlError, MissingToken, PlatformError
+from hitl.project import load, store_url
+from hitl.service.web.snapshot import Snapshot, snapshot_of
+from hitl.store import Store
+from hitl.tables.limits import within
+
+if TYPE_CHECKING:
+    from hitl.exchange import Question
+    from hitl.service.web.work import Work
+    from hitl.settings import Settings
+
+EVERY = 1.0
+"""Seconds between two looks at the stores."""
+
+Changed = Callable[[str, Snapshot], None]
+"""Called with a project's name and its new snapshot, in the thread that made it."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What tells whether a store has news: its revision, and the last cycle."""
+
+    revision: int
+    cycle: int
+
+
+class Watched:
+    """One project that is served. Raises what `hitl.project.load` and `Store` raise."""
+
+    def __init__(self, config: Path) -> None:
+        self.config = config.resolve()
+        self.settings: Settings = load(self.config)
+        self.store = Store(store_url(self.settings.store, self.config.parent))
+        self.snapshot: Snapshot | None = None
+        self.trouble: str | None = None
+        self.work: Work | None = None  # what somebody has started here
+        self._seen: Moment | None = None
+        self._questions: tuple[Question, ...] | None = None
+        self._one_at_a_time = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """The project's name."""
+        return self.settings.name
+
+    def moment(self) -> Moment:
+        """Where the store stands."""
+        last = self.store.last_cycle(self.name)
+        return Moment(self.store.revision(self.name), 0 if last is None else last.number)
+
+    def refresh(self) -> bool:
+        """Load a new snapshot where the store has moved on; whether one was loaded. What fails is the `trouble`."""
+        with self._one_at_a_time:
+            try:
+                now = self.moment()
+                if now == self._seen:
+                    return False
+                with within(self.settings.limits.limits()):
+                    self.snapshot = snapshot_of(self.settings, self.store, self._asked(now))
+                self._seen, self.trouble = now, None
+            except HitlError as error:
+                self.trouble = str(error)
+                return False
+            return True
+
+    def follow(self, snapshot: Snapshot, moment: Moment) -> None:
+        """Take a snapshot that somebody else has made of the store as it was then."""
+        with self._one_at_a_time:
+            self.snapshot, self._seen, self.trouble = snapshot, moment, None
+
+    def _asked(self, now: Moment) -> tuple[Question, ...] | None:
+        """The questions of the platform; None: those of the last cycle."""
+        from hitl.connectors.catalog import connector_of
+
+        if self._questions is None or (self._seen is not None and now.cycle != self._seen.cycle):
+            try:
+                self._questions = connector_of(self.settings.source, self.config.parent).questions()
+            except (PlatformError, MissingToken):
+                return None if self._questions is None else self._questions
+        return self._questions
+
+
+class Projects(Mapping[str, Watched]):
+    """All that is served, by name. Raises BadSettings for two of one name."""
+
+    def __init__(self, configs: Sequence[Path], changed: Changed | None = None) -> None:
+        self._watched: dict[str, Watched] = {}
+        for config in configs:
+            one = Watched(config)
+            if one.name in self._watched:
+                raise BadSettings(
+                    f"{config}: another project that is served is called {one.name!r} too; expected a name of its own"
+                )
+            self._watched[one.name] = one
+        self._changed = changed or (lambda name, snapshot: None)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._keep_looking, name="hitl snapshots", daemon=True)
+
+    def __getitem__(self, name: str) -> Watched:
+        return self._watched[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._watched)
+
+    def __len__(self) -> int:
+        return len(self._watched)
+
+    def start(self) -> None:
+        """Look for news, in a thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop looking, and close the stores."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(5.0)
+        for one in self._watched.values():
+            one.store.close()
+
+    def look(self) -> None:
+        """Look once at each project."""
+        for one in self._watched.values():
+            if one.refresh() and one.snapshot is not None:
+                self._changed(one.name, one.snapshot)
+
+    def _keep_looking(self) -> None:
+        while not self._stop.is_set():
+            self.look()
+            self._stop.wait(EVERY)

@@ -1,0 +1,93 @@
+"""What surrounds every request: its number, a line in the log, a measurement, and the headers that keep browsers safe.
+
+X-Request-ID     taken from the request where it is short and plain, else drawn; in every answer, error and log line
+log              one JSON line a request; no query, no body, no header: they may hold what is secret
+/metrics         requests and their seconds, by route and status
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+PLAIN = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
+"""What a request's number may look like."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+"""Nothing loads from elsewhere, and no script stands in a page."""
+
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
+}
+
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+class Measured:
+    """Requests by route, method and status, and their seconds."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._count = Counter("hitl_requests", "Requests answered", ("method", "route", "status"), registry=registry)
+        self._seconds = Histogram(
+            "hitl_request_seconds", "Seconds to an answer", ("route",), buckets=BUCKETS, registry=registry
+        )
+
+    def took(self, method: str, route: str, status: int, seconds: float) -> None:
+        """One request was answered."""
+        self._count.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+
+class Surrounded:
+    """The ASGI application with all of that around it."""
+
+    def __init__(self, app: ASGIApp, measured: Measured) -> None:
+        self._app, self._measured = app, measured
+        self._log = structlog.get_logger("hitl.serve")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = dict(scope["headers"]).get(b"x-request-id", b"")
+        number = given.decode() if PLAIN.fullmatch(given) else secrets.token_hex(8)
+        scope.setdefault("state", {})["request_id"] = number
+        status, start = 500, time.perf_counter()
+
+        async def answered(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *_headers(message, number)]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answered)
+        finally:
+            seconds = time.perf_counter() - start
+            route = getattr(scope.get("route"), "path", "none")
+            self._measured.took(scope["method"], route, status, seconds)
+            said: dict[str, Any] = {"status": status, "ms": round(seconds * 1e3, 1), "request_id": number}
+            caller = getattr(scope["state"].get("caller"), "name", None)
+            self._log.info("request", method=scope["method"], route=route, caller=caller, **said)
+
+
+def _headers(message: Message, number: str) -> list[tuple[bytes, bytes]]:
+    """Those that the answer does not have itself."""
+    there = {name.lower() for name, _ in message.get("headers", ())}
+    ours = {**HEADERS, "X-Request-ID": number}
+    return [(name.encode(), value.encode()) for name, value in ours.items() if name.lower().encode() not in there]

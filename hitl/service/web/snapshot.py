@@ -1,0 +1,296 @@
+"""What the pages of a project read: one value, made outside of requests and replaced as a whole.
+
+    Snapshot        settings, questions, items, plan, cycles: as the store had them at one moment
+    QuestionView    evidence and consensus of one question, with the orders and counts that pages ask for
+
+Items go by the user's own ids, as in reports. Everything that takes longer than a look-up with a million items is
+computed here once, so that no request waits for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hitl.annotations import Floats, Ints, Name
+from hitl.errors import BadInput
+from hitl.exchange import Question, silent
+from hitl.metrics import expected_accuracy
+from hitl.models.analysis.information import information
+from hitl.operations import named_plan, named_result
+from hitl.plan import DoneItems
+from hitl.project import item_names, stored_evidence, stored_results
+from hitl.report.contents import QuestionPage
+from hitl.report.measures import contested, typical_confusions
+from hitl.report.stored import asked_before, text_of
+
+if TYPE_CHECKING:
+    from hitl.active.stopping.rules import Expected
+    from hitl.consensus import Consensus
+    from hitl.evidence import Evidence
+    from hitl.plan import Plan
+    from hitl.settings import Settings
+    from hitl.store import CycleSummary, Store
+
+NOWHERE = -1
+"""The place of an item, or of an annotator, that is not there."""
+
+
+@dataclass(frozen=True, eq=False)
+class QuestionView:
+    """One question as the pages show it.
+
+    Attributes:
+        page: evidence and consensus over the same N items; what reports are made of too.
+        truth: (N,) known class codes, -1 where unknown.
+        settled: the consensus of the last cycle, by the platform's keys; None before the first.
+        changed: (N,) how much the belief in the item's label has moved since the last cycle, in [0, 1]; 0 everywhere
+            right after one.
+    """
+
+    page: QuestionPage
+    truth: Ints
+    settled: Consensus | None
+    changed: Floats
+
+    @property
+    def evidence(self) -> Evidence:
+        """What is known."""
+        return self.page.evidence
+
+    @property
+    def consensus(self) -> Consensus:
+        """What follows."""
+        return self.page.consensus
+
+    @cached_property
+    def contested(self) -> npt.NDArray[np.intp]:
+        """Items in doubt, the least confident first (`hitl.report.measures.contested`)."""
+        return contested(self.evidence, self.consensus)
+
+    @cached_property
+    def is_contested(self) -> npt.NDArray[np.bool_]:
+        """(N,) whether an item is in doubt."""
+        flags = np.zeros(len(self.consensus.items), bool)
+        flags[self.contested] = True
+        return flags
+
+    @cached_property
+    def by_confidence(self) -> npt.NDArray[np.intp]:
+        """All items, the least confident first."""
+        return np.argsort(self.consensus.confidence, kind="stable")
+
+    @cached_property
+    def by_change(self) -> npt.NDArray[np.intp]:
+        """All items, the most changed first."""
+        return np.argsort(-self.changed, kind="stable")
+
+    @cached_property
+    def expected(self) -> Expected | None:
+        """The accuracy that the labels are expected to have; None without items."""
+        return expected_accuracy((self.evidence, self.consensus)) if len(self.consensus.items) else None
+
+    @cached_property
+    def label_counts(self) -> npt.NDArray[np.int64]:
+        """(J,) how many items carry each label."""
+        return np.bincount(self.consensus.labels, minlength=len(self.consensus.classes))
+
+    @cached_property
+    def typical_confusions(self) -> tuple[Ints, Ints, Floats]:
+        """(K,) of each annotator the true class, the answer and the chance of their most frequent error."""
+        report = self.consensus.annotators
+        return typical_confusions(report.confusion, report.shares)
+
+    @cached_property
+    def bits(self) -> Floats:
+        """(K,) how many bits of information a label of each annotator carries."""
+        return information(self.consensus.annotators.confusion, self.consensus.annotators.shares)
+
+    @cached_property
+    def reported_place(self) -> Mapping[str, int]:
+        """Annotator's name as text -> place in the consensus."""
+        return {str(name): k for k, name in enumerate(self.consensus.annotators.names)}
+
+    def rows_of(self, annotator: int) -> npt.NDArray[np.int64]:
+        """The places of the labels of the annotator with this code."""
+        start, order = self.evidence.annotations.by_annotator
+        return order[start[annotator] : start[annotator + 1]]
+
+    @cached_property
+    def annotator_place(self) -> Mapping[str, int]:
+        """Annotator's name as text -> code in the evidence."""
+        return {str(name): code for code, name in enumerate(self.evidence.annotations.annotators)}
+
+    def prepare(self) -> None:
+        """Compute now what pages would wait for."""
+        for name in ("is_contested", "by_confidence", "by_change", "expected", "label_counts", "annotator_place"):
+            getattr(self, name)
+        for name in ("typical_confusions", "bits", "reported_place"):
+            getattr(self, name)
+        for kept in (self.evidence.annotations.by_annotator, self.consensus.annotators.interval):
+            del kept  # the arrays keep it
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A project as the store had it at one moment.
+
+    Attributes:
+        settings: of its hitl.toml.
+        revision: how often a pull had changed what is stored (`Store.revision`).
+        views: question -> what is known and what follows.
+        keys: the platform's keys of the N items, in the order of the arrays.
+        names: the user's own ids of the same items, as text.
+        texts: what annotators see of them, as one line.
+        plan: of the last cycle, by own ids; None before the first.
+        cycles: the history, oldest first.
+        fitted: the consensus is that of the last cycle, or was fitted to what came since.
+    """
+
+    settings: Settings
+    revision: int
+    views: Mapping[str, QuestionView]
+    keys: tuple[str, ...]
+    names: pa.StringArray
+    texts: pa.LargeStringArray
+    plan: Plan | None
+    cycles: tuple[CycleSummary, ...]
+    fitted: bool = True
+
+    @property
+    def project(self) -> str:
+        """Its name."""
+        return self.settings.name
+
+    @property
+    def number(self) -> int:
+        """The number of the last cycle; 0 before the first."""
+        return self.cycles[-1].number if self.cycles else 0
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """What the evidence holds, as `Store.counts` counts it."""
+        held = [view.evidence.annotations for view in self.views.values()]
+        given = {each.annotators[k] for each in held for k in np.flatnonzero(each.labels_per_annotator)}
+        known = np.zeros(len(self.keys), bool)
+        for view in self.views.values():
+            known |= view.truth >= 0
+        labels = sum(len(each) for each in held)
+        return {
+            "items": len(self.keys),
+            "labels": labels,
+            "annotators_with_labels": len(given),
+            "gold": int(known.sum()),
+        }
+
+    @cached_property
+    def item_place(self) -> Mapping[str, int]:
+        """Own id as text -> row."""
+        return {name: row for row, name in enumerate(self.names.to_pylist())}
+
+    @cached_property
+    def is_done(self) -> npt.NDArray[np.bool_]:
+        """(N,) whether the last plan has the item among those that are done."""
+        done = np.zeros(len(self.keys), bool)
+        if self.plan is not None:
+            place = self.item_place
+            rows = [place.get(str(item), NOWHERE) for item in DoneItems.of(self.plan.done).items]
+            done[[row for row in rows if row != NOWHERE]] = True
+        return done
+
+    @cached_property
+    def key_place(self) -> Mapping[str, int]:
+        """Platform's key -> row."""
+        return {key: row for row, key in enumerate(self.keys)}
+
+    def view(self, question: str | None) -> QuestionView:
+        """The question of this name; None: the first one. Raises KeyError."""
+        if question is None:
+            return next(iter(self.views.values()))
+        return self.views[question]
+
+    def with_results(self, evidence: Mapping[str, Evidence], results: Mapping[str, Consensus]) -> Snapshot:
+        """The same over what is known now, by a consensus that follows it; both by the platform's keys."""
+        names = dict(zip(self.keys, self.names.to_pylist(), strict=True))
+        views = {}
+        for question, known in evidence.items():
+            base = self.views.get(question)
+            views[question] = _view(question, known, results[question], names, None if base is None else base.settled)
+        return replace(self, views=views, fitted=False)
+
+
+def questions_of(store: Store, project: str) -> tuple[Question, ...]:
+    """The questions that the last cycle answered. Raises BadInput before the first."""
+    latest = store.latest(project)
+    if latest is None:
+        raise BadInput(f"project {project!r}: no cycle yet; run `hitl run` first")
+    return asked_before(latest[0])
+
+
+def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...] | None = None) -> Snapshot:
+    """The project as it is stored now; `questions` None: those that the last cycle answered.
+
+    Where labels came since the last cycle they are fitted here, and nothing is recorded. Raises BadInput where nothing
+    is stored, or, without `questions`, before the first cycle.
+    """
+    project, revision = settings.name, store.revision(settings.name)
+    evidence = stored_evidence(settings, store, questions or questions_of(store, project))
+    results, _ = stored_results(settings, store, evidence, silent)
+    names, latest = item_names(settings, store), store.latest(project)
+    before = {} if latest is None else latest[0]
+    views = {name: _view(name, known, results[name], names, before.get(name)) for name, known in evidence.items()}
+    keys, texts = _texts(store, project, names)
+    found = Snapshot(
+        settings,
+        revision,
+        views,
+        keys,
+        pa.array([str(names[key]) for key in keys], pa.string()),
+        texts,
+        None if latest is None else named_plan(latest[1], names),
+        tuple(store.cycles(project)),
+    )
+    for view in found.views.values():
+        view.prepare()
+    for name in ("counts", "item_place", "key_place", "is_done"):
+        getattr(found, name)
+    return found
+
+
+def _view(
+    question: str, evidence: Evidence, consensus: Consensus, names: Mapping[str, str], before: Consensus | None
+) -> QuestionView:
+    annotations = evidence.annotations
+    items: tuple[Name, ...] = tuple(names.get(str(item), item) for item in annotations.items)
+    known = replace(evidence, annotations=replace(annotations, items=items))
+    page = QuestionPage(question, known, named_result(consensus, names))
+    truth = np.full(len(items), NOWHERE, np.int32) if known.truth is None else known.truth
+    return QuestionView(page, truth, before, _moved(consensus, before))
+
+
+def _moved(now: Consensus, before: Consensus | None) -> Floats:
+    """(N,) half the absolute difference of the beliefs, in [0, 1]; 1 for an item that was not there."""
+    if before is None or before.classes != now.classes:
+        return np.zeros(len(now.items))
+    if before.items == now.items:
+        return np.asarray(np.abs(now.probabilities - before.probabilities).sum(axis=1) / 2)
+    row = {item: n for n, item in enumerate(before.items)}
+    place = np.array([row.get(item, NOWHERE) for item in now.items])
+    moved = np.ones(len(now.items))
+    there = place >= 0
+    moved[there] = np.abs(now.probabilities[there] - before.probabilities[place[there]]).sum(axis=1) / 2
+    return moved
+
+
+def _texts(store: Store, project: str, names: Mapping[str, str]) -> tuple[tuple[str, ...], pa.LargeStringArray]:
+    table = store.items(project)
+    keys = tuple(table.column("item").to_pylist())
+    shown = [text_of(json.loads(data)) for data in table.column("data").to_pylist()]
+    return keys, pa.array(shown, pa.large_string())

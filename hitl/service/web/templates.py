@@ -1,0 +1,49 @@
+"""The pages' templates. Autoescape is on: names, labels and texts come from outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+import hitl
+from hitl.report.annotators import day
+from hitl.report.page import count, percent
+from hitl.report.plots import COLOURS, cut
+from hitl.service.web.ages import ago
+
+FOLDER = Path(__file__).parent
+
+
+class Templates:
+    """All templates of the service."""
+
+    def __init__(self) -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader(FOLDER / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        filters = {"percent": percent, "count": count, "cut": cut, "day": day, "ago": ago, "path": path, "query": query}
+        self._environment.filters |= filters
+        self._environment.globals |= {"version": hitl.__version__, "colours": COLOURS}
+
+    def render(self, name: str, **values: Any) -> str:
+        """A page. What pages have around them is empty where it is not given."""
+        around = {"caller": None, "project": None, "request": None, "figures": "{}", "title": "hitl"}
+        return self._environment.get_template(name).render(**{**around, **values})
+
+
+def path(part: object) -> str:
+    """A name as a part of an address."""
+    return quote(str(part), safe="")
+
+
+def query(values: dict[str, Any]) -> str:
+    """These as a query, without those that are empty."""
+    kept = {name: value for name, value in values.items() if value not in (None, "", False)}
+    return f"?{urlencode(kept)}" if kept else ""
