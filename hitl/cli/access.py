@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hitl.cli import show
-from hitl.cli.options import HERE, Config, Json, examples, starting
+from hitl.cli.options import HERE, Access, Config, Json, examples, starting
 from hitl.errors import BadSettings
 from hitl.service.web.access.roles import EVERY, Role
 
@@ -43,22 +43,24 @@ def add_user(
     project: OneProject = None,
     password_stdin: FromInput = False,
     no_password: Annotated[
-        bool, typer.Option("--no-password", help="The user comes by a reverse proxy alone; see access.proxy_header.")
+        bool,
+        typer.Option("--no-password", help="The user comes by the reverse proxy alone; see `hitl serve`."),
     ] = False,
     config: Config = HERE,
+    access: Access = None,
 ) -> None:
     """Add a user with a role; asks for the password."""
     wanted = Role.of(role)
-    with _accounts(config) as accounts:
+    with _accounts(config, access) as accounts:
         password = None if no_password else _password(password_stdin)
         accounts.add_user(name, password, wanted, project)
     show.line(f"added {name}: {_in_words(wanted, project)}")
 
 
 @command(users, "list", "hitl users list --json")
-def list_users(config: Config = HERE, as_json: Json = False) -> None:
+def list_users(config: Config = HERE, access: Access = None, as_json: Json = False) -> None:
     """Show all users with their roles."""
-    with _accounts(config) as accounts:
+    with _accounts(config, access) as accounts:
         found = accounts.users()
     if as_json:
         show.as_json({"users": [_user(one) for one in found]})
@@ -76,26 +78,27 @@ def set_role(
     ],
     project: OneProject = None,
     config: Config = HERE,
+    access: Access = None,
 ) -> None:
     """Give a user another role in a project or in all; none takes it away."""
     wanted = None if role == NONE else Role.of(role)
-    with _accounts(config) as accounts:
+    with _accounts(config, access) as accounts:
         accounts.set_role(name, wanted, project)
     show.line(f"{name} is now {_in_words(wanted, project)}")
 
 
 @command(users, "password", "hitl users password ann", "hitl users password ann --password-stdin < password.txt")
-def set_password(name: Name, password_stdin: FromInput = False, config: Config = HERE) -> None:
+def set_password(name: Name, password_stdin: FromInput = False, config: Config = HERE, access: Access = None) -> None:
     """Give a user another password; all its sessions end."""
-    with _accounts(config) as accounts:
+    with _accounts(config, access) as accounts:
         accounts.set_password(name, _password(password_stdin))
     show.line(f"{name}: the password is changed, and all sessions have ended")
 
 
 @command(users, "remove", "hitl users remove bob")
-def remove_user(name: Name, config: Config = HERE) -> None:
+def remove_user(name: Name, config: Config = HERE, access: Access = None) -> None:
     """Remove a user, and end its sessions."""
-    with _accounts(config) as accounts:
+    with _accounts(config, access) as accounts:
         accounts.remove_user(name)
     show.line(f"removed {name}")
 
@@ -106,11 +109,12 @@ def create_token(
     role: OneRole,
     project: OneProject = None,
     config: Config = HERE,
+    access: Access = None,
     as_json: Json = False,
 ) -> None:
     """Make an API token and print it: it is shown this once."""
     wanted = Role.of(role)
-    with _accounts(config) as accounts:
+    with _accounts(config, access) as accounts:
         made = accounts.create_token(name, wanted, project)
     show.result({"name": name, "role": wanted.word, "project": project, "token": made}, [made], as_json)
     if not as_json:  # standard output holds the token alone
@@ -118,9 +122,9 @@ def create_token(
 
 
 @command(tokens, "list", "hitl tokens list")
-def list_tokens(config: Config = HERE, as_json: Json = False) -> None:
+def list_tokens(config: Config = HERE, access: Access = None, as_json: Json = False) -> None:
     """Show all API tokens, without their secrets."""
-    with _accounts(config) as accounts:
+    with _accounts(config, access) as accounts:
         found = accounts.tokens()
     if as_json:
         show.as_json({"tokens": [_token(one) for one in found]})
@@ -132,19 +136,21 @@ def list_tokens(config: Config = HERE, as_json: Json = False) -> None:
 
 @command(tokens, "revoke", "hitl tokens revoke 4f6feff8")
 def revoke_token(
-    token: Annotated[str, typer.Argument(help="Its id, as `hitl tokens list` shows it.")], config: Config = HERE
+    token: Annotated[str, typer.Argument(help="Its id, as `hitl tokens list` shows it.")],
+    config: Config = HERE,
+    access: Access = None,
 ) -> None:
     """End an API token: programs that have it are refused at once."""
-    with _accounts(config) as accounts:
+    with _accounts(config, access) as accounts:
         accounts.revoke(token)
     show.line(f"revoked {token}")
 
 
-def _accounts(config: Path) -> Accounts:
-    from hitl.project import load
+def _accounts(config: Path, access: str | None) -> Accounts:
+    from hitl.project import load, store_url
     from hitl.service.web.access.accounts import Accounts
 
-    return Accounts.of_project(load(config), config.parent)
+    return Accounts(access or store_url(load(config).store, config.parent))
 
 
 def _password(from_input: bool) -> str:

@@ -29,6 +29,14 @@ def starting(names: Iterable[str]) -> Callable[[str], list[str]]:
 
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The project's hitl.toml.", envvar="HITL_CONFIG")]
+Access = Annotated[
+    str | None,
+    typer.Option(
+        "--access",
+        help="Database of the users and tokens of `hitl serve`; default: the store of the (first) project.",
+        envvar="HITL_SERVE_ACCESS",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines; no progress.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Everything as a table, one row each.")]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hitl.cli import show
-from hitl.cli.options import HERE, Json, examples
+from hitl.cli.options import HERE, Access, Json, examples
 from hitl.errors import BadSettings, MissingExtra
 
 EXAMPLES = examples(
@@ -38,13 +38,7 @@ def serve(
     address: Annotated[
         str, typer.Option(help="Where to listen: host:port.", envvar="HITL_SERVE_ADDRESS")
     ] = "127.0.0.1:8500",
-    access: Annotated[
-        str | None,
-        typer.Option(
-            help="Database of users and tokens; the store of the first project if it is left out.",
-            envvar="HITL_SERVE_ACCESS",
-        ),
-    ] = None,
+    access: Access = None,
     scheduler: Annotated[
         bool, typer.Option("--scheduler/--no-scheduler", help="Run the cycles that \\[schedule] wants.")
     ] = True,
@@ -58,7 +52,10 @@ def serve(
     ] = "",
     proxy_role: Annotated[
         str | None,
-        typer.Option(help="Role of users named there that are not known here; else they are refused."),
+        typer.Option(
+            help="Role of users named there that are not known here; else they are refused.",
+            envvar="HITL_SERVE_PROXY_ROLE",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -13,7 +13,6 @@ import re
 import tomllib
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
@@ -330,26 +329,6 @@ class ScheduleSettings(_Part):
         return next_time(self.cron, zone_of(self.timezone), when + timedelta(microseconds=1))
 
 
-class AccessSettings(_Part):
-    """Who may use `hitl serve`; where one process serves several projects, those of the first one count.
-
-    `store` is the database of users and tokens; default: that of the project. `proxies` are addresses of trusted
-    reverse proxies. In `proxy_header` they name the user whom they have let in; one who is not known here has
-    `proxy_role` in all projects, and without it no access.
-    """
-
-    store: str | None = Field(default=None, min_length=1)
-    proxies: tuple[Annotated[str, AfterValidator(lambda text: str(ip_network(text)))], ...] = ()
-    proxy_header: str = Field(default="", pattern=r"^[A-Za-z0-9-]*$")
-    proxy_role: Literal["viewer", "lead", "admin"] | None = None
-
-    @model_validator(mode="after")
-    def _header_of_proxies(self) -> AccessSettings:
-        if self.proxy_header and not self.proxies:
-            raise ValueError("proxy_header without proxies: anyone could send it; expected access.proxies as well")
-        return self
-
-
 class _FromFile(BaseSettings):
     """Values of a file, given as arguments, where the environment says nothing."""
 
@@ -396,7 +375,6 @@ class Settings(_FromFile):
     learn: LearnSettings = LearnSettings()
     push: PushSettings = PushSettings()
     schedule: ScheduleSettings = ScheduleSettings()
-    access: AccessSettings = AccessSettings()
     retention: RetentionSettings = RetentionSettings()
     limits: LimitSettings = LimitSettings()
     models: dict[str, str] = Field(default_factory=dict)

@@ -9,15 +9,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from hitl.service.web.access import public
+from hitl.service.web.access import Caller, Role, public, requires
 from hitl.service.web.callers import Viewer
 from hitl.service.web.projects import Projects
 
@@ -47,8 +47,8 @@ def readyz(request: Request) -> JSONResponse:
 
 
 @router.get("/metrics", summary="Figures for Prometheus", response_class=Response)
-def metrics(request: Request, caller: Viewer) -> Response:
-    """Requests and projects in the text format of Prometheus."""
+def metrics(request: Request, caller: Annotated[Caller, Depends(requires(Role.VIEWER, everywhere=True))]) -> Response:
+    """Requests and projects in the text format of Prometheus. It shows all projects: the role must be for all."""
     return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
 
 

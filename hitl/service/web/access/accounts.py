@@ -19,13 +19,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
 from hitl.errors import BadInput
-from hitl.project import store_url
 from hitl.service.web.access.caller import Caller
 from hitl.service.web.access.passwords import Passwords
 from hitl.service.web.access.roles import EVERY, Role
@@ -33,9 +31,6 @@ from hitl.service.web.access.slowdown import Slowdown
 from hitl.service.web.access.touches import Touches
 from hitl.store.database import Database
 from hitl.store.schema import grant, session, token, user
-
-if TYPE_CHECKING:
-    from hitl.settings import Settings
 
 LIFETIME = 12 * 3600.0
 """Seconds after which a session ends."""
@@ -127,11 +122,6 @@ class Accounts:
         self._passwords = Passwords()
         self._slowdown = slowdown or Slowdown()
         self._touches = Touches(self.database)
-
-    @classmethod
-    def of_project(cls, settings: Settings, folder: Path) -> Accounts:
-        """Those that `[access]` of the hitl.toml in this folder names: in the project's store, unless it says where."""
-        return cls(store_url(settings.access.store or settings.store, folder))
 
     def __repr__(self) -> str:
         return f"Accounts({self.database.name!r})"

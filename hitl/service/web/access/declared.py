@@ -26,9 +26,9 @@ def public(endpoint: Endpoint) -> Endpoint:
     return endpoint
 
 
-def marked(dependency: Endpoint, role: Role) -> Endpoint:
-    """A dependency that lets in callers of at least this role."""
-    setattr(dependency, _REQUIRED, role)
+def marked(dependency: Endpoint, role: Role, everywhere: bool = False) -> Endpoint:
+    """A dependency that lets in callers of at least this role; `everywhere`: in all projects."""
+    setattr(dependency, _REQUIRED, (role, everywhere or role > Role.VIEWER))
     return dependency
 
 
@@ -38,12 +38,14 @@ class Declared:
 
     Attributes:
         path: as it was declared, with `{project}` and others to fill in.
+        everywhere: where the path names no project, the role is asked for in all of them, not in any.
         mounted: a whole application behind the path, such as static files.
     """
 
     path: str
     methods: tuple[str, ...]
     role: Role | None
+    everywhere: bool = False
     mounted: bool = False
 
     @property
@@ -90,23 +92,24 @@ def _of_route(path: str, route: RouteContext) -> Declared:
         if not getattr(opened, _PUBLIC, False):
             raise BadSettings(f"{path}: it is no route of FastAPI, so that it must be marked as public")
         return Declared(path, tuple(sorted(route.methods or ("GET",))), None, mounted=route.endpoint is None)
-    roles = list(_required(route.dependant))
+    asked = list(_required(route.dependant))
     is_public = getattr(route.endpoint, _PUBLIC, False)
-    if bool(roles) == is_public:
+    if bool(asked) == is_public:
         both = "has both requires(...) and @public" if is_public else "has neither requires(...) nor @public"
         raise BadSettings(f"{path}: {both}; expected one of them")
-    made = Declared(path, tuple(sorted(route.methods or ())), max(roles, default=None))
-    if made.role is Role.VIEWER and not made.of_project and _names_project(route.dependant):
+    role, everywhere = max((role for role, _ in asked), default=None), any(everywhere for _, everywhere in asked)
+    made = Declared(path, tuple(sorted(route.methods or ())), role, everywhere)
+    if role is not None and not made.of_project and not everywhere and _names_project(route.dependant):
         raise BadSettings(f"{path}: its project is no part of the path, so that no role in it is asked for")
     return made
 
 
-def _required(dependant: Dependant) -> Iterator[Role]:
-    """The roles that a route's dependencies ask for, and theirs."""
+def _required(dependant: Dependant) -> Iterator[tuple[Role, bool]]:
+    """The roles that a route's dependencies ask for, and theirs, and whether in all projects."""
     for inner in dependant.dependencies:
-        role = getattr(inner.call, _REQUIRED, None)
-        if role is not None:
-            yield role
+        asked = getattr(inner.call, _REQUIRED, None)
+        if asked is not None:
+            yield asked
         yield from _required(inner)
 
 

@@ -6,7 +6,8 @@
     an unsafe request by a session      403, unless it has the session's CSRF token and comes from a page of ours
 
 A route whose path has `{project}` asks for a role in that project. Of the others a viewer's is open to all who see any
-project, and shows those that they see (`Caller.role_in`); a lead's and an admin's ask for a role in all projects.
+project, and shows those that they see (`Caller.role_in`). A lead's and an admin's ask for a role in all projects; so
+does a viewer's with `everywhere`, for what shows all of them.
 
 Of a request that shows several things a token counts first, then what a trusted proxy says, then the session.
 """
@@ -40,20 +41,23 @@ LONGEST_NEXT = 2_000
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
-def requires(role: Role) -> Callable[[Request], Awaitable[Caller]]:
-    """A dependency that gives the caller, if it has at least this role. It raises HTTPException as said above."""
+def requires(role: Role, everywhere: bool = False) -> Callable[[Request], Awaitable[Caller]]:
+    """A dependency that gives the caller, if it has at least this role. It raises HTTPException as said above.
+
+    `everywhere`: also a viewer's role must be in all projects, where the path names none.
+    """
 
     async def allowed(request: Request) -> Caller:
         caller = await caller_of(request)
         if caller is None:
             raise _nobody(request)
-        _require_role(caller, role, request.path_params.get("project"))
+        _require_role(caller, role, request.path_params.get("project"), everywhere)
         if request.method not in SAFE:
             await _require_meant(request, caller)
         request.state.allowed = role
         return caller
 
-    return marked(allowed, role)
+    return marked(allowed, role, everywhere)
 
 
 async def caller_of(request: Request) -> Caller | None:
@@ -138,8 +142,9 @@ def _address(request: Request) -> str:
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
-def _require_role(caller: Caller, role: Role, project: str | None) -> None:
-    has = caller.highest if project is None and role is Role.VIEWER else caller.role_in(project)
+def _require_role(caller: Caller, role: Role, project: str | None, everywhere: bool) -> None:
+    in_any = project is None and role is Role.VIEWER and not everywhere
+    has = caller.highest if in_any else caller.role_in(project)
     if has is None and project is not None:
         raise no_project(project)
     if has is None or has < role:

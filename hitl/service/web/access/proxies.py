@@ -6,15 +6,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TYPE_CHECKING
 
 from starlette.requests import HTTPConnection
 
 from hitl.errors import BadSettings
 from hitl.service.web.access.roles import Role
-
-if TYPE_CHECKING:
-    from hitl.settings import AccessSettings
 
 _log = logging.getLogger(__name__)
 _warned: set[str] = set()
@@ -36,19 +32,16 @@ class Proxies:
     role: Role | None = None
 
     @classmethod
-    def of_settings(cls, settings: AccessSettings) -> Proxies:
-        """Those of `[access]`."""
-        return cls.of(settings.proxies, settings.proxy_header, settings.proxy_role)
-
-    @classmethod
     def of(cls, addresses: Sequence[str], header: str = "", role: str | None = None) -> Proxies:
         """From texts such as "127.0.0.1" and "10.0.0.0/8". Raises BadSettings for others, and without any."""
         try:
             networks = tuple(ip_network(address) for address in addresses)
         except ValueError as error:
-            raise BadSettings(f"access.proxies: {error}; expected for instance '127.0.0.1' or '10.0.0.0/8'") from None
+            raise BadSettings(f"--proxy: {error}; expected for instance '127.0.0.1' or '10.0.0.0/8'") from None
         if header and not networks:
-            raise BadSettings(f"access.proxy_header: {header!r} without a proxy; expected access.proxies as well")
+            raise BadSettings(f"--proxy-header: {header!r} without a proxy: anyone could send it; expected --proxy too")
+        if role is not None and not header:
+            raise BadSettings(f"--proxy-role: {role!r} without a header that names users; expected --proxy-header too")
         return cls(networks, header, None if role is None else Role.of(role))
 
     def __contains__(self, address: object) -> bool:
@@ -84,7 +77,7 @@ class Proxies:
         if not said:
             return None
         if not self.sent(request):
-            self._warn("it did not come from an address of access.proxies")
+            self._warn("it did not come from a proxy that is trusted")
             return None
         if len(said) > 1:
             self._warn("it was there twice; the proxy must take out the one of the browser")

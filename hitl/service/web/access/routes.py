@@ -243,8 +243,8 @@ def _private(response: Response) -> Response:
     return response
 
 
-def _page(request: Request, name: str, status: int, **values: Any) -> Response:
-    shown = request.app.state.templates.render(f"access/{name}.html.j2", **values)
+def _page(request: Request, name: str, title: str, status: int, **values: Any) -> Response:
+    shown = request.app.state.templates.render(f"access/{name}.html.j2", title=title, **values)
     return _private(HTMLResponse(shown, status))
 
 
@@ -253,21 +253,22 @@ def _login_page(
 ) -> Response:
     proxies = proxies_of(request)
     kept = not is_secure(request, proxies) or proxies.scheme(request) == "https"
-    page = _page(request, "login", status, caller=None, next=own_path(next), error=error, cookies_are_kept=kept)
+    page = _page(request, "login", "Log in", status, next=own_path(next), error=error, cookies_are_kept=kept)
     page.headers.update(headers or {})
     return page
 
 
 def _account_page(request: Request, caller: Caller, error: str = "", status: int = 200) -> Response:
     changed = request.query_params.get("changed") == "1" and not error
-    return _page(request, "account", status, caller=caller, error=error, changed=changed, shortest=SHORTEST)
+    values = {"changed": changed, "shortest": SHORTEST, "may_give_access": caller.role_in(None) is Role.ADMIN}
+    return _page(request, "account", caller.name, status, caller=caller, error=error, **values)
 
 
 def _users_page(request: Request, caller: Caller, error: str = "", status: int = 200) -> Response:
     values = {"users": accounts_of(request).users(), "roles": list(Role), "shortest": SHORTEST}
-    return _page(request, "users", status, caller=caller, error=error, **values)
+    return _page(request, "users", "Users", status, caller=caller, error=error, **values)
 
 
 def _tokens_page(request: Request, caller: Caller, error: str = "", status: int = 200, made: str = "") -> Response:
     values = {"tokens": accounts_of(request).tokens(), "roles": list(Role), "made": made}
-    return _page(request, "tokens", status, caller=caller, error=error, **values)
+    return _page(request, "tokens", "API tokens", status, caller=caller, error=error, **values)

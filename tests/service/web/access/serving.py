@@ -7,16 +7,15 @@ from typing import Annotated
 
 from fastapi import Depends, FastAPI
 from httpx import Response
-from jinja2 import ChoiceLoader, DictLoader, Environment, FileSystemLoader, StrictUndefined
 from starlette.testclient import TestClient
 
 from hitl.service.web import access
 from hitl.service.web.access import Accounts, Caller, Role, check_declared, public, requires, routes
 from hitl.service.web.access.cookies import PLAIN, SECURE
+from hitl.service.web.templates import Templates
 
 PASSWORD = "correct horse battery"
 TEMPLATES = Path(access.__file__).parents[1] / "templates"
-BASE = "<title>{% block title %}{% endblock %}</title><main>{% block content %}{% endblock %}</main>"
 
 Viewer = Annotated[Caller, Depends(requires(Role.VIEWER))]
 Lead = Annotated[Caller, Depends(requires(Role.LEAD))]
@@ -33,17 +32,6 @@ class Clock:
         return self.now
 
 
-class Templates:
-    """Those of access, on a base page that has nothing else."""
-
-    def __init__(self) -> None:
-        loader = ChoiceLoader([FileSystemLoader(TEMPLATES), DictLoader({"base.html.j2": BASE})])
-        self._environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
-
-    def render(self, name: str, **values: object) -> str:
-        return self._environment.get_template(name).render(**values)
-
-
 def application(accounts: Accounts) -> FastAPI:
     app = FastAPI(openapi_url=None)
     app.state.accounts, app.state.templates = accounts, Templates()
@@ -56,6 +44,10 @@ def application(accounts: Accounts) -> FastAPI:
 
     @app.get("/")
     def projects(caller: Viewer) -> str:
+        return caller.name
+
+    @app.get("/metrics")
+    def metrics(caller: Annotated[Caller, Depends(requires(Role.VIEWER, everywhere=True))]) -> str:
         return caller.name
 
     @app.get("/projects/{project}")

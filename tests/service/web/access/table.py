@@ -67,7 +67,7 @@ class _Asking:
             return 303 if self.browser and method == "GET" else 401
         where = project if route.of_project else None
         has = role_in(self.roles, where)
-        if where is None and route.role is Role.VIEWER:
+        if where is None and not route.everywhere:
             has = max(self.roles.values(), default=None)
         if has is None and where is not None:
             return 404
@@ -131,7 +131,7 @@ def _found(client: TestClient, method: str, path: str, asking: _Asking, is_open:
     if answer.status_code == _LET_IN:
         return IN
     sent_away = answer.headers.get("location", "").startswith("/login?next=") or "www-authenticate" in answer.headers
-    return OPEN if is_open and not sent_away and answer.status_code < 500 else answer.status_code
+    return OPEN if is_open and not sent_away and answer.status_code != 500 else answer.status_code
 
 
 def _filled(route: Declared, fill: Mapping[str, str]) -> str:

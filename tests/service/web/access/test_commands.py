@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from hitl.cli import access as commands
-from hitl.project import load
+from hitl.errors import BadInput, BadSettings
 from hitl.service.web.access import Accounts, Proxies, Role
 from tests.command_line import Run
 from tests.scheduled import project
@@ -34,7 +34,7 @@ def call(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.fixture
 def accounts(call: Run, tmp_path: Path) -> Iterator[Accounts]:
     """Those of the project, as the service opens them."""
-    with Accounts.of_project(load(tmp_path / "hitl.toml"), tmp_path) as accounts:
+    with Accounts(f"sqlite:///{tmp_path}/hitl.db") as accounts:
         yield accounts
 
 
@@ -136,32 +136,33 @@ def test_a_password_and_a_token_are_in_no_file(call: Run, accounts: Accounts, tm
     assert leaks(tmp_path, secrets) == []
 
 
-def test_access_is_kept_where_the_settings_say(call: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several projects with stores of their own have one list of users."""
-    config = tmp_path / "hitl.toml"
-    config.write_text(config.read_text() + '[access]\nstore = "sqlite:///team.db"\n')
-    call("users", "add", "ann", "--role", "admin", "--no-password")
-    with Accounts(f"sqlite:///{tmp_path}/team.db") as team:
-        assert [user.name for user in team.users()] == ["ann"]
-    monkeypatch.setenv("HITL_ACCESS__STORE", "sqlite:///other.db")
+def test_access_may_be_kept_elsewhere(call: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several projects with stores of their own have one list of users, and it takes none of their hitl.toml."""
+    team = f"sqlite:///{tmp_path}/team.db"
+    assert call("users", "add", "ann", "--role", "admin", "--no-password", "--access", team)[0] == 0
     assert json.loads(call("users", "list", "--json")[1]) == {"users": []}
+    (tmp_path / "hitl.toml").unlink()
+    monkeypatch.setenv("HITL_SERVE_ACCESS", team)
+    assert [user["name"] for user in json.loads(call("users", "list", "--json")[1])["users"]] == ["ann"]
+    assert call("tokens", "create", "ci", "--role", "viewer")[0] == 0
+    with Accounts(team) as accounts:
+        assert [token.name for token in accounts.tokens()] == ["ci"]
 
 
-def test_the_settings_name_proxies(call: Run, tmp_path: Path) -> None:
-    config = tmp_path / "hitl.toml"
-    text = config.read_text()
-    config.write_text(f'{text}[access]\nproxies = ["10.0.0.0/8"]\nproxy_header = "X-User"\nproxy_role = "viewer"\n')
-    assert Proxies.of_settings(load(config).access) == Proxies.of(["10.0.0.0/8"], "X-User", "viewer")
-    for wrong, words in (
-        ('proxies = ["10.0.0.1/8"]', "access.proxies.0: 10.0.0.1/8 has host bits set"),
-        ('proxies = ["proxy"]', "access.proxies.0: 'proxy' does not appear to be an IPv4 or IPv6 network"),
-        ('proxy_header = "X-User"', "access: proxy_header without proxies: anyone could send it"),
-        ('proxies = ["::1"]\nproxy_header = "X User"', "access.proxy_header"),
-        ('proxies = ["::1"]\nproxy_role = "boss"', "access.proxy_role"),
+def test_proxies_are_named_by_addresses() -> None:
+    made = Proxies.of(["10.0.0.0/8", "::1"], "X-User", "viewer")
+    assert ["10.1.2.3" in made, "::1" in made, "11.0.0.1" in made, "" in made] == [True, True, False, False]
+    for given, words in (
+        ((["10.0.0.1/8"],), "--proxy: 10.0.0.1/8 has host bits set; expected for instance '127.0.0.1'"),
+        ((["proxy"],), "--proxy: 'proxy' does not appear to be an IPv4 or IPv6 network"),
+        (([], "X-User"), "--proxy-header: 'X-User' without a proxy: anyone could send it"),
+        ((["::1"], "", "viewer"), "--proxy-role: 'viewer' without a header"),
     ):
-        config.write_text(f"{text}[access]\n{wrong}\n")
-        code, _, err = call("users", "list")
-        assert (code, words in err) == (78, True), err
+        with pytest.raises(BadSettings) as caught:
+            Proxies.of(*given)
+        assert words in str(caught.value)
+    with pytest.raises(BadInput, match="'boss' is unknown"):
+        Proxies.of(["::1"], "X-User", "boss")
 
 
 @pytest.mark.parametrize("group", ["users", "tokens"])

@@ -122,4 +122,5 @@ def test_a_project_that_is_no_part_of_the_path_is_not_looked_at(bare: FastAPI) -
     other = FastAPI(openapi_url=None)
     other.post("/items", dependencies=[Depends(requires(Role.LEAD))])(lambda project: None)
     other.get("/items")(public(lambda project: None))
+    other.get("/all", dependencies=[Depends(requires(Role.VIEWER, everywhere=True))])(lambda project: None)
     check_declared(other)

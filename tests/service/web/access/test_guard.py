@@ -310,7 +310,7 @@ def test_a_proxy_that_is_not_trusted_names_nobody(
     with caplog.at_level(logging.WARNING):
         assert [browser.get("/", **{USER: "ann"}).status_code for _ in range(3)] == [303] * 3
     said = [record.getMessage() for record in caplog.records if USER in record.getMessage()]
-    assert said == [f"the header {USER} of a request was ignored: it did not come from an address of access.proxies"]
+    assert said == [f"the header {USER} of a request was ignored: it did not come from a proxy that is trusted"]
 
 
 def test_two_names_are_none(behind: Behind, here: Accounts) -> None:

@@ -26,7 +26,7 @@ def test_every_route_gives_the_access_that_it_declares(app: FastAPI) -> None:
     found = Counter(row.found for row in rows)
     assert set(found) == {IN, OPEN, 303, 401, 403, 404}
     routes = {(row.method, row.path) for row in rows}
-    assert len(routes) == 18
+    assert len(routes) == 19
     assert {
         ("POST", "/projects/{project}/plan"),
         ("DELETE", "/projects/{project}/items/{item:path}"),
@@ -71,7 +71,7 @@ def test_a_guard_that_is_left_out_is_found(here: Accounts, instead: Role | None)
 @pytest.mark.parametrize(
     ("name", "broken", "caller"),
     [
-        ("_require_role", lambda caller, role, project: None, "viewer of another project, a token"),
+        ("_require_role", lambda *asked: None, "viewer of another project, a token"),
         ("is_own", lambda request: True, "admin of this project, a session by another page"),
         ("_token", lambda request: None, "viewer of this project, a token"),
     ],
@@ -96,7 +96,9 @@ def test_a_missing_check_of_the_csrf_token_is_found(app: FastAPI, monkeypatch: p
 
 def test_a_project_that_is_not_looked_at_is_found(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     require = guard_module._require_role
-    monkeypatch.setattr(guard_module, "_require_role", lambda caller, role, project: require(caller, role, None))
+    monkeypatch.setattr(
+        guard_module, "_require_role", lambda caller, role, project, everywhere: require(caller, role, None, everywhere)
+    )
     found = wrong(access_table(app))
     assert ("GET", "/projects/{project}", "viewer of another project, a session") in found
 
