@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hitl import basis
 from hitl.active.pending.outstanding import HOUR, next_plan
+from hitl.active.pending.rework import with_rework, without_rework
 from hitl.active.registry import policy
 from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Crew
@@ -368,7 +369,8 @@ def judge(
     pool = PoolState.of([(evidence[name], results[name]) for name in evidence], budget)
     asks = policy(chooses.name, **chooses.options)
     now, expire = time.time() if now is None else now, settings.crew.expire_hours * HOUR
-    plan = next_plan(asks, pool, crew, budget, store.plan(settings.name), now, expire)
+    plan = next_plan(asks, pool, crew, budget, without_rework(store.plan(settings.name)), now, expire)
+    plan = with_rework(plan, store.sent_back(settings.name), evidence, results)
     progress("plan", 1, 1)
     audit = audited_agreement(store.audits(settings.name), evidence)
     metrics = {**metrics_of(pool, plan, crew, budget), "audit": asdict(audit) if audit.answered else None}

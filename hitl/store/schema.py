@@ -9,6 +9,7 @@
     vector                                      features made of items, keyed by how they were made as well
     fold                                        what models predict that learned from the labels of other items
     cycle, consensus                            what was concluded
+    rework                                      what was sent back, to whom
     ask                                         every question that was planned, of whom, and when first
     operation                                   the outbox: what must still be, or was, pushed
     user, grant, session, token                 who may use the service, of which no project has a part (`service.web`)
@@ -23,7 +24,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0015"
+HEAD = "0018"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -202,6 +203,16 @@ ask = _table(
     column("labels", sa.Text()),
     sa.Index("hitl_ask_number", "project", "number", "position"),
     with_rowid=True,
+)
+
+rework = _table(
+    "hitl_rework",
+    key("project"),
+    key("item"),
+    key("annotator"),
+    column("since", sa.Double()),
+    column("note", sa.Text()),
+    column("by", sa.Text()),
 )
 
 operation = _table(

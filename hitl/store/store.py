@@ -25,6 +25,7 @@ from hitl.store.folds import Learnt
 from hitl.store.held import Compared
 from hitl.store.lease import Lease
 from hitl.store.pushes import Pushes
+from hitl.store.reworks import SentBack
 from hitl.store.schema import project as projects
 from hitl.store.tables import Pulled
 from hitl.store.vectors import Embedded
@@ -45,7 +46,7 @@ class Failure:
     messages: tuple[str, ...] = ()
 
 
-class Store(Pulled, Compared, Embedded, Learnt, Concluded, Asked, Pushes):
+class Store(Pulled, Compared, Embedded, Learnt, Concluded, Asked, SentBack, Pushes):
     """What was pulled, what was made of it, what was concluded, what must still be pushed.
 
     `url` is "sqlite:///folder/hitl.db" or "postgresql://user:password@host/database". Opening brings the schema up to
