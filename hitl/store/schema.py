@@ -11,6 +11,7 @@
     cycle, consensus                            what was concluded
     ask                                         every question that was planned, of whom, and when first
     operation                                   the outbox: what must still be, or was, pushed
+    hint                                        that the platform has told of news that no pull has looked for yet
 
 Times are seconds since the epoch (float64, UTC). JSON is text: it must come back as it went in (PostgreSQL's jsonb
 reorders keys and refuses NaN). Keys and versions are compared byte by byte on both databases (collation "C").
@@ -22,7 +23,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0014"
+HEAD = "0016"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -216,5 +217,14 @@ operation = _table(
     column("changed", sa.Integer(), null=True),
     column("detail", sa.Text(), null=True),
     sa.Index("hitl_operation_state", "project", "state", "number"),
+    with_rowid=True,
+)
+
+hint = _table(
+    "hitl_hint",
+    key("project"),
+    column("first_at", sa.Double()),
+    column("last_at", sa.Double()),
+    column("count", sa.BigInteger()),
     with_rowid=True,
 )
