@@ -13,6 +13,7 @@
     ask                                         every question that was planned, of whom, and when first
     operation                                   the outbox: what must still be, or was, pushed
     user, grant, session, token                 who may use the service, of which no project has a part (`service.web`)
+    hint                                        that the platform has told of news that no pull has looked for yet
 
 Times are seconds since the epoch (float64, UTC). JSON is text: it must come back as it went in (PostgreSQL's jsonb
 reorders keys and refuses NaN). Keys and versions are compared byte by byte on both databases (collation "C").
@@ -265,4 +266,13 @@ token = _table(
     column("created", sa.Double()),
     column("used", sa.Double(), null=True),
     sa.Index("hitl_token_digest", "digest", unique=True),
+)
+
+hint = _table(
+    "hitl_hint",
+    key("project"),
+    column("first_at", sa.Double()),
+    column("last_at", sa.Double()),
+    column("count", sa.BigInteger()),
+    with_rowid=True,
 )
