@@ -45,13 +45,14 @@ class Parts:
         accounts: who may come in.
         routers: more routes: webhooks, events, the ML backend.
         trouble: what is wrong with what runs beside it.
-        stops: called when it stops, in order.
+        starts, stops: called when it starts, and when it stops, in order.
     """
 
     projects: Projects
     accounts: access.Accounts
     routers: Sequence[APIRouter] = ()
     trouble: Trouble = lambda: None
+    starts: Sequence[Callable[[], object]] = ()
     stops: Sequence[Callable[[], object]] = ()
 
 
@@ -83,7 +84,8 @@ def application(parts: Parts) -> FastAPI:
 def _lifespan(parts: Parts) -> Any:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        parts.projects.start()
+        for start in (*parts.starts, parts.projects.start):
+            start()
         try:
             yield
         finally:
