@@ -165,14 +165,17 @@ class Waking(BaseExecutor):  # type: ignore[misc]
 class Scheduler:
     """Keeps the cycles of some projects going until it is stopped.
 
-    `tell` is called for every cycle that begins, ends, fails or waits; `progress` within cycles.
+    `tell` is called for every cycle that begins, ends, fails or waits; `progress` within cycles. With `listens` False
+    it takes no addresses for webhooks: somebody else calls `hint_of`.
 
     Attributes:
         projects: those that are kept; jobs: store -> its jobs and ledger.
     """
 
-    def __init__(self, projects: Sequence[Project], tell: Tell, progress: Progress = silent) -> None:
-        self._stop = threading.Event()
+    def __init__(
+        self, projects: Sequence[Project], tell: Tell, progress: Progress = silent, *, listens: bool = True
+    ) -> None:
+        self._stop, self._listens = threading.Event(), listens
         self._databases: dict[str, Database] = {}
         self.jobs: dict[str, Jobs] = {}
         try:
@@ -206,7 +209,8 @@ class Scheduler:
 
     def prepare(self) -> None:
         """Take the addresses of the webhooks and bring the jobs in the store up to the settings; nothing runs yet."""
-        self._listen()
+        if self._listens:
+            self._listen()
         now = datetime.now(UTC)
         self._clock.start(paused=True)
         for jobs in self.jobs.values():

@@ -14,8 +14,9 @@ import uvicorn
 
 from hitl.errors import BadSettings
 from hitl.service.scheduling.scheduler import Project, Scheduler, projects_of
-from hitl.service.web.access import Accounts, Proxies, Role, must_have_credentials
+from hitl.service.web.access import Accounts, Proxies, Role, must_have_credentials, public, requires
 from hitl.service.web.app import Parts, application
+from hitl.service.web.live import Live
 from hitl.service.web.projects import Projects
 
 Say = Callable[[str], None]
@@ -59,19 +60,21 @@ def serve(wanted: Wanted, say: Say) -> None:
         if not accounts.anybody():
             say(_first_user(accounts))
         scheduler = _scheduler(wanted) if wanted.scheduler else None
+        live = Live(projects, scheduler)
+        kept = [] if scheduler is None else [scheduler]
         parts = Parts(
             projects,
             accounts,
-            trouble=scheduler.trouble if scheduler is not None else lambda: None,
-            stops=[] if scheduler is None else [scheduler.stop],
+            routers=[live.router(requires(Role.VIEWER), _secret(projects), public)],
+            trouble=lambda: _trouble(live, scheduler),
+            starts=[live.start, *(each.start for each in kept)],
+            stops=[live.stop, *(each.stop for each in kept)],
         )
         app = application(parts)
         app.state.proxies = trusted
     except BaseException:
         projects.stop()
         raise
-    if scheduler is not None:
-        scheduler.start()
     uvicorn.run(
         app,
         host=wanted.host,
@@ -132,7 +135,19 @@ def _scheduler(wanted: Wanted) -> Scheduler | None:
     def tell(event: str, project: str, said: Mapping[str, Any]) -> None:
         told.info(event, project=project, **{name: said[name] for name in TOLD if said.get(name) is not None})
 
-    return Scheduler(found, tell)
+    return Scheduler(found, tell, listens=False)
+
+
+def _secret(projects: Projects) -> str | None:
+    """What the platform's webhooks carry; None: none is taken."""
+    found = [one.settings.webhook_secret for one in projects.values() if one.settings.webhook_secret is not None]
+    return found[0].get_secret_value() if found else None
+
+
+def _trouble(live: Live, scheduler: Scheduler | None) -> Mapping[str, object] | None:
+    if not live.alive:
+        return {"status": "a thread that follows a project has ended"}
+    return None if scheduler is None else scheduler.trouble()
 
 
 def _shown(host: str) -> str:

@@ -226,6 +226,10 @@ class Snapshot:
         return replace(self, views=views, fitted=False)
 
 
+Judged = tuple[Mapping[str, "Evidence"], Mapping[str, "Consensus"]]
+"""Question -> evidence, and consensus over the same items; by the platform's keys."""
+
+
 def questions_of(store: Store, project: str) -> tuple[Question, ...]:
     """The questions that the last cycle answered. Raises BadInput before the first."""
     latest = store.latest(project)
@@ -234,15 +238,19 @@ def questions_of(store: Store, project: str) -> tuple[Question, ...]:
     return asked_before(latest[0])
 
 
-def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...] | None = None) -> Snapshot:
+def snapshot_of(
+    settings: Settings, store: Store, questions: tuple[Question, ...] | None = None, judged: Judged | None = None
+) -> Snapshot:
     """The project as it is stored now; `questions` None: those that the last cycle answered.
 
-    Where labels came since the last cycle they are fitted here, and nothing is recorded. Raises BadInput where nothing
-    is stored, or, without `questions`, before the first cycle.
+    Where labels came since the last cycle they are fitted here, and nothing is recorded, unless somebody who follows
+    them has `judged` them. Raises BadInput where nothing is stored, or, without `questions`, before the first cycle.
     """
     project, revision = settings.name, store.revision(settings.name)
-    evidence = stored_evidence(settings, store, questions or questions_of(store, project))
-    results, _ = stored_results(settings, store, evidence, silent)
+    if judged is None:
+        known = stored_evidence(settings, store, questions or questions_of(store, project))
+        judged = known, stored_results(settings, store, known, silent)[0]
+    evidence, results = judged
     names, latest = item_names(settings, store), store.latest(project)
     before = {} if latest is None else latest[0]
     views = {name: _view(name, known, results[name], names, before.get(name)) for name, known in evidence.items()}

@@ -8,10 +8,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from hitl.basis import BASIS
-from hitl.service.web.callers import Lead, OneProject, Shown, Viewer
+from hitl.service.web.callers import Lead, OneProject, Shown, Viewer, may_act
 from hitl.service.web.errors import responses
 from hitl.service.web.formats import FORMS, Page, answer
-from hitl.service.web.pages.plan import _may_act as may_act
 from hitl.service.web.work import begin
 from hitl.status import status_of
 
