@@ -9,9 +9,10 @@ import pytest
 from argon2 import PasswordHasher
 from fastapi import FastAPI
 
-from hitl.service.web.access import Accounts
+from hitl.service.web.access import Accounts, Role, public, requires
 from hitl.service.web.access.passwords import Passwords
 from hitl.service.web.app import Parts, application
+from hitl.service.web.live import Live
 from hitl.service.web.projects import Projects
 from tests.scheduled import project
 from tests.service.web.access.table import access_table
@@ -23,7 +24,8 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FastAPI]:
     monkeypatch.setattr(Passwords, "_hasher", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     projects = Projects([project(tmp_path / name, name=name) for name in ("rte", "pets")])
     with Accounts(f"sqlite:///{tmp_path}/access.db") as accounts:
-        yield application(Parts(projects, accounts))
+        live = Live(projects)
+        yield application(Parts(projects, accounts, routers=[live.router(requires(Role.VIEWER), "secret", public)]))
     projects.stop()
 
 
