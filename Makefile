@@ -13,10 +13,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Many tests start processes: these read what the first has compiled, also where the environment forbids that.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo demo-label-studio test trust quick lint types unit bench format clean
+.PHONY: demo demo-serve demo-label-studio test trust quick lint types unit bench format clean
 
 demo: $(DEMO)/.ready  ## replay real annotators through the loop; writes hitl-demo-report.html
 	$(DEMO)/bin/hitl demo
+
+demo-serve: $(DEMO)/.ready-service  ## the same people as pages in a browser, while they label; says where, and how to log in
+	$(DEMO)/bin/hitl demo --serve
 
 demo-label-studio: $(TEST)/.ready  ## the same through a real Label Studio started here
 	$(TEST)/bin/hitl demo --label-studio
@@ -77,6 +80,10 @@ clean:
 $(DEMO)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(DEMO)
 	$(DEMO)/bin/pip install -q -e .
+	touch $@
+
+$(DEMO)/.ready-service: $(DEMO)/.ready
+	$(DEMO)/bin/pip install -q -e '.[service]'
 	touch $@
 
 $(BENCH)/.ready: pyproject.toml

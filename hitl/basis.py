@@ -3,6 +3,7 @@
     revision    how often a pull has changed what is stored; `Store.revision`
     settings    hitl.toml and the environment, and the version of hitl
     files       size and time of the files that settings name: probabilities, features, a graph, code of the user
+    sent_back   which items somebody sent back to an annotator
     people      who can be asked, where the platform knows them all
     questions   what is asked, with its classes
     until       the moment at which the plan changes by itself: a question expires
@@ -39,6 +40,7 @@ def basis_of(settings: Settings, store: Store, connector: Connector) -> dict[str
         "settings": _digest([settings.model_dump_json(), __version__]),
         "files": _digest(_stamps(settings)),
         "people": _digest(people),
+        "sent_back": _digest(map(repr, store.sent_back(settings.name))),
     }
 
 

@@ -18,11 +18,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hitl import basis
 from hitl.active.pending.outstanding import HOUR, next_plan
+from hitl.active.pending.rework import with_rework, without_rework
 from hitl.active.registry import policy
 from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Crew
@@ -68,6 +68,7 @@ from hitl.project import (
     given_evidence,
     item_names,
     lease_seconds,
+    one_fit,
     orders_of_others,
     reachable,
     require_one_name,
@@ -81,9 +82,6 @@ from hitl.tables.limits import within
 if TYPE_CHECKING:
     from hitl.store import CycleSummary, Lease, Store
     from hitl.store.folds import Training
-
-_one_fit = Lock()
-"""Compiled kernels may end the process when two threads run them at once (numba without OpenMP or TBB)."""
 
 
 class _Changing:
@@ -229,7 +227,7 @@ class _Steps:
     def judge(self, settings: Settings, *given: Any) -> tuple[dict[str, Training], Judgement]:
         """Learn, and judge what is stored, of the questions, crew and time `given`."""
         learned = learn(self.lease, settings, self.store, given[0], self.progress)
-        with _one_fit:
+        with one_fit:
             return learned, judge(settings, self.store, given[0], self.progress, *given[1:])
 
     def conclude(
@@ -344,7 +342,7 @@ def learn(
     """Learn from the labels, as `[learn]` says, where they have grown enough or `anew`; what was, by question."""
     if settings.learn.model is None:
         return {}
-    with _one_fit:
+    with one_fit:
         given = given_evidence(settings, store, questions)
         return training.refresh(lease, settings, store, given, progress, anew=anew)
 
@@ -368,7 +366,8 @@ def judge(
     pool = PoolState.of([(evidence[name], results[name]) for name in evidence], budget)
     asks = policy(chooses.name, **chooses.options)
     now, expire = time.time() if now is None else now, settings.crew.expire_hours * HOUR
-    plan = next_plan(asks, pool, crew, budget, store.plan(settings.name), now, expire)
+    plan = next_plan(asks, pool, crew, budget, without_rework(store.plan(settings.name)), now, expire)
+    plan = with_rework(plan, store.sent_back(settings.name), evidence, results)
     progress("plan", 1, 1)
     audit = audited_agreement(store.audits(settings.name), evidence)
     metrics = {**metrics_of(pool, plan, crew, budget), "audit": asdict(audit) if audit.answered else None}

@@ -288,6 +288,17 @@ def _standing(
     return next(iter(evidence.values())).annotations.items, every, answers_per_item(evidence)
 
 
+def _has_labeled(evidence: Mapping[str, Evidence], ask: Ask) -> bool:
+    """Whether the annotator of a question has labeled its item already."""
+    for known in evidence.values():
+        said = known.annotations
+        if ask.annotator in said.annotators and ask.item in said.items:
+            n, k = said.items.index(ask.item), said.annotators.index(ask.annotator)
+            if k in said.annotator[said.item_start[n] : said.item_start[n + 1]]:
+                return True
+    return False
+
+
 def answers_per_item(evidence: Mapping[str, Evidence]) -> npt.NDArray[np.int64]:
     """(N,) how many annotators answered each item, whichever of its questions they answered."""
     first, *others = evidence.values()
@@ -321,6 +332,8 @@ def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> WantedOperat
         gone.setdefault(expired.item, set()).add(expired.annotator)
     asked: dict[int, int] = {}
     for ask in plan.asks:
+        if ask.sent_back and _has_labeled(evidence, ask):
+            continue  # the new answer takes the place of the old one
         n = row[ask.item]
         held = set() if done_n[n] and not known_n[n] else (away | gone.get(ask.item, set())) - {ask.annotator}
         asked[n] = asked.get(n, int(labels_n[n]) + len(held)) + 1

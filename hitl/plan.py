@@ -49,6 +49,8 @@ class Ask:
             inclusion probability, by which answers are weighted (`hitl.models.analysis.audited_agreement`).
         audit: the item was drawn at random from all that might be asked about, done or open, and the answer is to tell
             how good the labels are.
+        sent_back: somebody has sent the item back to the annotator; if they have labeled it before, their new answer
+            takes the place of the old one.
     """
 
     item: Name
@@ -61,6 +63,24 @@ class Ask:
     seconds: float = 0.0
     probability: float | None = 1.0
     audit: bool = False
+    sent_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rework:
+    """An item that was sent back: this annotator is to look at it, again or as an expert.
+
+    Attributes:
+        item, annotator: as in `Ask`.
+        since: when it was sent back (seconds since the epoch); an answer from later is what was asked for.
+        note: what to look at; by: who sent it back.
+    """
+
+    item: Name
+    annotator: Name
+    since: float
+    note: str = ""
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any, cast
 
 from hitl.errors import BadInput, BadSettings, PlatformError
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
     from hitl.models.combiner import Combiner
     from hitl.settings import Settings
     from hitl.store import Store
+
+
+one_fit = RLock()
+"""Held during a fit: compiled kernels may end the process when two threads run them at once (numba without OpenMP or
+TBB)."""
 
 
 def load(config: Path) -> Settings:
@@ -275,7 +281,7 @@ def stored_results(
     It is fitted anew where something was pulled since the last cycle; nothing is recorded.
     """
     latest = store.latest(settings.name)
-    if latest is not None and all(_is_over(latest[0].get(name), known) for name, known in evidence.items()):
+    if latest is not None and all(is_over(latest[0].get(name), known) for name, known in evidence.items()):
         return latest[0], True
     return combined(settings, evidence, progress), False
 
@@ -293,7 +299,8 @@ def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Pro
     by_default = settings.combine.method == "default"
     results = {}
     for position, (name, known) in enumerate(evidence.items(), start=1):
-        results[name] = _consensus(known, method, by_default)
+        with one_fit:
+            results[name] = _consensus(known, method, by_default)
         progress("combine", position, len(evidence))
     return results
 
@@ -314,7 +321,7 @@ def _consensus(known: Evidence, method: Combiner, by_default: bool) -> Consensus
     return image_consensus.of_images(known, method)
 
 
-def _is_over(consensus: Consensus | None, evidence: Evidence) -> bool:
+def is_over(consensus: Consensus | None, evidence: Evidence) -> bool:
     """Whether a consensus is over the same items, annotators and options, with as many labels each."""
     annotations = evidence.annotations
     return consensus is not None and (

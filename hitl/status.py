@@ -111,8 +111,13 @@ class Status:
         }
 
 
-def status_of(settings: Settings, store: Store, now: float | None = None) -> Status:
-    """Counts, the last cycle, what was asked, and what is not pushed yet."""
+def status_of(
+    settings: Settings, store: Store, now: float | None = None, *, stored: Mapping[str, int] | None = None
+) -> Status:
+    """Counts, the last cycle, what was asked, and what is not pushed yet.
+
+    `stored` are counts that are known already: counting goes through all that is stored.
+    """
     name, now = settings.name, time.time() if now is None else now
     plan, last, looked_at = store.plan(name), store.last_cycle(name), store.looked_at(name)
     running, failure = store.holder(name), store.failure(name)
@@ -120,7 +125,7 @@ def status_of(settings: Settings, store: Store, now: float | None = None) -> Sta
     return Status(
         name,
         now,
-        store.counts(name),
+        store.counts(name) if stored is None else stored,
         last,
         store.count_pending(name),
         running,

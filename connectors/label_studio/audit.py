@@ -38,7 +38,7 @@ TINY = 1e-6
 _OF_TASKS = ("overlap", "is_labeled", "meta")
 _OF_ANSWERS = ("id", "completed_by", "was_cancelled", "ground_truth", "result")
 _ALL = replies.tasks(
-    ("id", "data", "is_labeled", "overlap", "annotations", *_OF_ANSWERS, "predictions", "model_version")
+    ("id", "data", "meta", "is_labeled", "overlap", "annotations", *_OF_ANSWERS, "predictions", "model_version")
 )
 
 

@@ -272,6 +272,9 @@ class Client:
             some = wanted[start : start + IDS_A_REQUEST]
             listed = self.tasks(project, include, filters=[where("id", "in_list", "Number", some)])
             found.update({int(task["id"]): task for task in listed})
+        if strange := found.keys() - set(wanted):
+            said = f"tasks that nobody asked for, {min(strange)} among them"
+            raise NoAnswer(f"{self.url} answered GET /api/tasks with {said}. {_STRANGE}")
         return found
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any], threads: int = 4) -> list[Any]:
@@ -338,7 +341,7 @@ class Client:
         httpx = library()
         from label_studio_sdk.core.api_error import ApiError
 
-        content = None if body is None else json.dumps(body, ensure_ascii=False).encode()
+        content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace")
         headers = {} if body is None else {"content-type": "application/json"}
         asked = f"{method} {path}"
         try:

@@ -42,11 +42,22 @@ text = _of(str, "text")
 flag = _of(bool, "true or false")
 
 
+LARGEST = 2**63 - 1
+"""Of numbers, on both sides of 0: what databases hold."""
+
+
 def whole(value: Any) -> int:
-    """A whole number."""
-    if type(value) is not int:
+    """A whole number of 64 bits."""
+    if type(value) is not int or abs(value) > LARGEST:
         raise WrongShape(f": expected a whole number, found {str(value)[:40]!r}")
     return value
+
+
+def number(value: Any) -> float:
+    """A number, finite and not beyond 64 bits."""
+    if type(value) not in (int, float) or not abs(value) <= LARGEST:
+        raise WrongShape(f": expected a number, found {str(value)[:40]!r}")
+    return float(value)
 
 
 def some(reader: Reader) -> Reader:
@@ -129,7 +140,7 @@ def instant(value: Any) -> str:
 
 
 _BY = some(_of((int, dict), "a user"))
-_NUMBER = some(_of((int, float), "a number"))
+_NUMBER = some(number)
 _FIELDS: dict[str, Reader] = {
     "id": whole,
     "data": record(),

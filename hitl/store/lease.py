@@ -34,6 +34,9 @@ from hitl.store.schema import project as projects
 SECONDS = 300.0
 """How long a lease lasts after the last write or renewal."""
 
+BRIEF_SECONDS = 10.0
+"""How long others wait for a lease that is taken to look for news, again and again, and soon given back."""
+
 KEPT_HOURS = 12.0
 """How long it is renewed in the background at most: a process that hangs may not hold a project for ever."""
 
@@ -59,14 +62,21 @@ class Leased:
 
     @contextmanager
     def lease(
-        self, project: str, *, seconds: float = SECONDS, owner: str | None = None, keep: bool = True
+        self,
+        project: str,
+        *,
+        seconds: float = SECONDS,
+        owner: str | None = None,
+        keep: bool = True,
+        brief: bool = False,
     ) -> Iterator[Lease]:
         """The right to write to a project, until the block ends; it is renewed in the background meanwhile.
 
         With `keep` False it ends `seconds` after the last write. So does that of a process that is stopped or killed.
-        Raises Busy when another holds it; a lease whose time is over is taken over.
+        `brief`: it is given back within seconds, so that others wait for it (BRIEF_SECONDS at most). Raises Busy when
+        another holds it; a lease whose time is over is taken over.
         """
-        lease = acquire(self.database, project, seconds, owner)
+        lease = self._acquired(project, seconds, owner or (_owner(BRIEF) if brief else None))
         try:
             with self._kept(lease) if keep else nullcontext():
                 yield lease
@@ -75,6 +85,18 @@ class Leased:
             # What the block raised matters more, and the lease ends by itself; nothing happens when it was lost.
             with suppress(StoreError), self.database.write() as connection:
                 connection.execute(_mine(lease).values(owner="", lease_until=0.0))
+
+    def _acquired(self, project: str, seconds: float, owner: str | None) -> Lease:
+        """The lease, when it is free; one that is held for a moment only is waited for."""
+        until = time.monotonic() + BRIEF_SECONDS
+        while True:
+            try:
+                return acquire(self.database, project, seconds, owner)
+            except Busy:
+                held = self.database.scalar(sa.select(projects.c.owner).where(projects.c.project == project))
+                if time.monotonic() > until or (held and BRIEF not in held):
+                    raise
+            time.sleep(0.02)
 
     @contextmanager
     def _kept(self, lease: Lease) -> Iterator[None]:
@@ -126,6 +148,15 @@ class Leased:
             yield connection
 
 
+BRIEF = ":brief-"
+"""What the owner of a lease has in it that others wait for."""
+
+
+def _owner(kind: str = ":") -> str:
+    """A name for this holder that no other has: machine, process, when it began, and at random."""
+    return f"{socket.gethostname()}:{os.getpid()}:{_life(os.getpid())}{kind}{uuid.uuid4().hex[:8]}"
+
+
 def _mine(lease: Lease) -> sa.Update:
     """An UPDATE of the project's row, if the lease is still the newest."""
     return sa.update(projects).where(
@@ -135,7 +166,7 @@ def _mine(lease: Lease) -> sa.Update:
 
 def acquire(database: Database, name: str, seconds: float, owner: str | None) -> Lease:
     """Take the lease of a project, or raise Busy."""
-    owner = owner or f"{socket.gethostname()}:{os.getpid()}:{_life(os.getpid())}:{uuid.uuid4().hex[:8]}"
+    owner = owner or _owner()
     _held.add(owner)  # before others can read it: a thread that finds it in the store may not take it for a dead one
     try:
         with database.write() as connection:

@@ -9,9 +9,11 @@
     vector                                      features made of items, keyed by how they were made as well
     fold                                        what models predict that learned from the labels of other items
     cycle, consensus                            what was concluded
+    rework                                      what was sent back, to whom
     ask                                         every question that was planned, of whom, and when first
     operation                                   the outbox: what must still be, or was, pushed
     user, grant, session, token                 who may use the service, of which no project has a part (`service.web`)
+    hint                                        that the platform has told of news that no pull has looked for yet
 
 Times are seconds since the epoch (float64, UTC). JSON is text: it must come back as it went in (PostgreSQL's jsonb
 reorders keys and refuses NaN). Keys and versions are compared byte by byte on both databases (collation "C").
@@ -23,7 +25,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0015"
+HEAD = "0018"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -204,6 +206,16 @@ ask = _table(
     with_rowid=True,
 )
 
+rework = _table(
+    "hitl_rework",
+    key("project"),
+    key("item"),
+    key("annotator"),
+    column("since", sa.Double()),
+    column("note", sa.Text()),
+    column("by", sa.Text()),
+)
+
 operation = _table(
     "hitl_operation",
     key("project"),
@@ -254,4 +266,13 @@ token = _table(
     column("created", sa.Double()),
     column("used", sa.Double(), null=True),
     sa.Index("hitl_token_digest", "digest", unique=True),
+)
+
+hint = _table(
+    "hitl_hint",
+    key("project"),
+    column("first_at", sa.Double()),
+    column("last_at", sa.Double()),
+    column("count", sa.BigInteger()),
+    with_rowid=True,
 )

@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry
 import hitl
 from hitl.service.web import access, assets, errors, operating
 from hitl.service.web.access import routes as access_routes
-from hitl.service.web.pages import annotators, items, models, overview, plan, runs
+from hitl.service.web.pages import annotators, items, models, overview, plan, rework, runs
 from hitl.service.web.projects import Projects
 from hitl.service.web.requests import Measured, Surrounded
 from hitl.service.web.templates import Templates
@@ -72,7 +72,7 @@ def application(parts: Parts) -> FastAPI:
     app.state.templates, app.state.registry, app.state.trouble = Templates(), registry, parts.trouble
     operating.measure(registry, parts.projects)
     errors.handle(app)
-    families = (operating, assets, access_routes, overview, items, annotators, models, plan, runs)
+    families = (operating, assets, access_routes, overview, items, annotators, models, plan, rework, runs)
     for router in (*(family.router for family in families), *parts.routers):
         app.include_router(router)
     access.check_declared(app)

@@ -30,6 +30,12 @@ def _snapshot(watched: Annotated[Watched, Depends(_watched)]) -> Snapshot:
     return watched.snapshot
 
 
+def may_act(caller: Caller, project: str) -> bool:
+    """Whether the caller is a lead of the project."""
+    role = caller.role_in(project)
+    return role is not None and role >= Role.LEAD
+
+
 def question_of(snapshot: Snapshot, question: str | None) -> tuple[str, QuestionView]:
     """Name and view of the question that is asked for; None: the first. Raises 404."""
     try:

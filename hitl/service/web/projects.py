@@ -50,6 +50,7 @@ class Watched:
         self.snapshot: Snapshot | None = None
         self.trouble: str | None = None
         self.work: Work | None = None  # what somebody has started here
+        self.followed = False  # somebody else keeps the snapshot up to date
         self._seen: Moment | None = None
         self._questions: tuple[Question, ...] | None = None
         self._one_at_a_time = threading.Lock()
@@ -66,6 +67,8 @@ class Watched:
 
     def refresh(self) -> bool:
         """Load a new snapshot where the store has moved on; whether one was loaded. What fails is the `trouble`."""
+        if self.followed:
+            return False
         with self._one_at_a_time:
             try:
                 now = self.moment()

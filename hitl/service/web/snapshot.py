@@ -175,6 +175,22 @@ class Snapshot:
         return self.cycles[-1].number if self.cycles else 0
 
     @cached_property
+    def counts(self) -> dict[str, int]:
+        """What the evidence holds, as `Store.counts` counts it."""
+        held = [view.evidence.annotations for view in self.views.values()]
+        given = {each.annotators[k] for each in held for k in np.flatnonzero(each.labels_per_annotator)}
+        known = np.zeros(len(self.keys), bool)
+        for view in self.views.values():
+            known |= view.truth >= 0
+        labels = sum(len(each) for each in held)
+        return {
+            "items": len(self.keys),
+            "labels": labels,
+            "annotators_with_labels": len(given),
+            "gold": int(known.sum()),
+        }
+
+    @cached_property
     def item_place(self) -> Mapping[str, int]:
         """Own id as text -> row."""
         return {name: row for row, name in enumerate(self.names.to_pylist())}
@@ -210,6 +226,10 @@ class Snapshot:
         return replace(self, views=views, fitted=False)
 
 
+Judged = tuple[Mapping[str, "Evidence"], Mapping[str, "Consensus"]]
+"""Question -> evidence, and consensus over the same items; by the platform's keys."""
+
+
 def questions_of(store: Store, project: str) -> tuple[Question, ...]:
     """The questions that the last cycle answered. Raises BadInput before the first."""
     latest = store.latest(project)
@@ -218,15 +238,19 @@ def questions_of(store: Store, project: str) -> tuple[Question, ...]:
     return asked_before(latest[0])
 
 
-def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...] | None = None) -> Snapshot:
+def snapshot_of(
+    settings: Settings, store: Store, questions: tuple[Question, ...] | None = None, judged: Judged | None = None
+) -> Snapshot:
     """The project as it is stored now; `questions` None: those that the last cycle answered.
 
-    Where labels came since the last cycle they are fitted here, and nothing is recorded. Raises BadInput where nothing
-    is stored, or, without `questions`, before the first cycle.
+    Where labels came since the last cycle they are fitted here, and nothing is recorded, unless somebody who follows
+    them has `judged` them. Raises BadInput where nothing is stored, or, without `questions`, before the first cycle.
     """
     project, revision = settings.name, store.revision(settings.name)
-    evidence = stored_evidence(settings, store, questions or questions_of(store, project))
-    results, _ = stored_results(settings, store, evidence, silent)
+    if judged is None:
+        known = stored_evidence(settings, store, questions or questions_of(store, project))
+        judged = known, stored_results(settings, store, known, silent)[0]
+    evidence, results = judged
     names, latest = item_names(settings, store), store.latest(project)
     before = {} if latest is None else latest[0]
     views = {name: _view(name, known, results[name], names, before.get(name)) for name, known in evidence.items()}
@@ -243,7 +267,7 @@ def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...
     )
     for view in found.views.values():
         view.prepare()
-    for name in ("item_place", "key_place", "is_done"):
+    for name in ("counts", "item_place", "key_place", "is_done"):
         getattr(found, name)
     return found
 

@@ -14,6 +14,7 @@ from hitl.report.annotators import day
 from hitl.report.page import count, percent
 from hitl.report.plots import COLOURS, cut
 from hitl.service.web.ages import ago
+from hitl.service.web.callers import may_act
 
 FOLDER = Path(__file__).parent
 
@@ -34,7 +35,7 @@ class Templates:
         )
         filters = {"percent": percent, "count": count, "cut": cut, "day": day, "ago": ago, "path": path, "query": query}
         self._environment.filters |= filters
-        self._environment.globals |= {"version": hitl.__version__, "colours": COLOURS}
+        self._environment.globals |= {"version": hitl.__version__, "colours": COLOURS, "may_act": may_act}
 
     def render(self, name: str, **values: Any) -> str:
         """A page. What pages have around them is empty where it is not given."""

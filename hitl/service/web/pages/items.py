@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from hitl.service.web.callers import OneProject, Shown, Viewer, question_of
 from hitl.service.web.errors import responses
 from hitl.service.web.formats import FORMS, Page, answer, pages
+from hitl.service.web.pages.rework import known_annotators
 from hitl.service.web.pages.story import ANSWER, story_of
 from hitl.service.web.snapshot import NOWHERE, QuestionView, Snapshot
 from hitl.service.web.templates import named
@@ -110,6 +111,7 @@ def item(
         "data": _data(one.store.data_of(project, snapshot.keys[row])),
         "questions": list(snapshot.views),
         "text": snapshot.texts[row].as_py(),
+        "annotators": list(known_annotators(snapshot)),
     }
     return answer(request, Page("item.html.j2", item, story.answers, ANSWER, facts, shown), caller, project)
 

@@ -57,7 +57,7 @@ def _line(name: str, snapshot: Snapshot | None, trouble: str | None) -> dict[str
 @router.get("/projects/{project}", summary="How a project stands", responses=FORMS | responses(401, 404, 422, 503))
 def overview(project: str, request: Request, caller: Viewer, one: OneProject, snapshot: Shown) -> Response:
     """Items done, expected accuracy, what is asked, what it has cost, and how it went."""
-    status = status_of(snapshot.settings, one.store)
+    status = status_of(snapshot.settings, one.store, stored=snapshot.counts)
     history = [Cycle(each.number, each.recorded_at, shares(each.metrics)) for each in snapshot.cycles]
     figures: dict[str, Any] = {}
     questions = []

@@ -13,7 +13,7 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 
 from hitl.plan import Ask
-from hitl.service.web.callers import Lead, OneProject, Shown, Viewer
+from hitl.service.web.callers import Lead, OneProject, Shown, Viewer, may_act
 from hitl.service.web.errors import responses
 from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.snapshot import Snapshot
@@ -56,7 +56,7 @@ def plan(
         "given": {"annotator": annotator, "size": size if size != 50 else None},
         "annotator": annotator,
         "work": one.work,
-        "may_act": _may_act(caller, project),
+        "may_act": may_act(caller, project),
         "reasons": [] if snapshot.plan is None else _reasons(snapshot),
         "last": snapshot.cycles[-1] if snapshot.cycles else None,
     }
@@ -88,13 +88,6 @@ def _line(snapshot: Snapshot, ask: Ask) -> dict[str, Any]:
         "check": ask.check,
         "audit": ask.audit,
     }
-
-
-def _may_act(caller: Any, project: str) -> bool:
-    from hitl.service.web.access import Role
-
-    role = caller.role_in(project)
-    return role is not None and role >= Role.LEAD
 
 
 def _reasons(snapshot: Snapshot) -> list[tuple[str, int]]:

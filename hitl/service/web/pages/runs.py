@@ -8,10 +8,9 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from hitl.basis import BASIS
-from hitl.service.web.callers import Lead, OneProject, Shown, Viewer
+from hitl.service.web.callers import Lead, OneProject, Shown, Viewer, may_act
 from hitl.service.web.errors import responses
 from hitl.service.web.formats import FORMS, Page, answer, pages
-from hitl.service.web.pages.plan import _may_act as may_act
 from hitl.service.web.work import begin
 from hitl.status import status_of
 
@@ -24,7 +23,7 @@ FIGURES = ("labels", "done", "items", "confidence", "agreement", "cost", "stop",
 @router.get("/projects/{project}/runs", summary="Cycles", responses=FORMS | responses(401, 404, 422, 503))
 def runs(project: str, request: Request, caller: Viewer, one: OneProject, snapshot: Shown) -> Response:
     """The history, newest first, and where the project stands now."""
-    status = status_of(snapshot.settings, one.store)
+    status = status_of(snapshot.settings, one.store, stored=snapshot.counts)
     rows = [_line(each) for each in reversed(snapshot.cycles)]
     shown = {"standing": status, "work": one.work, "may_act": may_act(caller, project)}
     return answer(

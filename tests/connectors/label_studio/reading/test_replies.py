@@ -24,6 +24,12 @@ TASKS = {"tasks": [{"id": 7, "annotations": [{"id": 1, "result": []}]}], "total"
         (replies.user, ["id"], r": expected an object"),
         (ANNOTATED, TASKS | {"tasks": [{"id": 7, "annotations": [{"id": 1}]}]}, r"annotations\[0\]: result is not"),
         (replies.tasks(["id", "meta"]), TASKS | {"tasks": [{"id": 7, "meta": 0.5}]}, r"\.meta: expected an object"),
+        (replies.SKIPS, {"skipped_annotations_number": 2**63}, r": expected a whole number"),
+        (
+            replies.tasks(["id", "annotations", "lead_time"]),
+            TASKS | {"tasks": [{"id": 7, "annotations": [{"id": 1, "lead_time": float("inf")}]}]},
+            r"annotations\[0\]\.lead_time: expected a number",
+        ),
         (COMPARED, TASKS, r"tasks\[0\]: annotations_ids is not there"),
     ],
 )

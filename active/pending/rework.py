@@ -1,0 +1,75 @@
+"""Items that were sent back come first in the plan, until they are answered anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hitl.annotations import Name
+from hitl.consensus import Consensus
+from hitl.evidence import Evidence
+from hitl.plan import Ask, Plan, Rework
+
+
+def without_rework(plan: Plan | None) -> Plan | None:
+    """A plan without the questions about items that were sent back: they come anew while they are to be asked."""
+    return plan and replace(plan, asks=tuple(ask for ask in plan.asks if not ask.sent_back))
+
+
+def with_rework(
+    plan: Plan, sent_back: Sequence[Rework], evidence: Mapping[str, Evidence], results: Mapping[str, Consensus]
+) -> Plan:
+    """The plan with a question for each item that was sent back and is not answered since, before all others.
+
+    An item that is gone is left out. Answers without a time cannot be told from older ones: then the question stays
+    until it is taken back.
+
+    Example:
+        >>> from hitl.models import MajorityVote
+        >>> said = Evidence.from_tables({"item": ["a", "b"], "annotator": ["al", "al"], "label": ["x", "y"]})
+        >>> back = [Rework("a", "al", since=100.0, note="look at the title", by="lea")]
+        >>> plan = with_rework(Plan(), back, {"q": said}, {"q": MajorityVote().fit(said)})
+        >>> [(ask.item, ask.annotator, ask.why) for ask in plan.asks]
+        [('a', 'al', 'sent back by lea: look at the title')]
+    """
+    if not sent_back or not evidence:
+        return plan
+    place = {item: n for n, item in enumerate(next(iter(evidence.values())).annotations.items)}
+    asks = []
+    for back in sent_back:
+        answered = [_answered(known, place.get(back.item), back.annotator) for known in evidence.values()]
+        times = [time for time in answered if time is not None]
+        if back.item not in place or any(time > back.since for time in times):
+            continue
+        why = f"sent back by {back.by}" + (f": {back.note}" if back.note else "")
+        right = _right(results, back.annotator)
+        asks.append(Ask(back.item, back.annotator, 0.0, right, why, since=back.since, sent_back=True))
+    taken = {(ask.item, ask.annotator) for ask in asks}
+    others = tuple(ask for ask in plan.asks if (ask.item, ask.annotator) not in taken)
+    return replace(plan, asks=(*asks, *others)) if asks else plan
+
+
+def _answered(known: Evidence, n: int | None, annotator: Name) -> float | None:
+    """When the annotator labeled the n-th item last; None: never. Minus infinity where the time is not known."""
+    annotations = known.annotations
+    if n is None or annotator not in annotations.annotators:
+        return None
+    k = annotations.annotators.index(annotator)
+    rows = np.arange(annotations.item_start[n], annotations.item_start[n + 1])
+    rows = rows[annotations.annotator[rows] == k]
+    if not len(rows):
+        return None
+    times = np.full(1, -np.inf) if annotations.time is None else annotations.time[rows]
+    return float(np.nan_to_num(times, nan=-np.inf, neginf=-np.inf).max())
+
+
+def _right(results: Mapping[str, Consensus], annotator: Name) -> float:
+    """The chance that the annotator's answer is right, over all questions; that of the crowd where they are new."""
+    chances = [1.0]
+    for result in results.values():
+        report = result.annotators
+        own = report.names.index(annotator) if annotator in report.names else None
+        chances.append(float(report.accuracy[own] if own is not None else np.mean(report.accuracy)))
+    return float(np.prod(chances))

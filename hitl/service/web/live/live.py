@@ -1,0 +1,94 @@
+"""`Live`: hints in, beliefs up to date, events out; for all projects of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hitl.service.web.live.broadcast import Broadcast
+from hitl.service.web.live.hints import Hints
+from hitl.service.web.live.puller import Figures, Puller
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from hitl.annotations import Floats
+    from hitl.service.scheduling.scheduler import Scheduler
+    from hitl.service.web.live.beliefs import Difference
+    from hitl.service.web.live.routes import Endpoint
+    from hitl.service.web.projects import Projects
+
+
+class Live:
+    """Keeps the projects that are served up to date with their platforms, label by label.
+
+    It takes the snapshots of `projects` over: they are made here, and no more by `Projects.look`. The `scheduler`, if
+    one runs in this process, is told of hints too: its debounce decides about cycles.
+
+    Attributes:
+        projects: those that are served; broadcast: the events to browsers.
+    """
+
+    def __init__(self, projects: Projects, scheduler: Scheduler | None = None) -> None:
+        self.projects = projects
+        self.broadcast = Broadcast()
+        self._pullers = {name: Puller(one, partial(self.broadcast.publish, name)) for name, one in projects.items()}
+        self._hints = {name: Hints(one.store, name, self._pullers[name].wake) for name, one in projects.items()}
+        kept = () if scheduler is None else scheduler.projects
+        self._cycles: dict[str, Callable[[], None]] = {
+            one.name: scheduler.hint_of(one) for one in kept if scheduler is not None and one.name in projects
+        }
+
+    def router(self, viewer: Endpoint, secret: str | None, public: Callable[[Endpoint], Endpoint]) -> APIRouter:
+        """The routes of webhooks and events: see `hitl.service.web.live.routes.router`."""
+        from hitl.service.web.live.routes import router
+
+        return router(self, viewer, secret, public)
+
+    def start(self) -> None:
+        """Keep up, in threads. Pulls once: what came while nobody listened is not lost."""
+        for name, one in self.projects.items():
+            one.followed = True
+            self._hints[name].start()
+            self._pullers[name].start()
+
+    def stop(self) -> None:
+        """Stop, after all hints taken are durable."""
+        self.broadcast.close()
+        for hints in self._hints.values():
+            hints.stop()
+        for puller in self._pullers.values():
+            puller.stop()
+        for one in self.projects.values():
+            one.followed = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether all threads run."""
+        return all(puller.is_alive() for puller in self._pullers.values())
+
+    def hint(self, project: str) -> Future[None]:
+        """There may be news of a project: look soon. The result is there when that cannot be lost any more.
+
+        Raises KeyError; the result may be a StoreError.
+        """
+        taken = self._hints[project].take()
+        if project in self._cycles:
+            self._cycles[project]()
+        return taken
+
+    def belief(self, project: str, question: str, item: str) -> Floats | None:
+        """(J,) what is believed of an item (by its own id) now; None where it is not known. Raises KeyError."""
+        snapshot, beliefs = self.projects[project].snapshot, self._pullers[project].beliefs
+        row = None if snapshot is None else snapshot.item_place.get(item)
+        return None if snapshot is None or row is None else beliefs.belief(question, snapshot.keys[row])
+
+    def figures(self, project: str) -> Figures:
+        """What was done for a project. Raises KeyError."""
+        return self._pullers[project].figures
+
+    def differences(self, project: str) -> dict[str, Difference]:
+        """Question -> how far the live beliefs were from the last cycle that came. Raises KeyError."""
+        return dict(self._pullers[project].beliefs.differences)

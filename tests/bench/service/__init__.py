@@ -1,0 +1,1 @@
+"""How fast the service is, and what it holds up to."""

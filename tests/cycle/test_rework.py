@@ -1,0 +1,68 @@
+"""Items that were sent back, through whole cycles over tables."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hitl import cycle
+from hitl.connectors.tables import Tables
+from hitl.store import Store
+from tests.projects import folder_with_tables, settings
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return folder_with_tables(tmp_path / "labels")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as opened:
+        yield opened
+
+
+def wanted(store: Store) -> dict[str, int]:
+    (operation, _), *_ = store.operations("p", "labels_wanted")
+    return {str(key): int(number) for key, number in operation.payload["items"].items()}
+
+
+def test_the_same_annotator_is_asked_first_and_nobody_else_is_let_in(store: Store, folder: Path) -> None:
+    first = cycle.run(settings(), store, Tables(folder))
+    before = wanted(store)
+    store.send_back("p", "3", "ann", "lea", "look again")
+    report = cycle.run_if_changed(settings(), store, Tables(folder))
+    assert isinstance(report, cycle.CycleReport)  # the plan does not stand as it was
+    ask = report.judgement.plan.asks[0]
+    assert (ask.item, ask.annotator, ask.sent_back) == ("3", "ann", True)
+    asked_of_others = {str(each.item) for each in report.judgement.plan.asks[1:]}
+    assert "3" in asked_of_others or wanted(store).get("3") == before.get("3")
+    assert len(report.judgement.plan.asks) == len(first.judgement.plan.asks) + 1
+
+
+def test_an_expert_is_let_in(store: Store, folder: Path) -> None:
+    plan = cycle.run(settings(), store, Tables(folder)).judgement.plan
+    free = next(str(n) for n in range(9) if str(n) not in {str(ask.item) for ask in plan.asks})
+    store.send_back("p", free, "zoe", "lea")
+    cycle.run(settings(), store, Tables(folder))
+    assert wanted(store)[free] == 4  # three have labeled it
+
+
+def test_what_is_taken_back_is_asked_no_longer(store: Store, folder: Path) -> None:
+    cycle.run(settings(), store, Tables(folder))
+    store.send_back("p", "3", "ann", "lea")
+    assert cycle.run(settings(), store, Tables(folder)).judgement.plan.asks[0].annotator == "ann"
+    assert store.take_back("p", "3", "ann")
+    assert not store.take_back("p", "3", "ann")
+    assert all(ask.annotator != "ann" for ask in cycle.run(settings(), store, Tables(folder)).judgement.plan.asks)
+
+
+def test_the_files_of_the_annotator_have_it(store: Store, folder: Path) -> None:
+    cycle.run(settings(), store, Tables(folder))
+    store.send_back("p", "3", "ann", "lea")
+    cycle.run(settings(), store, Tables(folder))
+    with next((folder / "hitl-output").rglob("ann.csv")).open() as file:
+        assert "3" in {row["item"] for row in csv.DictReader(file)}
