@@ -170,7 +170,7 @@ def _consensus_rows(form: Form, operation: Operation, name: str) -> list[Row]:
             by_item.setdefault(str(answer["item"]), {})[question] = answer
     rows = []
     for item, answers in by_item.items():
-        labels = {question: _label(answer) for question, answer in answers.items()}
+        labels = {question: label_of(answer) for question, answer in answers.items()}
         shares = {question: _shares(answer) for question, answer in answers.items()}
         confidence = min(float(answer["confidence"]) for answer in answers.values())
         rows.append(
@@ -184,8 +184,8 @@ def _consensus_rows(form: Form, operation: Operation, name: str) -> list[Row]:
     return rows
 
 
-def _label(answer: Mapping[str, Any]) -> str:
-    """The label of an answer; of a text or image the label that says its spans, masks or boxes."""
+def label_of(answer: Mapping[str, Any]) -> str:
+    """The label of a row of the operation `consensus`; of a text or image one that says its spans, masks or boxes."""
     if "masks" in answer:
         masks = [(str(mask["label"]), mask["rle"]) for mask in answer["masks"]]
         return drawn_as_label(answer["height"], answer["width"], masks)
