@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.connectors.label_studio.config import names_in
@@ -96,7 +97,7 @@ def application(projects: Mapping[str, Any], may: Callable[[str, str, str], bool
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
+def serving(app: ASGIApp) -> Iterator[str]:
     """Its address, while it is served."""
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
