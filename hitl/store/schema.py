@@ -22,7 +22,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0014"
+HEAD = "0017"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -117,6 +117,7 @@ annotation = _table(
     column("time", sa.Double(), null=True),
     column("created", sa.Text()),
     column("duration", sa.Double(), null=True),
+    column("suggested", sa.Boolean(), null=True),
     column("deleted", sa.Boolean()),
     column("deleted_at", sa.Double(), null=True),
     sa.Index("hitl_annotation_item", "project", "item"),

@@ -93,7 +93,7 @@ def test_it_shares_a_database_with_others(url: str) -> None:
 def test_a_newer_schema(url: str) -> None:
     with Store(url) as store, store.database.write() as connection:
         connection.exec_driver_sql(f"UPDATE {schema.VERSION_TABLE} SET version_num = '9999'")
-    with pytest.raises(StoreError, match=r"version 9999; this version of hitl knows 0014 at most\. Upgrade"):
+    with pytest.raises(StoreError, match=r"version 9999; this version of hitl knows 0017 at most\. Upgrade"):
         Store(url)
 
 
