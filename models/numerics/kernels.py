@@ -208,7 +208,7 @@ def _softmax(first: int, last: int, message: Any, log_prior: Any, out: Any, log_
             totals[n - begin] = total
         tops = log_z[begin:end]
         for i in range(tops.shape[0]):
-            tops[i] += _log(totals[i])
+            tops[i] += log_above_one(totals[i])
 
 
 @threaded
@@ -246,7 +246,7 @@ def _exp(x: float) -> float:
 
 
 @inlined
-def _log(x: float) -> float:
+def log_above_one(x: float) -> float:
     """ln x for x >= 1 to the last two bits; not a number for anything else.
 
     With x = 2**k m and m within a factor of sqrt(2) of 1, ln m = 2 artanh((m - 1) / (m + 1)) is a short series.
