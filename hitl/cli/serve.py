@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -73,7 +74,13 @@ def serve(
     wanted = server.Wanted(
         configs or [HERE], host, port, access, scheduler, tuple(proxies or ()), proxy_header, proxy_role, as_json
     )
-    server.serve(wanted, show.line)
+    server.serve(wanted, _say)
+
+
+def _say(text: str) -> None:
+    """One line that is there at once, also in a file."""
+    show.line(text)
+    sys.stdout.flush()
 
 
 def _split(address: str) -> tuple[str, int]:
