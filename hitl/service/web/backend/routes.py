@@ -22,6 +22,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.connectors.label_studio.suggestions import SUGGESTS, form_of, prediction
+from hitl.service.web.access import public
 from hitl.service.web.backend.suggestions import Suggestions, suggestions_of
 from hitl.service.web.projects import Watched
 
@@ -114,7 +115,7 @@ _BODY = {"requestBody": {"required": True, "content": {"application/json": {"sch
 
 
 def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
-    """The routes for these projects."""
+    """The routes for these projects. They are public to the service's own guard: each asks for its password itself."""
     basic = Depends(HTTPBasic(auto_error=False, realm="hitl"))
 
     def admitted(project: str, given: HTTPBasicCredentials | None = basic) -> Watched:
@@ -130,21 +131,25 @@ def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
     of_project = Depends(admitted)
 
     @routes.get("/health", responses=_REFUSED)
+    @public
     def health(one: Watched = of_project) -> Health:
         """Say that hitl is there."""
         return Health()
 
     @routes.post("/setup", responses=_REFUSED)
+    @public
     def setup(one: Watched = of_project) -> Setup:
         """Say which version the suggestions have now. The body, which holds a token of Label Studio, is not read."""
         return Setup(model_version=_version(one))
 
     @routes.get("/versions", responses=_REFUSED)
+    @public
     def versions(one: Watched = of_project) -> Versions:
         """Say which version there is."""
         return Versions(versions=[_version(one)])
 
     @routes.post("/predict", responses=_REFUSED | _UNREAD, openapi_extra=_BODY, response_model=Predictions)
+    @public
     async def predict(request: Request, one: Watched = of_project) -> Any:
         """Suggest answers to tasks."""
         body = await _body(request)
@@ -153,6 +158,7 @@ def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
         return await run_in_threadpool(_predicted, one, body)
 
     @routes.post("/webhook")
+    @public
     async def webhook(project: str, request: Request) -> Heard:
         """Take what Label Studio tells every backend, without a password: nothing follows from it."""
         await _body(request, keep=False)
