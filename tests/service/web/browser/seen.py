@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,9 @@ def crowd(items: int = 60, seed: int = 0) -> Crowd:
             good = rng.random() < right[k] - (0.4 if k == 1 and n > items / 2 else 0)
             label = own if good else int((own + rng.integers(1, 3)) % 3)
             rows.append((f"photo-{n:03}", who[k], classes[label], START + 60 * len(rows)))
-        p = np.full(3, 0.08)
-        p[own if rng.random() < 0.8 else (own + 1) % 3] = 0.84
+        sure = float(rng.uniform(0.4, 0.97))
+        p = np.full(3, (1 - sure) / 2)
+        p[own if rng.random() < sure - 0.05 else (own + 1) % 3] = sure
         said[f"photo-{n:03}"] = dict(zip(classes, p.tolist(), strict=True))
         if n % 20 == 3:
             truth[f"photo-{n:03}"] = classes[own]
@@ -149,10 +150,12 @@ def logged_in(page: Any, where: Site) -> Any:
 
 def projects_to_see(folder: Path) -> dict[str, Path]:
     """One as it should be, one before its first cycle, one with much of everything."""
-    several = served_crowd(folder / "pets", crowd())
-    for n in range(2):
+    whole = crowd(150)
+    several = replace(whole, rows=whole.rows[:150]).written(folder / "pets")
+    run(several)
+    for part in range(150, len(whole.rows), 60):
         with (several.parent / "labels" / "annotations.csv").open("a") as file:
-            file.write(f"photo-05{5 + n},person-0,cat,{START + 90_000 * (n + 1)}\n")
+            file.writelines(f"{','.join(map(str, row))}\n" for row in whole.rows[part : part + 60])
         run(several)
     few = Crowd([("a", "ann", "yes"), ("a", "bob", "no"), ("b", "ann", "no")], {"c": "not labeled"}, name="new")
     return {
