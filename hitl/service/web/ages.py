@@ -21,3 +21,25 @@ def ago(when: datetime | float | None) -> str:
             number = int(seconds // size)
             return f"{number:,} {unit}{'s' if number > 1 else ''} ago"
     return "just now"
+
+
+def when(text: str) -> str:
+    """A time of a row, "2026-11-23T20:37:37+00:00", as pages show it.
+
+    Example:
+        >>> when("2026-11-23T20:37:37+00:00")
+        '2026-11-23 20:37 UTC'
+    """
+    return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def hours(number: float) -> str:
+    """How long it is, in one unit.
+
+    Example:
+        >>> hours(0.5), hours(3.04), hours(50)
+        ('30 min', '3 h', '2 days')
+    """
+    if number < 1:
+        return f"{number * 60:.0f} min"
+    return f"{number:.0f} h" if number < 48 else f"{number / 24:,.0f} days"

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from hitl.service.web.access import Caller, Role, public, requires
 from hitl.service.web.callers import Viewer
+from hitl.service.web.errors import responses
 from hitl.service.web.projects import Projects
 
 router = APIRouter(tags=["operating"])
@@ -46,7 +47,12 @@ def readyz(request: Request) -> JSONResponse:
     return JSONResponse({"status": "ok"})
 
 
-@router.get("/metrics", summary="Figures for Prometheus", response_class=Response)
+@router.get(
+    "/metrics",
+    summary="Figures for Prometheus",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}} | responses(401, 403),
+)
 def metrics(request: Request, caller: Annotated[Caller, Depends(requires(Role.VIEWER, everywhere=True))]) -> Response:
     """Requests and projects in the text format of Prometheus. It shows all projects: the role must be for all."""
     return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)

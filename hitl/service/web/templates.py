@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 import hitl
 from hitl.report.annotators import day
 from hitl.report.page import count, percent
 from hitl.report.plots import COLOURS, cut
-from hitl.service.web.ages import ago
+from hitl.service.web.ages import ago, hours, when
 from hitl.service.web.callers import may_act
 
 FOLDER = Path(__file__).parent
@@ -34,7 +36,7 @@ class Templates:
             lstrip_blocks=True,
         )
         filters = {"percent": percent, "count": count, "cut": cut, "day": day, "ago": ago, "path": path, "query": query}
-        self._environment.filters |= filters
+        self._environment.filters |= filters | {"ratio": ratio, "hours": hours, "when": when, "coded": coded}
         self._environment.globals |= {"version": hitl.__version__, "colours": COLOURS, "may_act": may_act}
 
     def render(self, name: str, **values: Any) -> str:
@@ -52,6 +54,30 @@ def path(part: object) -> str:
     """
     name = str(part)
     return f"~{name}" if DOTS.fullmatch(name) else quote(name, safe="")
+
+
+def ratio(weight: float) -> str:
+    """A log of odds, of either sign, as odds.
+
+    Example:
+        >>> ratio(0.6931), ratio(-12.0)
+        ('2.0 to 1', 'more than 1,000 to 1')
+    """
+    odds = math.exp(min(abs(weight), 10.0))
+    return "more than 1,000 to 1" if odds > 1000 else f"{odds:,.1f} to 1"
+
+
+def coded(text: str) -> Markup:
+    """Words of the command line: what is between two ` is code.
+
+    Example:
+        >>> str(coded("see `hitl models` & more"))
+        'see <code>hitl models</code> &amp; more'
+    """
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return escape(text)
+    return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
 
 
 def named(part: str) -> str:

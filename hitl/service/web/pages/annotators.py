@@ -92,6 +92,7 @@ def annotator(
     parts = over_time(view, annotator)
     shown = {
         "classes": list(map(str, report.classes)),
+        "cells": CELLS,
         "options": list(map(str, report.options)),
         "disagreed": disagreed,
         "questions": list(snapshot.views),

@@ -24,6 +24,7 @@ from hitl.service.web.templates import named
 router = pages("items")
 
 Rows = npt.NDArray[np.intp]
+Same = Literal["", "yes", "no"]
 Which = Literal["all", "contested", "changed", "open", "done", "known", "unlabeled"]
 Sort = Literal["confidence", "surest", "change", "item", "labels"]
 
@@ -43,6 +44,8 @@ class Search:
     label: str = ""
     annotator: str = ""
     said: str = ""
+    model: str = ""
+    same: Same = ""
     sort: Sort = "confidence"
     page: int = 1
     size: int = 50
@@ -60,12 +63,14 @@ def items(
     label: Annotated[str, Query(max_length=500, description="Items with this label")] = "",
     annotator: Annotated[str, Query(max_length=500, description="Items that this annotator has labeled")] = "",
     said: Annotated[str, Query(max_length=500, description="Items with this answer, by that annotator if named")] = "",
+    model: Annotated[str, Query(max_length=500, description="Items that this model predicts")] = "",
+    same: Annotated[Same, Query(description="Whether its prediction is our label")] = "",
     sort: Annotated[Sort, Query(description="What comes first")] = "confidence",
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=1000)] = 50,
 ) -> Response:
     """The items that fit, a page of them."""
-    wanted = Search(question, q, show, label, annotator, said, sort, page, size)
+    wanted = Search(question, q, show, label, annotator, said, model, same, sort, page, size)
     name, view = question_of(snapshot, question)
     found = find(snapshot, view, wanted)
     rows = [line(snapshot, view, int(n)) for n in found[(page - 1) * size : page * size]]
@@ -78,6 +83,7 @@ def items(
         "questions": list(snapshot.views),
         "classes": view.consensus.classes,
         "options": view.consensus.annotators.options,
+        "models": list(view.evidence.probabilities),
     }
     return answer(request, Page("items.html.j2", "Items", rows, COLUMNS, facts, shown), caller, project)
 
@@ -123,6 +129,8 @@ def find(snapshot: Snapshot, view: QuestionView, wanted: Search) -> Rows:
         keep &= view.consensus.labels == _code(wanted.label, view.consensus.classes)
     if wanted.annotator or wanted.said:
         keep &= _labeled(view, wanted.annotator, wanted.said)
+    if wanted.model:
+        keep &= _predicted(view, wanted.model, wanted.same)
     if wanted.q:
         keep &= _with_text(snapshot, wanted.q)
     order = _order(snapshot, view, wanted.sort)
@@ -175,6 +183,18 @@ def _labeled(view: QuestionView, annotator: str, said: str) -> npt.NDArray[np.bo
         items = items[labels == _code(said, annotations.options)]
     keep[items] = True
     return keep
+
+
+def _predicted(view: QuestionView, model: str, same: Same) -> npt.NDArray[np.bool_]:
+    """(N,) whether the model predicts the item, and, if asked for, the label that it has or another."""
+    p_nj = view.evidence.probabilities.get(model)
+    if p_nj is None:
+        return np.zeros(len(view.consensus.items), bool)
+    there = ~np.isnan(p_nj[:, 0])
+    if not same:
+        return np.asarray(there)
+    ours = np.nan_to_num(p_nj).argmax(axis=1) == view.consensus.labels
+    return np.asarray(there & (ours if same == "yes" else ~ours))
 
 
 def _with_text(snapshot: Snapshot, part: str) -> npt.NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -58,8 +59,11 @@ def snapshot(
         classes,
         time=np.arange(len(rows), dtype=float) if times else None,
     )
+    j, rank = len(classes), np.arange(len(items))[:, None]
+    net = np.where(rank % 4 == 3, np.nan, np.where(np.arange(j) == rank % j, 0.8, 0.2 / (j - 1)))
     evidence = Evidence(annotations, truth=None if truth is None else np.array(truth, np.int32))
     consensus = METHODS[method].fit(evidence)
+    evidence = replace(evidence, probabilities={"net": net})  # beside it: these methods read no model
     known = np.full(len(items), -1) if truth is None else np.array(truth)
     moved = np.zeros(len(items)) if changed is None else np.array(changed)
     view = QuestionView(QuestionPage("label", evidence, consensus), known, None, moved)

@@ -70,6 +70,14 @@ def test_a_page_has_one_heading_and_shows_its_rows(served: Served, address: str)
                 assert str(row[name]) in page.text
 
 
+def test_the_figures_of_a_model_lead_to_as_many_items(served: Served) -> None:
+    (row,) = served.json("/projects/p/models")["rows"]
+    links = [link for link in Links(served.html("/projects/p/models")).of("href") if "model=net" in link]
+    found = [served.json(link)["found"] for link in links]
+    assert found[:2] == [row["items"], round(row["agreement"] * row["items"])]
+    assert found[2:] in ([], [row["items"] - found[1]])
+
+
 def test_a_format_that_does_not_exist_is_refused(served: Served) -> None:
     answer = served.client.get("/projects/p/items", params={"format": "xml"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")

@@ -22,6 +22,8 @@ SEARCHES = st.builds(
     label=st.sampled_from(["", *CLASSES, "no such label"]),
     annotator=st.sampled_from(["", "ann-0", "ann-1", "nobody"]),
     said=st.sampled_from(["", *CLASSES]),
+    model=st.sampled_from(["", "", "net", "no such model"]),
+    same=st.sampled_from(["", "yes", "no"]),
     sort=st.sampled_from(["confidence", "surest", "change", "item", "labels"]),
 )
 
@@ -64,9 +66,14 @@ def listed(known: Snapshot) -> list[dict[str, Any]]:
             "known": view.truth[row] >= 0,
             "changed": view.changed[row],
             "done": name in done,
+            "predicted": predicted(view.evidence.probabilities["net"][row], consensus.classes),
         }
         for row, name in enumerate(known.names.to_pylist())
     ]
+
+
+def predicted(p: Any, classes: Any) -> str | None:
+    return None if p[0] != p[0] else classes[max(range(len(classes)), key=lambda j: p[j])]
 
 
 def fits(item: dict[str, Any], wanted: Search) -> bool:
@@ -87,6 +94,8 @@ def fits(item: dict[str, Any], wanted: Search) -> bool:
         and wanted.label in ("", item["label"])
         and (not wanted.annotator or bool(answers))
         and (not wanted.said or wanted.said in answers)
+        and (not wanted.model or (wanted.model == "net" and item["predicted"] is not None))
+        and (not wanted.model or not wanted.same or (item["predicted"] == item["label"]) == (wanted.same == "yes"))
         and (wanted.q.lower() in item["name"].lower() or wanted.q.lower() in item["text"].lower())
     )
 
