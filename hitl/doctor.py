@@ -44,6 +44,7 @@ def checks(config: Path) -> Iterator[Check]:
         policy(settings.policy.name, **settings.policy.options)
         yield _policy(settings)
         yield from connector.check()
+        yield from _suggested(settings, store)
         yield from _crew(settings, store, connector)
         for line in orders_of_others(store, settings.name, connector):
             problem, _, mend = line.partition(": ")
@@ -62,6 +63,14 @@ def _policy(settings: Settings) -> Check:
         mend = "name them in crew.annotators, or remove the key"
         return Check("policy", False, "policy.options.audit asks nothing of annotators without names", mend)
     return Check("policy", True, settings.policy.name)
+
+
+def _suggested(settings: Settings, store: Store) -> Iterator[Check]:
+    """How many answers began as a suggestion; nothing where no platform tells."""
+    told, suggested = store.suggested(settings.name)
+    if told:
+        detail = f"{suggested:,} of {told:,} began as a suggestion that the annotator saw"
+        yield Check("answers", True, detail)
 
 
 def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:

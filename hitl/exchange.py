@@ -160,11 +160,10 @@ class AnnotatorRow:
 
 @dataclass(frozen=True, slots=True)
 class AnnotationRow:
-    """One answer to one question (label None for a skip).
+    """One answer to one question (label None for a skip), of an annotation that may answer several.
 
-    `key` is the platform's id of the annotation (one platform annotation may answer several questions);
-    `version` and `created` are ISO 8601 UTC, or "" as of an `ItemRow`; `annotator` is an AnnotatorRow key or None;
-    `duration` seconds.
+    `key` is the platform's id of the annotation; `version` and `created` are ISO 8601 UTC, or "" as of an `ItemRow`;
+    `annotator` is an AnnotatorRow key or None; `duration` seconds. `suggested`: it began as a suggestion, if told.
     """
 
     key: str
@@ -176,6 +175,7 @@ class AnnotationRow:
     version: str
     created: str
     duration: float | None = None
+    suggested: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ def consensus_operation(judgement: Judgement) -> Operation:
         return ConsensusOperation(
             {name: _label_columns(judgement.evidence[name], result) for name, result in judgement.results.items()}
         )
-    return Operation("consensus", "", {"questions": _consensus_rows(judgement)})
+    return Operation("consensus", "", {"questions": consensus_rows(judgement.evidence, judgement.results)})
 
 
 def _label_columns(known: Evidence, result: Consensus) -> LabelColumns:
@@ -179,10 +179,13 @@ def _sure(row: Mapping[str, Any]) -> list[float]:
     return [part["confidence"] for part in (*row.get("spans", ()), *row.get("masks", ()), *row.get("boxes", ()))]
 
 
-def _consensus_rows(judgement: Judgement) -> dict[str, list[dict[str, Any]]]:
+def consensus_rows(
+    evidence: Mapping[str, Evidence], results: Mapping[str, Consensus]
+) -> dict[str, list[dict[str, Any]]]:
+    """What the operation `consensus` says of each question, of whichever kind it is."""
     rows: dict[str, list[dict[str, Any]]] = {}
-    for name, result in judgement.results.items():
-        known = judgement.evidence[name]
+    for name, result in results.items():
+        known = evidence[name]
         if isinstance(known.parts, TextParts):
             rows[known.parts.question] = _with_spans(rows.get(known.parts.question), known, result)
             continue

@@ -6,6 +6,7 @@
     compare      what a pull has missed, because a clock went back or a row came late
     audit        the project read plainly, to compare with what is stored
     push         operations; predictions (order, consensus) and assign beside it
+    backends     hitl as the project's model backend; what it suggests is written by suggestions
     server       a local Label Studio for tests and the demo
 
 The SDK is loaded with the first request, not with this module.
@@ -23,7 +24,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import Field
 
-from hitl.connectors.label_studio import assign, audit, compare, doctor, predictions, pull, push, replies
+from hitl.connectors.label_studio import assign, audit, backends, compare, doctor, predictions, pull, push, replies
 from hitl.connectors.label_studio.client import REQUEST_SECONDS, WITHIN_LEASE, Client
 from hitl.connectors.label_studio.form import Form, adapted, parse
 from hitl.errors import BadSettings, MissingToken, Refused
@@ -235,6 +236,14 @@ class LabelStudio:
     def verify(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
         """The same, and predictions are compared with what is there, one by one, instead of counted."""
         return push.receipts(self.client, self.project, self.form, operations, self._key, whole=True)
+
+    def register_backend(self, url: str, password: str, user: str = "hitl") -> int:
+        """Have `hitl serve` at this address suggest answers in the project; gives the number of the backend.
+
+        `url` is .../ml/<name of the project>, `password` an API token of hitl. Raises Refused where Label Studio cannot
+        reach it.
+        """
+        return backends.register(self.client, self.project, url, user, password)
 
     def check(self) -> list[Check]:
         """Connection, token, project, labeling configuration and the settings that break the order."""

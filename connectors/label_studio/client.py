@@ -133,11 +133,13 @@ class Client:
         """The JSON answer of POST `path`, which the reader must know; never repeated."""
         return self._read(self._request("POST", path, parameters, body), reader)
 
-    def patch(self, path: str, body: Mapping[str, object]) -> Any:
-        """The JSON answer of PATCH `path`: the object as it is now, with what was to be changed among the rest."""
-        return self._repeat(
-            "PATCH", path, {}, body, reader=replies.record_of((name, replies.anything) for name in body)
-        )
+    def patch(self, path: str, body: Mapping[str, object], *, unsaid: Collection[str] = ()) -> Any:
+        """The JSON answer of PATCH `path`: the object as it is now, with what was to be changed among the rest.
+
+        `unsaid`: what the server never tells, such as a password.
+        """
+        told = ((name, replies.anything) for name in body if name not in unsaid)
+        return self._repeat("PATCH", path, {}, body, reader=replies.record_of(told))
 
     def content(self, path: str, **parameters: object) -> bytes:
         """What GET `path` answers, as it is; not repeated, because Label Studio says of a lost file that it failed."""

@@ -7,15 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hitl.connectors.label_studio import push, replies
+from hitl.connectors.label_studio.backends import is_ours
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.config import controls
 from hitl.connectors.label_studio.form import parse
 from hitl.connectors.label_studio.predictions import CONSENSUS, ORDER, SAMPLING, Versions
 from hitl.connectors.label_studio.pull import ID_PAGE, imported_truth, is_imported
+from hitl.connectors.label_studio.suggestions import SUGGESTS
 from hitl.errors import HitlError
 from hitl.exchange import Check, id_in
 from hitl.shown import listed
 
+CONNECTED = "CO"
+"""The state of a model backend that answers."""
 NAMED = 5
 """People who are named."""
 _OF_TRUTH = ("ground_truth", "was_cancelled", "completed_by")
@@ -31,7 +35,7 @@ def check(
     checks: list[Check] = []
     try:
         version = client.get("/api/version/", replies.version)
-        release, edition = version.get("release", "?"), version.get("edition", "Community")
+        release, edition = version.get("release", "?"), str(version.get("edition", "Community"))
         checks.append(Check("label studio", True, f"{client.url}: {edition} {release}"))
         whoami = client.get("/api/current-user/whoami", replies.WITH_ID)
         checks.append(Check("token", True, f"belongs to {whoami.get('email')}"))
@@ -45,7 +49,11 @@ def check(
         return [*checks, Check(name, False, detail, mend)]
     checks.append(_labeling(settings["label_config"], control, abstain))
     checks.append(_serving(settings))
-    checks.append(_order(client, project, settings))
+    versions = Versions(client, project)
+    checks.append(_order(versions, settings))
+    checks.append(_suggestions(versions, settings))
+    if edition.lower() == "community":
+        checks.append(_blind(versions))
     checks.append(_gold(client, project, whoami["id"]))
     if field is not None:
         checks.append(_own_ids(client, project, field))
@@ -78,16 +86,55 @@ def _serving(settings: Mapping[str, Any]) -> Check:
     return Check("serving", True, f"{' and '.join(notes)}; hitl sets {SAMPLING!r} and 1 at the first push")
 
 
-def _order(client: Client, project: int, settings: Mapping[str, Any]) -> Check:
+def _order(versions: Versions, settings: Mapping[str, Any]) -> Check:
     active = str(settings.get("model_version") or "")
     if active.startswith(CONSENSUS):
         mend = "Push again, or clear it under Settings > Annotation > Live predictions"
         return Check("order", False, "annotators are shown the consensus", mend)
-    orders = [name for name in Versions(client, project).counts() if name.startswith(ORDER)]
+    orders = [name for name in versions.counts() if name.startswith(ORDER)]
     if orders and active not in orders:
         mend = "Push again; a connected model backend must not hold the project's model version"
         return Check("order", False, f"tasks are served at random: the active model version is {active!r}", mend)
     return Check("order", True, "served as planned" if orders else "no order pushed yet")
+
+
+def _suggestions(versions: Versions, settings: Mapping[str, Any]) -> Check:
+    """What annotators are shown before they answer: their answers are taken for independent."""
+    name, active = "suggestions", str(settings.get("model_version") or "")
+    if not settings.get("show_collab_predictions"):
+        return Check(name, True, "none: annotators are shown no predictions (the project's setting)")
+    asked = next((each for each in versions.backends if each["title"] == active), None)
+    ours = next((each for each in versions.backends if is_ours(each)), None)
+    if asked is not None and ours is not asked:
+        return Check(name, True, f"annotators see what the model backend {active!r} predicts before they answer")
+    if ours is None:
+        foreign = bool(active) and not active.startswith((ORDER, CONSENSUS))
+        what = f"annotators see the predictions of {active!r} before they answer" if foreign else "none"
+        return Check(name, True, what)
+    if ours["state"] != CONNECTED:
+        mend = "start `hitl serve`, or mend the address and the token under Settings > Model; the order stands without"
+        return Check(name, False, f"none: Label Studio gets no answer from {ours['url']}", mend)
+    if asked is None:
+        mend = "`hitl run`: the next order takes it in"
+        return Check(name, False, f"none: the model backend {ours['title']!r} is not asked", mend)
+    shown = str(ours["model_version"] or "").removeprefix(SUGGESTS).partition("-")[0]
+    if shown == "consensus":
+        mend = 'serve.suggest = "model", or "never", and start `hitl serve` again'
+        what = "annotators see the consensus before they answer, and their answers are taken for independent of it"
+        return Check(name, False, what, mend)
+    told = {"model": "annotators see what the models predict before they answer"}
+    return Check(name, True, told.get(shown, "none: hitl suggests nothing (serve.suggest)"))
+
+
+def _blind(versions: Versions) -> Check:
+    """Where annotators can see what others have said: Community has no setting against it."""
+    consensus = any(name.startswith(CONSENSUS) for name in versions.counts())
+    what = "everybody's annotations and the consensus" if consensus else "everybody's annotations"
+    detail = (
+        f"a task that is opened from the Data Manager's list shows {what}; Label All Tasks and Label Tasks As "
+        "Displayed show neither"
+    )
+    return Check("blindness", True, detail)
 
 
 def _own_ids(client: Client, project: int, field: str) -> Check:

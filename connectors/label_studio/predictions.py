@@ -13,6 +13,7 @@ their answers would no longer be independent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from hitl.connectors.label_studio import replies
@@ -142,9 +143,28 @@ class Versions:
             raise Refused(f"Label Studio keeps predictions of {old[0]} that were to be deleted: push again")
         return len(old)
 
+    @cached_property
+    def backends(self) -> Sequence[Mapping[str, Any]]:
+        """The model backends of the project (read once); none where the token's user may not see them."""
+        try:
+            listed: Sequence[Mapping[str, Any]] = self.client.get("/api/ml/", replies.BACKENDS, project=self.project)
+        except Refused:
+            return ()
+        return listed
+
     def remove(self, name: str) -> None:
-        """Delete one version."""
+        """Delete one version.
+
+        Label Studio empties the project's active version with any that is deleted, as long as it is a backend's title;
+        it is put back.
+        """
+        active = self._active() if self.backends else None
         self.client.delete(self.path, {"model_version": name})
+        if active and active != name and self._active() != active:
+            _activate(self.client, self.project, active)
+
+    def _active(self) -> str:
+        return str(self.client.project(self.project).get("model_version") or "")
 
     def _begin_with(self, prefix: str, keep: str | None) -> list[str]:
         return [name for name in self.counts() if name.startswith(prefix) and name != keep]
@@ -170,7 +190,7 @@ def _consensus_rows(form: Form, operation: Operation, name: str) -> list[Row]:
             by_item.setdefault(str(answer["item"]), {})[question] = answer
     rows = []
     for item, answers in by_item.items():
-        labels = {question: _label(answer) for question, answer in answers.items()}
+        labels = {question: label_of(answer) for question, answer in answers.items()}
         shares = {question: _shares(answer) for question, answer in answers.items()}
         confidence = min(float(answer["confidence"]) for answer in answers.values())
         rows.append(
@@ -184,8 +204,8 @@ def _consensus_rows(form: Form, operation: Operation, name: str) -> list[Row]:
     return rows
 
 
-def _label(answer: Mapping[str, Any]) -> str:
-    """The label of an answer; of a text or image the label that says its spans, masks or boxes."""
+def label_of(answer: Mapping[str, Any]) -> str:
+    """The label of a row of the operation `consensus`; of a text or image one that says its spans, masks or boxes."""
     if "masks" in answer:
         masks = [(str(mask["label"]), mask["rle"]) for mask in answer["masks"]]
         return drawn_as_label(answer["height"], answer["width"], masks)

@@ -27,7 +27,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hitl.connectors.label_studio import replies
-from hitl.connectors.label_studio.answers import Answers, NotUnderstood
+from hitl.connectors.label_studio.answers import Answers, NotUnderstood, began_as_suggestion
 from hitl.connectors.label_studio.client import Client, NoAnswer, TaskPage, where
 from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings, Refused
@@ -239,6 +239,7 @@ class Reader:
             )
         rows.problems += _outside(self.form, task, annotation, answers)
         stated: Kind = "gold" if annotation.get("ground_truth") else "answer"
+        suggested = began_as_suggestion(annotation["result"])
         for question in self.form.questions:
             label = answers.get(question.name)
             rows.annotations.append(
@@ -252,6 +253,7 @@ class Reader:
                     version=annotation["updated_at"],
                     created=annotation["created_at"],
                     duration=annotation.get("lead_time"),
+                    suggested=suggested,
                 )
             )
 

@@ -19,6 +19,7 @@ from typing import Any
 from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.assign import assign, made_at_once
+from hitl.connectors.label_studio.backends import follow
 from hitl.connectors.label_studio.client import Client, NoAnswer
 from hitl.connectors.label_studio.form import Form, merged
 from hitl.connectors.label_studio.predictions import Versions, consensus, order, said, task_ids
@@ -61,6 +62,8 @@ def receipts(
         if operation.kind not in kinds:
             raise Refused(f"Label Studio: an operation {operation.kind!r} is not known")
         yield kinds[operation.kind](client, project, operation)
+    if operations:
+        follow(client, project, versions)
 
 
 def _labels_wanted(form: Form, client: Client, project: int, operation: Operation) -> Receipt:

@@ -205,6 +205,20 @@ LISTED = record(total=whole, total_annotations=whole, tasks=rows(record(id=whole
 MODELS = record(static=rows(record(model_version=text, count=whole, latest=text)))
 VIEW = record(id=whole, data=some(record()))
 VIEWS = rows(VIEW)
+BACKENDS = rows(
+    record(
+        id=whole,
+        title=some(text),
+        url=text,
+        project=whole,
+        state=text,
+        model_version=some(text),
+        auth_method=anything,
+        basic_auth_user=some(text),
+        extra_params=anything,
+    )
+)
+WEBHOOKS = rows(record(id=whole, url=text))
 COUNTS = named(whole)
 OBJECT = record()
 WITH_ID = record(id=whole)

@@ -284,6 +284,16 @@ class RetentionSettings(_Part):
     cycles: int = Field(default=1000, ge=100)
 
 
+class ServeSettings(_Part):
+    """What `hitl serve` does beside showing pages.
+
+    `suggest`: what Label Studio shows annotators before they answer, where hitl is its model backend: what the
+    project's models predict, the consensus, or nothing.
+    """
+
+    suggest: Literal["model", "consensus", "never"] = "model"
+
+
 class LimitSettings(_Part):
     """What a file of the project may hold, so that a hostile one is an error and no crash (see hitl.tables.limits)."""
 
@@ -376,6 +386,7 @@ class Settings(_FromFile):
     push: PushSettings = PushSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     retention: RetentionSettings = RetentionSettings()
+    serve: ServeSettings = ServeSettings()
     limits: LimitSettings = LimitSettings()
     models: dict[str, str] = Field(default_factory=dict)
     webhook_secret: SecretStr | None = None

@@ -266,6 +266,7 @@ def _annotation(row: Any) -> Row:
         "time": when.timestamp() if when else None,
         "created": row.created,
         "duration": row.duration,
+        "suggested": row.suggested,
         "deleted": False,
         "deleted_at": None,
     }

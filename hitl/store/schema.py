@@ -120,6 +120,7 @@ annotation = _table(
     column("time", sa.Double(), null=True),
     column("created", sa.Text()),
     column("duration", sa.Double(), null=True),
+    column("suggested", sa.Boolean(), null=True),
     column("deleted", sa.Boolean()),
     column("deleted_at", sa.Double(), null=True),
     sa.Index("hitl_annotation_item", "project", "item"),

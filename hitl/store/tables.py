@@ -107,6 +107,17 @@ class Pulled(Packed):
         with self.database.read() as connection:
             return {name: int(connection.execute(query).scalar_one()) for name, query in queries.items()}
 
+    def suggested(self, project: str) -> tuple[int, int]:
+        """Annotations whose platform says how they began, and those of them that began as a suggestion."""
+        count = sa.func.count(annotation.c.annotation.distinct())
+        told = live(project, "answer", count).where(annotation.c.suggested.is_not(None))
+        with self.database.read() as connection:
+            all_, of_them = (
+                int(connection.execute(query).scalar_one())
+                for query in (told, told.where(annotation.c.suggested.is_(sa.true())))
+            )
+        return all_, of_them
+
 
 def _of_models(project: str, *columns: Any) -> sa.Select[Any]:
     """Predictions for items that exist now."""

@@ -28,7 +28,7 @@ from hitl.annotations import Annotations, Floats, Ints
 from hitl.consensus import Consensus
 from hitl.design_effect import SMALLEST, DesignEffect
 from hitl.evidence import Evidence
-from hitl.models.annotators.confusion import confusion_from
+from hitl.models.annotators.confusion import confusion_from, over_options
 from hitl.models.dependence.uneven_errors import together
 from hitl.models.numerics.kernels import messages
 from hitl.models.priors.calibrated import RESIDUAL
@@ -80,8 +80,11 @@ def of_annotators(evidence: Evidence, alpha_kjl: Floats, share_j: Floats, q_nj: 
 
 def independent(annotations: Annotations, alpha_kjl: Floats, share_j: Floats) -> Independent:
     """The posterior by the means of Dirichlet matrices and class shares, no truth known and nothing predicted."""
-    log_pi_klj = np.log(np.maximum(alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True), SMALLEST)).transpose(0, 2, 1)
-    log_q0_nj = messages(annotations, np.ascontiguousarray(log_pi_klj)) + np.log(share_j)
+    log_pi_klj = np.array(alpha_kjl.transpose(0, 2, 1), order="C")  # one table, changed in place: K J L may be large
+    log_pi_klj /= over_options(log_pi_klj)[:, None]
+    np.log(np.maximum(log_pi_klj, SMALLEST, out=log_pi_klj), out=log_pi_klj)
+    log_q0_nj = messages(annotations, log_pi_klj)
+    log_q0_nj += np.log(share_j)
     return Independent(annotations, log_q0_nj, np.zeros(annotations.n_items, dtype=bool))
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy import sparse
 from scipy.special import expit, gammaln, logit, logsumexp
 
 from hitl.annotations import Floats
@@ -49,11 +50,9 @@ def crowd_counts(evidence: Evidence, q_nj: Floats) -> Floats:
     labels_n = np.bincount(annotations.item[annotations.label < classes], minlength=annotations.n_items)
     weight_n = np.where(evidence.known, 1.0, np.maximum(labels_n - 2, 0) / np.maximum(labels_n, 1))
     weighed_nj = q_nj * weight_n[:, None]
-    counts_lj = [
-        np.bincount(annotations.label, weighed_nj[annotations.item, j], annotations.n_options)[:classes]
-        for j in range(classes)
-    ]
-    return np.stack(counts_lj, axis=1)
+    said = np.ones(len(annotations)), (annotations.label, annotations.item)
+    counts_lj: Floats = sparse.csr_array(said, shape=(annotations.n_options, len(q_nj))) @ weighed_nj
+    return counts_lj[:classes]
 
 
 def log_bayes_factor(counts_lj: Floats) -> float:
@@ -65,7 +64,8 @@ def log_bayes_factor(counts_lj: Floats) -> float:
     found = _mean_over(lambda g: _beta_binomial(g * hit, g * (1 - hit), right_j, wrong_j)) - even
     others = len(right_j) - 1
     if others > 1:
-        errors_lj = np.stack([np.delete(column, j) for j, column in enumerate(counts_lj.T)], axis=1)
+        errors_lj = counts_lj.copy()
+        np.fill_diagonal(errors_lj, 0.0)  # nothing counted adds nothing to the likelihood
         found += _mean_over(lambda h: _dirichlet_multinomial(h / others, errors_lj)) + wrong_j.sum() * np.log(others)
     return float(found)
 
@@ -80,6 +80,7 @@ def _beta_binomial(a: float, b: float, right_j: Floats, wrong_j: Floats) -> floa
 
 
 def _dirichlet_multinomial(alpha: float, errors_lj: Floats) -> float:
-    total = alpha * len(errors_lj)
+    """Log likelihood of the errors of each class (column); the diagonal, which has none, is 0."""
+    total = alpha * (len(errors_lj) - 1)
     inside = (gammaln(alpha + errors_lj) - gammaln(alpha)).sum()
     return float(inside - (gammaln(total + errors_lj.sum(axis=0)) - gammaln(total)).sum())

@@ -29,6 +29,7 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
@@ -109,10 +110,12 @@ class HierarchicalDawidSkene:
             found = self._climbed(evidence, prior, skills, q_nj, counted, STEPS)
             skills = counted.skills(found.counts_klj, found.q_nj, self.accuracy)
             moved, q_nj, prior = _moved(found.q_nj, q_nj), found.q_nj, found.prior
+            del found  # of many classes its tables are the largest part of memory
             if moved < AT_REST:
                 break
         found = self._climbed(evidence, prior, skills, q_nj, counted, max_iterations)
-        alpha_klj = skills.prior_klj + counted.anchored(found.counts_klj)
+        alpha_klj = counted.anchored(found.counts_klj)
+        alpha_klj += skills.prior_klj
         people = confusion.report_of(
             evidence.annotations, alpha_klj.transpose(0, 2, 1), found.prior.share_j, prior=skills.crowd_jl
         )
@@ -230,13 +233,15 @@ class Counted:
         """(L, J) expected counts of lone labels by beliefs."""
         label_m, q_mj = self.annotations.label[self.lone_m], q_nj[self.annotations.item[self.lone_m]]
         options = self.annotations.n_options
-        lone_lj: Floats = np.stack([np.bincount(label_m, q_m, minlength=options) for q_m in q_mj.T], axis=1)
+        said = np.ones(len(label_m)), (label_m, np.arange(len(label_m)))
+        lone_lj: Floats = sparse.csr_array(said, shape=(options, len(label_m))) @ q_mj
         return self.weight * lone_lj
 
     def anchored(self, counts_klj: Floats) -> Floats:
         """(K, L, J) what is learned from, given counts by beliefs."""
-        learned_klj: Floats = (1 - self.anchor) * counts_klj
-        learned_klj += self.anchor * self.votes_klj
+        learned_klj: Floats = self.anchor / (1 - self.anchor) * self.votes_klj
+        learned_klj += counts_klj
+        learned_klj *= 1 - self.anchor
         return learned_klj
 
     def pseudo_counts(self, skills: Skills) -> Floats:

@@ -23,7 +23,6 @@ No class is expected to be called another one more often than itself: where it w
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -31,14 +30,14 @@ import numpy as np
 
 from hitl.annotations import Floats
 from hitl.models.annotators.confusion import over_options
-from hitl.models.numerics.special import log_gamma
+from hitl.models.numerics.special import log_gamma, log_gamma_rises
 
 CROWD, ROWS = 20.0, 500.0
 """Labels that the expected accuracy counts as, and that the accuracy of the crowd counts as with each class. With 50 to
 500 for `ROWS` the mean log loss of thinned public crowds changes by .02 at most; with 100 the crowd's rows of rte
 collapse while questions are chosen by uncertainty, with 300 and more they do not."""
 
-STRENGTHS = 2.0 ** np.arange(1, 8)
+STRENGTHS: Floats = np.exp2(np.arange(1, 8, dtype=np.float64))
 """Labels that the crowd counts as beside a person's own."""
 
 USUAL_ALIKE = -((np.log(STRENGTHS) - np.log(8)) ** 2) / 2
@@ -84,13 +83,10 @@ class Skills:
         hit_j = crowd_lj.diagonal() / crowd_lj[:classes].sum(axis=0)
         mix_kj = said_kj + 1e-9
         foreseen_k = np.clip(mix_kj @ hit_j / mix_kj.sum(axis=1), EDGE, 1 - EDGE)
-        alike = _strength(lambda s: _beta_binomial(s, foreseen_k, right_k, total_k), USUAL_ALIKE)
+        alike = _strength(_beta_binomial(foreseen_k, right_k, total_k), USUAL_ALIKE)
         skill_k = (alike * foreseen_k + right_k) / (alike + total_k)
         mean_klj = _at_skill(crowd_lj, _log_odds(skill_k) - _log_odds(foreseen_k))
-        counted = np.nonzero(counts_klj > NOTHING)  # of many classes an annotator has named few, and confused fewer
-        mean_c, count_c, total_kj = mean_klj[counted], counts_klj[counted], over_options(counts_klj)
-        total_kj = total_kj[total_kj.any(axis=1)]
-        rows = _strength(lambda s: _dirichlet_multinomial(s, mean_c, count_c, total_kj), 0.0)
+        rows = _strength(_dirichlet_multinomial(mean_klj, counts_klj), 0.0)
         mean_klj *= rows
         return cls(accuracy, rows * crowd_lj.T, mean_klj, alike, rows)
 
@@ -105,7 +101,7 @@ class SkilledRows:
     @classmethod
     def unlearned(cls, pseudo_klj: Floats) -> SkilledRows:
         """Every annotator as expected."""
-        return cls(pseudo_klj, pseudo_klj).learn(np.zeros_like(pseudo_klj))
+        return cls(pseudo_klj, pseudo_klj).learn(np.zeros(()))
 
     def learn(self, counts_klj: Floats) -> Self:
         """The mean of every row given expected counts."""
@@ -136,10 +132,13 @@ def _at_skill(crowd_lj: Floats, shift_k: Floats) -> Floats:
     said_j = crowd_lj[:classes].sum(axis=0)
     hit_j = np.clip(crowd_lj.diagonal() / said_j, EDGE, 1 - EDGE)
     hit_kj = 1 / (1 + np.exp(-(_log_odds(hit_j) + shift_k[:, None])))
-    rows_klj = np.repeat(crowd_lj[None], len(shift_k), axis=0)
-    rows_klj[:, :classes] *= ((1 - hit_kj) / (1 - hit_j))[:, None, :]
-    rows_klj[:, np.arange(classes), np.arange(classes)] = hit_kj * said_j
-    rows_klj /= over_options(rows_klj)[:, None]
+    errors_kj, right_kj = (1 - hit_kj) / (1 - hit_j), hit_kj * said_j
+    wrong_j = said_j - crowd_lj.diagonal()
+    total_kj = errors_kj * wrong_j + right_kj + crowd_lj[classes:].sum(axis=0)
+    rows_klj = np.empty((len(shift_k), *crowd_lj.shape))
+    np.multiply(crowd_lj[:classes], (errors_kj / total_kj)[:, None], out=rows_klj[:, :classes])
+    np.multiply(crowd_lj[classes:], (1 / total_kj)[:, None], out=rows_klj[:, classes:])
+    rows_klj[:, np.arange(classes), np.arange(classes)] = right_kj / total_kj
     return rows_klj
 
 
@@ -147,22 +146,26 @@ def _log_odds(p: Floats) -> Floats:
     return np.asarray(np.log(p) - np.log1p(-p))
 
 
-def _strength(log_likelihood: Callable[[float], float], log_prior: Floats | float) -> float:
+def _strength(log_likelihood_s: Floats, log_prior: Floats | float) -> float:
     """Mean over the grid, in the logarithm."""
-    score = np.array([log_likelihood(float(s)) for s in STRENGTHS]) + log_prior
+    score = log_likelihood_s + log_prior
     weight = np.exp(score - score.max())
     return float(np.exp(weight @ np.log(STRENGTHS) / weight.sum()))
 
 
-def _beta_binomial(strength: float, mean_k: Floats, right_k: Floats, total_k: Floats) -> float:
-    """Log likelihood of right answers of all annotators, up to a constant."""
-    a, b = strength * mean_k, strength * (1 - mean_k)
+def _beta_binomial(mean_k: Floats, right_k: Floats, total_k: Floats) -> Floats:
+    """(S,) log likelihood of right answers of all annotators at each strength of the grid, up to a constant."""
+    scale = STRENGTHS[:, None]
+    a, b = scale * mean_k, scale * (1 - mean_k)
     raised = log_gamma(a + right_k) - log_gamma(a) + log_gamma(b + total_k - right_k) - log_gamma(b)
-    return float((raised - log_gamma(strength + total_k)).sum() + len(mean_k) * float(log_gamma(np.array(strength))))
+    raised -= log_gamma(scale + total_k)
+    return np.asarray(raised.sum(axis=1) + len(mean_k) * log_gamma(STRENGTHS))
 
 
-def _dirichlet_multinomial(strength: float, mean_c: Floats, count_c: Floats, total_kj: Floats) -> float:
-    """Log likelihood of all rows, up to a constant: of C cells with counts and of the totals of rows."""
-    alpha_c = strength * mean_c
-    inside = (log_gamma(alpha_c + count_c) - log_gamma(alpha_c)).sum()
-    return float(inside - log_gamma(strength + total_kj).sum() + total_kj.size * log_gamma(np.array(strength)))
+def _dirichlet_multinomial(mean_klj: Floats, counts_klj: Floats) -> Floats:
+    """(S,) log likelihood of all rows at each strength of the grid, up to a constant."""
+    total_kj = over_options(counts_klj)
+    total_kj = total_kj[total_kj.any(axis=1)]
+    inside = log_gamma_rises(mean_klj, counts_klj, STRENGTHS, NOTHING)
+    totals = log_gamma(STRENGTHS[:, None, None] + total_kj).sum(axis=(1, 2))
+    return np.asarray(inside - totals + total_kj.size * log_gamma(STRENGTHS))

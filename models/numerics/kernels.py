@@ -40,13 +40,23 @@ BLOCK = 64
 
 def messages(annotations: Annotations, log_pi_klj: Floats) -> Floats:
     """(N, J) sum of each item's log likelihoods; 0 for an item without labels. `log_pi_klj` is (K, L, J)."""
+    return _gathered(annotations, annotations.cell, log_pi_klj)
+
+
+def votes(annotations: Annotations) -> Floats:
+    """(N, J) number of labels for each class."""
+    return _gathered(annotations, annotations.label, np.eye(annotations.n_options, annotations.n_classes))
+
+
+def _gathered(annotations: Annotations, row_m: npt.NDArray[Any], rows: Floats) -> Floats:
+    """(N, J) sum over each item's labels of a row (J,) for each."""
     out = np.empty((annotations.n_items, annotations.n_classes))
-    table = np.ascontiguousarray(log_pi_klj).reshape(-1, annotations.n_classes)
+    table = np.ascontiguousarray(rows).reshape(-1, annotations.n_classes)
     runs = equal_runs(annotations, _threads(len(annotations)))
     if len(runs) == 2:
-        _gather(0, len(out), annotations.item_start, annotations.cell, table, out)
+        _gather(0, len(out), annotations.item_start, row_m, table, out)
     else:
-        _gather_threaded(runs, annotations.item_start, annotations.cell, table, out)
+        _gather_threaded(runs, annotations.item_start, row_m, table, out)
     return out
 
 
@@ -208,7 +218,7 @@ def _softmax(first: int, last: int, message: Any, log_prior: Any, out: Any, log_
             totals[n - begin] = total
         tops = log_z[begin:end]
         for i in range(tops.shape[0]):
-            tops[i] += _log(totals[i])
+            tops[i] += log_above_one(totals[i])
 
 
 @threaded
@@ -246,7 +256,7 @@ def _exp(x: float) -> float:
 
 
 @inlined
-def _log(x: float) -> float:
+def log_above_one(x: float) -> float:
     """ln x for x >= 1 to the last two bits; not a number for anything else.
 
     With x = 2**k m and m within a factor of sqrt(2) of 1, ln m = 2 artanh((m - 1) / (m + 1)) is a short series.

@@ -19,6 +19,7 @@ from numba import prange
 
 from hitl.annotations import Floats
 from hitl.models.numerics.compiled import compiled, threaded
+from hitl.models.numerics.kernels import log_above_one
 
 THREADS_FROM = 50_000
 """Numbers from which threads share the work."""
@@ -51,6 +52,19 @@ def log_gamma(x: Floats) -> Floats:
     loop = _log_gamma if flat.size < THREADS_FROM else _log_gamma_threaded
     loop(flat, np.log(rising), out)
     return out.reshape(np.shape(x))
+
+
+def log_gamma_rises(mean: Floats, count: Floats, scales: Floats, above: float) -> Floats:
+    """(S,) sums of ln Gamma(s x + n) - ln Gamma(s x) for each scale s, over mean x > 0 and count n of cells.
+
+    Cells with a count up to `above` >= 0 are left out. One pass, without arrays of the size of its input.
+    """
+    mean, count = np.ascontiguousarray(mean).ravel(), np.ascontiguousarray(count).ravel()
+    sums = np.zeros(((count.size + CHUNK - 1) // CHUNK, len(scales)))
+    loop = _rises if count.size < THREADS_FROM else _rises_threaded
+    loop(mean, count, np.ascontiguousarray(scales, dtype=np.float64), above, sums)
+    total: Floats = sums.sum(axis=0)
+    return total
 
 
 @compiled
@@ -98,3 +112,46 @@ def _log_gamma_threaded(x: Any, log_rising: Any, out: Any) -> None:
     for chunk in prange((x.shape[0] + CHUNK - 1) // CHUNK):
         span = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
         _log_gamma(x[span], log_rising[span], out[span])
+
+
+@compiled
+def _rises_of_chunk(mean: Any, count: Any, scales: Any, above: float, sums: Any) -> None:
+    x, n, terms = np.empty(CHUNK), np.empty(CHUNK), np.empty(CHUNK)
+    size = 0
+    for i in range(count.shape[0]):
+        if count[i] > above:
+            x[size], n[size] = mean[i], count[i]
+            size += 1
+    for s in range(scales.shape[0]):
+        for i in range(size):
+            low = scales[s] * x[i]
+            high = low + n[i]
+            r, q = 1 / (low + SHIFT), 1 / (high + SHIFT)
+            before, after = 0.0, 0.0
+            for coefficient in _LOG_GAMMA:
+                before = before * r * r + coefficient
+                after = after * q * q + coefficient
+            y = low * (low + 7)
+            z = high * (high + 7)
+            rising = ((((z + 28) * z + 252) * z + 720) * z) / ((((y + 28) * y + 252) * y + 720) * y)
+            rise = (high + (SHIFT - 0.5)) * log_above_one(high + SHIFT)
+            rise -= (low + (SHIFT - 0.5)) * log_above_one(low + SHIFT)
+            terms[i] = rise - n[i] + (after * q - before * r) - log_above_one(rising)
+        total = 0.0
+        for i in range(size):
+            total += terms[i]
+        sums[s] = total
+
+
+@compiled
+def _rises(mean: Any, count: Any, scales: Any, above: float, sums: Any) -> None:
+    for chunk in range(sums.shape[0]):
+        span = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
+        _rises_of_chunk(mean[span], count[span], scales, above, sums[chunk])
+
+
+@threaded
+def _rises_threaded(mean: Any, count: Any, scales: Any, above: float, sums: Any) -> None:
+    for chunk in prange(sums.shape[0]):
+        span = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
+        _rises_of_chunk(mean[span], count[span], scales, above, sums[chunk])

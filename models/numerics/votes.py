@@ -41,5 +41,4 @@ def agreeing(votes_nj: Floats) -> Floats:
 
 def votes(annotations: Annotations) -> Floats:
     """(N, J) number of labels for each class."""
-    k, options, j = annotations.n_annotators, annotations.n_options, annotations.n_classes
-    return kernels.messages(annotations, np.broadcast_to(np.eye(options, j), (k, options, j)))
+    return kernels.votes(annotations)

@@ -11,10 +11,11 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from urllib.parse import quote
 
 import pyarrow as pa
-from fastapi import Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pyarrow import csv
 
@@ -44,6 +45,15 @@ FORMS: dict[int | str, dict[str, Any]] = {
 """What the OpenAPI document says of a page."""
 
 
+def _named(format: Annotated[Format | None, Query(description="Else what the Accept header says")] = None) -> None:
+    """The parameter that `form_of` reads, for the OpenAPI document; another value is an error."""
+
+
+def pages(*tags: str) -> APIRouter:
+    """A router for pages."""
+    return APIRouter(tags=list(tags), dependencies=[Depends(_named)])
+
+
 @dataclass(frozen=True)
 class Page:
     """What a page says.
@@ -51,7 +61,8 @@ class Page:
     Attributes:
         template: the file that lays it out.
         title: its heading.
-        rows: its table, JSON values; the columns are those of the first row.
+        rows: its table, JSON values.
+        columns: of a table without rows; else they are those of the first row.
         facts: what programs get beside the rows, JSON values.
         shown: what the template alone needs.
         figures: id -> figure (`hitl.report.plots`), drawn where the template has a place of that id.
@@ -60,6 +71,7 @@ class Page:
     template: str
     title: str
     rows: Sequence[Mapping[str, Any]] = ()
+    columns: Sequence[str] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     shown: Mapping[str, Any] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)
@@ -86,11 +98,12 @@ def answer(request: Request, page: Page, caller: Caller, project: str | None = N
     if form == "csv":
         letters = (letter if letter.isascii() and letter.isalnum() else "-" for letter in page.title.lower())
         headers = {"Content-Disposition": f'attachment; filename="{"".join(letters)}.csv"'}
-        return Response(as_csv(page.rows), media_type="text/csv; charset=utf-8", headers=headers)
+        return Response(as_csv(page.rows, page.columns), media_type="text/csv; charset=utf-8", headers=headers)
     figures = json.dumps(plain(page.figures), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     html = request.app.state.templates.render(
         page.template,
         request=request,
+        here=here(request),
         caller=caller,
         project=project,
         title=page.title,
@@ -101,13 +114,19 @@ def answer(request: Request, page: Page, caller: Caller, project: str | None = N
     return HTMLResponse(html)
 
 
-def as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+def here(request: Request) -> str:
+    """The path of the request as a link to it has it: what its names are escaped by stays."""
+    raw: bytes | None = request.scope.get("raw_path")
+    return quote(request.url.path) if raw is None else quote(raw.partition(b"?")[0], safe="/%~")
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> bytes:
     """The rows as CSV; lists and objects are JSON in their cell."""
-    names = list(rows[0]) if rows else []
-    columns = {name: pa.array([_cell(row.get(name)) for row in rows], pa.string()) for name in names}
+    names = list(rows[0] if rows else columns)
+    table = {name: pa.array([_cell(row.get(name)) for row in rows], pa.string()) for name in names}
     sink = io.BytesIO()
     if names:
-        csv.write_csv(defused(pa.table(columns)), sink)
+        csv.write_csv(defused(pa.table(table)), sink)
     return sink.getvalue()
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 EVERY = 1.0
 """Seconds between two looks at the stores."""
 
-Changed = Callable[[str, Snapshot], None]
-"""Called with a project's name and its new snapshot, in the thread that made it."""
+Prepare = Callable[[Snapshot], None]
+"""Computes what requests look up in a snapshot, before they have it."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class Moment:
 class Watched:
     """One project that is served. Raises what `hitl.project.load` and `Store` raise."""
 
-    def __init__(self, config: Path) -> None:
+    def __init__(self, config: Path, prepare: Prepare) -> None:
+        self._prepare = prepare
         self.config = config.resolve()
         self.settings: Settings = load(self.config)
         self.store = Store(store_url(self.settings.store, self.config.parent))
@@ -75,8 +76,9 @@ class Watched:
                 if now == self._seen:
                     return False
                 with within(self.settings.limits.limits()):
-                    self.snapshot = snapshot_of(self.settings, self.store, self._asked(now))
-                self._seen, self.trouble = now, None
+                    found = snapshot_of(self.settings, self.store, self._asked(now))
+                self._prepare(found)
+                self.snapshot, self._seen, self.trouble = found, now, None
             except HitlError as error:
                 self.trouble = str(error)
                 return False
@@ -84,6 +86,7 @@ class Watched:
 
     def follow(self, snapshot: Snapshot, moment: Moment) -> None:
         """Take a snapshot that somebody else has made of the store as it was then."""
+        self._prepare(snapshot)
         with self._one_at_a_time:
             self.snapshot, self._seen, self.trouble = snapshot, moment, None
 
@@ -102,16 +105,15 @@ class Watched:
 class Projects(Mapping[str, Watched]):
     """All that is served, by name. Raises BadSettings for two of one name."""
 
-    def __init__(self, configs: Sequence[Path], changed: Changed | None = None) -> None:
+    def __init__(self, configs: Sequence[Path], prepare: Prepare = lambda snapshot: None) -> None:
         self._watched: dict[str, Watched] = {}
         for config in configs:
-            one = Watched(config)
+            one = Watched(config, prepare)
             if one.name in self._watched:
                 raise BadSettings(
                     f"{config}: another project that is served is called {one.name!r} too; expected a name of its own"
                 )
             self._watched[one.name] = one
-        self._changed = changed or (lambda name, snapshot: None)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, name="hitl snapshots", daemon=True)
 
@@ -139,8 +141,7 @@ class Projects(Mapping[str, Watched]):
     def look(self) -> None:
         """Look once at each project."""
         for one in self._watched.values():
-            if one.refresh() and one.snapshot is not None:
-                self._changed(one.name, one.snapshot)
+            one.refresh()
 
     def _keep_looking(self) -> None:
         while not self._stop.is_set():

@@ -11,9 +11,11 @@ from typing import Any
 
 import structlog
 import uvicorn
+from fastapi import APIRouter
 
 from hitl.errors import BadSettings
 from hitl.service.scheduling.scheduler import Project, Scheduler, projects_of
+from hitl.service.web import backend
 from hitl.service.web.access import Accounts, Proxies, Role, must_have_credentials, public, requires
 from hitl.service.web.app import Parts, application
 from hitl.service.web.live import Live
@@ -51,7 +53,7 @@ class Wanted:
 def serve(wanted: Wanted, say: Say) -> None:
     """Serve until SIGTERM or SIGINT. Raises BadSettings where the service would be open to everybody."""
     log(wanted.as_json)
-    projects = Projects(wanted.configs)
+    projects = Projects(wanted.configs, backend.prepare)
     try:
         trusted = Proxies.of(wanted.proxies, wanted.proxy_header, wanted.proxy_role)
         accounts = Accounts(wanted.access or next(iter(projects.values())).store.database)
@@ -65,7 +67,7 @@ def serve(wanted: Wanted, say: Say) -> None:
         parts = Parts(
             projects,
             accounts,
-            routers=[live.router(requires(Role.VIEWER), _secret(projects), public)],
+            routers=[live.router(requires(Role.VIEWER), _secret(projects), public), _backend(projects, accounts)],
             trouble=lambda: _trouble(live, scheduler),
             starts=[live.start, *(each.start for each in kept)],
             stops=[live.stop, *(each.stop for each in kept)],
@@ -142,6 +144,16 @@ def _secret(projects: Projects) -> str | None:
     """What the platform's webhooks carry; None: none is taken."""
     found = [one.settings.webhook_secret for one in projects.values() if one.settings.webhook_secret is not None]
     return found[0].get_secret_value() if found else None
+
+
+def _backend(projects: Projects, accounts: Accounts) -> APIRouter:
+    """Label Studio's model backend, whose password is an API token of the project."""
+
+    def allowed(user: str, password: str, project: str) -> bool:
+        caller = accounts.with_token(password)
+        return caller is not None and caller.role_in(project) is not None
+
+    return backend.router(projects, allowed)
 
 
 def _trouble(live: Live, scheduler: Scheduler | None) -> Mapping[str, object] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -16,6 +17,9 @@ from hitl.service.web.ages import ago
 from hitl.service.web.callers import may_act
 
 FOLDER = Path(__file__).parent
+
+DOTS = re.compile(r"~*\.{1,2}")
+"""Names that browsers take out of an address, and those that could be taken for them where they are escaped."""
 
 
 class Templates:
@@ -35,13 +39,24 @@ class Templates:
 
     def render(self, name: str, **values: Any) -> str:
         """A page. What pages have around them is empty where it is not given."""
-        around = {"caller": None, "project": None, "request": None, "figures": "{}", "title": "hitl"}
+        around = {"caller": None, "project": None, "request": None, "figures": "{}", "title": "", "here": ""}
         return self._environment.get_template(name).render(**{**around, **values})
 
 
 def path(part: object) -> str:
-    """A name as a part of an address."""
-    return quote(str(part), safe="")
+    """A name as a part of an address; `named` reads it.
+
+    Example:
+        >>> path("a/b"), path("..")
+        ('a%2Fb', '~..')
+    """
+    name = str(part)
+    return f"~{name}" if DOTS.fullmatch(name) else quote(name, safe="")
+
+
+def named(part: str) -> str:
+    """The name that `path` has written, after the server has decoded the address."""
+    return part[1:] if part.startswith("~") and DOTS.fullmatch(part) else part
 
 
 def query(values: dict[str, Any]) -> str:

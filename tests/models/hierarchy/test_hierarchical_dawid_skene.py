@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +17,12 @@ from hitl import score
 from hitl.annotations import Annotations
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
-from hitl.models import HierarchicalDawidSkene, MajorityVote
+from hitl.models import DefaultCombiner, HierarchicalDawidSkene, MajorityVote
 from hitl.models.hierarchy.hierarchical_dawid_skene import ANCHOR, ANCHOR_OF_TWO, SHARES, Counted
 from hitl.models.hierarchy.skills import CROWD, SkilledRows, Skills
 from hitl.models.inference import em
 from hitl.models.numerics.votes import voted
+from hitl.testing import crowd
 from hitl.testing.combiners import assert_permuted
 from tests import oracles
 from tests.dependent_labels import table
@@ -381,3 +383,14 @@ def test_an_anchor_of_its_own_is_that_of_the_number_of_classes(classes: int, anc
     )
     np.testing.assert_array_equal(by_itself, given_it)
     assert np.abs(by_itself - without).max() > 1e-3
+
+
+def test_with_many_classes_a_fit_holds_nine_tables_of_matrices_at_most() -> None:
+    """With 2,000 classes and 50 annotators each table of all their matrices takes 1.6 GB."""
+    evidence, _ = crowd(np.random.default_rng(0), n_items=60, n_annotators=8, n_classes=120)
+    DefaultCombiner().fit(evidence)
+    tracemalloc.start()
+    DefaultCombiner().fit(evidence)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 9 * 8 * 120 * 120 * 8

@@ -142,10 +142,10 @@ def test_how_likely_right_answers_are_is_beta_binomial() -> None:
     rng = np.random.default_rng(0)
     mean_k, total_k = rng.uniform(0.3, 0.95, 9), rng.integers(40, size=9)
     right_k = rng.binomial(total_k, mean_k)
+    found_s = skills._beta_binomial(mean_k, right_k.astype(float), total_k.astype(float))
     off = [
-        skills._beta_binomial(s, mean_k, right_k.astype(float), total_k.astype(float))
-        - stats.betabinom.logpmf(right_k, total_k, s * mean_k, s * (1 - mean_k)).sum()
-        for s in STRENGTHS
+        found - stats.betabinom.logpmf(right_k, total_k, s * mean_k, s * (1 - mean_k)).sum()
+        for s, found in zip(STRENGTHS, found_s, strict=True)
     ]
     np.testing.assert_allclose(off, off[0], rtol=1e-9)
 
@@ -157,13 +157,11 @@ def test_how_likely_rows_are_is_dirichlet_multinomial() -> None:
     counts_kjl = np.array(
         [[rng.multinomial(m, p) for m, p in zip(*row, strict=True)] for row in zip(total_kj, mean_kjl, strict=True)]
     )
-    off = []
-    for s in STRENGTHS:
-        there = np.nonzero(counts_kjl)  # cells without counts add nothing
-        found = skills._dirichlet_multinomial(
-            s, mean_kjl[there], counts_kjl[there].astype(float), total_kj.astype(float)
-        )
-        off.append(found - stats.dirichlet_multinomial.logpmf(counts_kjl, s * mean_kjl, total_kj).sum())
+    found_s = skills._dirichlet_multinomial(mean_kjl.transpose(0, 2, 1), counts_kjl.transpose(0, 2, 1).astype(float))
+    off = [
+        found - stats.dirichlet_multinomial.logpmf(counts_kjl, s * mean_kjl, total_kj).sum()
+        for s, found in zip(STRENGTHS, found_s, strict=True)
+    ]
     np.testing.assert_allclose(off, off[0], rtol=1e-9)
 
 

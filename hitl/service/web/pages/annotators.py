@@ -5,18 +5,24 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from hitl.service.web.callers import Shown, Viewer, question_of
 from hitl.service.web.errors import responses
-from hitl.service.web.formats import FORMS, Page, answer
+from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.snapshot import QuestionView
+from hitl.service.web.templates import named
 
-router = APIRouter(tags=["annotators"])
+router = pages("annotators")
 
 Sort = Literal["labels", "accuracy", "worst", "name"]
+
+COLUMNS = ("annotator", "labels", "accuracy", "low", "high", "bits", "typical_error")
+
+ANSWER = ("item", "text", "said", "label", "confidence")
+"""What is told of an answer that the consensus contradicts."""
 
 DRIFT_BINS = 8
 CELLS = 30
@@ -42,8 +48,7 @@ def annotators(
         part = q.casefold()
         found = np.array([k for k in found if part in str(view.consensus.annotators.names[k]).casefold()], np.intp)
     rows = [line(view, int(k)) for k in found[(page - 1) * size : page * size]]
-    pages = max(1, -(-len(found) // size))
-    facts = {"question": name, "found": len(found), "page": page, "pages": pages}
+    facts = {"question": name, "found": len(found), "page": page, "pages": max(1, -(-len(found) // size))}
     given = {
         "question": question,
         "q": q,
@@ -52,13 +57,13 @@ def annotators(
     }
     chance = 1 / max(len(view.consensus.classes), 1)
     shown = {"given": given, "sort": sort, "q": q, "questions": list(snapshot.views), "chance": chance}
-    return answer(request, Page("annotators.html.j2", "Annotators", rows, facts, shown), caller, project)
+    return answer(request, Page("annotators.html.j2", "Annotators", rows, COLUMNS, facts, shown), caller, project)
 
 
 @router.get(
     "/projects/{project}/annotators/{annotator:path}",
     summary="The story of one annotator",
-    responses=FORMS | responses(401, 404, 503),
+    responses=FORMS | responses(401, 404, 422, 503),
 )
 def annotator(
     project: str,
@@ -70,6 +75,7 @@ def annotator(
 ) -> Response:
     """What each true class is answered with, how that changed, and the items where the consensus says otherwise."""
     name, view = question_of(snapshot, question)
+    annotator = named(annotator)
     report = view.consensus.annotators
     k = view.reported_place.get(annotator)
     asks = [ask for ask in (snapshot.plan.asks if snapshot.plan else ()) if str(ask.annotator) == annotator]
@@ -77,7 +83,9 @@ def annotator(
         if not asks and annotator not in map(str, snapshot.settings.crew.annotators):
             raise HTTPException(404, f"no annotator {annotator!r} in project {project!r}")
         new = {"annotator": {"annotator": annotator, "labels": 0}, "question": name, "confusion": []}
-        return answer(request, Page("annotator_new.html.j2", annotator, (), new, {"asks": asks}), caller, project)
+        return answer(
+            request, Page("annotator_new.html.j2", annotator, (), ANSWER, new, {"asks": asks}), caller, project
+        )
     cells = confusion(view, k)
     disagreed = [_answer(view, int(place), snapshot.texts) for place in disagreements(view, annotator)[:50]]
     facts = {"annotator": line(view, k), "question": name, "confusion": cells}
@@ -90,7 +98,7 @@ def annotator(
         "asks": asks,
         "over_time": parts,
     }
-    page = Page("annotator.html.j2", annotator, disagreed, facts, shown, _drift_figure(parts))
+    page = Page("annotator.html.j2", annotator, disagreed, ANSWER, facts, shown, _drift_figure(parts))
     return answer(request, page, caller, project)
 
 

@@ -9,22 +9,25 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from hitl.service.web.callers import OneProject, Shown, Viewer, question_of
 from hitl.service.web.errors import responses
-from hitl.service.web.formats import FORMS, Page, answer
+from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.pages.rework import known_annotators
-from hitl.service.web.pages.story import story_of
+from hitl.service.web.pages.story import ANSWER, story_of
 from hitl.service.web.snapshot import NOWHERE, QuestionView, Snapshot
+from hitl.service.web.templates import named
 
-router = APIRouter(tags=["items"])
+router = pages("items")
 
 Rows = npt.NDArray[np.intp]
 Which = Literal["all", "contested", "changed", "open", "done", "known", "unlabeled"]
 Sort = Literal["confidence", "surest", "change", "item", "labels"]
+
+COLUMNS = ("item", "text", "label", "confidence", "labels", "contested", "changed", "truth")
 
 CHANGED = 0.1
 """A belief that has moved by more since the last cycle has changed."""
@@ -56,7 +59,7 @@ def items(
     show: Annotated[Which, Query(description="Which items")] = "all",
     label: Annotated[str, Query(max_length=500, description="Items with this label")] = "",
     annotator: Annotated[str, Query(max_length=500, description="Items that this annotator has labeled")] = "",
-    said: Annotated[str, Query(max_length=500, description="... with this answer")] = "",
+    said: Annotated[str, Query(max_length=500, description="Items with this answer, by that annotator if named")] = "",
     sort: Annotated[Sort, Query(description="What comes first")] = "confidence",
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=1000)] = 50,
@@ -66,8 +69,7 @@ def items(
     name, view = question_of(snapshot, question)
     found = find(snapshot, view, wanted)
     rows = [line(snapshot, view, int(n)) for n in found[(page - 1) * size : page * size]]
-    pages = max(1, -(-len(found) // size))
-    facts = {"question": name, "found": len(found), "page": page, "pages": pages}
+    facts = {"question": name, "found": len(found), "page": page, "pages": max(1, -(-len(found) // size))}
     values = {field: value for field, value in vars(wanted).items() if field != "page"}
     given = {field: value for field, value in values.items() if value != getattr(Search, field)}
     shown = {
@@ -77,11 +79,13 @@ def items(
         "classes": view.consensus.classes,
         "options": view.consensus.annotators.options,
     }
-    return answer(request, Page("items.html.j2", "Items", rows, facts, shown), caller, project)
+    return answer(request, Page("items.html.j2", "Items", rows, COLUMNS, facts, shown), caller, project)
 
 
 @router.get(
-    "/projects/{project}/items/{item:path}", summary="The story of one item", responses=FORMS | responses(401, 404, 503)
+    "/projects/{project}/items/{item:path}",
+    summary="The story of one item",
+    responses=FORMS | responses(401, 404, 422, 503),
 )
 def item(
     project: str,
@@ -94,6 +98,7 @@ def item(
 ) -> Response:
     """Who said what, what the models say, why this label, and what would change it."""
     name, view = question_of(snapshot, question)
+    item = named(item)
     row = snapshot.item_place.get(item)
     if row is None:
         raise HTTPException(404, f"no item {item!r} in project {project!r}")
@@ -108,7 +113,7 @@ def item(
         "text": snapshot.texts[row].as_py(),
         "annotators": list(known_annotators(snapshot)),
     }
-    return answer(request, Page("item.html.j2", item, story.answers, facts, shown), caller, project)
+    return answer(request, Page("item.html.j2", item, story.answers, ANSWER, facts, shown), caller, project)
 
 
 def find(snapshot: Snapshot, view: QuestionView, wanted: Search) -> Rows:
@@ -116,7 +121,7 @@ def find(snapshot: Snapshot, view: QuestionView, wanted: Search) -> Rows:
     keep = _which(snapshot, view, wanted.show)
     if wanted.label:
         keep &= view.consensus.labels == _code(wanted.label, view.consensus.classes)
-    if wanted.annotator:
+    if wanted.annotator or wanted.said:
         keep &= _labeled(view, wanted.annotator, wanted.said)
     if wanted.q:
         keep &= _with_text(snapshot, wanted.q)
@@ -156,17 +161,19 @@ def _which(snapshot: Snapshot, view: QuestionView, show: Which) -> npt.NDArray[n
 
 
 def _labeled(view: QuestionView, annotator: str, said: str) -> npt.NDArray[np.bool_]:
-    """(N,) whether the annotator has labeled the item, with this answer."""
+    """(N,) whether the annotator, or any where none is named, has labeled the item, with this answer if one is."""
     annotations = view.evidence.annotations
     keep = np.zeros(annotations.n_items, bool)
-    code = view.annotator_place.get(annotator, NOWHERE)
-    if code == NOWHERE:
-        return keep
-    start, order = annotations.by_annotator
-    rows = order[start[code] : start[code + 1]]
+    rows: Any = slice(None)
+    if annotator:
+        code = view.annotator_place.get(annotator, NOWHERE)
+        if code == NOWHERE:
+            return keep
+        rows = view.rows_of(code)
+    items, labels = annotations.item[rows], annotations.label[rows]
     if said:
-        rows = rows[annotations.label[rows] == _code(said, annotations.options)]
-    keep[annotations.item[rows]] = True
+        items = items[labels == _code(said, annotations.options)]
+    keep[items] = True
     return keep
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 
 from hitl.models.analysis.complementarity import reliability
@@ -13,16 +13,18 @@ from hitl.report.plots import reliability_figure
 from hitl.report.tables import model_rows
 from hitl.service.web.callers import Shown, Viewer, question_of
 from hitl.service.web.errors import responses
-from hitl.service.web.formats import FORMS, Page, answer
+from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.snapshot import QuestionView
 
-router = APIRouter(tags=["models"])
+router = pages("models")
+
+COLUMNS = ("model", "items", "agreement", "temperature", "verdict")
 
 DISAGREEMENTS = 20
 """Items shown where a model is sure of another label than the consensus."""
 
 
-@router.get("/projects/{project}/models", summary="Models", responses=FORMS | responses(401, 404, 503))
+@router.get("/projects/{project}/models", summary="Models", responses=FORMS | responses(401, 404, 422, 503))
 def models(
     project: str,
     request: Request,
@@ -37,7 +39,7 @@ def models(
         "questions": list(snapshot.views),
         "against": {row["model"]: _against(view, row["model"], snapshot.texts) for row in rows},
     }
-    page = Page("models.html.j2", "Models", rows, {"question": name}, shown, _figures(view))
+    page = Page("models.html.j2", "Models", rows, COLUMNS, {"question": name}, shown, _figures(view))
     return answer(request, page, caller, project)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 
 from hitl.metrics import outlook
@@ -15,28 +15,29 @@ from hitl.report.stored import shares
 from hitl.report.tables import class_rows
 from hitl.service.web.callers import OneProject, Shown, Viewer
 from hitl.service.web.errors import responses
-from hitl.service.web.formats import FORMS, Page, answer
+from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.snapshot import QuestionView, Snapshot
 from hitl.status import status_of
 
-router = APIRouter(tags=["projects"])
+router = pages("projects")
+
+COLUMNS = ("project", "items", "labels", "annotators", "done", "confidence", "cycle", "recorded_at", "trouble")
 
 CLASSES_SHOWN = 12
 MOST_QUEUES = 30
 
 
-@router.get("/", summary="The projects", responses=FORMS | responses(401))
+@router.get("/", summary="The projects", responses=FORMS | responses(401, 403, 422))
 def projects(request: Request, caller: Viewer) -> Response:
     """Each project that the caller may see, and how it stands."""
     served = request.app.state.projects
     rows = [_line(name, one.snapshot, one.trouble) for name, one in served.items() if caller.role_in(name) is not None]
-    return answer(request, Page("projects.html.j2", "Projects", rows), caller)
+    return answer(request, Page("projects.html.j2", "Projects", rows, COLUMNS), caller)
 
 
 def _line(name: str, snapshot: Snapshot | None, trouble: str | None) -> dict[str, Any]:
     if snapshot is None:
-        empty = dict.fromkeys(("items", "labels", "annotators", "done", "confidence", "cycle", "recorded_at"))
-        return {"project": name, **empty, "trouble": trouble or "it is being loaded"}
+        return {**dict.fromkeys(COLUMNS), "project": name, "trouble": trouble or "it is being loaded"}
     view = snapshot.view(None)
     annotations = view.evidence.annotations
     last = snapshot.cycles[-1] if snapshot.cycles else None
@@ -53,7 +54,7 @@ def _line(name: str, snapshot: Snapshot | None, trouble: str | None) -> dict[str
     }
 
 
-@router.get("/projects/{project}", summary="How a project stands", responses=FORMS | responses(401, 404, 503))
+@router.get("/projects/{project}", summary="How a project stands", responses=FORMS | responses(401, 404, 422, 503))
 def overview(project: str, request: Request, caller: Viewer, one: OneProject, snapshot: Shown) -> Response:
     """Items done, expected accuracy, what is asked, what it has cost, and how it went."""
     status = status_of(snapshot.settings, one.store, stored=snapshot.counts)
@@ -69,6 +70,7 @@ def overview(project: str, request: Request, caller: Viewer, one: OneProject, sn
         "overview.html.j2",
         "Overview",
         [{key: value for key, value in each.items() if key not in ("classes", "rank")} for each in questions],
+        (),
         {"status": status.as_json()},
         {
             "questions": questions,

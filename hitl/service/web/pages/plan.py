@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 
 from hitl.plan import Ask
 from hitl.service.web.callers import Lead, OneProject, Shown, Viewer, may_act
 from hitl.service.web.errors import responses
-from hitl.service.web.formats import FORMS, Page, answer
+from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.snapshot import Snapshot
 from hitl.service.web.work import begin
 
-router = APIRouter(tags=["plan"])
+router = pages("plan")
+
+
+COLUMNS = ("item", "text", "annotator", "gain", "right", "why", "since", "check", "audit")
 
 
 @router.get("/projects/{project}/plan", summary="What is asked next", responses=FORMS | responses(401, 404, 422, 503))
@@ -57,7 +60,7 @@ def plan(
         "reasons": [] if snapshot.plan is None else _reasons(snapshot),
         "last": snapshot.cycles[-1] if snapshot.cycles else None,
     }
-    return answer(request, Page("plan.html.j2", "Plan", rows, facts, shown), caller, project)
+    return answer(request, Page("plan.html.j2", "Plan", rows, COLUMNS, facts, shown), caller, project)
 
 
 @router.post("/projects/{project}/plan", summary="Make a plan; nothing is sent", **begin.documented)

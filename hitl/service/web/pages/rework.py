@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Request
+from fastapi import Form, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from hitl.service.web.callers import Lead, OneProject, Shown, Viewer
 from hitl.service.web.errors import responses
-from hitl.service.web.formats import FORMS, Page, answer, form_of
+from hitl.service.web.formats import FORMS, Page, answer, form_of, pages
 from hitl.service.web.snapshot import Snapshot
 from hitl.service.web.templates import path
 
-router = APIRouter(tags=["rework"])
+router = pages("rework")
+
+COLUMNS = ("item", "text", "annotator", "note", "by", "since", "asked")
 
 Item = Annotated[str, Form(max_length=2000, description="The item's id")]
 Annotator = Annotated[str, Form(max_length=2000, description="The name of the annotator")]
 
 
-@router.get("/projects/{project}/rework", summary="What was sent back", responses=FORMS | responses(401, 404, 503))
+@router.get("/projects/{project}/rework", summary="What was sent back", responses=FORMS | responses(401, 404, 422, 503))
 def sent_back(project: str, request: Request, caller: Viewer, one: OneProject, snapshot: Shown) -> Response:
     """Items that were sent back, to whom, and whether they are still asked about."""
     rows = rows_of(snapshot, one.store.sent_back(project))
-    return answer(request, Page("rework.html.j2", "Sent back", rows), caller, project)
+    return answer(request, Page("rework.html.j2", "Sent back", rows, COLUMNS), caller, project)
 
 
 @router.post(

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 
 from hitl.basis import BASIS
 from hitl.service.web.callers import Lead, OneProject, Shown, Viewer, may_act
 from hitl.service.web.errors import responses
-from hitl.service.web.formats import FORMS, Page, answer
+from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.work import begin
 from hitl.status import status_of
 
-router = APIRouter(tags=["runs"])
+router = pages("runs")
 
 FIGURES = ("labels", "done", "items", "confidence", "agreement", "cost", "stop", "idle")
 """What is told of each cycle."""
 
 
-@router.get("/projects/{project}/runs", summary="Cycles", responses=FORMS | responses(401, 404, 503))
+@router.get("/projects/{project}/runs", summary="Cycles", responses=FORMS | responses(401, 404, 422, 503))
 def runs(project: str, request: Request, caller: Viewer, one: OneProject, snapshot: Shown) -> Response:
     """The history, newest first, and where the project stands now."""
     status = status_of(snapshot.settings, one.store, stored=snapshot.counts)
     rows = [_line(each) for each in reversed(snapshot.cycles)]
     shown = {"standing": status, "work": one.work, "may_act": may_act(caller, project)}
-    return answer(request, Page("runs.html.j2", "Runs", rows, {"status": status.as_json()}, shown), caller, project)
+    return answer(
+        request,
+        Page("runs.html.j2", "Runs", rows, ("cycle", "recorded_at", *FIGURES), {"status": status.as_json()}, shown),
+        caller,
+        project,
+    )
 
 
 @router.post("/projects/{project}/runs", summary="Start a cycle", **begin.documented)

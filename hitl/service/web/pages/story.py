@@ -19,6 +19,9 @@ from hitl.service.web.snapshot import QuestionView
 
 SMALLEST = 1e-12
 
+ANSWER = ("annotator", "said", "accuracy", "low", "high", "weight", "time")
+"""What is told of an answer."""
+
 
 @dataclass(frozen=True)
 class Story:

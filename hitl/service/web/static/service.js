@@ -1,8 +1,10 @@
 "use strict";
 // Figures: every element of class "plot" draws the figure of its id. Live: what the server tells refreshes the page's parts.
 (() => {
-  const read = (place) => JSON.parse(place.textContent || "{}");
-  let figures = read(document.getElementById("figures"));
+  let figures = {};
+  const read = () => document.querySelectorAll("script.figures").forEach((place) => {
+    figures = { ...figures, ...JSON.parse(place.textContent) };
+  });
   const drawAll = () => document.querySelectorAll(".plot").forEach((place) => {
     if (figures[place.id]) drawFigure(place, figures[place.id]);
   });
@@ -11,13 +13,11 @@
     if (window.innerWidth !== width) drawAll();
     width = window.innerWidth;
   });
+  read();
   drawAll();
 
-  // A part that was swapped in may bring new figures in a script of class "figures".
-  document.body.addEventListener("htmx:afterSettle", () => {
-    document.querySelectorAll("script.figures").forEach((place) => { figures = { ...figures, ...read(place) }; });
-    drawAll();
-  });
+  // A part that was swapped in may bring new figures.
+  document.body.addEventListener("htmx:afterSettle", () => { read(); drawAll(); });
 
   const state = document.getElementById("live-state");
   const address = document.body.dataset.events;

@@ -8,7 +8,7 @@ from alembic import op
 from hitl.store.schema import column, key
 
 revision = "0018"
-down_revision = "0016"
+down_revision = "0017"
 branch_labels = None
 depends_on = None
 

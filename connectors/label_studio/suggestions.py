@@ -1,0 +1,43 @@
+"""What hitl suggests to annotators, as Label Studio's model backends write it.
+
+The predictions of a backend have a version of their own, which is never the active one: the order has that place
+(predictions.py), and the backend's title is the order's version too (backends.py). So Label Studio serves by the order
+and shows the suggestion. The name of the version tells what is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from hitl.connectors.label_studio.form import Form, adapted
+from hitl.connectors.label_studio.predictions import label_of
+from hitl.errors import BadSettings, Refused
+
+SUGGESTS = "hitl-suggests-"
+"""How the versions of suggestions begin; what is shown and since when follows."""
+
+
+@lru_cache(maxsize=64)
+def form_of(xml: str, control: str | None, abstain: tuple[str, ...]) -> Form | None:
+    """The controls of a labeling configuration; None where none of them is supported."""
+    try:
+        return adapted(xml, control, abstain)[0]
+    except (BadSettings, Refused):
+        return None
+
+
+def prediction(form: Form | None, answers: Mapping[str, Mapping[str, Any]], version: str) -> dict[str, Any] | None:
+    """A prediction with these answers: question -> a row of the operation `consensus`.
+
+    None where nothing is said, or where the form has no such question or label: it was changed since.
+    """
+    if form is None or not answers:
+        return None
+    try:
+        result = form.write({question: label_of(answer) for question, answer in answers.items()})
+    except BadSettings:
+        return None
+    sure = min(float(answer["confidence"]) for answer in answers.values())
+    return {"result": result, "score": min(max(sure, 0.0), 1.0), "model_version": version}

@@ -1,0 +1,205 @@
+"""The five routes of a model backend, under /ml/<project>, as Label Studio 1.23 asks them.
+
+    GET  /health     before each prediction                        {"status": "UP", "model_class": "hitl"}
+    POST /setup      before each prediction                        {"model_version": "..."}
+    POST /predict    a task that is opened, or a batch             {"results": [...]}, an entry for each task, in order
+    GET  /versions   which version there is                        {"versions": ["..."]}
+    POST /webhook    whatever happens in the project, unasked      {"status": "ok"}
+
+All is looked up in the newest snapshot; the platform and the store are not asked. Label Studio sends a name and a
+password (basic authentication), but not to /webhook, where anybody may say anything: nothing follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.security import HTTPBasic, HTTPBasicCredentials
+from pydantic import BaseModel, Field, ValidationError
+
+from hitl.connectors.label_studio import LabelStudioSettings
+from hitl.connectors.label_studio.suggestions import SUGGESTS, form_of, prediction
+from hitl.service.web.access import public
+from hitl.service.web.backend.suggestions import Suggestions, suggestions_of
+from hitl.service.web.projects import Watched
+
+LARGEST_BODY = 64 * 2**20
+"""Bytes of a request that are read: Label Studio sends tasks with all their annotations."""
+
+Allowed = Callable[[str, str, str], bool]
+"""Whether this user with this password may ask for suggestions in the project of this name."""
+
+
+class _Error(BaseModel):
+    detail: str
+
+
+class Health(BaseModel):
+    """That hitl is there."""
+
+    status: str = "UP"
+    model_class: str = "hitl"
+
+
+class Setup(BaseModel):
+    """The version of the suggestions there are now."""
+
+    model_version: str = Field(examples=["hitl-suggests-model-0c1f5e8a77d2"])
+
+
+class Versions(BaseModel):
+    """The versions of suggestions that can be asked for: one."""
+
+    versions: list[str] = Field(examples=[["hitl-suggests-model-0c1f5e8a77d2"]])
+
+
+class Heard(BaseModel):
+    """That a message has come."""
+
+    status: str = "ok"
+
+
+class Prediction(BaseModel):
+    """What is suggested of one task, as Label Studio writes annotations."""
+
+    result: list[dict[str, Any]]
+    score: float
+    model_version: str
+
+
+class Predictions(BaseModel):
+    """For each task, in order, its suggestion; an empty list where there is none."""
+
+    results: list[Prediction | list[Prediction]]
+
+
+class Task(BaseModel):
+    """A task; of all that Label Studio sends its number is read."""
+
+    id: int | str
+
+
+class Asked(BaseModel):
+    """What Label Studio asks: tasks, and the labeling configuration as it is now."""
+
+    tasks: list[Task]
+    label_config: str | None = None
+
+
+_REFUSED: dict[int | str, dict[str, Any]] = {
+    401: {"model": _Error, "description": "No name and password, or wrong ones"},
+    404: {"model": _Error, "description": "No project of this name that comes from Label Studio"},
+}
+_UNREAD: dict[int | str, dict[str, Any]] = {
+    400: {"model": _Error, "description": "Not the body that Label Studio sends"},
+    413: {"model": _Error, "description": f"More than {LARGEST_BODY} bytes"},
+}
+_TASK = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}
+_ASKED = {
+    "type": "object",
+    "required": ["tasks"],
+    "properties": {
+        "tasks": {"type": "array", "items": _TASK},
+        "label_config": {"type": "string", "description": "The labeling configuration as it is now"},
+    },
+    "example": {
+        "tasks": [{"id": 12, "data": {"text": "Lovely."}}],
+        "label_config": '<View><Text name="text" value="$text"/><Choices name="mood" toName="text">'
+        '<Choice value="good"/><Choice value="bad"/></Choices></View>',
+    },
+}
+_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _ASKED}}}}
+
+
+def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
+    """The routes for these projects. They are public to the service's own guard: each asks for its password itself."""
+    basic = Depends(HTTPBasic(auto_error=False, realm="hitl"))
+
+    def admitted(project: str, given: HTTPBasicCredentials | None = basic) -> Watched:
+        if given is None or not allowed(given.username, given.password, project):
+            why = "expected an API token of hitl as the password of basic authentication"
+            raise HTTPException(401, why, headers={"WWW-Authenticate": 'Basic realm="hitl"'})
+        found = projects.get(project)
+        if found is None or not isinstance(found.settings.source, LabelStudioSettings):
+            raise HTTPException(404, f"no project {project!r} that comes from Label Studio is served here")
+        return found
+
+    routes = APIRouter(prefix="/ml/{project}", tags=["Label Studio's model backend"])
+    of_project = Depends(admitted)
+
+    @routes.get("/health", responses=_REFUSED)
+    @public
+    def health(one: Watched = of_project) -> Health:
+        """Say that hitl is there."""
+        return Health()
+
+    @routes.post("/setup", responses=_REFUSED)
+    @public
+    def setup(one: Watched = of_project) -> Setup:
+        """Say which version the suggestions have now. The body, which holds a token of Label Studio, is not read."""
+        return Setup(model_version=_version(one))
+
+    @routes.get("/versions", responses=_REFUSED)
+    @public
+    def versions(one: Watched = of_project) -> Versions:
+        """Say which version there is."""
+        return Versions(versions=[_version(one)])
+
+    @routes.post("/predict", responses=_REFUSED | _UNREAD, openapi_extra=_BODY, response_model=Predictions)
+    @public
+    async def predict(request: Request, one: Watched = of_project) -> Any:
+        """Suggest answers to tasks."""
+        body = await _body(request)
+        if body is None:
+            raise HTTPException(413, f"expected {LARGEST_BODY} bytes at most: ask for fewer tasks at a time")
+        return await run_in_threadpool(_predicted, one, body)
+
+    @routes.post("/webhook")
+    @public
+    async def webhook(project: str, request: Request) -> Heard:
+        """Take what Label Studio tells every backend, without a password: nothing follows from it."""
+        await _body(request, keep=False)
+        return Heard()
+
+    return routes
+
+
+def _suggestions(one: Watched) -> Suggestions | None:
+    """What is suggested; None as long as nothing was loaded."""
+    return None if one.snapshot is None else suggestions_of(one.snapshot)
+
+
+def _version(one: Watched) -> str:
+    found = _suggestions(one)
+    return f"{SUGGESTS}nothing" if found is None else found.version
+
+
+def _predicted(one: Watched, body: bytes) -> Any:
+    """The answer to /predict."""
+    try:
+        asked = Asked.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the body"
+        raise HTTPException(400, f"{place}: {first['msg']}; expected what Label Studio sends") from None
+    found, source = _suggestions(one), one.settings.source
+    if found is None or asked.label_config is None or not isinstance(source, LabelStudioSettings):
+        return {"results": [[] for _ in asked.tasks]}
+    form = form_of(asked.label_config, source.control, source.abstain)
+    said = (prediction(form, found.of(str(task.id)), found.version) for task in asked.tasks)
+    return {"results": [[] if each is None else each for each in said]}
+
+
+async def _body(request: Request, *, keep: bool = True) -> bytes | None:
+    """The body, read to its end; None where it is larger than what is read, or where it is not kept."""
+    read, parts = 0, []
+    async for part in request.stream():
+        read += len(part)
+        if read > LARGEST_BODY:
+            return None
+        if keep:
+            parts.append(part)
+    return b"".join(parts) if keep else None

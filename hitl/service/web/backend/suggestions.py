@@ -1,0 +1,141 @@
+"""What is suggested of each item, by `serve.suggest`.
+
+    model       what the project's models predict: nothing that annotators have said about this item goes into it
+    consensus   what all have said so far, models among them; nothing of known truth, by which annotators are measured
+    never       nothing
+
+A suggestion is an answer to each question, as a row of the operation `consensus` (`hitl.exchange.Operation`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from hitl.annotations import Floats
+from hitl.connectors.label_studio.suggestions import SUGGESTS
+from hitl.metrics import DIGITS
+from hitl.operations import consensus_rows
+
+if TYPE_CHECKING:
+    from hitl.service.web.snapshot import QuestionView, Snapshot
+
+SAMPLE = 4096
+"""Items whose predictions go into the version: a model that has learned anew changes all of them."""
+
+Answer = Mapping[str, Any]
+
+
+class Suggestions:
+    """What is suggested of the items of one snapshot; looked up, and computed only where items have parts."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.kind = snapshot.settings.serve.suggest
+
+    @cached_property
+    def version(self) -> str:
+        """Differs where something else is suggested: Label Studio asks once for each version."""
+        if self.kind == "never":
+            return f"{SUGGESTS}never"
+        if self.kind == "consensus":
+            return f"{SUGGESTS}consensus-{self.snapshot.number}-{self.snapshot.revision}"
+        return f"{SUGGESTS}model-{_digest(self.snapshot)}"
+
+    def of(self, key: str) -> dict[str, Answer]:
+        """The answer to each question about the item of this key of the platform; none where nothing is known."""
+        row = self.snapshot.key_place.get(key)
+        if row is None or self.kind == "never":
+            return {}
+        found: dict[str, Answer] = {}
+        for name, view in self.snapshot.views.items():
+            answer = None
+            if view.evidence.parts is None:
+                answer = _of_models(view, row) if self.kind == "model" else _of_all(view, row)
+            if answer is not None:
+                found[name] = answer
+        if self.kind == "consensus" and self._of_parts:
+            item = self.snapshot.names[row].as_py()
+            found |= {name: rows[item] for name, rows in self._of_parts.items() if item in rows}
+        return found
+
+    @cached_property
+    def _of_parts(self) -> dict[str, dict[str, Answer]]:
+        """Question about parts -> item -> what is found in it, but for items of known truth."""
+        views = {name: view for name, view in self.snapshot.views.items() if view.evidence.parts is not None}
+        evidence = {name: view.evidence for name, view in views.items()}
+        rows = consensus_rows(evidence, {name: view.consensus for name, view in views.items()})
+        told = {str(known.annotations.items[n]) for known in evidence.values() for n in np.flatnonzero(known.known)}
+        return {name: {row["item"]: row for row in of if row["item"] not in told} for name, of in rows.items()}
+
+    def prepare(self) -> None:
+        """Compute now what a request would wait for."""
+        _ = self.version, self.snapshot.key_place
+        if self.kind == "consensus":
+            _ = self._of_parts
+
+
+_made: WeakKeyDictionary[Snapshot, Suggestions] = WeakKeyDictionary()
+
+
+def suggestions_of(snapshot: Snapshot) -> Suggestions:
+    """Those of a snapshot, kept as long as it is."""
+    found = _made.get(snapshot)
+    if found is None:
+        found = _made.setdefault(snapshot, Suggestions(snapshot))
+    return found
+
+
+def prepare(snapshot: Snapshot) -> None:
+    """Compute what requests look up, outside of them: for whoever makes the snapshot."""
+    suggestions_of(snapshot).prepare()
+
+
+def _of_all(view: QuestionView, row: int) -> Answer | None:
+    """The consensus on an item that has a label or a prediction."""
+    known, result = view.evidence, view.consensus
+    if known.known[row] or not (known.annotations.labels_per_item[row] or known.predicted[row]):
+        return None
+    return _row(view, int(result.labels[row]), result.probabilities[row])
+
+
+def _of_models(view: QuestionView, row: int) -> Answer | None:
+    """The mean of what the models predict of an item, each as sure as it was found to be; None where all abstain."""
+    temperatures = view.consensus.temperatures
+    said = [
+        _tempered(p_nj[row], float(temperatures.get(name, 1.0)))
+        for name, p_nj in view.evidence.probabilities.items()
+        if not np.isnan(p_nj[row, 0])
+    ]
+    if not said:
+        return None
+    p_j = np.mean(said, axis=0)
+    return _row(view, int(p_j.argmax()), p_j)
+
+
+def _tempered(p_j: Floats, temperature: float) -> Floats:
+    log_j = np.log(np.maximum(p_j, np.finfo(float).tiny)) / temperature
+    weight_j = np.exp(log_j - log_j.max())
+    p: Floats = weight_j / weight_j.sum()
+    return p
+
+
+def _row(view: QuestionView, label: int, p_j: Floats) -> Answer:
+    return {"label": str(view.consensus.classes[label]), "confidence": round(float(p_j[label]), DIGITS)}
+
+
+def _digest(snapshot: Snapshot) -> str:
+    """Of what the models predict of some items, and of how many they predict."""
+    told = hashlib.blake2b(digest_size=6)
+    for question, view in snapshot.views.items():
+        for model, p_nj in view.evidence.probabilities.items():
+            some = np.linspace(0, len(p_nj) - 1, min(SAMPLE, len(p_nj))).astype(np.intp)
+            predicted = int(len(p_nj) - np.isnan(p_nj[:, 0]).sum())
+            told.update(repr((question, model, len(p_nj), predicted)).encode())
+            told.update(np.ascontiguousarray(p_nj[some]).tobytes())
+    return told.hexdigest()

@@ -1,0 +1,71 @@
+"""What an annotator sees in the editor of a real Label Studio, in a headless browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.connectors.label_studio.browser import log_in, needs_browser, text, wait
+from tests.connectors.label_studio.suggesting.conftest import Backend
+
+pytestmark = [pytest.mark.server, needs_browser]
+
+
+def chosen(browser: Any) -> list[str]:
+    boxes = browser.find_elements("css selector", "input[type=radio], input[type=checkbox]")
+    return [box.get_attribute("name") for box in boxes if box.is_selected()]
+
+
+def submit(browser: Any, backend: Backend, task: int) -> Any:
+    """Submit what is chosen; the annotation that comes of it."""
+    browser.find_element("css selector", "button[aria-label*=ubmit]").click()
+    assert wait(lambda: len(backend.project.task(task)["annotations"]) == 1)
+    return backend.project.task(task)["annotations"][0]
+
+
+def test_the_prediction_is_shown_in_the_planned_order_and_an_answer_says_that_it_was(
+    backend: Backend, browser: Any
+) -> None:
+    project = backend.project
+    log_in(browser, project.server.url, project.people[0].email, "a-long-password")
+    page = f"{project.server.url}/projects/{project.number}/data"
+    fresh = [task for task in backend.planned if not project.task(task)["annotations"]]
+    with_model = [task for task in fresh if task != backend.tasks[-1]]
+    assert fresh[0] == backend.planned[0]
+
+    def opened(task: int) -> list[str]:
+        browser.get(page)
+        all_tasks = "//button[contains(., 'Label All Tasks')]"
+        assert wait(lambda: browser.find_elements("xpath", all_tasks)), text(browser)
+        browser.find_element("xpath", all_tasks).click()
+        assert wait(lambda: "Submit" in text(browser))
+        assert wait(lambda: f"text {backend.tasks.index(task)}" in text(browser)), text(browser)
+        return chosen(browser)
+
+    def answered(task: int) -> None:
+        project.answer(0, task, "bad")
+
+    assert opened(fresh[0]) == []  # no backend yet
+    browser.find_element("xpath", "//*[text()='bad']").click()
+    manual = submit(browser, backend, fresh[0])
+    assert manual["result"][0]["origin"] == "manual"
+    assert manual["parent_prediction"] is not None  # that of the order, which is empty: it does not tell
+
+    backend.register()
+    for task in fresh[1:]:
+        if task not in with_model:
+            answered(task)
+    kept, changed = [task for task in with_model if task != fresh[0]][:2]
+    assert opened(kept) == ["good"]
+    answer = submit(browser, backend, kept)
+    assert answer["result"][0]["value"] == {"choices": ["good"]}
+    assert answer["result"][0]["origin"] == "prediction"
+    shown = {one["id"]: one["model_version"] for one in project.task(kept)["predictions"]}
+    assert shown[answer["parent_prediction"]].startswith("hitl-suggests-model-")
+
+    assert opened(changed) == ["good"]
+    browser.find_element("xpath", "//*[text()='bad']").click()
+    answer = submit(browser, backend, changed)
+    assert answer["result"][0]["value"] == {"choices": ["bad"]}
+    assert answer["result"][0]["origin"] == "prediction-changed"

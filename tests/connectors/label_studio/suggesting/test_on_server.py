@@ -1,0 +1,175 @@
+"""hitl as the model backend of a real Label Studio: suggestions are served, and tasks in the planned order."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from hitl.connectors.label_studio.predictions import Versions
+from hitl.errors import Refused
+from hitl.exchange import Operation
+from tests.connectors.label_studio.conftest import choice
+from tests.connectors.label_studio.suggesting.conftest import Backend
+from tests.service.web.backend.served import PASSWORD, USER, serving
+
+pytestmark = pytest.mark.server
+
+
+def said(predictions: list[dict[str, object]]) -> list[object]:
+    return [prediction["result"] for prediction in predictions]
+
+
+def expected(backend: Backend, task: int) -> list[object]:
+    """What the model predicts, who has not seen the last task."""
+    return [] if task == backend.tasks[-1] else [choice("good")]
+
+
+def test_the_planned_order_is_served_with_what_the_model_predicts(backend: Backend) -> None:
+    active = backend.project.settings()["model_version"]
+    backend.register()
+    assert backend.project.settings()["model_version"] == active
+    assert [each["title"] for each in backend.backends()] == [active]
+    backend.asked.paths.clear()
+    task = backend.project.next_task(0)
+    assert task is not None
+    assert backend.asked.paths == ["health", "setup", "predict"]
+    version = backend.backends()[0]["model_version"]
+    assert version.startswith("hitl-suggests-model-")
+    assert said(task["predictions"]) == expected(backend, task["id"])
+    planned = backend.planned
+    served = backend.day(0)
+    assert len(planned) > 3
+    assert [number for number, _ in served][: len(planned)] == planned
+    for number, predictions in served:
+        assert said(predictions) == expected(backend, number)
+        assert all(prediction["model_version"] == version for prediction in predictions)
+
+
+def test_the_next_cycle_serves_its_own_order_and_the_title_follows(backend: Backend) -> None:
+    backend.register()
+    first = backend.planned
+    served = backend.project.next_task(0)
+    assert served is not None
+    backend.project.answer(0, served["id"], "bad")
+    backend.run()
+    assert backend.planned != first
+    active = backend.project.settings()["model_version"]
+    assert active.startswith("hitl-order-")
+    assert [each["title"] for each in backend.backends()] == [active]
+    planned = [task for task in backend.planned if task != served["id"]]
+    day = backend.day(1)
+    assert [number for number, _ in day][: len(planned)] == planned
+    assert all(said(predictions) == expected(backend, number) for number, predictions in day)
+
+
+def test_a_push_that_leaves_the_order_keeps_it_active(backend: Backend) -> None:
+    """Label Studio empties the active version with any that is deleted, while it is a backend's title."""
+    backend.register()
+    active = backend.project.settings()["model_version"]
+    versions = backend.project.versions()
+    assert any(name.startswith("hitl-consensus-") for name in versions)
+    receipts = backend.project.connector.push([Operation("consensus", "", {"questions": {}})])
+    next(receipts)
+    assert backend.project.settings()["model_version"] == active  # already, and not only when all is pushed
+    assert list(receipts) == []
+    assert not any(name.startswith("hitl-consensus-") for name in backend.project.versions())
+    assert backend.project.settings()["model_version"] == active
+    assert backend.backends()[0]["title"] == active
+
+
+def test_an_order_that_was_lost_comes_back_with_the_next_push(backend: Backend) -> None:
+    """As after a crash between a deletion and what follows it."""
+    backend.register()
+    active = backend.project.settings()["model_version"]
+    backend.project.admin.delete(f"{backend.project.path}/model-versions/", {"model_version": "of nobody"})
+    assert backend.project.settings()["model_version"] is None
+    list(backend.project.connector.push([Operation("consensus", "", {"questions": {}})]))
+    assert backend.project.settings()["model_version"] == active
+
+
+def test_one_that_was_registered_by_hand_is_used_from_the_next_order_on(backend: Backend) -> None:
+    project = backend.project
+    by_hand = {"title": "hitl", "url": backend.url, "project": project.number, "auth_method": "BASIC_AUTH"}
+    project.admin.post("/api/ml/", {**by_hand, "basic_auth_user": USER, "basic_auth_pass": PASSWORD})
+    first = project.next_task(0)
+    assert first is not None
+    assert (first["id"], said(first["predictions"])) == (backend.planned[0], [[]])  # the order's own, which is empty
+    project.answer(0, first["id"], "bad")
+    backend.run()
+    planned = [task for task in backend.planned if task != first["id"]]
+    second = project.next_task(1)
+    assert second is not None
+    assert second["id"] == planned[0]
+    assert said(second["predictions"]) == expected(backend, second["id"])
+
+
+def test_a_backend_comes_before_the_first_order(backend: Backend) -> None:
+    """Registered where no version is active, its title becomes the active version, as Label Studio does it."""
+    project = backend.project
+    for name in project.versions():
+        if name.startswith("hitl-"):
+            project.admin.delete(f"{project.path}/model-versions/", {"model_version": name})
+    assert not project.settings()["model_version"]
+    backend.register()
+    assert project.settings()["model_version"] == "hitl"
+    items = [str(task) for task in reversed(backend.tasks)]
+    list(project.connector.push([Operation("order", "", {"items": items, "by": "mark"})]))
+    assert project.settings()["model_version"].startswith("hitl-order-mark-")
+    served = [number for number, _ in backend.day(0)]
+    assert served == [task for task in map(int, items) if task in served]
+    assert len(served) > 3
+
+
+def test_a_batch_is_retrieved(backend: Backend) -> None:
+    backend.register()
+    project = backend.project
+    backend.asked.paths.clear()
+    selected = {"selectedItems": {"all": True, "excluded": []}}
+    project.admin.post(f"/api/dm/actions?id=retrieve_tasks_predictions&project={project.number}", selected)
+    assert backend.asked.paths.count("predict") == 1
+    version = backend.backends()[0]["model_version"]
+    assert project.versions()[version] == len(backend.tasks) - 1
+
+
+def test_it_is_registered_once_and_its_webhook_is_taken_away(backend: Backend) -> None:
+    assert backend.register() == backend.register()
+    assert len(backend.backends()) == 1
+    assert backend.project.admin.get("/api/webhooks/", project=backend.project.number) == []
+
+
+def test_a_wrong_password_is_refused(backend: Backend) -> None:
+    with pytest.raises(Refused, match="authentication parameters"):
+        backend.project.connector.register_backend(backend.url, "wrong", USER)
+    assert backend.backends() == []
+
+
+def test_one_that_is_down_blocks_nobody_and_the_order_stands(backend: Backend) -> None:
+    with serving(backend.asked) as url:
+        backend.project.connector.register_backend(f"{url}/ml/p", PASSWORD, USER)
+    began = time.monotonic()
+    task = backend.project.next_task(0)
+    assert time.monotonic() - began < 60  # no request waits for it longer than Label Studio's own limits
+    assert task is not None
+    assert (task["id"], task["predictions"]) == (backend.planned[0], [])
+    backend.project.answer(0, task["id"], "bad")
+    backend.run()  # it cannot be given another title
+    active = backend.project.settings()["model_version"]
+    assert backend.backends()[0]["title"] != active
+    planned = [number for number in backend.planned if number != task["id"]]
+    assert [number for number, _ in backend.day(1)][: len(planned)] == planned
+
+
+def test_what_is_suggested_is_no_evidence(backend: Backend) -> None:
+    backend.register()
+    backend.suggest("consensus")
+    backend.project.next_task(0)
+    backend.run()
+    assert backend.one.snapshot is not None
+    view = backend.one.snapshot.view(None)
+    assert set(view.evidence.probabilities) == {"resnet"}
+
+
+def test_versions_are_counted_as_before(backend: Backend) -> None:
+    backend.register()
+    assert Versions(backend.project.admin, backend.project.number).counts().keys() == backend.project.versions().keys()

@@ -1,0 +1,275 @@
+"""The five routes of a model backend, asked as Label Studio 1.23.2 was recorded to ask them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from hitl.connectors.label_studio.form import parse
+from hitl.connectors.tables import TablesSettings
+from hitl.service.web.backend import prepare, routes
+from hitl.settings import Settings
+from tests.service.web.backend.served import (
+    CONFIG,
+    PASSWORD,
+    USER,
+    One,
+    application,
+    rows,
+    serving,
+    settings_of,
+    stored,
+)
+
+SURE = {"good": 0.98, "bad": 0.01, "mixed": 0.01}
+DOUBT = {"good": 0.2, "bad": 0.5, "mixed": 0.3}
+ART = {"no": 0.1, "yes": 0.9}
+NO_LAW = {"no": 0.8, "yes": 0.2}
+ALL = {"mood": SURE, "topics=art": ART, "topics=law": NO_LAW}
+
+PAGE = rows(
+    8,
+    {
+        **{(n, who): {"mood": "bad", "topics=art": "no", "topics=law": "yes"} for n in (1, 2) for who in "abc"},
+        **{(3, who): {"mood": "mixed"} for who in "ab"},
+    },
+    {1: ALL, 2: {"mood": DOUBT}, 4: ALL, 6: {"mood": DOUBT}},
+    {5: {"mood": "good", "topics=art": "yes", "topics=law": "no"}},
+)
+"""1 to 3 labeled, 1 and 2 predicted otherwise, 4 and 6 predicted alone, 5 known truth, 7 and 8 nothing."""
+
+
+def recorded(*tasks: int, config: str = CONFIG) -> dict[str, Any]:
+    """A request to /predict of a Label Studio 1.23.2, but for its numbers and texts."""
+    task = {
+        "meta": {},
+        "created_at": "2026-11-23T20:22:02.138086Z",
+        "updated_at": "2026-11-23T20:22:02.138092Z",
+        "is_labeled": False,
+        "overlap": 1,
+        "inner_id": 4,
+        "total_annotations": 0,
+        "cancelled_annotations": 0,
+        "total_predictions": 1,
+        "comment_count": 0,
+        "unresolved_comment_count": 0,
+        "last_comment_updated_at": None,
+        "project": 1,
+        "updated_by": None,
+        "file_upload": None,
+        "comment_authors": [],
+        "annotations": [],
+        "predictions": [
+            {
+                "id": 1,
+                "result": [],
+                "model_version": "hitl-order-mark-fb9f81fccf4c91df",
+                "created_ago": "0\u00a0minutes",
+                "score": 0.0,
+                "cluster": None,
+                "neighbors": None,
+                "mislabeling": 0.0,
+                "created_at": "2026-11-23T20:22:02.296410Z",
+                "updated_at": "2026-11-23T20:22:02.296433Z",
+                "model": None,
+                "model_run": None,
+                "task": 4,
+                "project": 1,
+            }
+        ],
+    }
+    return {
+        "tasks": [{"id": number, "data": {"text": f"text {number}"}, **task} for number in tasks],
+        "project": "1.1795465322",
+        "label_config": config,
+        "params": {"login": None, "password": None, "context": None},
+    }
+
+
+SETUP = {
+    "project": "1.1795465322",
+    "schema": CONFIG,
+    "hostname": "http://localhost:32919",
+    "access_token": "a-token-of-label-studio",
+    "extra_params": None,
+}
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> One:
+    snapshot = stored(tmp_path, PAGE)
+    return One(snapshot.settings, snapshot)
+
+
+@pytest.fixture
+def client(one: One) -> Iterator[httpx.Client]:
+    tables = Settings(name="t", source=TablesSettings(path="."))
+    with (
+        serving(application({"p": one, "t": One(tables, None)})) as url,
+        httpx.Client(base_url=url, auth=(USER, PASSWORD), headers={"User-Agent": "heartex/1.23.2"}) as asking,
+    ):
+        yield asking
+
+
+def choosing(one: One, suggest: str) -> None:
+    assert one.snapshot is not None
+    one.settings = settings_of(suggest)
+    one.snapshot = replace(one.snapshot, settings=one.settings)
+
+
+def predicted(client: httpx.Client, *tasks: int, config: str = CONFIG) -> list[Any]:
+    answer = client.post("/ml/p/predict", json=recorded(*tasks, config=config))
+    assert answer.status_code == 200, answer.text
+    assert answer.json().keys() == {"results"}
+    return list(answer.json()["results"])
+
+
+def said(entry: Any) -> dict[str, str | None] | None:
+    """Question -> label of what is suggested, read as an annotation would be."""
+    return None if entry == [] else dict(parse(CONFIG).read(entry["result"]))
+
+
+def test_health_setup_and_versions_say_one_version(client: httpx.Client) -> None:
+    assert client.get("/ml/p/health").json() == {"status": "UP", "model_class": "hitl"}
+    answer = client.post("/ml/p/setup", json=SETUP)
+    assert answer.status_code == 200
+    version = answer.json()["model_version"]
+    assert version.startswith("hitl-suggests-model-")
+    assert client.get("/ml/p/versions").json() == {"versions": [version]}
+    (entry,) = predicted(client, 4)
+    assert entry["model_version"] == version
+
+
+def test_a_prediction_is_written_as_annotations_are(client: httpx.Client) -> None:
+    (entry,) = predicted(client, 4)
+    assert entry["result"] == [
+        {"from_name": "mood", "to_name": "text", "type": "choices", "value": {"choices": ["good"]}},
+        {"from_name": "topics", "to_name": "text", "type": "choices", "value": {"choices": ["art"]}},
+    ]
+    assert 0 < entry["score"] <= 1
+
+
+def test_by_default_the_model_speaks_and_what_people_say_is_not_shown(client: httpx.Client) -> None:
+    """Three people say "bad" of item 1; the model says "good" as before, and nothing of item 3, which it never saw."""
+    entries = predicted(client, *range(1, 9))
+    moods = [None if (labels := said(entry)) is None else labels["mood"] for entry in entries]
+    assert moods == ["good", "bad", None, "good", None, "bad", None, None]
+
+
+def test_the_consensus_is_shown_where_that_is_asked_for(client: httpx.Client, one: One) -> None:
+    choosing(one, "consensus")
+    entries = predicted(client, *range(1, 9))
+    moods = [None if (labels := said(entry)) is None else labels["mood"] for entry in entries]
+    assert moods == ["bad", "bad", "mixed", "good", None, "bad", None, None]  # nothing of 5, which is known truth
+    assert client.post("/ml/p/setup", json=SETUP).json()["model_version"] == "hitl-suggests-consensus-0-1"
+
+
+def test_never_means_nothing(client: httpx.Client, one: One) -> None:
+    choosing(one, "never")
+    assert predicted(client, *range(1, 9)) == [[]] * 8
+    assert client.post("/ml/p/setup", json=SETUP).json() == {"model_version": "hitl-suggests-never"}
+
+
+def test_tasks_of_others_get_nothing_in_their_place(client: httpx.Client) -> None:
+    assert [entry == [] for entry in predicted(client, 999, 4, 12345678901234567890, 4, 7)] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert predicted(client) == []
+
+
+def test_a_configuration_that_was_changed_since_gets_nothing_that_does_not_fit(client: httpx.Client) -> None:
+    other = CONFIG.replace('value="good"', 'value="fine"')
+    assert predicted(client, 4, 6, config=other)[0] == []
+    assert predicted(client, 4, config="<View>") == [[]]
+    assert predicted(client, 4, config='<View><Image name="i" value="$i"/></View>') == [[]]
+
+
+def test_a_batch_of_a_thousand_comes_in_one_reply(client: httpx.Client) -> None:
+    entries = predicted(client, *[1 + n % 9 for n in range(1000)])
+    assert len(entries) == 1000
+    assert [n % 9 for n, entry in enumerate(entries) if entry != []][:6] == [0, 1, 3, 5, 0, 1]
+
+
+def test_nothing_is_suggested_before_the_project_is_loaded(client: httpx.Client, one: One) -> None:
+    one.snapshot = None
+    assert client.get("/ml/p/health").status_code == 200
+    assert client.post("/ml/p/setup", json=SETUP).json() == {"model_version": "hitl-suggests-nothing"}
+    assert predicted(client, 4) == [[]]
+
+
+def test_the_version_changes_with_what_is_suggested_and_with_nothing_else(tmp_path: Path) -> None:
+    def version(name: str, **changes: Any) -> str:
+        folder = tmp_path / name
+        folder.mkdir()
+        page = rows(8, changes.get("said", {(1, "a"): {"mood": "bad"}}), changes.get("predicted", {4: ALL}))
+        snapshot = stored(folder, page)
+        prepare(snapshot)
+        return str(routes.suggestions_of(snapshot).version)
+
+    first = version("first")
+    assert version("again") == first
+    assert version("labeled", said={(n, "b"): {"mood": "good"} for n in range(1, 9)}) == first
+    assert version("learned", predicted={4: {**ALL, "mood": DOUBT}}) != first
+    assert version("more", predicted={4: ALL, 5: ALL}) != first
+
+
+@pytest.mark.parametrize("route", ["health", "setup", "predict", "versions"])
+def test_nobody_gets_in_without_a_token(client: httpx.Client, route: str) -> None:
+    method = "GET" if route in ("health", "versions") else "POST"
+    for auth in (None, (USER, "wrong"), ("", "")):
+        for project in ("p", "unknown"):  # whether there is such a project is not told either
+            answer = httpx.request(method, f"{client.base_url}/ml/{project}/{route}", auth=auth, content=b"{}")
+            assert answer.status_code == 401
+            assert answer.headers["WWW-Authenticate"] == 'Basic realm="hitl"'
+    assert client.request(method, f"/ml/unknown/{route}", content=b"{}").status_code == 404
+    assert client.request(method, f"/ml/t/{route}", content=b"{}").status_code == 404  # it is no Label Studio's
+
+
+def test_a_token_of_another_project_does_not_get_in(one: One) -> None:
+    app = application({"p": one, "q": one}, lambda user, password, project: project == "q")
+    with serving(app) as url:
+        assert httpx.get(f"{url}/ml/q/health", auth=(USER, PASSWORD)).status_code == 200
+        assert httpx.get(f"{url}/ml/p/health", auth=(USER, PASSWORD)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"{}", b'{"tasks": 7}', b'{"tasks": [{"data": {}}]}', b'{"tasks": [{"id": null}]}']
+)
+def test_another_body_is_an_error_that_says_so(client: httpx.Client, body: bytes) -> None:
+    answer = client.post("/ml/p/predict", content=body)
+    assert answer.status_code == 400
+    assert "expected what Label Studio sends" in answer.json()["detail"]
+
+
+def test_a_body_that_is_too_large_is_refused(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "LARGEST_BODY", 1000)
+    assert client.post("/ml/p/predict", json=recorded(*range(1, 9))).status_code == 413
+
+
+def test_messages_are_taken_from_anybody_and_nothing_follows(client: httpx.Client) -> None:
+    message = {"action": "ANNOTATION_CREATED", "annotation": {"id": 1}, "task": {"id": 1}, "project": {"id": 1}}
+    for project in ("p", "unknown"):
+        answer = httpx.post(f"{client.base_url}/ml/{project}/webhook", json=message)
+        assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+    assert httpx.post(f"{client.base_url}/ml/p/webhook", content=b"x" * 200_000).status_code == 200
+    started = {"action": "START_TRAINING", "project": {"id": 1}}
+    assert client.post("/ml/p/webhook", json=started).status_code == 200
+
+
+def test_the_routes_are_documented(one: One) -> None:
+    document = application({"p": one}).openapi()
+    assert set(document["paths"]) == {
+        f"/ml/{{project}}/{route}" for route in ("health", "setup", "predict", "versions", "webhook")
+    }
+    assert set(document["paths"]["/ml/{project}/predict"]["post"]["responses"]) >= {"200", "400", "401", "404", "413"}
+    json.dumps(document)
