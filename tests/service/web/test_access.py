@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 from fastapi import FastAPI
+from starlette.testclient import TestClient
 
+from hitl.service.web import backend
 from hitl.service.web.access import Accounts, Role, public, requires
+from hitl.service.web.access.declared import declared
 from hitl.service.web.access.passwords import Passwords
 from hitl.service.web.app import Parts, application
 from hitl.service.web.live import Live
@@ -25,7 +28,8 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FastAPI]:
     projects = Projects([project(tmp_path / name, name=name) for name in ("rte", "pets")])
     with Accounts(f"sqlite:///{tmp_path}/access.db") as accounts:
         live = Live(projects)
-        yield application(Parts(projects, accounts, routers=[live.router(requires(Role.VIEWER), "secret", public)]))
+        routers = live.router(requires(Role.VIEWER), "secret", public), backend.router(projects, lambda *given: False)
+        yield application(Parts(projects, accounts, routers=routers))
     projects.stop()
 
 
@@ -35,3 +39,25 @@ def test_every_route_gives_the_access_that_it_declares(app: FastAPI, here: str, 
     rows = access_table(app, here, other)
     assert [row for row in rows if row.wrong] == []
     assert len({(row.method, row.path) for row in rows}) > 25
+
+
+OPEN = {"/healthz", "/readyz", "/static/{name}", "/login", "/webhook/{project}", "/ml/{project}/webhook"}
+"""What shows nothing of a project, or asks for a secret of its own."""
+
+BACKEND = {
+    f"/ml/{{project}}/{part}": method
+    for part, method in zip(("health", "versions", "setup", "predict"), ("GET", "GET", "POST", "POST"), strict=True)
+}
+"""What asks for a token as the password of basic authentication, as Label Studio sends it."""
+
+
+def test_what_is_open_to_everybody_is_known(app: FastAPI) -> None:
+    """A route more that is marked as public has to be written here too."""
+    assert {route.path for route in declared(app) if route.role is None} == OPEN | BACKEND.keys()
+    client = TestClient(app)
+    for path, method in BACKEND.items():
+        for name in ("rte", "unknown"):
+            answer = client.request(method, path.format(project=name), auth=("any", "hitl_wrong"))
+            assert answer.status_code == 401, path
+    for given in ({}, {"X-Hitl-Secret": "wrong"}):
+        assert client.post("/webhook/rte", headers=given).status_code == 401

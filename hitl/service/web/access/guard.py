@@ -87,9 +87,8 @@ def no_project(project: str) -> HTTPException:
 
 def own_path(text: str) -> str:
     """Where to go after the login: the text if it is a path of ours, else the first page."""
-    parts = text.replace("\\", "/")
-    safe = parts.startswith("/") and not parts.startswith("//") and text.isprintable() and len(text) <= LONGEST_NEXT
-    return text if safe and "\\" not in text else "/"
+    safe = text.startswith("/") and not text.startswith("//") and "\\" not in text  # browsers take \ for /
+    return text if safe and text.isprintable() and len(text) <= LONGEST_NEXT else "/"
 
 
 _NO_PROXIES = Proxies()

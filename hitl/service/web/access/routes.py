@@ -5,13 +5,13 @@ They are for browsers: programs have tokens, and `hitl users` and `hitl tokens` 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import anyio
+import structlog
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -34,7 +34,7 @@ AT_ONCE = 2
 router = APIRouter(include_in_schema=False, max_body_size=LARGEST_FORM)
 
 _hashing = anyio.CapacityLimiter(AT_ONCE)
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger("hitl.access")
 
 Result = TypeVar("Result")
 Text = Annotated[str, Form()]
@@ -123,7 +123,7 @@ async def add_user(
 
     def add() -> None:
         accounts_of(request).add_user(name, password or None, Role.of(role), project or None)
-        _log.info("%r added the user %r as %s of %r", caller.name, name, role, project or "all projects")
+        _log.info("user added", by=caller.name, user=name, role=role, project=project or None)
 
     return await _changed(request, caller, add, "/admin/users", _users_page)
 
@@ -135,7 +135,7 @@ async def set_role(request: Request, caller: Admin, name: Text = "", role: Text 
     def change() -> None:
         _not_oneself(caller, name)
         accounts_of(request).set_role(name, None if role == "none" else Role.of(role), project or None)
-        _log.info("%r gave %r the role %s of %r", caller.name, name, role, project or "all projects")
+        _log.info("role given", by=caller.name, user=name, role=role, project=project or None)
 
     return await _changed(request, caller, change, "/admin/users", _users_page)
 
@@ -147,7 +147,7 @@ async def set_password(request: Request, caller: Admin, name: Text = "", passwor
     def change() -> None:
         _not_oneself(caller, name)
         accounts_of(request).set_password(name, password)
-        _log.info("%r gave %r another password", caller.name, name)
+        _log.info("password set", by=caller.name, user=name)
 
     return await _changed(request, caller, change, "/admin/users", _users_page)
 
@@ -159,7 +159,7 @@ async def remove_user(request: Request, caller: Admin, name: Text = "") -> Respo
     def remove() -> None:
         _not_oneself(caller, name)
         accounts_of(request).remove_user(name)
-        _log.info("%r removed the user %r", caller.name, name)
+        _log.info("user removed", by=caller.name, user=name)
 
     return await _changed(request, caller, remove, "/admin/users", _users_page)
 
@@ -182,7 +182,7 @@ async def create_token(
         made = await run_in_threadpool(accounts_of(request).create_token, name, Role.of(role), project or None)
     except BadInput as error:
         return _tokens_page(request, caller, str(error), 400)
-    _log.info("%r made the token %r as %s of %r", caller.name, name, role, project or "all projects")
+    _log.info("token made", by=caller.name, token=name, role=role, project=project or None)
     return _tokens_page(request, caller, made=made)
 
 
@@ -192,7 +192,7 @@ async def revoke_token(request: Request, caller: Admin, token: Text = "") -> Res
 
     def revoke() -> None:
         accounts_of(request).revoke(token)
-        _log.info("%r revoked the token %r", caller.name, token)
+        _log.info("token revoked", by=caller.name, token=token)
 
     return await _changed(request, caller, revoke, "/admin/tokens", _tokens_page)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
+from structlog.testing import capture_logs
 
 from hitl.service.web.access import Accounts, Role
 from hitl.service.web.access.roles import EVERY
@@ -208,3 +209,23 @@ def test_each_form_shows_the_token_and_each_field_has_a_label(admin: Browser, he
         alone = re.sub(r"<label>.*?</label>", "", text, flags=re.DOTALL)
         assert re.findall(r'<(?:input(?! type="hidden")|select)[^>]*>', alone) == []
         assert text.count("<h1>") == 1
+
+
+def test_the_log_says_who_gave_access_and_no_secret(admin: Browser, here: Accounts) -> None:
+    with capture_logs() as said:
+        admin.send("/admin/users", name="ann", password=OTHER, role="lead", project="rte")
+        admin.send("/admin/users/password", name="ann", password=OTHER)
+        admin.send("/admin/users/role", name="ann", role="none", project="rte")
+        made = admin.send("/admin/tokens", name="ci", role="viewer").text
+        admin.send("/admin/users/remove", name="ann")
+        admin.send("/admin/users/remove", name="ann")
+    assert [line["event"] for line in said] == [
+        "user added",
+        "password set",
+        "role given",
+        "token made",
+        "user removed",
+    ]
+    assert {line["by"] for line in said} == {"root"}
+    (secret,) = re.findall(r"hitl_[\w-]{43}", made)
+    assert not any(word in str(said) for word in (OTHER, secret))
