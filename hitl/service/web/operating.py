@@ -28,6 +28,9 @@ FIGURES = ("items", "done", "labels", "confidence", "agreement", "cost")
 """What a cycle records that is one number."""
 
 
+_TEXT = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+
+
 @router.get("/healthz", summary="Is the process alive?")
 @public
 def healthz() -> dict[str, str]:
@@ -51,7 +54,7 @@ def readyz(request: Request) -> JSONResponse:
     "/metrics",
     summary="Figures for Prometheus",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}} | responses(401, 403),
+    responses={200: _TEXT, **responses(401, 403)},
 )
 def metrics(request: Request, caller: Annotated[Caller, Depends(requires(Role.VIEWER, everywhere=True))]) -> Response:
     """Requests and projects in the text format of Prometheus. It shows all projects: the role must be for all."""

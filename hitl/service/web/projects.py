@@ -21,6 +21,7 @@ from hitl.store import Store
 from hitl.tables.limits import within
 
 if TYPE_CHECKING:
+    from hitl.annotations import Floats, Name
     from hitl.exchange import Question
     from hitl.service.web.work import Work
     from hitl.settings import Settings
@@ -40,6 +41,23 @@ class Moment:
     cycle: int
 
 
+@dataclass(frozen=True, eq=False)
+class Now:
+    """What is newer of one item than the snapshot.
+
+    Attributes:
+        said: annotator -> label; all that is said of it.
+        belief: (J,) what is believed of it.
+    """
+
+    said: Mapping[Name, Name]
+    belief: Floats
+
+
+Newer = Callable[[str, str], Now | None]
+"""Question and platform's key of an item -> what is newer of it than the snapshot; None: nothing is."""
+
+
 class Watched:
     """One project that is served. Raises what `hitl.project.load` and `Store` raise."""
 
@@ -51,6 +69,7 @@ class Watched:
         self.snapshot: Snapshot | None = None
         self.trouble: str | None = None
         self.work: Work | None = None  # what somebody has started here
+        self.newer: Newer = lambda question, item: None
         self.followed = False  # somebody else keeps the snapshot up to date
         self._seen: Moment | None = None
         self._questions: tuple[Question, ...] | None = None

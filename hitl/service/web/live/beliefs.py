@@ -25,6 +25,7 @@ from hitl.models.combiner import Combiner, Followable, Following, Updatable, nam
 from hitl.models.learning.learned import NAME as LEARNED
 from hitl.models.registry import chosen
 from hitl.project import annotator_names, combined, is_over, one_fit, stored_evidence
+from hitl.service.web.projects import Now
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus
@@ -295,6 +296,12 @@ class Beliefs:
             return None
         found = one.beliefs.get(item)
         return one.result.probabilities[one.row[item]] if found is None else found
+
+    def newer(self, question: str, item: str) -> Now | None:
+        """What is newer of an item than the last load; None: nothing is. For any thread."""
+        one = self._questions.get(question)
+        belief, said = (None, None) if one is None else (one.beliefs.get(item), one.said.get(item))
+        return None if belief is None or said is None else Now(dict(said), belief)
 
     @property
     def behind(self) -> int:

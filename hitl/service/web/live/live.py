@@ -50,7 +50,7 @@ class Live:
     def start(self) -> None:
         """Keep up, in threads. Pulls once: what came while nobody listened is not lost."""
         for name, one in self.projects.items():
-            one.followed = True
+            one.followed, one.newer = True, self._pullers[name].beliefs.newer
             self._hints[name].start()
             self._pullers[name].start()
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from hitl.annotations import Floats, Name
+from hitl.service.web.projects import Now
 from hitl.service.web.snapshot import QuestionView
 
 SMALLEST = 1e-12
@@ -58,11 +60,11 @@ BELIEFS = 12
 """Classes whose probability is told."""
 
 
-def story_of(view: QuestionView, n: int) -> Story:
-    """The story of the item in row n."""
+def story_of(view: QuestionView, n: int, now: Now | None = None) -> Story:
+    """The story of the item in row n; `now`: what is said and believed of it since the view was made."""
     consensus = view.consensus
-    q_j = consensus.probabilities[n]
-    label = int(consensus.labels[n])
+    q_j = consensus.probabilities[n] if now is None else now.belief
+    label = int(consensus.labels[n]) if now is None else int(q_j.argmax())
     ranks = [j for j in np.argsort(-q_j, kind="stable").tolist() if j != label]
     other = ranks[0] if ranks else None
     names = list(map(str, consensus.classes))
@@ -70,30 +72,47 @@ def story_of(view: QuestionView, n: int) -> Story:
         names[label],
         None if other is None else names[other],
         [(names[j], float(q_j[j])) for j in [label, *ranks][:BELIEFS]],
-        answers_of(view, n, label, other),
+        answers_of(view, n, label, other, None if now is None else now.said),
         _models(view, n, label),
-        None if other is None else _typical(view, n, label, other),
+        None if other is None else _typical(view, n, q_j, label, other),
     )
 
 
-def answers_of(view: QuestionView, n: int, label: int, other: int | None) -> list[dict[str, Any]]:
-    """A row for each answer to item n, the heaviest first; the weight is for class `label` against class `other`."""
-    annotations, report = view.evidence.annotations, view.consensus.annotators
+def answers_of(
+    view: QuestionView, n: int, label: int, other: int | None, said: Mapping[Name, Name] | None = None
+) -> list[dict[str, Any]]:
+    """A row for each answer to item n, the heaviest first; the weight is for class `label` against class `other`.
+
+    `said`: annotator -> label, where that is newer than the view.
+    """
+    report, given = view.consensus.annotators, _given(view, n)
     low, high = report.interval
+    if said is not None:
+        times = {(who, what): time for who, what, time in given}
+        given = [(who, what, times.get((who, what))) for who, what in said.items()]
+    option = {name: code for code, name in enumerate(report.options)}
     rows = []
-    for place in range(annotations.item_start[n], annotations.item_start[n + 1]):
-        k, said = int(annotations.annotator[place]), int(annotations.label[place])
-        known = report.names == annotations.annotators
-        row: dict[str, Any] = {"annotator": str(annotations.annotators[k]), "said": str(annotations.options[said])}
-        if known:
-            row |= {"accuracy": float(report.accuracy[k]), "low": float(low[k]), "high": float(high[k])}
-            row["weight"] = None if other is None else _weight(report.confusion[k], label, other, said)
-        else:
+    for annotator, says, time in given:
+        row: dict[str, Any] = {"annotator": str(annotator), "said": str(says)}
+        k, code = view.reported_place.get(str(annotator)), option.get(says)
+        if k is None or code is None:
             row |= dict.fromkeys(("accuracy", "low", "high", "weight"))
-        time = annotations.time
-        row["time"] = None if time is None or not math.isfinite(time[place]) else float(time[place])
-        rows.append(row)
+        else:
+            row |= {"accuracy": float(report.accuracy[k]), "low": float(low[k]), "high": float(high[k])}
+            row["weight"] = None if other is None else _weight(report.confusion[k], label, other, code)
+        rows.append(row | {"time": time})
     return sorted(rows, key=lambda row: -abs(row["weight"] or 0.0))
+
+
+def _given(view: QuestionView, n: int) -> list[tuple[Name, Name, float | None]]:
+    """Annotator, label and time of each answer to item n."""
+    known = view.evidence.annotations
+    found = []
+    for place in range(known.item_start[n], known.item_start[n + 1]):
+        time = math.nan if known.time is None else float(known.time[place])
+        who, what = known.annotators[known.annotator[place]], known.options[known.label[place]]
+        found.append((who, what, time if math.isfinite(time) else None))
+    return found
 
 
 def _weight(confusion_jl: Any, label: int, other: int, said: int) -> float:
@@ -121,9 +140,9 @@ def _models(view: QuestionView, n: int, label: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _typical(view: QuestionView, n: int, label: int, other: int) -> int | None:
+def _typical(view: QuestionView, n: int, q_j: Floats, label: int, other: int) -> int | None:
     """How many answers `other` of an annotator with the crowd's mean confusion matrix would turn the label."""
-    consensus, report = view.consensus, view.consensus.annotators
+    report = view.consensus.annotators
     if view.truth[n] >= 0 or len(report.options) <= other or not len(report.names):
         return None
     weights = np.maximum(report.labels, 0) if report.labels.any() else np.ones(len(report.names))
@@ -131,5 +150,5 @@ def _typical(view: QuestionView, n: int, label: int, other: int) -> int | None:
     each = _weight(said_jl, other, label, other)
     if each <= 0:
         return None
-    q_j = np.maximum(consensus.probabilities[n], SMALLEST)
-    return max(1, math.ceil(math.log(q_j[label] / q_j[other]) / each + 1e-9))
+    sure, less = max(float(q_j[label]), SMALLEST), max(float(q_j[other]), SMALLEST)
+    return max(1, math.ceil(math.log(sure / less) / each + 1e-9))
