@@ -9,6 +9,7 @@ What fails is tried again, ever later, and at the next hint; requests wait for n
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -35,7 +36,8 @@ GAP = 0.25
 """Seconds from the beginning of one pull to that of the next, at least."""
 
 REST = 0.1
-"""Seconds from the end of a pull to the next: others who wait for the lease get it."""
+"""Seconds from the end of a pull to the next, at least: others who wait for the lease get it. A pull that takes longer
+is followed by as long a rest."""
 
 LOOK = 1.0
 """Seconds between two looks at the store."""
@@ -142,7 +144,7 @@ class Puller(threading.Thread):
         began = time.monotonic()
         heard = Heard()
         try:
-            seen = self._store.hint(self._watched.name)
+            taken = self._store.take_hint(self._watched.name)
             before, after = self._pulled(heard)
         except Busy:
             self._try_again(began, None)
@@ -155,8 +157,8 @@ class Puller(threading.Thread):
         self.figures.seconds = time.monotonic() - began
         self._pull_at = began + self._watched.settings.schedule.poll
         self._take_in(heard, before, after)
-        self._answered(seen)
-        self._not_before = max(began + GAP, time.monotonic() + REST)
+        self._answered(taken)
+        self._not_before = max(began + GAP, time.monotonic() + max(REST, self.figures.seconds))
 
     def _pulled(self, heard: Heard) -> tuple[int, int]:
         """Pull; how often the store had changed before and after."""
@@ -188,11 +190,11 @@ class Puller(threading.Thread):
             self.figures.trouble = str(error)
             self._connector = None  # a new one asks again for what it had learned of its platform
 
-    def _answered(self, seen: Hint | None) -> None:
+    def _answered(self, taken: Hint | None) -> None:
         """The pull began after these hints: they are done with. What fails here is cleared by the next pull."""
-        if seen is not None:
+        if taken is not None:
             with suppress(HitlError):
-                self._store.clear_hint(self._watched.name, seen)
+                self._store.clear_hint(self._watched.name, taken)
 
     # -- beliefs -------------------------------------------------------------------------------------------
 
@@ -243,7 +245,7 @@ class Puller(threading.Thread):
         try:
             moment = self._watched.moment()
             questions = self._asked(moment)
-            judged = self.beliefs.load(questions, moment.cycle)
+            judged = self.beliefs.load(questions, moment.cycle, moment.revision)
             snapshot = snapshot_of(self._watched.settings, self._store, questions, judged)
         except HitlError as error:
             self.figures.trouble = self._watched.trouble = str(error)
@@ -251,6 +253,8 @@ class Puller(threading.Thread):
             return
         self._watched.follow(snapshot, moment)
         self._at = moment
+        if not self.figures.loads:
+            gc.freeze()  # what is there now stays: to go through it again and again would stop all threads
         self.figures.loads += 1
         self.figures.load_seconds = time.monotonic() - began
         self._load_at = time.monotonic() + self.figures.load_seconds * (1 / SHARE - 1)
