@@ -79,6 +79,7 @@ def process(config: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     finally:
         running.kill()
         running.wait()
+        running.stdout.close()
 
 
 def listen(port: int, run: Run, ready: threading.Event) -> None:
@@ -113,12 +114,14 @@ async def webhook(port: int, one: Sent) -> None:
     one.seconds = time.monotonic() - began
 
 
-async def send(port: int, config: Path, run: Run, rate: float, seconds: float, first: int = 0) -> None:
+async def send(
+    port: int, config: Path, run: Run, rate: float, seconds: float, first: int = 0, items: int = ITEMS
+) -> None:
     """Answers and their webhooks, each at its time."""
     began, tasks = time.monotonic(), []
     for n in range(int(rate * seconds)):
         await asyncio.sleep(max(0.0, began + n / rate - time.monotonic()))
-        turn, item = divmod(first + n, ITEMS)
+        turn, item = divmod(first + n, items)
         one = Sent(f"i{item}", f"new{turn}", time.monotonic())
         run.awaited.setdefault(one.item, []).append(one)
         answer(config, f"{one.item},{one.annotator},{'yes' if item % 2 else 'no'}")
