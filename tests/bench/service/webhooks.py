@@ -241,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             cycle(config)
             steady = measured(config, url, options.rate, options.seconds)
             cut = killed(config, url, options.rate, min(10.0, options.seconds))
-        figures[kind] = {**steady, "killed": cut}
+        figures[kind], shown = {**steady, "killed": cut}, len(lines)
         lines += ["", f"{kind}: {options.rate:g} a second for {options.seconds:g} s, {ITEMS:,} items"]
         lines += [f"  {name:32s} {value:10,.3f}" for name, value in steady.items()]
         lines += [f"  killed: {name:24s} {value:10,.0f}" for name, value in cut.items()]
@@ -256,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             (f"{kind}: belief within 1 s (p99)", f"{steady['belief p99 s']:.2f} s", steady["belief p99 s"] <= 1),
             (f"{kind}: none lost", f"{lost:.0f}", lost == 0),
         ]
-        print("\n".join(lines), flush=True)
+        print("\n".join(lines[shown:]), flush=True)
     lines += results.held(bars)
     print("\n".join(lines[-len(bars) :]))
     if options.save:
