@@ -4,7 +4,7 @@
     the store has moved by others        load: a cycle has come to its end, or somebody else has pulled
     many labels taken in                 load, so that the pages have everything; it takes SHARE of the time at most
 
-What fails is tried again, ever later, and at the next hint; requests wait for nothing of it.
+What fails is tried again, ever later, or soon after the next hint; requests wait for nothing of it.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ SHARE = 0.1
 
 AGAIN, LAST_AGAIN = 0.5, 60.0
 """Seconds after which what failed is tried again, doubled with each time, up to the last."""
+
+HINTED_AGAIN = 2.0
+"""The same where hints come: a platform that sends them is there."""
 
 Publish = Callable[[str, Mapping[str, Any]], None]
 """Called with an event's name and data."""
@@ -183,8 +186,8 @@ class Puller(threading.Thread):
         """Later; a cycle that holds the project is no failure."""
         self._fails = 0 if error is None else self._fails + 1
         wait = AGAIN * 2.0 ** min(self._fails - 1, 10) if error else AGAIN
-        self._not_before = time.monotonic() + min(wait, LAST_AGAIN)
-        self._pull_at = self._not_before
+        self._not_before = time.monotonic() + min(wait, HINTED_AGAIN)
+        self._pull_at = time.monotonic() + min(wait, LAST_AGAIN)
         if error is not None:
             self.figures.failures += 1
             self.figures.trouble = str(error)
@@ -243,6 +246,7 @@ class Puller(threading.Thread):
         """Read everything, and put it before the pages; `reload`: say so to who looks at them."""
         began, before = time.monotonic(), self._at
         try:
+            self._store.database.analyse()
             moment = self._watched.moment()
             questions = self._asked(moment)
             judged = self.beliefs.load(questions, moment.cycle, moment.revision)

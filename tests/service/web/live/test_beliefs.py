@@ -9,16 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from prometheus_client import CollectorRegistry
 
 from hitl.connectors.catalog import connector_of
 from hitl.models.default import DefaultCombiner
 from hitl.project import stored_evidence
+from hitl.service.web.live import LiveFigures
 from hitl.service.web.live import beliefs as live_beliefs
 from hitl.service.web.live.beliefs import Beliefs, Heard
 from hitl.service.web.live.puller import Puller
 from hitl.service.web.projects import Projects, Watched
 from hitl.store import Store
-from tests.service.web.live.serving import HEADER, answer, cycle, tables
+from tests.service.web.live.serving import HEADER, answer, cycle, served, tables, until
 from tests.store.conftest import postgres, postgres_url
 
 __all__ = ["postgres", "postgres_url"]
@@ -246,3 +248,19 @@ def test_many_labels_at_once_are_read_anew(follow: Callable[..., Followed], monk
     assert followed.puller.figures.labels == 0
     assert followed.puller.figures.loads == 2
     assert followed.beliefs.take_in(Heard(items={"i1": None})) == {}
+
+
+def test_figures_are_there_for_prometheus(tmp_path: Path) -> None:
+    config = tables(tmp_path / "p")
+    cycle(config)
+    with served(config) as service:
+        answer(config, "i4,eve,yes")
+        service.hint()
+        until(lambda: service.live.figures("p").labels)
+        cycle(config)
+        until(lambda: service.live.differences("p"))
+        registry = CollectorRegistry()
+        registry.register(LiveFigures(service.live))
+        assert registry.get_sample_value("hitl_live_pulls_total", {"project": "p"}) == service.live.figures("p").pulls
+        found = registry.get_sample_value("hitl_live_difference_largest", {"project": "p", "question": "label"})
+        assert found == service.live.differences("p")["label"].largest
