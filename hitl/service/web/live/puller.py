@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,13 @@ LOOK = 1.0
 """Seconds between two looks at the store."""
 
 SHARE = 0.1
-"""Share of the time that loading may take while labels come."""
+"""Share of the time that loading may take while labels come; half of it where more than labels has changed."""
+
+QUICK = 0.5
+"""Seconds of a load that is waited for before a changed belief is told."""
+
+OVERDUE = 5.0
+"""Seconds that a load waits for a moment without hints."""
 
 AGAIN, LAST_AGAIN = 0.5, 60.0
 """Seconds after which what failed is tried again, doubled with each time, up to the last."""
@@ -103,6 +109,8 @@ class Puller(threading.Thread):
         self._questions: tuple[Question, ...] | None = None
         self._at: Moment | None = None  # where the store stands of which the beliefs are
         self._pull_at, self._not_before, self._load_at = 0.0, 0.0, 0.0
+        self._moved_at = 0.0
+        self._told: dict[str, dict[str, None]] = {}  # before the pages had it
         self._fails = 0
 
     def wake(self) -> None:
@@ -214,10 +222,18 @@ class Puller(threading.Thread):
             return
         self._at = Moment(after, self._at.cycle)
         self.figures.labels += sum(map(len, changed.values()))
-        if self._may_load():
+        told = {question: self._own(items) for question, items in changed.items()}
+        if self._may_load() and self.figures.load_seconds < QUICK:
             self._load(reload=False)
-        for question, items in changed.items():
-            self._publish("belief", {"question": question, "items": self._own(items)})
+        else:
+            for question, items in told.items():
+                self._told.setdefault(question, {}).update(dict.fromkeys(items))
+        self._tell(told)
+
+    def _tell(self, items: Mapping[str, Iterable[str]]) -> None:
+        """Question -> items of which something else is believed now."""
+        for question, changed in items.items():
+            self._publish("belief", {"question": question, "items": list(changed)})
 
     def _own(self, keys: list[str]) -> list[str]:
         """The user's own ids of these items."""
@@ -237,9 +253,12 @@ class Puller(threading.Thread):
         except HitlError as error:
             self.figures.trouble = str(error)
             return
-        if moved and (self._may_load() or self._at is None):
+        now = time.monotonic()
+        if moved and (self._at is None or now >= self._moved_at):
             self._load(reload=True)
-        elif not moved and self.beliefs.behind and self._may_load() and not self._hinted.is_set():
+            return
+        quiet = not self._hinted.is_set() or now >= self._load_at + OVERDUE
+        if not moved and quiet and self.beliefs.behind and self._may_load():
             self._load(reload=False)
 
     def _load(self, *, reload: bool) -> None:
@@ -253,7 +272,7 @@ class Puller(threading.Thread):
             snapshot = snapshot_of(self._watched.settings, self._store, questions, judged)
         except HitlError as error:
             self.figures.trouble = self._watched.trouble = str(error)
-            self._load_at = time.monotonic() + LOOK
+            self._load_at = self._moved_at = time.monotonic() + LOOK
             return
         self._watched.follow(snapshot, moment)
         self._at = moment
@@ -262,11 +281,15 @@ class Puller(threading.Thread):
         self.figures.loads += 1
         self.figures.load_seconds = time.monotonic() - began
         self._load_at = time.monotonic() + self.figures.load_seconds * (1 / SHARE - 1)
+        self._moved_at = time.monotonic() + self.figures.load_seconds
+        told, self._told = self._told, {}
         if before is not None and moment.cycle != before.cycle:
             self._publish("cycle", {"number": moment.cycle})
             self._publish("plan", {"number": moment.cycle})
         elif reload and before is not None:
             self._publish("reload", {})
+        else:
+            self._tell(told)  # once more: the pages have it now
 
     def _asked(self, moment: Moment) -> tuple[Question, ...]:
         """The questions of the platform, asked at the first load, after a cycle, and where others have changed more

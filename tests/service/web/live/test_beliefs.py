@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from hitl.connectors.catalog import connector_of
 from hitl.models.default import DefaultCombiner
 from hitl.project import stored_evidence
-from hitl.service.web.live import LiveFigures
+from hitl.service.web.live import LiveFigures, puller
 from hitl.service.web.live import beliefs as live_beliefs
 from hitl.service.web.live.beliefs import Beliefs, Heard
 from hitl.service.web.live.puller import Puller
@@ -115,7 +115,7 @@ def test_a_stream_of_answers_edits_and_withdrawals_ends_where_a_refit_does(
     assert mean <= 0.05
     before = {item: followed.beliefs.belief("label", str(item)) for item in followed.refit()[0]}
     monkeypatch.undo()
-    followed.puller._load_at = 0.0
+    followed.puller._load_at = followed.puller._moved_at = 0.0
     followed.puller._look()  # everything read again
     assert followed.puller.figures.loads == 2
     largest, mean = followed.apart()
@@ -150,12 +150,12 @@ def test_known_truth_new_items_and_new_classes_are_read_anew(follow: Callable[..
     followed = follow()
     folder = followed.config.parent
     (folder / "truth.csv").write_text("item,label\ni3,yes\n")
-    followed.puller._load_at = 0.0
+    followed.puller._load_at = followed.puller._moved_at = 0.0
     followed.pull()
     assert followed.puller.figures.loads == 2
     assert followed.beliefs.belief("label", "i3").tolist() == [0, 1]  # type: ignore[union-attr]
     answer(followed.config, "new,ann,yes")
-    followed.puller._load_at = 0.0
+    followed.puller._load_at = followed.puller._moved_at = 0.0
     followed.pull()
     assert followed.beliefs.belief("label", "new") is not None
     snapshot = followed.watched.snapshot
@@ -174,7 +174,7 @@ def test_a_cycle_stays_the_truth_and_the_difference_is_kept(
     followed.pull()
     live = {n: followed.beliefs.belief("label", f"i{n}") for n in range(40)}
     monkeypatch.undo()
-    followed.puller._load_at = 0.0
+    followed.puller._load_at = followed.puller._moved_at = 0.0
     cycle(followed.config)
     followed.puller._look()
     found = followed.beliefs.differences["label"]
@@ -201,7 +201,7 @@ def test_an_edited_answer_counts_after_everything_was_read_again(follow: Callabl
             row[2] = "yes"
     followed.write(rows)
     before = followed.beliefs.belief("label", "i4")
-    followed.puller._load_at = 0.0
+    followed.puller._load_at = followed.puller._moved_at = 0.0
     followed.pull()
     assert followed.puller.figures.loads == 2
     now = followed.beliefs.belief("label", "i4")
@@ -219,7 +219,7 @@ def test_what_others_pull_is_found(follow: Callable[..., Followed]) -> None:
     answer(followed.config, "i1,eve,yes", "i1,fay,yes")
     with followed.store.lease("p") as lease:
         pull(lease, followed.store, connector_of(followed.watched.settings.source, followed.config.parent))
-    followed.puller._load_at = 0.0
+    followed.puller._load_at = followed.puller._moved_at = 0.0
     followed.puller._look()
     largest, _ = followed.apart()
     assert largest <= 0.05
@@ -231,7 +231,7 @@ def test_a_method_that_does_not_follow_is_fitted_anew(follow: Callable[..., Foll
     before = followed.beliefs.belief("label", "i4")
     answer(followed.config, "i4,eve,yes", "i4,fay,yes", "i4,zoe,yes")
     followed.pull()
-    followed.puller._load_at = 0.0
+    followed.puller._load_at = followed.puller._moved_at = 0.0
     followed.puller._look()
     now = followed.beliefs.belief("label", "i4")
     assert before is not None
@@ -243,11 +243,33 @@ def test_many_labels_at_once_are_read_anew(follow: Callable[..., Followed], monk
     monkeypatch.setattr(live_beliefs, "AT_ONCE", 5)
     followed = follow()
     answer(followed.config, *(f"i{n},eve,yes" for n in range(6)))
-    followed.puller._load_at = 0.0
+    followed.puller._load_at = followed.puller._moved_at = 0.0
     followed.pull()
     assert followed.puller.figures.labels == 0
     assert followed.puller.figures.loads == 2
     assert followed.beliefs.take_in(Heard(items={"i1": None})) == {}
+
+
+def test_where_a_load_takes_long_a_belief_is_told_before_it_and_after(
+    follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(puller, "QUICK", 0.0)
+    monkeypatch.setattr(puller, "OVERDUE", 1e9)
+    followed = follow()
+    followed.puller._load_at = 0.0
+    answer(followed.config, "i4,eve,yes")
+    followed.puller.wake()  # another hint waits: no load yet
+    followed.pull()
+    told = ("belief", {"question": "label", "items": ["i4"]})
+    assert followed.events == [told]
+    assert followed.puller.figures.loads == 1
+    followed.puller._hinted.clear()
+    followed.puller._look()
+    assert followed.events == [told, told]
+    assert followed.puller.figures.loads == 2
+    followed.puller._load_at = 0.0
+    followed.puller._look()
+    assert followed.puller.figures.loads == 2, "nothing has changed since"
 
 
 def test_figures_are_there_for_prometheus(tmp_path: Path) -> None:
