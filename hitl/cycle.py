@@ -240,6 +240,7 @@ class _Steps:
         told += orders_of_others(store, settings.name, connector)
         left_out, questions = self.embed(), connector.questions()
         store.pack(self.lease, [question.name for question in questions])
+        store.database.analyse()
         try:
             learned, judgement = self.judge(settings, questions, crew, now)
         except BadInput:

@@ -1,6 +1,11 @@
 """That the platform has told of news, kept until a pull that began later has succeeded: one row a project.
 
-A hint is written without a lease, because whoever holds one may take long: it says nothing of the project itself.
+    note    a hint comes: `count` rises, unless no pull has taken what is there; then nothing need be written
+    take    a pull begins: what was counted so far is taken
+    clear   that pull has succeeded: the row goes, unless more was counted since
+
+So a hint that was noted is there until a pull has succeeded that began after it, whichever process it is of. It is
+written without a lease, because whoever holds one may take long: it says nothing of the project itself.
 """
 
 from __future__ import annotations
@@ -18,34 +23,50 @@ class Hint:
     """The hints of a project that no pull has answered.
 
     Attributes:
-        first_at, last_at: when the first and the last came, in seconds since the epoch.
-        count: how many they are.
+        first_at, last_at: when the first and the last that was written came, in seconds since the epoch.
+        count: how many were written; taken: so many when the last pull began.
     """
 
     first_at: float
     last_at: float
     count: int
+    taken: int = 0
 
 
 class Hinted(Leased):
     """What the platform has told of."""
 
-    def note_hints(self, project: str, count: int = 1) -> None:
-        """So many hints have come just now; durable when it returns."""
+    def note_hint(self, project: str) -> bool:
+        """A hint has come just now; durable when it returns. Whether it had to be written."""
+        there = self.hint(project)
+        if there is not None and there.count > there.taken:
+            return False  # whoever clears it has to take it first, and pulls after that
         with self.database.write() as connection:
-            now = connection.execute(sa.select(self.database.now())).scalar_one()
-            first = self.database.insert(hints).values(project=project, first_at=now, last_at=now, count=count)
-            more = {"last_at": now, "count": hints.c.count + count}
+            now = self.database.now()
+            first = self.database.insert(hints).values(project=project, first_at=now, last_at=now, count=1, taken=0)
+            more = {"last_at": first.excluded.last_at, "count": hints.c.count + 1}
             connection.execute(first.on_conflict_do_update(index_elements=[hints.c.project], set_=more))
+        return True
 
     def hint(self, project: str) -> Hint | None:
         """The hints that no pull has answered; None: there are none."""
-        query = sa.select(hints.c.first_at, hints.c.last_at, hints.c.count).where(hints.c.project == project)
-        found = self.database.rows(query)
+        columns = (hints.c.first_at, hints.c.last_at, hints.c.count, hints.c.taken)
+        found = self.database.rows(sa.select(*columns).where(hints.c.project == project))
         return Hint(*found[0]) if found else None
 
-    def clear_hint(self, project: str, seen: Hint) -> bool:
-        """A pull that began when these had been `seen` has succeeded; whether no other has come since."""
-        same = (hints.c.first_at == seen.first_at, hints.c.count == seen.count)
+    def take_hint(self, project: str) -> Hint | None:
+        """A pull begins now, that will answer these; None: there are none."""
+        if self.hint(project) is None:
+            return None
+        with self.database.write() as connection:
+            mine = hints.c.project == project
+            connection.execute(sa.update(hints).where(mine).values(taken=hints.c.count))
+            columns = (hints.c.first_at, hints.c.last_at, hints.c.count, hints.c.taken)
+            found = connection.execute(sa.select(*columns).where(mine)).all()
+        return Hint(*found[0]) if found else None
+
+    def clear_hint(self, project: str, taken: Hint) -> bool:
+        """The pull that took these has succeeded; whether no other has come since."""
+        same = (hints.c.first_at == taken.first_at, hints.c.count == taken.count)
         with self.database.write() as connection:
             return connection.execute(sa.delete(hints).where(hints.c.project == project, *same)).rowcount == 1

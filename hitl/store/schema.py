@@ -275,5 +275,6 @@ hint = _table(
     column("first_at", sa.Double()),
     column("last_at", sa.Double()),
     column("count", sa.BigInteger()),
+    column("taken", sa.BigInteger()),
     with_rowid=True,
 )

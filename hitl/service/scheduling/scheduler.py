@@ -404,8 +404,8 @@ def _ids(project: Project) -> list[str]:
     has: Mapping[Kind, object] = {
         "every": schedule.every,
         "cron": schedule.cron,
-        "hint": schedule.webhook and not schedule.after_annotations,
+        "hint": not schedule.after_annotations,  # whoever hears them: `schedule.webhook`, or the service
         "look": schedule.after_annotations,
-        "peek": schedule.webhook and schedule.after_annotations,
+        "peek": schedule.after_annotations,
     }
     return [job_id(project.name, kind) for kind in KINDS if has[kind]]

@@ -1,4 +1,4 @@
-"""What happens while people label: hints of the platform, live beliefs, events to browsers and other programs.
+"""What happens while people label: hints of the platform, live beliefs, events to browsers.
 
 beliefs     what is believed of a project's items, label by label
 hints       what the platform has told of, made durable before it is answered
@@ -11,5 +11,6 @@ live        all of it
 from __future__ import annotations
 
 from hitl.service.web.live.live import Live
+from hitl.service.web.live.metrics import LiveFigures
 
-__all__ = ["Live"]
+__all__ = ["Live", "LiveFigures"]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hitl.annotations import Floats, Name
+from hitl.basis import BASIS
 from hitl.errors import HitlError, IgnoredEvidence
 from hitl.exchange import silent
 from hitl.models.combiner import Combiner, Followable, Following, Updatable, name_of, seen_by
@@ -120,23 +121,27 @@ class Beliefs:
 
     # -- loading -------------------------------------------------------------------------------------------
 
-    def load(self, questions: tuple[Question, ...], cycle: int) -> tuple[dict[str, Evidence], dict[str, Consensus]]:
-        """Evidence and consensus of each question as they are stored now; `cycle`: the number of the last one.
+    def load(
+        self, questions: tuple[Question, ...], cycle: int, revision: int
+    ) -> tuple[dict[str, Evidence], dict[str, Consensus]]:
+        """Evidence and consensus of each question as they are stored now.
 
-        Raises what `stored_evidence` and a fit raise; what was believed before then stays.
+        `cycle`: the number of the last one; `revision`: how often the store had changed before. Raises what
+        `stored_evidence` and a fit raise; what was believed before then stays.
         """
         store, project = self._store, self._settings.name
         named, shown = self._people()
         evidence = stored_evidence(self._settings, store, questions)
-        latest = store.latest(project)
+        latest, last = store.latest(project), store.last_cycle(project)
         settled = {} if latest is None else latest[0]
+        stands = last is not None and last.metrics.get(BASIS, {}).get("revision") == revision
         loaded: dict[str, _Live] = {}
         first = next(iter(evidence.values())).annotations.items
         row = {item: n for n, item in enumerate(first)}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", IgnoredEvidence)  # the cycle has said it
             for name, known in evidence.items():
-                loaded[name] = self._loaded(name, known, row, settled.get(name))
+                loaded[name] = self._loaded(name, known, row, settled.get(name), stands)
         if self._questions and cycle > self._cycle:
             self._compare(loaded, cycle)
         self._questions, self._row, self._cycle, self._named, self._shown = loaded, row, cycle, named, shown
@@ -148,19 +153,21 @@ class Beliefs:
         named = dict(zip(table.column("key").to_pylist(), table.column("name").to_pylist(), strict=True))
         return named, annotator_names(self._store, self._settings.name)
 
-    def _loaded(self, name: str, known: Evidence, row: Mapping[Name, int], settled: Consensus | None) -> _Live:
+    def _loaded(
+        self, name: str, known: Evidence, row: Mapping[Name, int], settled: Consensus | None, stands: bool
+    ) -> _Live:
         plain = known.parts is None
         with one_fit:
-            result = self._judged(name, known, settled)
+            result = self._judged(name, known, settled, stands)
             follows = plain and isinstance(self._method, Followable) and known.annotations.anonymous is None
             if not follows or result.fit.method != name_of(self._method):
                 return _Live(known, result, row, None)
             assert isinstance(self._method, Followable)
             return _Live(known, result, row, self._method.follow(result, seen_by(self._method, known)))
 
-    def _judged(self, name: str, known: Evidence, settled: Consensus | None) -> Consensus:
-        """That of the cycle; brought up to date where labels came since; fitted where that cannot be done."""
-        if settled is not None and is_over(settled, known):
+    def _judged(self, name: str, known: Evidence, settled: Consensus | None, stands: bool) -> Consensus:
+        """That of the cycle; brought up to date where it `stands` no more; fitted where that cannot be done."""
+        if stands and settled is not None and is_over(settled, known):
             return settled
         goes_on = (
             settled is not None

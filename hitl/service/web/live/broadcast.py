@@ -35,7 +35,7 @@ HEARTBEAT = 15.0
 LONGEST = 900.0
 """Seconds after which a connection is ended: the browser comes back, and whether it may is looked at again."""
 
-ITEMS = 200
+ITEMS = 1_000
 """Items that one event names; of more, all are to be read again."""
 
 

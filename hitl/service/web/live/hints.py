@@ -17,8 +17,8 @@ from hitl.errors import StoreError
 if TYPE_CHECKING:
     from hitl.store import Store
 
-GATHER = 0.002
-"""Seconds that a transaction waits for more hints."""
+GATHER = 0.01
+"""Seconds that a transaction waits for more hints: a webhook waits no longer, and a hundred a second are enough."""
 
 
 class Hints:
@@ -51,7 +51,6 @@ class Hints:
             self._thread.join(5.0)
 
     def _run(self) -> None:
-        unwritten = 0
         while not self._stopping or self._waiting:
             self._news.wait()
             threading.Event().wait(GATHER)
@@ -59,13 +58,13 @@ class Hints:
             with self._lock:
                 taken, self._waiting = self._waiting, []
             if taken:
-                unwritten = self._write(taken, unwritten + len(taken))
+                self._write(taken)
 
-    def _write(self, taken: list[Future[None]], count: int) -> int:
-        """Write so many hints in one transaction; how many are not written."""
+    def _write(self, taken: list[Future[None]]) -> None:
+        """One transaction for all of them."""
         failed: StoreError | None = None
         try:
-            self._store.note_hints(self._project, count)
+            self._store.note_hint(self._project)
         except StoreError as error:
             failed = error
         self._written()  # also where it failed: a look that is not durable is better than none
@@ -75,4 +74,3 @@ class Hints:
                     one.set_result(None)
                 else:
                     one.set_exception(failed)
-        return count if failed else 0

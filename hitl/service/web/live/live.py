@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -19,6 +21,15 @@ if TYPE_CHECKING:
     from hitl.service.web.live.beliefs import Difference
     from hitl.service.web.live.routes import Endpoint
     from hitl.service.web.projects import Projects
+
+
+SWITCH = 0.0005
+"""Seconds after which Python's threads take turns (default: .005): a request would wait so long for the thread of a
+pull, at each byte that it reads or sends."""
+
+COLLECT = (20_000, 50, 50)
+"""Objects, and collections of younger ones, after which Python looks for cycles (default: 700, 10, 10): each time it
+stops all threads, for half a second in the end."""
 
 
 class Live:
@@ -49,6 +60,8 @@ class Live:
 
     def start(self) -> None:
         """Keep up, in threads. Pulls once: what came while nobody listened is not lost."""
+        sys.setswitchinterval(min(SWITCH, sys.getswitchinterval()))
+        gc.set_threshold(*COLLECT)
         for name, one in self.projects.items():
             one.followed, one.newer = True, self._pullers[name].beliefs.newer
             self._hints[name].start()

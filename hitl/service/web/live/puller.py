@@ -4,14 +4,15 @@
     the store has moved by others        load: a cycle has come to its end, or somebody else has pulled
     many labels taken in                 load, so that the pages have everything; it takes SHARE of the time at most
 
-What fails is tried again, ever later, and at the next hint; requests wait for nothing of it.
+What fails is tried again, ever later, or soon after the next hint; requests wait for nothing of it.
 """
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -35,16 +36,26 @@ GAP = 0.25
 """Seconds from the beginning of one pull to that of the next, at least."""
 
 REST = 0.1
-"""Seconds from the end of a pull to the next: others who wait for the lease get it."""
+"""Seconds from the end of a pull to the next, at least: others who wait for the lease get it. A pull that takes longer
+is followed by as long a rest."""
 
 LOOK = 1.0
 """Seconds between two looks at the store."""
 
 SHARE = 0.1
-"""Share of the time that loading may take while labels come."""
+"""Share of the time that loading may take while labels come; half of it where more than labels has changed."""
+
+QUICK = 0.5
+"""Seconds of a load that is waited for before a changed belief is told."""
+
+OVERDUE = 5.0
+"""Seconds that a load waits for a moment without hints."""
 
 AGAIN, LAST_AGAIN = 0.5, 60.0
 """Seconds after which what failed is tried again, doubled with each time, up to the last."""
+
+HINTED_AGAIN = 2.0
+"""The same where hints come: a platform that sends them is there."""
 
 Publish = Callable[[str, Mapping[str, Any]], None]
 """Called with an event's name and data."""
@@ -98,6 +109,8 @@ class Puller(threading.Thread):
         self._questions: tuple[Question, ...] | None = None
         self._at: Moment | None = None  # where the store stands of which the beliefs are
         self._pull_at, self._not_before, self._load_at = 0.0, 0.0, 0.0
+        self._moved_at = 0.0
+        self._told: dict[str, dict[str, None]] = {}  # before the pages had it
         self._fails = 0
 
     def wake(self) -> None:
@@ -142,7 +155,7 @@ class Puller(threading.Thread):
         began = time.monotonic()
         heard = Heard()
         try:
-            seen = self._store.hint(self._watched.name)
+            taken = self._store.take_hint(self._watched.name)
             before, after = self._pulled(heard)
         except Busy:
             self._try_again(began, None)
@@ -155,8 +168,8 @@ class Puller(threading.Thread):
         self.figures.seconds = time.monotonic() - began
         self._pull_at = began + self._watched.settings.schedule.poll
         self._take_in(heard, before, after)
-        self._answered(seen)
-        self._not_before = max(began + GAP, time.monotonic() + REST)
+        self._answered(taken)
+        self._not_before = max(began + GAP, time.monotonic() + max(REST, self.figures.seconds))
 
     def _pulled(self, heard: Heard) -> tuple[int, int]:
         """Pull; how often the store had changed before and after."""
@@ -181,18 +194,18 @@ class Puller(threading.Thread):
         """Later; a cycle that holds the project is no failure."""
         self._fails = 0 if error is None else self._fails + 1
         wait = AGAIN * 2.0 ** min(self._fails - 1, 10) if error else AGAIN
-        self._not_before = time.monotonic() + min(wait, LAST_AGAIN)
-        self._pull_at = self._not_before
+        self._not_before = time.monotonic() + min(wait, HINTED_AGAIN)
+        self._pull_at = time.monotonic() + min(wait, LAST_AGAIN)
         if error is not None:
             self.figures.failures += 1
             self.figures.trouble = str(error)
             self._connector = None  # a new one asks again for what it had learned of its platform
 
-    def _answered(self, seen: Hint | None) -> None:
+    def _answered(self, taken: Hint | None) -> None:
         """The pull began after these hints: they are done with. What fails here is cleared by the next pull."""
-        if seen is not None:
+        if taken is not None:
             with suppress(HitlError):
-                self._store.clear_hint(self._watched.name, seen)
+                self._store.clear_hint(self._watched.name, taken)
 
     # -- beliefs -------------------------------------------------------------------------------------------
 
@@ -209,10 +222,18 @@ class Puller(threading.Thread):
             return
         self._at = Moment(after, self._at.cycle)
         self.figures.labels += sum(map(len, changed.values()))
-        if self._may_load():
+        told = {question: self._own(items) for question, items in changed.items()}
+        if self._may_load() and self.figures.load_seconds < QUICK:
             self._load(reload=False)
-        for question, items in changed.items():
-            self._publish("belief", {"question": question, "items": self._own(items)})
+        else:
+            for question, items in told.items():
+                self._told.setdefault(question, {}).update(dict.fromkeys(items))
+        self._tell(told)
+
+    def _tell(self, items: Mapping[str, Iterable[str]]) -> None:
+        """Question -> items of which something else is believed now."""
+        for question, changed in items.items():
+            self._publish("belief", {"question": question, "items": list(changed)})
 
     def _own(self, keys: list[str]) -> list[str]:
         """The user's own ids of these items."""
@@ -232,33 +253,43 @@ class Puller(threading.Thread):
         except HitlError as error:
             self.figures.trouble = str(error)
             return
-        if moved and (self._may_load() or self._at is None):
+        now = time.monotonic()
+        if moved and (self._at is None or now >= self._moved_at):
             self._load(reload=True)
-        elif not moved and self.beliefs.behind and self._may_load() and not self._hinted.is_set():
+            return
+        quiet = not self._hinted.is_set() or now >= self._load_at + OVERDUE
+        if not moved and quiet and self.beliefs.behind and self._may_load():
             self._load(reload=False)
 
     def _load(self, *, reload: bool) -> None:
         """Read everything, and put it before the pages; `reload`: say so to who looks at them."""
         began, before = time.monotonic(), self._at
         try:
+            self._store.database.analyse()
             moment = self._watched.moment()
             questions = self._asked(moment)
-            judged = self.beliefs.load(questions, moment.cycle)
+            judged = self.beliefs.load(questions, moment.cycle, moment.revision)
             snapshot = snapshot_of(self._watched.settings, self._store, questions, judged)
         except HitlError as error:
             self.figures.trouble = self._watched.trouble = str(error)
-            self._load_at = time.monotonic() + LOOK
+            self._load_at = self._moved_at = time.monotonic() + LOOK
             return
         self._watched.follow(snapshot, moment)
         self._at = moment
+        if not self.figures.loads:
+            gc.freeze()  # what is there now stays: to go through it again and again would stop all threads
         self.figures.loads += 1
         self.figures.load_seconds = time.monotonic() - began
         self._load_at = time.monotonic() + self.figures.load_seconds * (1 / SHARE - 1)
+        self._moved_at = time.monotonic() + self.figures.load_seconds
+        told, self._told = self._told, {}
         if before is not None and moment.cycle != before.cycle:
             self._publish("cycle", {"number": moment.cycle})
             self._publish("plan", {"number": moment.cycle})
         elif reload and before is not None:
             self._publish("reload", {})
+        else:
+            self._tell(told)  # once more: the pages have it now
 
     def _asked(self, moment: Moment) -> tuple[Question, ...]:
         """The questions of the platform, asked at the first load, after a cycle, and where others have changed more

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Request
-from fastapi.responses import StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -52,10 +52,10 @@ def router(live: Live, viewer: Endpoint, secret: str | None, public: Callable[[E
     """
     made = APIRouter()
 
-    async def webhook(project: str, request: Request) -> Queued:
+    async def webhook(project: str, request: Request) -> JSONResponse:
         """Look at the platform soon: something may have changed there."""
         _require_secret(request, secret)
-        return await _hinted(live, project, request)
+        return JSONResponse({"queued": await _hinted(live, project, request)})
 
     async def events(
         project: str, last_event_id: Annotated[str | None, Header(max_length=64)] = None
@@ -102,17 +102,17 @@ def _require_secret(request: Request, secret: str | None) -> None:
         raise HTTPException(401, f"the header {SECRET_HEADER} is missing or wrong")
 
 
-async def _hinted(live: Live, project: str, request: Request) -> Queued:
+async def _hinted(live: Live, project: str, request: Request) -> bool:
     if project not in live.projects:
         raise HTTPException(404, f"there is no project {project!r}")
     if not concerns_labels(await _body(request)):
-        return Queued(queued=False)
+        return False
     try:
         async with asyncio.timeout(DURABLE_WITHIN):
             await asyncio.wrap_future(live.hint(project))
     except (TimeoutError, StoreError):
         raise HTTPException(503, "the hint could not be written down in time; it is looked at all the same") from None
-    return Queued(queued=True)
+    return True
 
 
 async def _body(request: Request) -> bytes:

@@ -20,6 +20,7 @@ def upgrade() -> None:
         column("first_at", sa.Double()),
         column("last_at", sa.Double()),
         column("count", sa.BigInteger()),
+        column("taken", sa.BigInteger()),
     )
 
 

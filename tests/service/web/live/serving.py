@@ -161,4 +161,5 @@ class Events:
         raise AssertionError("no event came")
 
     def close(self) -> None:
+        self.answer.close()
         self._connection.close()

@@ -1,0 +1,50 @@
+"""A few items are looked up by an index, however many there are."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from hitl.exchange import AnnotationRow, ItemRow, Page, PredictionRow
+from hitl.store import Store
+from hitl.store.said import Answer
+
+
+def annotation(key: str, item: str, label: str | None, kind: str = "answer", at: int = 1) -> AnnotationRow:
+    when = f"2026-01-01T00:00:{at:02d}Z"
+    return AnnotationRow(key, item, "q", "7", label, kind, when, when)  # type: ignore[arg-type]
+
+
+def test_what_is_said_of_a_few_items(store: Store) -> None:
+    items = tuple(ItemRow(f"i{n}", {}, "2026-01-01T00:00:00Z") for n in range(3))
+    said = (
+        annotation("a", "i0", "yes", at=3),
+        annotation("b", "i0", "no", at=2),
+        annotation("c", "i0", None, "skip"),
+        annotation("d", "i1", "yes", "gold"),
+        annotation("e", "i2", "no"),
+    )
+    predicted = (PredictionRow("i1", "q", "m", {"yes": 0.25, "no": 0.75}),)
+    with store.lease("p") as lease:
+        store.save_page(lease, Page({}, items, said, predicted))
+        store.database.analyse()
+        assert store.said_of("p", ["i0", "i1", "never"]) == [
+            Answer("q", "i1", "7", "yes", "gold"),
+            Answer("q", "i0", "7", "no", "answer"),
+            Answer("q", "i0", "7", "yes", "answer"),
+        ]
+        assert store.predicted_of("p", ["i0", "i1"]) == {("q", "m", "i1"): {"yes": 0.25, "no": 0.75}}
+        gone = Page({}, (ItemRow("i0", {}, "2026-01-01T00:00:09Z"),), (annotation("a", "i0", "yes", at=3),))
+        store.save_page(lease, gone)
+    assert store.said_of("p", ["i0"]) == [Answer("q", "i0", "7", "yes", "answer")]
+
+
+def test_sqlite_finds_a_few_items_by_their_index(sqlite_url: str) -> None:
+    with Store(sqlite_url) as store:
+        items = tuple(ItemRow(f"i{n}", {}, "1") for n in range(400))
+        said = tuple(annotation(f"a{n}", f"i{n % 400}", "yes") for n in range(4_000))
+        with store.lease("p") as lease:
+            store.save_page(lease, Page({}, items, said))
+        store.database.analyse()
+        plan = "EXPLAIN QUERY PLAN SELECT label FROM hitl_annotation WHERE project = 'p' AND item IN ('i1', 'i2')"
+        with store.database.read() as connection:
+            assert "hitl_annotation_item" in str(connection.execute(sa.text(plan)).all())
