@@ -49,9 +49,13 @@ def _named(format: Annotated[Format | None, Query(description="Else what the Acc
     """The parameter that `form_of` reads, for the OpenAPI document; another value is an error."""
 
 
+LARGEST_FORM = 16_384
+"""Bytes of what is sent from a page."""
+
+
 def pages(*tags: str) -> APIRouter:
-    """A router for pages."""
-    return APIRouter(tags=list(tags), dependencies=[Depends(_named)])
+    """A router for pages, and for the forms on them."""
+    return APIRouter(tags=list(tags), dependencies=[Depends(_named)], max_body_size=LARGEST_FORM)
 
 
 @dataclass(frozen=True)
