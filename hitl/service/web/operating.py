@@ -54,7 +54,7 @@ def readyz(request: Request) -> JSONResponse:
     "/metrics",
     summary="Figures for Prometheus",
     response_class=Response,
-    responses={200: _TEXT, **responses(401, 403)},
+    responses={**responses(401, 403), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 def metrics(request: Request, caller: Annotated[Caller, Depends(requires(Role.VIEWER, everywhere=True))]) -> Response:
     """Requests and projects in the text format of Prometheus. It shows all projects: the role must be for all."""

@@ -18,7 +18,7 @@ WIDE = path("a project whose name takes much room on a phone")
 MAIN = {
     "overview": "/projects/pets",
     "items": "/projects/pets/items?show=contested",
-    "item": "/projects/pets/items/photo-003",
+    "item": "/projects/pets/items/photo-012",
     "annotators": "/projects/pets/annotators",
     "annotator": "/projects/pets/annotators/person-1",
     "models": "/projects/pets/models",

@@ -81,6 +81,32 @@ def test_nothing_sticks_out_and_axe_is_content(seen: tuple[Any, Site], address: 
     where.troubles.clear()
 
 
+TABBED = """() => { const e = document.activeElement, look = getComputedStyle(e);
+  if (e === document.body) return null;
+  return [e.outerHTML.slice(0, 120), look.outlineStyle !== "none" && parseFloat(look.outlineWidth) >= 1]; }"""
+REACHED = """() => [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, summary")]
+  .filter((e) => e.checkVisibility()).length"""
+
+
+@pytest.mark.parametrize(
+    "address", ["/projects/pets/items?size=5", "/projects/pets/annotators/person-1", "/admin/users"]
+)
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(seen: tuple[Any, Site], address: str) -> None:
+    page, where = seen
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(where.address + address)
+    expected, reached = page.evaluate(REACHED), []
+    for _ in range(expected):
+        page.keyboard.press("Tab")
+        focused = page.evaluate(TABBED)
+        if focused is None:
+            break
+        reached.append(focused)
+    assert "Skip to the content" in reached[0][0]
+    assert len(reached) == expected
+    assert [what for what, visible in reached if not visible] == []
+
+
 def test_the_login(seen: tuple[Any, Site]) -> None:
     page, where = seen
     other = watched(page.context.browser.new_context(bypass_csp=True).new_page(), where)
