@@ -163,7 +163,7 @@ class AnnotationRow:
     """One answer to one question (label None for a skip), of an annotation that may answer several.
 
     `key` is the platform's id of the annotation; `version` and `created` are ISO 8601 UTC, or "" as of an `ItemRow`;
-    `annotator` is an AnnotatorRow key or None; `duration` seconds. `suggested`: it began as a suggestion; None: not told.
+    `annotator` is an AnnotatorRow key or None; `duration` seconds. `suggested`: a suggestion came first.
     """
 
     key: str
