@@ -10,11 +10,14 @@ import uvicorn
 
 from hitl.service.web.live import Live
 from hitl.service.web.projects import Projects
+from tests.bench.service import platform
 from tests.service.web.live.serving import application
 
 
 def main() -> None:
     """Serve until killed."""
+    if "--growing" in sys.argv:
+        platform.install()
     projects = Projects([Path(sys.argv[1])])
     live = Live(projects)
     live.start()

@@ -2,7 +2,8 @@
 
     python -m tests.bench.service.webhooks [--rate 300] [--seconds 60] [--stores sqlite postgresql] [--save]
 
-A service in a process of its own over a folder of tables. An annotator's answer is written into the tables, then its
+A service in a process of its own, over a platform that says what is new (a folder of tables, read on). An answer of an
+annotator is written into the tables, then its
 webhook is sent, on a connection of its own, at the time it is due whether or not those before it were answered.
 
 answer      from opening the connection to the last byte of the answer, ms
@@ -35,6 +36,7 @@ import numpy as np
 
 from hitl.store import Store
 from tests.bench import results
+from tests.bench.service import platform
 from tests.service.web.live.serving import SECRET, answer, cycle, tables
 
 ITEMS = 2_000
@@ -71,7 +73,7 @@ class Run:
 @contextmanager
 def process(config: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """The service; its process and port."""
-    command = [sys.executable, "-m", "tests.bench.service.server", str(config)]
+    command = [sys.executable, "-m", "tests.bench.service.server", str(config), "--growing"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert running.stdout is not None
     try:
@@ -234,6 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--stores", nargs="+", default=["sqlite", "postgresql"], choices=["sqlite", "postgresql"])
     parser.add_argument("--save", action="store_true", help="write docs/benchmarks/service_webhooks.txt and .json")
     options = parser.parse_args(arguments)
+    platform.install()
     lines, figures, bars = list[str](), dict[str, Any](), list[tuple[str, str, bool]]()
     for kind in options.stores:
         with tempfile.TemporaryDirectory() as made, address(kind, Path(made)) as url:
@@ -243,6 +246,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             cut = killed(config, url, options.rate, min(10.0, options.seconds))
         figures[kind], shown = {**steady, "killed": cut}, len(lines)
         lines += ["", f"{kind}: {options.rate:g} a second for {options.seconds:g} s, {ITEMS:,} items"]
+        busy = f"{os.cpu_count()} cores; load average of the last minute {os.getloadavg()[0]:.1f}, other work included"
+        lines.append(f"  {busy}")
         lines += [f"  {name:32s} {value:10,.3f}" for name, value in steady.items()]
         lines += [f"  killed: {name:24s} {value:10,.0f}" for name, value in cut.items()]
         lost = steady["lost"] + cut["lost"] + cut["lost without a hint"]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hitl.store import Store
     from hitl.store.said import Answer
 
-AT_ONCE = 1_000
+AT_ONCE = 5_000
 """So many changed labels are taken in one by one; more are loaded."""
 
 TOLERANCE = 1e-6

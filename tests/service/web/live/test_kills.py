@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hitl.connectors.catalog import CONNECTORS
 from tests.bench.service.webhooks import Run, process, send, stored, waits
 from tests.service.web.live.serving import cycle, tables, until
 from tests.store.conftest import postgres, postgres_url
@@ -17,9 +18,12 @@ __all__ = ["postgres", "postgres_url"]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_killed_in_the_middle_of_webhooks(tmp_path: Path, request: pytest.FixtureRequest, kind: str) -> None:
+def test_killed_in_the_middle_of_webhooks(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     """The long form: `python -m tests.bench.service.webhooks`."""
     url = f"sqlite:///{tmp_path}/p/hitl.db" if kind == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    monkeypatch.setitem(CONNECTORS.own, "tables", "tests.bench.service.platform:Growing")  # type: ignore[arg-type]
     config = tables(tmp_path / "p", 50, url)
     cycle(config)
     run = Run()
