@@ -88,7 +88,10 @@ ACTS: Mapping[str, Act] = {"plan": _plan, "push": _push, "run": _run}
 class Begin:
     """Starts one of the acts, and answers at once."""
 
-    documented: Mapping[str, Any] = {"status_code": 202, "responses": responses(401, 403, 404, 409, 503)}
+    documented: Mapping[str, Any] = {
+        "status_code": 202,
+        "responses": {**responses(401, 403, 404, 409, 503), 303: {"description": "A browser goes back to the page"}},
+    }
     """What the OpenAPI document says of it."""
 
     def __call__(self, request: Request, one: Watched, what: str, by: str) -> Response:

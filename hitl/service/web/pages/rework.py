@@ -33,7 +33,7 @@ def sent_back(project: str, request: Request, caller: Viewer, one: OneProject, s
     "/projects/{project}/rework",
     summary="Send an item back",
     status_code=201,
-    responses=responses(401, 403, 404, 422, 503),
+    responses={**responses(401, 403, 404, 422, 503), 303: {"description": "A browser goes to what was sent back"}},
 )
 def send_back(
     project: str,
@@ -60,7 +60,7 @@ def send_back(
 @router.post(
     "/projects/{project}/rework/withdraw",
     summary="Take an item back that was sent back",
-    responses=responses(401, 403, 404, 422, 503),
+    responses={**responses(401, 403, 404, 422, 503), 303: {"description": "A browser goes to what was sent back"}},
 )
 def take_back(
     project: str, request: Request, caller: Lead, one: OneProject, snapshot: Shown, item: Item, annotator: Annotator
