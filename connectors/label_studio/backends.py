@@ -15,18 +15,10 @@ from typing import Any
 
 from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.client import Client
-from hitl.connectors.label_studio.predictions import ORDER, Versions
+from hitl.connectors.label_studio.predictions import HIDE, ORDER, TITLE, Versions, is_ours
 from hitl.errors import Refused
 
-TITLE = "hitl"
-"""Of a backend of hitl's before there is an order; it follows the order then."""
 _PATH = "/api/ml/"
-
-
-def is_ours(backend: Mapping[str, Any]) -> bool:
-    """Whether it is hitl: by its title."""
-    title = str(backend["title"] or "")
-    return title == TITLE or title.startswith(ORDER)
 
 
 def register(client: Client, project: int, url: str, user: str, password: str) -> int:
@@ -50,6 +42,7 @@ def register(client: Client, project: int, url: str, user: str, password: str) -
     else:
         number = int(known["id"])
         _change(client, number, wanted)
+    client.patch(f"/api/projects/{project}/", {HIDE: True})  # which an order without a backend has switched off
     _without_webhook(client, project, url)
     return number
 

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hitl.connectors.label_studio import push, replies
-from hitl.connectors.label_studio.backends import is_ours
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.config import controls
 from hitl.connectors.label_studio.form import parse
-from hitl.connectors.label_studio.predictions import CONSENSUS, ORDER, SAMPLING, Versions
+from hitl.connectors.label_studio.predictions import CONSENSUS, HIDE, ORDER, SAMPLING, Versions, is_ours
 from hitl.connectors.label_studio.pull import ID_PAGE, imported_truth, is_imported
 from hitl.connectors.label_studio.suggestions import SUGGESTS
 from hitl.errors import HitlError
@@ -101,10 +100,11 @@ def _order(versions: Versions, settings: Mapping[str, Any]) -> Check:
 def _suggestions(versions: Versions, settings: Mapping[str, Any]) -> Check:
     """What annotators are shown before they answer: their answers are taken for independent."""
     name, active = "suggestions", str(settings.get("model_version") or "")
-    if not settings.get("show_collab_predictions"):
-        return Check(name, True, "none: annotators are shown no predictions (the project's setting)")
-    asked = next((each for each in versions.backends if each["title"] == active), None)
     ours = next((each for each in versions.backends if is_ours(each)), None)
+    if not settings.get(HIDE):
+        mend = "Settings > Annotation > Use predictions to prelabel tasks, or remove the backend under Settings > Model"
+        return Check(name, ours is None, "none: annotators are shown no predictions", mend if ours else "")
+    asked = next((each for each in versions.backends if each["title"] == active), None)
     if asked is not None and ours is not asked:
         return Check(name, True, f"annotators see what the model backend {active!r} predicts before they answer")
     if ours is None:

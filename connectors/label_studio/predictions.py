@@ -26,6 +26,10 @@ ORDER = "hitl-order-"
 MARK_ENDS = "-"
 """Between the mark of the store that an order is from and its digest; neither has it."""
 CONSENSUS = "hitl-consensus-"
+HIDE = "show_collab_predictions"
+"""The project's setting that shows annotators predictions where it is true."""
+TITLE = "hitl"
+"""Of hitl's model backend before there is an order; it follows the order then (backends.py)."""
 SAMPLING = "Uncertainty sampling"
 BATCH = 10_000
 """Predictions a request: large, because each import makes Label Studio count anew for all tasks of the project."""
@@ -54,7 +58,7 @@ def order(versions: Versions, client: Client, project: int, operation: Operation
     ]
     if rows:
         changed += versions.make(name, rows)
-        changed += _activate(client, project, name)
+        changed += _activate(client, project, name, hidden=not any(map(is_ours, versions.backends)))
     changed += versions.delete(ORDER, keep=name if rows else None)
     return Receipt(operation, changed, said(len(planned), "in order", missing))
 
@@ -170,6 +174,12 @@ class Versions:
         return [name for name in self.counts() if name.startswith(prefix) and name != keep]
 
 
+def is_ours(backend: Mapping[str, Any]) -> bool:
+    """Whether a model backend is hitl: by its title."""
+    title = str(backend["title"] or "")
+    return title == TITLE or title.startswith(ORDER)
+
+
 def _stands(row: Row, there: Iterable[Row]) -> bool:
     """Whether a task has this prediction, and no other of its name."""
     ours = [one for one in there if one["model_version"] == row["model_version"]]
@@ -255,11 +265,17 @@ def _prepare(client: Client, project: int) -> int:
     return len(wanted)
 
 
-def _activate(client: Client, project: int, name: str) -> int:
-    """Make the version the project's active one and verify it; 1 when it was not."""
-    if client.project(project).get("model_version") == name:
+def _activate(client: Client, project: int, name: str, *, hidden: bool = False) -> int:
+    """Make the version the project's active one and verify it; 1 when it was not.
+
+    `hidden`: annotators are shown no predictions. Label Studio's editor begins with the one of the active version, also
+    an empty one, and sends its number with the answer; Label Studio refuses the answer once that prediction is deleted,
+    as every new order does.
+    """
+    now, wanted = client.project(project), {"model_version": name, **({HIDE: False} if hidden else {})}
+    if all(now.get(key) == value for key, value in wanted.items()):
         return 0
-    client.patch(f"/api/projects/{project}/", {"model_version": name})
+    client.patch(f"/api/projects/{project}/", wanted)  # in one request: hiding alone empties the active version
     active = client.project(project).get("model_version")
     if active != name:
         raise Refused(

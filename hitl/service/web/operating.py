@@ -28,9 +28,6 @@ FIGURES = ("items", "done", "labels", "confidence", "agreement", "cost")
 """What a cycle records that is one number."""
 
 
-_TEXT = {"content": {"text/plain": {"schema": {"type": "string"}}}}
-
-
 @router.get("/healthz", summary="Is the process alive?")
 @public
 def healthz() -> dict[str, str]:

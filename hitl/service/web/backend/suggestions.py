@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.connectors.label_studio.suggestions import SUGGESTS
@@ -56,7 +57,7 @@ class Suggestions:
         for name, view in self.snapshot.views.items():
             answer = None
             if view.evidence.parts is None:
-                answer = _of_models(view, row) if self.kind == "model" else _of_all(view, row)
+                answer = _of_models(view, row) if self.kind == "model" else self._of_all(name, view, row)
             if answer is not None:
                 found[name] = answer
         if self.kind == "consensus" and self._of_parts:
@@ -73,11 +74,28 @@ class Suggestions:
         told = {str(known.annotations.items[n]) for known in evidence.values() for n in np.flatnonzero(known.known)}
         return {name: {row["item"]: row for row in of if row["item"] not in told} for name, of in rows.items()}
 
+    def _of_all(self, question: str, view: QuestionView, row: int) -> Answer | None:
+        """The consensus on an item, where there is one to show."""
+        if not self._decided[question][row]:
+            return None
+        return _row(view, int(view.consensus.labels[row]), view.consensus.probabilities[row])
+
+    @cached_property
+    def _decided(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """Question -> (N,) items that have a label or a prediction, and whose truth is not known."""
+        found = {}
+        for name, view in self.snapshot.views.items():
+            known = view.evidence
+            found[name] = ((known.annotations.labels_per_item > 0) | known.predicted) & ~known.known
+        return found
+
     def prepare(self) -> None:
         """Compute now what a request would wait for."""
         _ = self.version, self.snapshot.key_place
         if self.kind == "consensus":
-            _ = self._of_parts
+            _ = self._of_parts, self._decided
+            for view in self.snapshot.views.values():
+                _ = view.consensus.labels
 
 
 _made: WeakKeyDictionary[Snapshot, Suggestions] = WeakKeyDictionary()
@@ -94,14 +112,6 @@ def suggestions_of(snapshot: Snapshot) -> Suggestions:
 def prepare(snapshot: Snapshot) -> None:
     """Compute what requests look up, outside of them: for whoever makes the snapshot."""
     suggestions_of(snapshot).prepare()
-
-
-def _of_all(view: QuestionView, row: int) -> Answer | None:
-    """The consensus on an item that has a label or a prediction."""
-    known, result = view.evidence, view.consensus
-    if known.known[row] or not (known.annotations.labels_per_item[row] or known.predicted[row]):
-        return None
-    return _row(view, int(result.labels[row]), result.probabilities[row])
 
 
 def _of_models(view: QuestionView, row: int) -> Answer | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,10 +29,15 @@ class Asked:
 
     app: ASGIApp
     paths: list[str] = field(default_factory=list)
+    hangs: str | None = None
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            self.paths.append(scope["path"].rpartition("/")[2])
+            route = scope["path"].rpartition("/")[2]
+            self.paths.append(route)
+            if route == self.hangs:
+                await self.go_on.wait()
         await self.app(scope, receive, send)
 
 

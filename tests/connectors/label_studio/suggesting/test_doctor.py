@@ -17,10 +17,11 @@ def checks(backend: Backend) -> dict[str, Check]:
 
 
 def test_without_a_backend_annotators_are_shown_nothing(backend: Backend) -> None:
-    assert checks(backend)["suggestions"] == Check("suggestions", True, "none")
+    none = Check("suggestions", True, "none: annotators are shown no predictions")
+    assert checks(backend)["suggestions"] == none
     task = backend.project.next_task(0)
     assert task is not None
-    assert [one["result"] for one in task["predictions"]] == [[]]
+    assert (task["id"], task["predictions"]) == (backend.planned[0], [])
 
 
 def test_the_list_of_the_data_manager_shows_what_others_say_and_the_stream_does_not(backend: Backend) -> None:
@@ -76,6 +77,8 @@ def test_one_that_is_not_asked_is_a_fault_until_the_next_order(backend: Backend)
     project = backend.project
     by_hand = {"title": "hitl", "url": backend.url, "project": project.number, "auth_method": "BASIC_AUTH"}
     project.admin.post("/api/ml/", {**by_hand, "basic_auth_user": USER, "basic_auth_pass": PASSWORD})
+    assert "Use predictions to prelabel tasks" in checks(backend)["suggestions"].mend
+    project.admin.patch(f"{project.path}/", {"show_collab_predictions": True})
     said = checks(backend)["suggestions"]
     assert (said.ok, said.mend) == (False, "`hitl run`: the next order takes it in")
     project.answer(0, backend.planned[0], "bad")
@@ -86,7 +89,10 @@ def test_one_that_is_not_asked_is_a_fault_until_the_next_order(backend: Backend)
 def test_where_the_project_shows_no_predictions_none_are_shown(backend: Backend) -> None:
     backend.register()
     backend.project.admin.patch(f"{backend.project.path}/", {"show_collab_predictions": False})
-    assert checks(backend)["suggestions"].detail.startswith("none: annotators are shown no predictions")
+    said = checks(backend)["suggestions"]
+    assert not said.ok
+    assert said.detail == "none: annotators are shown no predictions"
+    assert "Use predictions to prelabel tasks" in said.mend
     order = checks(backend)["order"]
     assert not order.ok  # Label Studio empties the active version with that setting
     backend.project.answer(0, backend.planned[0], "bad")
@@ -95,6 +101,9 @@ def test_where_the_project_shows_no_predictions_none_are_shown(backend: Backend)
     task = backend.project.next_task(1)
     assert task is not None
     assert (task["id"], task["predictions"]) == (backend.planned[0], [])
+    backend.project.admin.patch(f"{backend.project.path}/", {"show_collab_predictions": True})  # as is advised
+    assert checks(backend)["suggestions"].ok
+    assert checks(backend)["order"].ok
 
 
 def test_answers_that_began_as_a_suggestion_are_counted(backend: Backend) -> None:
@@ -111,7 +120,7 @@ def test_answers_that_began_as_a_suggestion_are_counted(backend: Backend) -> Non
 
 def test_without_an_active_version_the_stream_shows_nothing(backend: Backend) -> None:
     project = backend.project
-    project.admin.patch(f"{project.path}/", {"model_version": ""})
+    project.admin.patch(f"{project.path}/", {"model_version": "", "show_collab_predictions": True})
     assert checks(backend)["suggestions"].detail == "none"
     for task in backend.tasks:
         project.admin.patch(f"/api/tasks/{task}/", {"overlap": 3, "is_labeled": False})
@@ -121,7 +130,9 @@ def test_without_an_active_version_the_stream_shows_nothing(backend: Backend) ->
 
 
 def test_predictions_of_others_are_named(backend: Backend) -> None:
-    backend.project.admin.patch(f"{backend.project.path}/", {"model_version": "resnet"})
+    backend.project.admin.patch(
+        f"{backend.project.path}/", {"model_version": "resnet", "show_collab_predictions": True}
+    )
     assert checks(backend)["suggestions"].detail == "annotators see the predictions of 'resnet' before they answer"
     for task in backend.tasks:
         backend.project.admin.patch(f"/api/tasks/{task}/", {"overlap": 3, "is_labeled": False})

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hitl.exchange import Operation
 from tests.connectors.label_studio.browser import log_in, needs_browser, text, wait
 from tests.connectors.label_studio.suggesting.conftest import Backend
 
@@ -50,7 +51,7 @@ def test_the_prediction_is_shown_in_the_planned_order_and_an_answer_says_that_it
     browser.find_element("xpath", "//*[text()='bad']").click()
     manual = submit(browser, backend, fresh[0])
     assert manual["result"][0]["origin"] == "manual"
-    assert manual["parent_prediction"] is not None  # that of the order, which is empty: it does not tell
+    assert manual["parent_prediction"] is None
 
     backend.register()
     for task in fresh[1:]:
@@ -69,3 +70,32 @@ def test_the_prediction_is_shown_in_the_planned_order_and_an_answer_says_that_it
     answer = submit(browser, backend, changed)
     assert answer["result"][0]["value"] == {"choices": ["bad"]}
     assert answer["result"][0]["origin"] == "prediction-changed"
+
+
+def in_stream(browser: Any, backend: Backend, task: int) -> None:
+    """Press "Label All Tasks", and have this task."""
+    browser.get(f"{backend.project.server.url}/projects/{backend.project.number}/data")
+    all_tasks = "//button[contains(., 'Label All Tasks')]"
+    assert wait(lambda: browser.find_elements("xpath", all_tasks)), text(browser)
+    browser.find_element("xpath", all_tasks).click()
+    assert wait(lambda: f"text {backend.tasks.index(task)}" in text(browser)), text(browser)
+    assert wait(lambda: "Submit" in text(browser))
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_an_answer_to_a_task_that_was_open_during_a_cycle_is_taken(
+    backend: Backend, browser: Any, registered: bool
+) -> None:
+    """The editor names the prediction that it began with, and Label Studio refuses one that names one that is gone."""
+    project = backend.project
+    if registered:
+        backend.register()
+    log_in(browser, project.server.url, project.people[0].email, "a-long-password")
+    first = backend.planned[0]
+    in_stream(browser, backend, first)
+    before = project.settings()["model_version"]
+    other = {"items": [str(task) for task in reversed(backend.planned)], "by": "mark"}
+    list(project.connector.push([Operation("order", "", other)]))
+    assert before not in project.versions()
+    browser.find_element("xpath", "//*[text()='bad']").click()
+    assert submit(browser, backend, first)["result"][0]["value"] == {"choices": ["bad"]}

@@ -13,6 +13,7 @@ import pytest
 
 from hitl.connectors.label_studio.form import parse
 from hitl.connectors.tables import TablesSettings
+from hitl.exchange import boxes_as_label, spans_as_label
 from hitl.service.web.backend import prepare, routes
 from hitl.settings import Settings
 from tests.service.web.backend.served import (
@@ -221,6 +222,35 @@ def test_the_version_changes_with_what_is_suggested_and_with_nothing_else(tmp_pa
     assert version("labeled", said={(n, "b"): {"mood": "good"} for n in range(1, 9)}) == first
     assert version("learned", predicted={4: {**ALL, "mood": DOUBT}}) != first
     assert version("more", predicted={4: ALL, 5: ALL}) != first
+
+
+SPANS = """<View><Labels name="who" toName="text"><Label value="PER"/><Label value="ORG"/></Labels>
+<Text name="text" value="$text"/></View>"""
+BOXES = """<View><Image name="image" value="$image"/>
+<RectangleLabels name="seen" toName="image"><Label value="cat"/><Label value="dog"/></RectangleLabels></View>"""
+
+
+@pytest.mark.parametrize(
+    ("config", "question", "label", "data"),
+    [
+        (SPANS, "who", spans_as_label([(0, 3, "PER"), (9, 12, "ORG")]), {"text": "Ann went IBM"}),
+        (BOXES, "seen", boxes_as_label(90, 120, [(50.0, 20.0, 10.0, 10.0, "cat")]), {"image": "a.png"}),
+    ],
+)
+def test_spans_and_boxes_are_suggested_from_the_consensus_alone(
+    tmp_path: Path, config: str, question: str, label: str, data: dict[str, Any]
+) -> None:
+    page = rows(3, {(n, who): {question: label} for n in (1, 2) for who in "abc"})
+    page = replace(page, items=tuple(replace(item, data=data) for item in page.items))
+    for suggest, wanted in (("consensus", [label, label, None]), ("model", [None] * 3)):
+        folder = tmp_path / suggest
+        folder.mkdir()
+        snapshot = stored(folder, page, config, suggest)
+        one = One(snapshot.settings, snapshot)
+        with serving(application({"p": one})) as url, httpx.Client(base_url=url, auth=(USER, PASSWORD)) as client:
+            entries = predicted(client, 1, 2, 3, config=config)
+        read = [None if entry == [] else parse(config).read(entry["result"])[question] for entry in entries]
+        assert read == wanted
 
 
 @pytest.mark.parametrize("route", ["health", "setup", "predict", "versions"])
