@@ -26,6 +26,12 @@ TITLES = {400: "That cannot be done", 401: "Log in first", 403: "Not allowed", 4
 _log = logging.getLogger("hitl.serve")
 
 
+TOO_LARGE: dict[int | str, dict[str, Any]] = {
+    413: {"description": "The form is too large", "content": {"text/plain": {"schema": {"type": "string"}}}}
+}
+"""What the OpenAPI document says of the limit of forms, which the framework itself answers."""
+
+
 class Told(BaseModel):
     """What went wrong: a code for programs, words for people, and the number of the request in the log."""
 

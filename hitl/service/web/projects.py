@@ -128,6 +128,11 @@ class Projects(Mapping[str, Watched]):
         self._watched: dict[str, Watched] = {}
         for config in configs:
             one = Watched(config, prepare)
+            if "/" in one.name or one.name.lstrip("~") in (".", ".."):
+                raise BadSettings(
+                    f"{config}: the name {one.name!r} cannot be a part of an address; expected one without '/' that is "
+                    "not '.' or '..'"
+                )
             if one.name in self._watched:
                 raise BadSettings(
                     f"{config}: another project that is served is called {one.name!r} too; expected a name of its own"

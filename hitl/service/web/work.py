@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from hitl.errors import HitlError
-from hitl.service.web.errors import responses
+from hitl.service.web.errors import TOO_LARGE, responses
 from hitl.service.web.formats import form_of
 
 if TYPE_CHECKING:
@@ -88,7 +88,14 @@ ACTS: Mapping[str, Act] = {"plan": _plan, "push": _push, "run": _run}
 class Begin:
     """Starts one of the acts, and answers at once."""
 
-    documented: Mapping[str, Any] = {"status_code": 202, "responses": responses(401, 403, 404, 409, 503)}
+    documented: Mapping[str, Any] = {
+        "status_code": 202,
+        "responses": {
+            **responses(401, 403, 404, 409, 503),
+            **TOO_LARGE,
+            303: {"description": "A browser goes back to the page"},
+        },
+    }
     """What the OpenAPI document says of it."""
 
     def __call__(self, request: Request, one: Watched, what: str, by: str) -> Response:

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from hitl.service.web.callers import Lead, OneProject, Shown, Viewer
-from hitl.service.web.errors import responses
+from hitl.service.web.errors import TOO_LARGE, responses
 from hitl.service.web.formats import FORMS, Page, answer, form_of, pages
 from hitl.service.web.snapshot import Snapshot
 from hitl.service.web.templates import path
@@ -33,7 +33,11 @@ def sent_back(project: str, request: Request, caller: Viewer, one: OneProject, s
     "/projects/{project}/rework",
     summary="Send an item back",
     status_code=201,
-    responses=responses(401, 403, 404, 422, 503),
+    responses={
+        **responses(401, 403, 404, 422, 503),
+        **TOO_LARGE,
+        303: {"description": "A browser goes to what was sent back"},
+    },
 )
 def send_back(
     project: str,
@@ -60,7 +64,11 @@ def send_back(
 @router.post(
     "/projects/{project}/rework/withdraw",
     summary="Take an item back that was sent back",
-    responses=responses(401, 403, 404, 422, 503),
+    responses={
+        **responses(401, 403, 404, 422, 503),
+        **TOO_LARGE,
+        303: {"description": "A browser goes to what was sent back"},
+    },
 )
 def take_back(
     project: str, request: Request, caller: Lead, one: OneProject, snapshot: Shown, item: Item, annotator: Annotator

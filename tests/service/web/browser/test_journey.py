@@ -42,6 +42,7 @@ def arrives(page: Any, where: Any, config: Path) -> None:
     page.wait_for_load_state()
     item = page.locator("h1").inner_text()
     page.evaluate("window.stays = true")
+    page.get_by_label("What to look at").fill("the ears")
     page.wait_for_function("document.getElementById('live-state').textContent === 'live'")
     before = page.locator(BELIEF).get_attribute("aria-label")
     rows = page.locator("main table").nth(1).locator("tbody tr").count()
@@ -56,6 +57,7 @@ def arrives(page: Any, where: Any, config: Path) -> None:
     )
     until(lambda: page.locator("main table").nth(1).locator("tbody tr").count() == rows + 4)
     assert page.evaluate("window.stays"), "the page was loaded again"
+    assert page.get_by_label("What to look at").input_value() == "the ears", "what somebody types stays"
 
 
 def error_to_items(page: Any, where: Any) -> None:

@@ -57,7 +57,7 @@ OUT = """() => { const room = document.documentElement.clientWidth; return [docu
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Site]]:
     """A page of somebody who is logged in, and what it looks at."""
     with site(projects_to_see(tmp_path_factory.mktemp("looks")), live=True) as where, browser() as chromium:
-        page = logged_in(watched(chromium.new_context(bypass_csp=True).new_page(), where), where)
+        page = logged_in(watched(chromium.new_page(), where), where)
         yield page, where
 
 
@@ -109,7 +109,7 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(seen: tuple[Any, 
 
 def test_the_login(seen: tuple[Any, Site]) -> None:
     page, where = seen
-    other = watched(page.context.browser.new_context(bypass_csp=True).new_page(), where)
+    other = watched(page.context.browser.new_page(), where)
     other.goto(f"{where.address}/login")
     look(other, WIDTHS)
     other.get_by_label("Name").fill("ann")

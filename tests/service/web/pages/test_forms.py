@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from hitl.errors import BadSettings
+from hitl.service.web.access import Role
 from hitl.service.web.pages import annotators, items, models, overview, plan, story
 from tests.service.web.pages.test_hostile import Links
-from tests.service.web.served import Crowd, Served, pull, served_crowd, serving
+from tests.service.web.served import Crowd, Served, pull, served_crowd, serving, small
 
 PAGES = {
     "/": {"project", "items", "labels", "annotators", "done", "confidence", "cycle", "recorded_at", "trouble"},
@@ -96,6 +99,43 @@ def test_pages_before_the_first_cycle(tmp_path: Path, part: str) -> None:
             assert "There is no plan yet" in page.text
         if part in ("", "/runs"):
             assert "no cycle yet" in page.text.lower()
+
+
+def test_a_viewer_is_shown_no_button_that_would_be_refused(served: Served) -> None:
+    token = served.accounts.create_token("reader", Role.VIEWER)
+    viewer = {"Accept": "text/html", "Authorization": f"Bearer {token}"}
+    for part in ("/plan", "/runs", "/rework", "/items/item%203"):
+        for headers, forms in ((viewer, False), ({"Accept": "text/html"}, part != "/rework")):
+            page = Links(served.client.get(f"/projects/p{part}", headers=headers).text)
+            assert any(action.startswith("/projects/") for action in page.of("action")) == forms, part
+
+
+@pytest.mark.parametrize("name", ["a/b", ".", "~.."])
+def test_a_name_that_cannot_be_in_an_address_is_refused(tmp_path: Path, name: str) -> None:
+    config = Crowd([("a", "ann", "cat")], name=name).written(tmp_path / "p")
+    with pytest.raises(BadSettings, match="cannot be a part of an address"), serving(config):
+        pass
+
+
+@pytest.mark.parametrize("name", ["100% of it?", "a b#c", "<b>", "عربي"])
+def test_any_other_name_is_found(tmp_path: Path, name: str) -> None:
+    with serving(served_crowd(tmp_path / "p", small(name))) as served:
+        (address,) = {link for link in Links(served.html("/")).of("href") if link.endswith(quote(name, safe="~"))}
+        page = Links(served.html(address))
+        assert page.of("hx-get") == [address]
+        for link in page.of("href"):
+            if link.startswith("/projects/"):
+                served.html(link)
+
+
+def test_one_class_alone_is_told(tmp_path: Path) -> None:
+    """There is nothing to combine yet: the page says why, and no page breaks."""
+    rows = [("a", "ann", "cat"), ("b", "ann", "cat")]
+    with serving(served_crowd(tmp_path / "p", Crowd(rows), after=pull)) as served:
+        assert "expected at least 2" in served.html("/")
+        answer = served.client.get("/projects/p", headers={"Accept": "text/html"})
+        assert answer.status_code == 503
+        assert "expected at least 2" in answer.text
 
 
 def test_a_project_without_labels(tmp_path: Path) -> None:

@@ -89,7 +89,10 @@ def pages_of(name: str) -> list[str]:
 
 ALL = [
     "/",
-    *(f"/projects/p{part}" for part in ("", "/items?size=100", "/annotators?size=100", "/models", "/plan", "/runs")),
+    *(
+        f"/projects/p{part}"
+        for part in ("", "/items?size=100", "/annotators?size=100", "/models", "/plan", "/runs", "/rework")
+    ),
 ]
 
 
@@ -112,6 +115,21 @@ def test_the_names_are_shown_as_they_are(hostile: Served) -> None:
         assert {row[part[:-1]] for row in rows} == set(NAMES)
         for name in NAMES:
             assert " ".join(name.split())[:200] in " ".join(text.split())
+
+
+def test_what_is_sent_back_is_escaped_and_leads_to_its_item(hostile: Served) -> None:
+    for name in NAMES:
+        given = {"item": name, "annotator": name, "note": f"{name} {SCRIPT}"}
+        assert hostile.client.post("/projects/p/rework", data=given).status_code == 201
+    page = hostile.html("/projects/p/rework")
+    assert "<script>" not in page
+    assert page.count("<script") == Links(page).tags.count("script")
+    rows = hostile.json("/projects/p/rework")["rows"]
+    assert [row["item"] for row in rows] == list(reversed(NAMES))
+    links = [link for link in Links(page).of("href") if "/items/" in link]
+    assert [hostile.json(urljoin("http://testserver/projects/p/rework", link))["item"]["item"] for link in links] == [
+        row["item"] for row in rows
+    ]
 
 
 @pytest.mark.parametrize("part", ["items", "annotators"])
