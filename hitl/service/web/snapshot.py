@@ -103,6 +103,11 @@ class QuestionView:
         return np.bincount(self.consensus.labels, minlength=len(self.consensus.classes))
 
     @cached_property
+    def n_labeling(self) -> int:
+        """How many annotators have labeled."""
+        return int((self.evidence.annotations.labels_per_annotator > 0).sum())
+
+    @cached_property
     def typical_confusions(self) -> tuple[Ints, Ints, Floats]:
         """(K,) of each annotator the true class, the answer and the chance of their most frequent error."""
         report = self.consensus.annotators
@@ -132,7 +137,7 @@ class QuestionView:
         """Compute now what pages would wait for."""
         for name in ("is_contested", "by_confidence", "by_change", "expected", "label_counts", "annotator_place"):
             getattr(self, name)
-        for name in ("typical_confusions", "bits", "reported_place"):
+        for name in ("n_labeling", "typical_confusions", "bits", "reported_place"):
             getattr(self, name)
         for kept in (self.evidence.annotations.by_annotator, self.consensus.annotators.interval):
             del kept  # the arrays keep it

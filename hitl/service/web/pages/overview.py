@@ -39,13 +39,12 @@ def _line(name: str, snapshot: Snapshot | None, trouble: str | None) -> dict[str
     if snapshot is None:
         return {**dict.fromkeys(COLUMNS), "project": name, "trouble": trouble or "it is being loaded"}
     view = snapshot.view(None)
-    annotations = view.evidence.annotations
     last = snapshot.cycles[-1] if snapshot.cycles else None
     return {
         "project": name,
         "items": len(snapshot.keys),
         "labels": sum(len(each.evidence.annotations) for each in snapshot.views.values()),
-        "annotators": int((annotations.labels_per_annotator > 0).sum()),
+        "annotators": view.n_labeling,
         "done": None if snapshot.plan is None else len(snapshot.plan.done),
         "confidence": float(view.consensus.confidence.mean()) if len(snapshot.keys) else None,
         "cycle": snapshot.number,
@@ -99,7 +98,7 @@ def _question(rank: int, view: QuestionView) -> dict[str, Any]:
         "labels": len(annotations),
         "labels_per_labeled_item": agreed,
         "unlabeled": int((many == 0).sum()),
-        "annotators": int((annotations.labels_per_annotator > 0).sum()),
+        "annotators": view.n_labeling,
         "contested": len(view.contested),
         "confidence": float(consensus.confidence.mean()) if len(consensus.items) else None,
         "expected_accuracy": None if expected is None else expected.accuracy,
