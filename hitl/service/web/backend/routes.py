@@ -24,6 +24,7 @@ from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.connectors.label_studio.suggestions import SUGGESTS, form_of, prediction
 from hitl.service.web.access import public
 from hitl.service.web.backend.suggestions import Suggestions, suggestions_of
+from hitl.service.web.errors import Problem
 from hitl.service.web.projects import Watched
 
 LARGEST_BODY = 64 * 2**20
@@ -31,10 +32,6 @@ LARGEST_BODY = 64 * 2**20
 
 Allowed = Callable[[str, str, str], bool]
 """Whether this user with this password may ask for suggestions in the project of this name."""
-
-
-class _Error(BaseModel):
-    detail: str
 
 
 class Health(BaseModel):
@@ -90,12 +87,12 @@ class Asked(BaseModel):
 
 
 _REFUSED: dict[int | str, dict[str, Any]] = {
-    401: {"model": _Error, "description": "No name and password, or wrong ones"},
-    404: {"model": _Error, "description": "No project of this name that comes from Label Studio"},
+    401: {"model": Problem, "description": "No name and password, or wrong ones"},
+    404: {"model": Problem, "description": "No project of this name that comes from Label Studio"},
 }
 _UNREAD: dict[int | str, dict[str, Any]] = {
-    400: {"model": _Error, "description": "Not the body that Label Studio sends"},
-    413: {"model": _Error, "description": f"More than {LARGEST_BODY} bytes"},
+    400: {"model": Problem, "description": "Not the body that Label Studio sends"},
+    413: {"model": Problem, "description": f"More than {LARGEST_BODY} bytes"},
 }
 _TASK = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}
 _ASKED = {
@@ -157,7 +154,7 @@ def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
             raise HTTPException(413, f"expected {LARGEST_BODY} bytes at most: ask for fewer tasks at a time")
         return await run_in_threadpool(_predicted, one, body)
 
-    @routes.post("/webhook")
+    @routes.post("/webhook", name="backend_webhook")
     @public
     async def webhook(project: str, request: Request) -> Heard:
         """Take what Label Studio tells every backend, without a password: nothing follows from it."""
