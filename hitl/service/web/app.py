@@ -18,6 +18,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from prometheus_client import CollectorRegistry
+from prometheus_client.registry import Collector
 
 import hitl
 from hitl.service.web import access, assets, errors, operating
@@ -44,6 +45,7 @@ class Parts:
         projects: those that are served.
         accounts: who may come in.
         routers: more routes: webhooks, events, the ML backend.
+        collectors: more figures for Prometheus.
         trouble: what is wrong with what runs beside it.
         starts, stops: called when it starts, and when it stops, in order.
     """
@@ -51,6 +53,7 @@ class Parts:
     projects: Projects
     accounts: access.Accounts
     routers: Sequence[APIRouter] = ()
+    collectors: Sequence[Collector] = ()
     trouble: Trouble = lambda: None
     starts: Sequence[Callable[[], object]] = ()
     stops: Sequence[Callable[[], object]] = ()
@@ -72,6 +75,8 @@ def application(parts: Parts) -> FastAPI:
     app.state.accounts, app.state.projects = parts.accounts, parts.projects
     app.state.templates, app.state.registry, app.state.trouble = Templates(), registry, parts.trouble
     operating.measure(registry, parts.projects)
+    for collector in parts.collectors:
+        registry.register(collector)
     errors.handle(app)
     families = (operating, assets, access_routes, overview, items, annotators, models, plan, rework, runs)
     for router in (*(family.router for family in families), *parts.routers):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import secrets
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import structlog
@@ -19,6 +21,7 @@ from hitl.service.web import backend
 from hitl.service.web.access import Accounts, Proxies, Role, must_have_credentials, public, requires
 from hitl.service.web.app import Parts, application
 from hitl.service.web.live import Live
+from hitl.service.web.live.metrics import LiveFigures
 from hitl.service.web.projects import Projects
 
 Say = Callable[[str], None]
@@ -68,6 +71,7 @@ def serve(wanted: Wanted, say: Say) -> None:
             projects,
             accounts,
             routers=[live.router(requires(Role.VIEWER), _secret(projects), public), _backend(projects, accounts)],
+            collectors=[LiveFigures(live)],
             trouble=lambda: _trouble(live, scheduler),
             starts=[live.start, *(each.start for each in kept)],
             stops=[live.stop, *(each.stop for each in kept)],
@@ -77,7 +81,7 @@ def serve(wanted: Wanted, say: Say) -> None:
     except BaseException:
         projects.stop()
         raise
-    uvicorn.run(
+    config = uvicorn.Config(
         app,
         host=wanted.host,
         port=wanted.port,
@@ -87,6 +91,20 @@ def serve(wanted: Wanted, say: Say) -> None:
         proxy_headers=False,
         timeout_graceful_shutdown=LEAST_SECONDS,
     )
+    _Server(config, live.broadcast.close).run()
+
+
+class _Server(uvicorn.Server):
+    """Ends the streams of events when it is told to stop: they would keep it open."""
+
+    def __init__(self, config: uvicorn.Config, close: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._close = close
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal; what it interrupts may hold a lock."""
+        threading.Thread(target=self._close, daemon=True).start()
+        super().handle_exit(sig, frame)
 
 
 def log(as_json: bool) -> None:
