@@ -13,7 +13,6 @@ from hitl.cli.options import HERE, Access, Json, examples
 from hitl.errors import BadSettings, MissingExtra
 
 EXAMPLES = examples(
-    "hitl users add ann --role admin",
     "hitl serve  # http://127.0.0.1:8500",
     "hitl serve -c a/hitl.toml -c b/hitl.toml --address 0.0.0.0:8500 --access postgresql://user@host/database",
     "hitl serve --no-scheduler  # where `hitl schedule` runs apart",

@@ -128,14 +128,18 @@ class Database:
     def analyse(self) -> None:
         """Count what is there, some milliseconds' worth: without, SQLite finds a few items by reading all annotations.
 
-        PostgreSQL does so by itself.
+        PostgreSQL does so by itself. While somebody writes it is left for another time: nothing but time depends on it.
         """
         if self.postgres:
             return
         with self._in_words(), self.engine.connect() as connection:
             raw: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
-            raw.execute("PRAGMA analysis_limit=400")
-            raw.execute("PRAGMA optimize=0x10002")
+            (patience,) = raw.execute("PRAGMA busy_timeout").fetchone()
+            with suppress(sqlite3.OperationalError):
+                raw.execute("PRAGMA busy_timeout=50")
+                raw.execute("PRAGMA analysis_limit=400")
+                raw.execute("PRAGMA optimize=0x10002")
+            raw.execute(f"PRAGMA busy_timeout={int(patience)}")
 
     # -- dialects ------------------------------------------------------------------------------------------
 

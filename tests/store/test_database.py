@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -191,3 +192,12 @@ def test_sqlite_keeps_a_log(sqlite_url: str) -> None:
     with Store(sqlite_url) as store, store.database.read() as connection:
         pragmas = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "foreign_keys")]
     assert pragmas == ["wal", 1]
+
+
+def test_counting_is_left_while_somebody_writes(url: str) -> None:
+    with Store(url) as store, Store(url) as other, other.database.write() as connection:
+        connection.execute(sa.insert(schema.hint).values(project="p", first_at=0.0, last_at=0.0, count=1, taken=0))
+        store.database.analyse()  # neither an error nor a wait
+        if not store.database.postgres:
+            with store.database.read() as reading:
+                assert reading.exec_driver_sql("PRAGMA busy_timeout").scalar() == 1000 * database.BUSY_SECONDS

@@ -34,21 +34,21 @@ def serving(folder: Path, *arguments: str) -> Iterator[tuple[str, str, subproces
     """`hitl ARGUMENTS... --address <free>` in a folder, until it is ready: its address, what it said, the process."""
     address, said = f"127.0.0.1:{free_port()}", folder / "said.txt"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HITL_")}
-    with said.open("w") as out:
+    with said.open("w") as out, (folder / "log.txt").open("w") as log:
         process = subprocess.Popen(
             [sys.executable, "-c", COMMAND, *arguments, "--address", address],
-            cwd=folder, stdout=out, stderr=subprocess.PIPE, text=True, env=environment,
+            cwd=folder, stdout=out, stderr=log, text=True, env=environment,
         )  # fmt: skip
     try:
         yield f"http://{address}", _ready(f"http://{address}", said, process), process
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 def _ready(address: str, said: Path, process: subprocess.Popen[str]) -> str:
     for _ in range(10 * SECONDS):
-        assert process.poll() is None, process.communicate()
+        assert process.poll() is None, (said.parent / "log.txt").read_text()
         try:
             if httpx.get(f"{address}/readyz").status_code == 200:
                 return said.read_text()
@@ -75,7 +75,8 @@ def test_it_says_how_to_log_in_shows_pages_and_ends_with_a_signal(tmp_path: Path
             assert "of 3 items" in client.get("/projects/p").text
             assert len(client.get("/projects/p/items?format=json").json()["rows"]) == 3
         process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=SECONDS)
+        process.wait(timeout=SECONDS)
+        log = (tmp_path / "log.txt").read_text()
         assert process.returncode in (0, -signal.SIGTERM)
         password = re.search(r"password (\S+);", said).group(1)  # type: ignore[union-attr]
         assert password not in log

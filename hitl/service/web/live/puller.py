@@ -10,6 +10,7 @@ What fails is tried again, ever later, or soon after the next hint; requests wai
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -56,6 +57,8 @@ AGAIN, LAST_AGAIN = 0.5, 60.0
 
 HINTED_AGAIN = 2.0
 """The same where hints come: a platform that sends them is there."""
+
+_log = logging.getLogger(__name__)
 
 Publish = Callable[[str, Mapping[str, Any]], None]
 """Called with an event's name and data."""
@@ -127,9 +130,19 @@ class Puller(threading.Thread):
     def run(self) -> None:
         """Until stopped."""
         with within(self._watched.settings.limits.limits()), suppress(_Stopped):
-            self._look()  # what is stored first: the platform may take long
+            self._kept(self._look)  # what is stored first: the platform may take long
             while not self._stopping:
-                self.turn()
+                self._kept(self.turn)
+
+    def _kept(self, step: Callable[[], None]) -> None:
+        """A step; one that fails as nobody foresaw is logged, and tried again in a while."""
+        try:
+            step()
+        except Exception as error:
+            _log.exception("live: %s", self._watched.name)
+            self.figures.failures += 1
+            self.figures.trouble = f"{type(error).__name__}: {error}"
+            threading.Event().wait(LOOK)
 
     def turn(self) -> None:
         """Wait for something to do, and do it."""
