@@ -99,6 +99,7 @@ MAY_IMPORT = {
     "__main__": {"cli"},
     "cli": {
         "core",
+        "basis",
         "models",
         "active",
         "settings",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hitl.annotations import Floats, Name
-from hitl.basis import BASIS
+from hitl.basis import revision_of
 from hitl.errors import HitlError, IgnoredEvidence
 from hitl.exchange import silent
 from hitl.models.combiner import Combiner, Followable, Following, Updatable, name_of, seen_by
@@ -134,7 +134,7 @@ class Beliefs:
         evidence = stored_evidence(self._settings, store, questions)
         latest, last = store.latest(project), store.last_cycle(project)
         settled = {} if latest is None else latest[0]
-        stands = last is not None and last.metrics.get(BASIS, {}).get("revision") == revision
+        stands = revision_of(last) == revision
         loaded: dict[str, _Live] = {}
         first = next(iter(evidence.values())).annotations.items
         row = {item: n for n, item in enumerate(first)}
