@@ -40,6 +40,7 @@ PAGES = {
     "annotators, by name": "/projects/p/annotators?sort=name",
     "annotators, one name": "/projects/p/annotators?q=p17",
     "annotator": "/projects/p/annotators/p17",
+    "team": "/projects/p/team",
     "models": "/projects/p/models",
     "plan": "/projects/p/plan",
     "runs": "/projects/p/runs",

@@ -9,6 +9,7 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 
 from hitl.models.analysis.complementarity import reliability
+from hitl.report.models import ModelsSection, models_section
 from hitl.report.plots import reliability_figure
 from hitl.report.tables import model_rows
 from hitl.service.web.callers import Shown, Viewer, question_of
@@ -35,12 +36,23 @@ def models(
     """How often each model agrees with the labels, and how sure it is of itself."""
     name, view = question_of(snapshot, question)
     rows = [_line(view, row) for row in model_rows(view.page)]
+    study = request.app.state.studies.of("models", project, view, together)
     shown = {
         "questions": list(snapshot.views),
+        "busy": study.busy,
+        "q": {"together": study.found, "id": "models"},
         "against": {row["model"]: _against(view, row["model"], snapshot.texts) for row in rows},
     }
-    page = Page("models.html.j2", "Models", rows, COLUMNS, {"question": name}, shown, _figures(view))
+    figures = _figures(view)
+    if study.found is not None:
+        figures |= {f"models-{part}": drawn for part, drawn in study.found.figures.items()}
+    page = Page("models.html.j2", "Models", rows, COLUMNS, {"question": name}, shown, figures)
     return answer(request, page, caller, project)
+
+
+def together(view: QuestionView) -> ModelsSection | None:
+    """Where models help annotators, and annotators models; None without a model that the labels rest on."""
+    return models_section(view.page)
 
 
 def _line(view: QuestionView, row: dict[str, Any]) -> dict[str, Any]:
