@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from hitl.active.pending.rework import is_answered
 from hitl.service.web.callers import Lead, OneProject, Shown, Viewer
-from hitl.service.web.errors import TOO_LARGE, responses
+from hitl.service.web.errors import responses
 from hitl.service.web.formats import FORMS, Page, answer, form_of, pages
 from hitl.service.web.snapshot import Snapshot
 from hitl.service.web.templates import path
@@ -35,8 +35,7 @@ def sent_back(project: str, request: Request, caller: Viewer, one: OneProject, s
     summary="Send an item back",
     status_code=201,
     responses={
-        **responses(401, 403, 404, 422, 503),
-        **TOO_LARGE,
+        **responses(401, 403, 404, 413, 422, 503),
         303: {"description": "A browser goes to what was sent back"},
     },
 )
@@ -66,8 +65,7 @@ def send_back(
     "/projects/{project}/rework/withdraw",
     summary="Take an item back that was sent back",
     responses={
-        **responses(401, 403, 404, 422, 503),
-        **TOO_LARGE,
+        **responses(401, 403, 404, 413, 422, 503),
         303: {"description": "A browser goes to what was sent back"},
     },
 )
