@@ -26,7 +26,7 @@ from hitl.models.combiner import Combiner, Followable, Following, Updatable, nam
 from hitl.models.learning.learned import NAME as LEARNED
 from hitl.models.registry import chosen
 from hitl.project import annotator_names, combined, is_over, one_fit, stored_evidence
-from hitl.service.web.projects import Now
+from hitl.service.web.projects import Difference, Now
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus
@@ -58,22 +58,6 @@ class Heard:
         self.items |= dict.fromkeys(row.item for row in page.predictions)
         self.annotators |= {row.key: row.name for row in page.annotators}
         self.live = self.live if page.live is None else page.live
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """How far the live beliefs were from those of a cycle.
-
-    Attributes:
-        cycle: its number.
-        largest, mean: absolute difference of a probability, over the items and classes.
-        items: how many items were compared: those with as many labels in both.
-    """
-
-    cycle: int
-    largest: float
-    mean: float
-    items: int
 
 
 @dataclass(eq=False)

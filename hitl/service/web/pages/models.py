@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from fastapi import Query, Request
+from fastapi import Request
 from fastapi.responses import Response
 
 from hitl.models.analysis.complementarity import reliability
 from hitl.report.models import ModelsSection, models_section
 from hitl.report.plots import reliability_figure
 from hitl.report.tables import model_rows
-from hitl.service.web.callers import Shown, Viewer, question_of
+from hitl.service.web.callers import QuestionName, Shown, Viewer, question_of
 from hitl.service.web.errors import responses
 from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.snapshot import QuestionView
@@ -31,7 +31,7 @@ def models(
     request: Request,
     caller: Viewer,
     snapshot: Shown,
-    question: Annotated[str | None, Query(description="One of the project's questions; else the first")] = None,
+    question: QuestionName = None,
 ) -> Response:
     """How often each model agrees with the labels, and how sure it is of itself."""
     name, view = question_of(snapshot, question)
