@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import hitl
+from hitl.events.links import DOTS
+from hitl.events.links import path as path
 from hitl.report.annotators import day
 from hitl.report.page import count, percent
 from hitl.report.plots import COLOURS, cut
@@ -19,9 +20,6 @@ from hitl.service.web.ages import ago, hours, when
 from hitl.service.web.callers import may_act
 
 FOLDER = Path(__file__).parent
-
-DOTS = re.compile(r"~*\.{1,2}")
-"""Names that browsers take out of an address, and those that could be taken for them where they are escaped."""
 
 
 class Templates:
@@ -43,17 +41,6 @@ class Templates:
         """A page. What pages have around them is empty where it is not given."""
         around = {"caller": None, "project": None, "request": None, "figures": "{}", "title": "", "here": ""}
         return self._environment.get_template(name).render(**{**around, **values})
-
-
-def path(part: object) -> str:
-    """A name as a part of an address; `named` reads it.
-
-    Example:
-        >>> path("a/b"), path("..")
-        ('a%2Fb', '~..')
-    """
-    name = str(part)
-    return f"~{name}" if DOTS.fullmatch(name) else quote(name, safe="")
 
 
 def ratio(weight: float) -> str:
