@@ -31,7 +31,9 @@ def events(
 
     with stored(config) as (settings, store):
         if not settings.events:
-            raise BadSettings("events: nobody is told; add [[events]] with name and url to hitl.toml")
+            raise BadSettings(
+                "events: there is no address to send any to; add [[events]] with name and url to hitl.toml"
+            )
         if test:
             _test(settings, store, as_json)
             return

@@ -314,9 +314,10 @@ def test_a_row_of_failures_is_told_once_and_its_end(
         def fails(*given: object, error: Exception = error) -> None:
             raise error
 
-        with monkeypatch.context() as patch, pytest.raises(type(error)):
+        with monkeypatch.context() as patch:
             patch.setattr(cycle, "pull", fails)
-            run(settings, store, folder)
+            with pytest.raises(type(error)):
+                run(settings, store, folder)
     (failed,) = told(store, "cycle.")
     assert failed["data"]["error"] == "Refused"
     assert failed["data"]["message"] == "it says <no> to *** and *** and ***"
@@ -375,7 +376,16 @@ HOSTILE = [
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_act_on_nothing(name: str) -> None:
     item = {"item": name, "labels": {name: name}, "confidence": float("nan"), "why": name, "url": None}
-    data = {"project": name, "decided": 1, "changed": 0, "reopened": 0, "done": 1, "of": 2, "items": [item], "url": None}
+    data = {
+        "project": name,
+        "decided": 1,
+        "changed": 0,
+        "reopened": 0,
+        "done": 1,
+        "of": 2,
+        "items": [item],
+        "url": None,
+    }
     body = body_of("items.decided", 0.0, data)
     assert body.isascii()
     assert json.loads(body)["data"]["items"][0]["item"] == name
@@ -395,7 +405,7 @@ def test_names_act_on_nothing(name: str) -> None:
 
 def test_a_text_that_is_too_long_ends_between_lines() -> None:
     names = ["`" + "&" * 78] * 20
-    items = [{"item": n, "labels": {q: n for q in "abc"}, "confidence": 0.5, "url": None} for n in names]
+    items = [{"item": n, "labels": dict.fromkeys("abc", n), "confidence": 0.5, "url": None} for n in names]
     data = {"project": "p", "decided": 20, "changed": 0, "done": 1, "of": 2, "items": items, "url": "https://h/p"}
     text = text_of({"type": "items.decided", "data": data})
     assert len(text) < LONGEST_TEXT + 100
