@@ -47,9 +47,11 @@ MAY_IMPORT = {
     "project": {"core", "models", "settings", "store", "connectors", "learning", "project"},
     "operations": {"core", "settings", "store", "metrics", "project", "operations"},
     "basis": {"core", "settings", "store", "project"},
+    "events": {"core", "models", "active", "settings", "store", "metrics", "project", "operations", "events"},
     "cycle": {
         "core",
         "basis",
+        "events",
         "models",
         "active",
         "settings",
@@ -63,7 +65,7 @@ MAY_IMPORT = {
     "additions": {"core", "settings", "store", "export", "project", "cycle"},
     "audit": {"core", "settings", "store", "project", "cycle"},
     "export": {"core", "operations"},
-    "doctor": {"core", "models", "active", "settings", "store", "learning", "project", "status"},
+    "doctor": {"core", "models", "active", "settings", "store", "learning", "project", "status", "events"},
     "status": {"core", "settings", "store"},
     "report": {"core", "models", "settings", "store", "metrics", "project", "cycle", "report"},
     "demo": {
@@ -81,6 +83,7 @@ MAY_IMPORT = {
     },
     "service": {
         "core",
+        "events",
         "basis",
         "models",
         "active",
@@ -100,6 +103,7 @@ MAY_IMPORT = {
     "cli": {
         "core",
         "basis",
+        "events",
         "models",
         "active",
         "settings",

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import hitl
 from hitl import report
+from hitl.events.links import DOTS
+from hitl.events.links import path as path
 from hitl.report.page import FILTERS, GLOBALS
 from hitl.service.web.ages import ago, hours, when
 from hitl.service.web.callers import may_act
@@ -21,9 +22,6 @@ FOLDER = Path(__file__).parent
 
 REPORT = FileSystemLoader(Path(report.__file__).parent)
 """Parts of reports that pages have too: `report/<file>`."""
-
-DOTS = re.compile(r"~*\.{1,2}")
-"""Names that browsers take out of an address, and those that could be taken for them where they are escaped."""
 
 
 class Templates:
@@ -45,17 +43,6 @@ class Templates:
         """A page. What pages have around them is empty where it is not given."""
         around = {"caller": None, "project": None, "request": None, "figures": "{}", "title": "", "here": ""}
         return self._environment.get_template(name).render(**{**around, **values})
-
-
-def path(part: object) -> str:
-    """A name as a part of an address; `named` reads it.
-
-    Example:
-        >>> path("a/b"), path("..")
-        ('a%2Fb', '~..')
-    """
-    name = str(part)
-    return f"~{name}" if DOTS.fullmatch(name) else quote(name, safe="")
 
 
 def ratio(weight: float) -> str:

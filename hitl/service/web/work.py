@@ -60,7 +60,7 @@ def _plan(settings: Settings, store: Store, connector: Connector, work: Work) ->
 
     with store.lease(settings.name) as lease:
         judgement = cycle.judge(settings, store, connector.questions(), work.progress)
-        cycle.record(lease, settings, store, judgement)
+        cycle.record(lease, settings, store, judgement, waits=True)
     return f"{judgement.plan}; look at it below, then send it"
 
 

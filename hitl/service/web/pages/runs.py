@@ -14,6 +14,7 @@ from hitl.metrics import outlook
 from hitl.service.web.callers import Lead, OneProject, Shown, Viewer, may_act
 from hitl.service.web.errors import responses
 from hitl.service.web.formats import FORMS, Page, answer, pages
+from hitl.service.web.pages.deliveries import addresses_of
 from hitl.service.web.work import begin
 from hitl.status import status_of
 
@@ -28,7 +29,7 @@ def runs(project: str, request: Request, caller: Viewer, one: OneProject, snapsh
     """The history, newest first, and where the project stands now."""
     status = status_of(snapshot.settings, one.store, stored=snapshot.counts)
     rows = [_line(each) for each in reversed(snapshot.cycles)]
-    shown = {"standing": status, "work": one.work, "may_act": may_act(caller, project)}
+    shown = {"standing": status, "work": one.work, "may_act": may_act(caller, project), "told": addresses_of(one)}
     return answer(
         request,
         Page("runs.html.j2", "Runs", rows, ("cycle", "recorded_at", *FIGURES), {"status": status.as_json()}, shown),
