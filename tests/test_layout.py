@@ -63,6 +63,7 @@ MAY_IMPORT = {
     "additions": {"core", "settings", "store", "export", "project", "cycle"},
     "audit": {"core", "settings", "store", "project", "cycle"},
     "export": {"core", "operations"},
+    "shards": {"core", "models", "shards"},
     "doctor": {"core", "models", "active", "settings", "store", "learning", "project", "status"},
     "status": {"core", "settings", "store"},
     "report": {"core", "models", "settings", "store", "metrics", "project", "cycle", "report"},
@@ -117,6 +118,7 @@ MAY_IMPORT = {
         "report",
         "demo",
         "service",
+        "shards",
         "cli",
     },
 }
