@@ -12,7 +12,7 @@ random sample of the items.
 
 from __future__ import annotations
 
-import fcntl
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.annotations import ANONYMOUS, Ints, Name, Names, latest_answers, report_conflicts
-from hitl.errors import BadAnnotations, BadEvidence, BadTable, Busy
+from hitl.errors import BadAnnotations, BadEvidence, BadTable
 from hitl.evidence import Evidence
 from hitl.exchange import Progress, silent
 from hitl.shards import places
@@ -128,7 +128,7 @@ def encode(
             for path in sorted((work / "shards").iterdir(), key=lambda path: path.suffix == ".json"):
                 places.write(places.join(folder, path.name), path.read_bytes())
         else:
-            (work / "shards").rename(folder)
+            os.replace(work / "shards", folder)
     return manifest
 
 
@@ -149,11 +149,7 @@ def _new(folder: str) -> Iterator[Path]:
         raise BadTable(f"{folder}: the folder {target.parent} does not exist; make it first")
     work = target.with_name(f".{target.name}.partial")
     work.mkdir(exist_ok=True)
-    with open(work / "lock", "wb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Busy(f"{folder}: another process writes it; wait for it, or name another folder") from None
+    with places.held(work / "lock", folder):
         try:
             for left in work.iterdir():
                 if left.is_dir():

@@ -6,7 +6,9 @@ in one go; what they need beside it (s3fs, gcsfs) its message says.
 
 from __future__ import annotations
 
+import fcntl
 import glob
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hitl.errors import BadTable, HitlError, MissingExtra
+from hitl.errors import BadTable, Busy, HitlError, MissingExtra
 from hitl.tables.files import atomic
 
 
@@ -74,10 +76,32 @@ def write(place: str, content: bytes | pa.Buffer) -> None:
         system.pipe_file(path, bytes(content))
 
 
+def remove(folder: str) -> None:
+    """A folder and what is in it; nothing where it is not there."""
+    if not is_address(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    system, path = _system(folder)
+    with _reached(folder):
+        if system.exists(path):
+            system.rm(path, recursive=True)
+
+
 def mapped(place: str) -> Any:
     """What Arrow reads the file from: a map of it, or its bytes where it is not of this machine."""
     with _reached(place):
         return pa.BufferReader(read(place)) if is_address(place) else pa.memory_map(place)
+
+
+@contextmanager
+def held(path: Path, folder: str) -> Iterator[None]:
+    """A lock on a file, for the time that a folder is written. Raises Busy where another process holds it."""
+    with open(path, "wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Busy(f"{folder}: another process writes it; wait for it, or name another folder") from None
+        yield
 
 
 @contextmanager

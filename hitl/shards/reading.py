@@ -32,6 +32,7 @@ class MappedAnnotations(Annotations):
         made = object.__new__(cls)
         vars(made).update(
             item_names=contents.items,
+            n_items=len(contents.items),
             item_start=contents.item_start,
             cell=contents.cell,
             annotators=annotators,
@@ -43,10 +44,10 @@ class MappedAnnotations(Annotations):
         )
         return made
 
-    @property
+    @cached_property
     def n_items(self) -> int:
         """N, items labeled or not."""
-        return len(self.item_start) - 1
+        return len(self.items)
 
     def __len__(self) -> int:
         """M, the number of annotations."""
