@@ -37,7 +37,7 @@ from hitl.tables.encoding import (
     warn_of_similar,
 )
 from hitl.tables.files import numbers_of, read_table, require_columns, write_table
-from hitl.tables.places import Place, name_of, place_in
+from hitl.tables.places import name_of, place_in
 from hitl.tables.wide import melted
 
 if TYPE_CHECKING:
@@ -151,7 +151,9 @@ class Annotations(Shown):
         annotators, annotator_code, anonymous = annotator_codes(table, annotator)
         seconds = None if time is None else seconds_of(table.column(time), time)
         length = None if duration is None else numbers_of(table.column(duration), f"column {duration!r}")
-        keep = _latest_answers(item_code, annotator_code, label_code, anonymous, seconds, strict, place_of)
+        keep, contradicted = latest_answers(item_code, annotator_code, label_code, anonymous, seconds)
+        if len(contradicted):
+            report_conflicts(len(contradicted), place_of(int(contradicted.min())), strict)
         return cls(
             item=item_code[keep],
             annotator=annotator_code[keep],
@@ -331,23 +333,21 @@ class Annotations(Shown):
         object.__setattr__(self, name, values)
 
 
-def _latest_answers(
-    item: Ints,
-    annotator: Ints,
-    label: Ints,
-    anonymous: int | None,
-    seconds: Floats | None,
-    strict: bool,
-    place_of: Place,
-) -> npt.NDArray[np.intp]:
-    """Rows to keep, one for each (item, annotator); all rows of the anonymous pool."""
+def latest_answers(
+    item: Ints, annotator: Ints, label: Ints, anonymous: int | None, seconds: Floats | None
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Rows to keep, by item and annotator: one for each pair, all of the anonymous pool; and rows that contradict them.
+
+    The latest answer is kept, of equal or unknown times the last row. A row contradicts it where it has another label
+    and no time tells which of the two is the later.
+    """
     pair = item.astype(np.int64) * (int(annotator.max(initial=0)) + 1) + annotator
     order, ordered = _order(pair)
     same = _repeats(ordered)
     if anonymous is not None:
         same &= annotator[order][1:] != anonymous
     if not same.any():
-        return order
+        return order, np.empty(0, np.intp)
     if seconds is not None:
         if np.isnan(seconds).any():  # one unknown time leaves only the order of the rows
             seconds = np.where(np.isin(pair, pair[np.isnan(seconds)]), 0.0, seconds)
@@ -357,17 +357,18 @@ def _latest_answers(
     contradicted = label[order] != label[last]
     if seconds is not None:  # a later time settles it; equal or unknown times do not
         contradicted &= seconds[order] == seconds[last]
-    if contradicted.any():
-        row = int(order[contradicted].min())
-        number = int(contradicted.sum())
-        message = (
-            f"{counted(number, 'label')} contradict{'s' if number == 1 else ''} another answer of the same "
-            f"annotator to the same item, and no time tells which is the later (first at {place_of(row)})"
-        )
-        if strict:
-            raise BadAnnotations(f"{message}; expected one answer each, or a time column")
-        warnings.warn(f"{message}; the last row of each wins", ConflictingLabels, stacklevel=3)
-    return np.asarray(order[ends])
+    return np.asarray(order[ends]), order[contradicted]
+
+
+def report_conflicts(number: int, first: str, strict: bool, stacklevel: int = 3) -> None:
+    """Warn of labels that contradict others, the first of them at a place. Raises BadAnnotations if `strict`."""
+    message = (
+        f"{counted(number, 'label')} contradict{'s' if number == 1 else ''} another answer of the same "
+        f"annotator to the same item, and no time tells which is the later (first at {first})"
+    )
+    if strict:
+        raise BadAnnotations(f"{message}; expected one answer each, or a time column")
+    warnings.warn(f"{message}; the last row of each wins", ConflictingLabels, stacklevel=stacklevel)
 
 
 def _order(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:

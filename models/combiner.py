@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from hitl.annotations import Annotations, Floats, Name
 from hitl.consensus import AnnotatorReport, Consensus, Fit, Mixing
 from hitl.errors import BadEvidence, BadSettings, IgnoredEvidence
 from hitl.evidence import Evidence
+from hitl.models.inference.passes import IN_TURN, Engine
 from hitl.models.registry import COMBINERS
 
 EVIDENCE = {
@@ -75,6 +77,47 @@ class Applicable(Protocol):
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge the items of `evidence` with what `consensus` learned; nothing is refitted."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class FittedToShards:
+    """What a method learned from shards.
+
+    Attributes:
+        consensus: what was learned, without items.
+        beliefs: a shard -> beliefs (N, J) of its items.
+    """
+
+    consensus: Consensus
+    beliefs: Callable[[Evidence], Floats]
+
+    def judge(self, evidence: Evidence) -> Consensus:
+        """What was learned, with the items of this shard."""
+        return replace(self.consensus, items=evidence.annotations.items, probabilities=self.beliefs(evidence))
+
+
+@runtime_checkable
+class Shardable(Protocol):
+    """A combiner that fits tables in shards, which need not be in memory together.
+
+    Example:
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.models import MajorityVote
+        >>> shards = [Evidence(Annotations.from_matrix(rows)) for rows in ([[0, 0]], [[1, 1]])]
+        >>> learned = MajorityVote().fit_shards(shards)
+        >>> [learned.judge(shard).labels.tolist() for shard in shards]
+        [[0], [1]]
+    """
+
+    def fit_shards(
+        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
+    ) -> FittedToShards:
+        """Learn from all shards: what `fit` learns from one table of all their items.
+
+        Shards hold disjoint items, and have the same classes, options and annotators with the same codes. Each may be
+        made anew whenever it is asked for, and is held no longer than its turn. `engine`: where passes are computed.
+        """
         ...
 
 

@@ -13,7 +13,9 @@ Label options may outnumber the classes; items with known truth are clamped.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -23,9 +25,11 @@ from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_LABELS
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
-from hitl.models.combiner import used
+from hitl.models.combiner import FittedToShards, used
 from hitl.models.inference import em, warm_start
 from hitl.models.inference.incremental import IncrementalEM, Rule
+from hitl.models.inference.over_shards import Judge, OverShards, concluded, used_of
+from hitl.models.inference.passes import IN_TURN, Engine, first_of
 from hitl.models.inference.warm_start import better, cautious, goes_on, iterations, require_same_classes
 from hitl.models.numerics.checks import require_chances, require_counts, require_positive
 from hitl.models.priors.shares import Shares
@@ -79,8 +83,7 @@ class DawidSkene:
         pseudo_jl = self._pseudo_counts(annotations)
         estimate = em.maximise(
             evidence,
-            Shares.even(annotations.n_classes, self.share_smoothing),
-            confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators),
+            *self._parts(annotations, pseudo_jl),
             warm_start.first_beliefs(evidence, start, pseudo_jl),
             tolerance=self.tolerance,
             max_iterations=max_iterations,
@@ -88,6 +91,27 @@ class DawidSkene:
         )
         people = confusion.report(annotations, estimate.counts_klj, pseudo_jl, estimate.prior.share_j)
         return em.concluded(self, began, evidence, estimate, people)
+
+    def fit_shards(
+        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
+    ) -> FittedToShards:
+        """EM over shards; see `Shardable`."""
+        began = time.perf_counter()
+        shards = used_of(self, shards)
+        annotations = first_of(shards).annotations
+        pseudo_jl = self._pseudo_counts(annotations)
+        first = partial(warm_start.first_beliefs, start=start, unmet_jl=pseudo_jl)
+        passes = OverShards(shards, engine, first, least_labels=self.least_labels)
+        found = em.climb(
+            passes,
+            *self._parts(annotations, pseudo_jl),
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+        )
+        people = confusion.report(annotations, found.counts_klj, pseudo_jl, found.prior.share_j)
+        judge = Judge(found.prior, found.annotators.log_pi_klj)
+        labels_k, trace = passes.census.labels_k, found.objective
+        return concluded(self, began, annotations, people, labels_k, judge, objective=trace, converged=found.converged)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""
@@ -110,6 +134,10 @@ class DawidSkene:
 
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
         return Rule(self._pseudo_counts(evidence.annotations), self.share_smoothing, least_labels=self.least_labels)
+
+    def _parts(self, annotations: Annotations, pseudo_jl: Floats) -> tuple[Shares, confusion.Confusion]:
+        shares = Shares.even(annotations.n_classes, self.share_smoothing)
+        return shares, confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators)
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
         j, options = annotations.n_classes, annotations.n_options

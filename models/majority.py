@@ -9,13 +9,18 @@ The smoothing is a Dirichlet prior of one vote in all: an item no annotator labe
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
-from hitl.models.combiner import concluded, used
+from hitl.models.combiner import FittedToShards, concluded, used
+from hitl.models.inference import over_shards
+from hitl.models.inference.over_shards import used_of
+from hitl.models.inference.passes import IN_TURN, Engine
 from hitl.models.numerics.checks import require_positive
 from hitl.models.numerics.votes import voted
 
@@ -45,3 +50,10 @@ class MajorityVote:
         began = time.perf_counter()
         q_nj = voted(evidence, self.smoothing)
         return concluded(self, began, evidence, q_nj, confusion.report_of_votes(evidence.annotations, q_nj))
+
+    def fit_shards(
+        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
+    ) -> FittedToShards:
+        """Votes of shards; see `Shardable`."""
+        began = time.perf_counter()
+        return over_shards.voted(self, began, used_of(self, shards), engine, partial(voted, smoothing=self.smoothing))

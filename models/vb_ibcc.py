@@ -18,7 +18,9 @@ which is not learned, and begins at the prior's expectations: `VBIBCC.paper()`. 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
@@ -28,9 +30,11 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion, dirichlet_confusion
 from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
-from hitl.models.combiner import used
+from hitl.models.combiner import FittedToShards, used
 from hitl.models.inference import em, warm_start
 from hitl.models.inference.incremental import IncrementalEM, Rule
+from hitl.models.inference.over_shards import Judge, OverShards, concluded, used_of
+from hitl.models.inference.passes import IN_TURN, Additive, Engine, first_of
 from hitl.models.inference.warm_start import better, goes_on, iterations, require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between, require_counts, require_one_of, require_positive
@@ -38,6 +42,14 @@ from hitl.models.numerics.clamping import clamp
 from hitl.models.numerics.special import digamma
 from hitl.models.numerics.votes import agreement, voted
 from hitl.models.priors.dirichlet_shares import DirichletShares
+
+
+@dataclass(frozen=True, eq=False)
+class Agreed(Additive):
+    """Labels (K, L, J) and items (J,) counted by the shares of agreeing pairs of votes."""
+
+    votes_klj: Floats
+    votes_j: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +122,26 @@ class VBIBCC:
         report = dirichlet_confusion.report(evidence.annotations, estimate.annotators, estimate.prior.share_j)
         return em.concluded(self, began, evidence, estimate, report)
 
+    def fit_shards(
+        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
+    ) -> FittedToShards:
+        """Raise the bound over shards; see `Shardable`."""
+        began = time.perf_counter()
+        shards = used_of(self, shards)
+        annotations = first_of(shards).annotations
+        agreed = engine.total(self._agreed, shards) if self.anchor else None
+        passes = OverShards(shards, engine, partial(self._start, start=start), least_labels=self.least_labels)
+        found = em.climb(
+            passes,
+            *self._parts_by(annotations, start, agreed),
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+        )
+        report = dirichlet_confusion.report(annotations, found.annotators, found.prior.share_j)
+        judge = Judge(found.prior, found.annotators.log_pi_klj)
+        labels_k, trace = passes.census.labels_k, found.objective
+        return concluded(self, began, annotations, report, labels_k, judge, objective=trace, converged=found.converged)
+
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""
         require_same_classes(consensus, evidence)
@@ -149,16 +181,25 @@ class VBIBCC:
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, self.diagonal, self.off)
 
     def _parts(self, evidence: Evidence, start: Consensus | None) -> tuple[DirichletShares, DirichletConfusion]:
-        annotations = evidence.annotations
+        agreed = self._agreed(evidence) if self.anchor else None
+        return self._parts_by(evidence.annotations, start, agreed)
+
+    def _parts_by(
+        self, annotations: Annotations, start: Consensus | None, agreed: Agreed | None
+    ) -> tuple[DirichletShares, DirichletConfusion]:
         prior = DirichletShares.even(annotations.n_classes, self.share_smoothing)
         people = self.annotators_at_start(annotations, start)
-        if not self.anchor:
+        if agreed is None:
             return prior, people
+        anchored = replace(prior, anchor=self.anchor, votes_j=agreed.votes_j)
+        return anchored, people.anchored(self.anchor, agreed.votes_klj)
+
+    def _agreed(self, evidence: Evidence) -> Agreed:
+        """What the anchor holds to."""
         informative_n = em.informative(evidence, self.least_labels)
-        agreed_nj = clamp(agreement(annotations), evidence)
-        votes_klj = kernels.counts(annotations, agreed_nj, informative_n)
-        votes_j = agreed_nj[informative_n].sum(axis=0)
-        return replace(prior, anchor=self.anchor, votes_j=votes_j), people.anchored(self.anchor, votes_klj)
+        agreed_nj = clamp(agreement(evidence.annotations), evidence)
+        votes_klj = kernels.counts(evidence.annotations, agreed_nj, informative_n)
+        return Agreed(votes_klj, agreed_nj[informative_n].sum(axis=0))
 
     def annotators_at_start(self, annotations: Annotations, start: Consensus | None) -> DirichletConfusion:
         """All annotators at the shared prior: the one that `start` learned, where it has the same classes."""

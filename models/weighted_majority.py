@@ -24,9 +24,10 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +36,10 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
-from hitl.models.combiner import concluded, used
+from hitl.models.combiner import FittedToShards, concluded, used
+from hitl.models.inference import over_shards
+from hitl.models.inference.over_shards import used_of
+from hitl.models.inference.passes import IN_TURN, Additive, Engine, first_of
 from hitl.models.numerics.checks import (
     require_between,
     require_chances,
@@ -89,11 +93,31 @@ class WeightedVotes(ABC):
         annotations = evidence.annotations
         weight_k: Floats = np.ones(annotations.n_annotators)
         for _ in range(self.rounds):
-            weight_k = scaled(self._weights(*losses(evidence, weight_k, self.loss, self.learn_from)), annotations)
-        raised = weighted_votes(annotations, weight_k) + self.smoothing / annotations.n_classes
-        raised[raised.sum(axis=1) == 0] = 1.0  # without labels, and nothing smooths
-        q_nj = clamp(raised / raised.sum(axis=1, keepdims=True), evidence)
+            weight_k = scaled(
+                self._weights(*losses(evidence, weight_k, self.loss, self.learn_from)), labels_of(evidence)
+            )
+        q_nj = self._beliefs(evidence, weight_k)
         return concluded(self, began, evidence, q_nj, confusion.report_of_votes(annotations, q_nj))
+
+    def fit_shards(
+        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
+    ) -> FittedToShards:
+        """Vote `rounds` times over shards; see `Shardable`."""
+        began = time.perf_counter()
+        shards = used_of(self, shards)
+        weight_k: Floats = np.ones(first_of(shards).annotations.n_annotators)
+        labels_k = engine.total(labels_of, shards) if self.rounds else np.zeros(len(weight_k))
+        for _ in range(self.rounds):
+            work = partial(lost, weight_k=weight_k, loss=self.loss, learn_from=self.learn_from)
+            found = engine.total(work, shards)
+            weight_k = scaled(self._weights(found.lost_k, found.counted_k), labels_k)
+        return over_shards.voted(self, began, shards, engine, partial(self._beliefs, weight_k=weight_k))
+
+    def _beliefs(self, evidence: Evidence, weight_k: Floats) -> Floats:
+        """(N, J) shares of the weight; known truths as they are."""
+        raised = weighted_votes(evidence.annotations, weight_k) + self.smoothing / evidence.annotations.n_classes
+        raised[raised.sum(axis=1) == 0] = 1.0  # without labels, and nothing smooths
+        return clamp(raised / raised.sum(axis=1, keepdims=True), evidence)
 
     def _weights(self, lost_k: Floats, counted_k: Floats) -> Floats:
         """(K,) weights by the losses in so many answers; only their proportions mean something."""
@@ -194,8 +218,25 @@ def losses(evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) ->
     return lost_k, counted_k
 
 
-def scaled(weight_k: Floats, annotations: Annotations) -> Floats:
-    """(K,) weights with mean 1 over the labels."""
-    labels_k = annotations.labels_per_annotator
+@dataclass(frozen=True, eq=False)
+class Lost(Additive):
+    """(K,) losses, and of how many answers."""
+
+    lost_k: Floats
+    counted_k: Floats
+
+
+def lost(evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) -> Lost:
+    """What `losses` gives; of shards it adds up."""
+    return Lost(*losses(evidence, weight_k, loss, learn_from))
+
+
+def labels_of(evidence: Evidence) -> npt.NDArray[np.int64]:
+    """(K,) labels of each annotator."""
+    return evidence.annotations.labels_per_annotator
+
+
+def scaled(weight_k: Floats, labels_k: npt.NDArray[Any]) -> Floats:
+    """(K,) weights with mean 1 over so many labels (K,)."""
     mean = weight_k @ labels_k / max(1, labels_k.sum())
     return weight_k / mean if mean > 0 else weight_k

@@ -65,6 +65,7 @@ MAY_IMPORT = {
     "additions": {"core", "settings", "store", "export", "project", "cycle"},
     "audit": {"core", "settings", "store", "project", "cycle"},
     "export": {"core", "operations"},
+    "shards": {"core", "models", "shards"},
     "doctor": {"core", "models", "active", "settings", "store", "learning", "project", "status", "events"},
     "status": {"core", "settings", "store"},
     "report": {"core", "models", "settings", "store", "metrics", "project", "cycle", "report"},
@@ -122,6 +123,7 @@ MAY_IMPORT = {
         "report",
         "demo",
         "service",
+        "shards",
         "cli",
     },
 }

@@ -25,6 +25,7 @@ from hitl.cli import (
     report,
     schedule,
     serve,
+    shard,
     show,
 )
 from hitl.cli.options import examples
@@ -104,6 +105,7 @@ def demo(
 PANELS: dict[str, dict[Callable[..., None], str]] = {
     "Files": {
         combine.combine: combine.EXAMPLES,
+        shard.shard: shard.EXAMPLES,
         predict.predict: predict.EXAMPLES,
         embed.embed: embed.EXAMPLES,
         replay.replay: replay.EXAMPLES,

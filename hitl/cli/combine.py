@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hitl.cli import show, spans
+from hitl.cli import shard, show, spans
 from hitl.cli.evidence import Given, of_question
 from hitl.cli.options import AnnotatorsOutput, Json, examples, grouped
 from hitl.errors import BadSettings
@@ -21,6 +21,7 @@ EXAMPLES = examples(
     "hitl combine annotations.csv --output consensus.csv",
     "hitl combine labels.parquet --method pl-em --probabilities resnet=probs.csv",
     "hitl combine spans.jsonl --texts texts.csv --output found.csv",
+    "hitl combine shards --method vb-ibcc --output results  # of `hitl shard`",
     "hitl combine  # inside a project",
 )
 
@@ -45,6 +46,13 @@ class Results:
         if self.labels and not self.as_json:
             raise BadSettings("--labels adds the label of every item to --json; expected both")
 
+    def require_only_output(self, texts: Path | None) -> None:
+        """Raise BadSettings for what a folder of shards does not take."""
+        others = {"save": self.save, "labels": self.labels or None, "texts": texts}
+        given = [f"--{name}" for name, value in others.items() if value is not None]
+        if given:
+            raise BadSettings(f"{', '.join(given)}: not for shards; --output FOLDER holds all there is")
+
 
 Texts = Annotated[
     Path | None,
@@ -55,7 +63,11 @@ Texts = Annotated[
 @grouped
 def combine(given: Given, results: Results, annotators: AnnotatorsOutput, texts: Texts = None) -> None:
     """Fuse labels (and model probabilities) into the best-supported label of every item."""
-    if given.annotations is not None and (texts is not None or spans.are_in(given.annotations, given.item)):
+    place = shard.named_by(given.annotations)
+    if place is not None:
+        results.require_only_output(texts)
+        shard.combined(place, given, results.output, annotators.path, results.as_json)
+    elif given.annotations is not None and (texts is not None or spans.are_in(given.annotations, given.item)):
         _spans(given, texts, results, annotators.path)
     elif given.annotations is None:
         given.need_project("combine", save=results.save, texts=texts)

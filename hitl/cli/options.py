@@ -44,7 +44,10 @@ SavedConsensus = Annotated[
     Path | None, typer.Option(help="A consensus saved with `hitl combine --save` over the same files, to judge by.")
 ]
 OneQuestion = Annotated[str | None, typer.Option("--question", help="Which question, if the project has several.")]
-Labels = Annotated[Path | None, typer.Argument(help="Annotations (CSV, JSON Lines, Parquet). Omit inside a project.")]
+Labels = Annotated[
+    Path | None,
+    typer.Argument(help="Annotations (CSV, JSON Lines, Parquet), or a folder of shards. Omit inside a project."),
+]
 Method = Annotated[
     str | None,
     typer.Option(

@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Names
 from hitl.consensus import AnnotatorReport, Consensus
+from hitl.models.inference.passes import Additive
 from hitl.models.numerics import kernels
-from hitl.models.numerics.votes import shares
+from hitl.models.numerics.votes import smoothed
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,15 +89,44 @@ def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, shar
     return report_of(annotations, (counts_klj + pseudo_jl.T).transpose(0, 2, 1), share_j, pi_kjl=pi_kjl)
 
 
-def report_of_votes(annotations: Annotations, q_nj: Floats) -> AnnotatorReport:
-    """How often each agrees with beliefs (N, J) that come from no model of who confuses what.
+@dataclass(frozen=True, eq=False)
+class VotesCounted(Additive):
+    """What is said of annotators by beliefs that come from no model of who confuses what; of shards it adds up.
 
-    The matrices are those of the beliefs. The accuracy is that of the answers beside the labels: vote fractions are not
-    chances, and an annotator who is always right among votes of three to one would be said to be right in 3 of 4 cases.
+    Attributes:
+        counts_klj: (K, L, J) labels by the beliefs.
+        belief_j, items: sum of the beliefs, and number of items.
+        answers_k3: (K, 3) right and wrong answers, and the variance of that number.
+        labels_k: (K,) labels.
     """
-    pseudo_jl = even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
-    found = report(annotations, kernels.counts(annotations, q_nj), pseudo_jl, shares(q_nj))
-    return replace(found, answers=_answers_beside_labels(annotations, q_nj))
+
+    counts_klj: Floats
+    belief_j: Floats
+    items: int
+    answers_k3: Floats
+    labels_k: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, annotations: Annotations, q_nj: Floats) -> Self:
+        """By these beliefs (N, J)."""
+        counts_klj, answers_k3 = kernels.counts(annotations, q_nj), _answers_beside_labels(annotations, q_nj)
+        return cls(counts_klj, q_nj.sum(axis=0), len(q_nj), answers_k3, annotations.labels_per_annotator)
+
+    def report(self, annotations: Annotations) -> AnnotatorReport:
+        """How often each annotator agrees.
+
+        The matrices are those of the beliefs. The accuracy is that of the answers beside the labels: vote fractions are
+        not chances, and an annotator who is always right among votes of three to one would be said to be right in 3 of
+        4 cases.
+        """
+        pseudo_jl = even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
+        found = report(annotations, self.counts_klj, pseudo_jl, smoothed(self.belief_j, self.items))
+        return replace(found, answers=self.answers_k3, labels=self.labels_k)
+
+
+def report_of_votes(annotations: Annotations, q_nj: Floats) -> AnnotatorReport:
+    """How often each agrees with beliefs (N, J) that come from no model of who confuses what; see `VotesCounted`."""
+    return VotesCounted.of(annotations, q_nj).report(annotations)
 
 
 def _answers_beside_labels(annotations: Annotations, q_nj: Floats) -> Floats:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from hitl.consensus import AnnotatorReport, Consensus
 from hitl.evidence import Evidence
 from hitl.models import combiner
 from hitl.models.annotators import AnnotatorModel
+from hitl.models.inference.passes import Additive
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp, observe
 from hitl.models.priors import Posterior, TruthPrior
@@ -44,19 +45,51 @@ A = TypeVar("A", bound=AnnotatorModel)
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate(Generic[P, A]):
-    """What the loop found: beliefs (N, J), the prior, the annotators, their counts (K, L, J), and its trace.
+class Climbed(Generic[P, A]):
+    """Where the loop ended: the prior, the annotators, their counts (K, L, J), and its trace.
 
     The counts and `statistics` are of the last beliefs: what the annotators and the prior would be learned from next.
     """
 
-    q_nj: Floats
     prior: P
     annotators: A
     counts_klj: Floats
     statistics: Any
     objective: tuple[float, ...]
     converged: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate(Climbed[P, A]):
+    """The same of a single table, with the beliefs (N, J) of its items."""
+
+    q_nj: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Expected(Additive):
+    """What one pass gives: expected counts (K, L, J), what the prior learns from, log evidence in nats."""
+
+    counts_klj: Floats
+    statistics: Any
+    log_evidence: float
+
+
+class Passes(Protocol):
+    """The passes that the loop makes over everything that is known."""
+
+    @property
+    def counted(self) -> int:
+        """How many items the parameters are learned from."""
+        ...
+
+    def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
+        """By the beliefs at which iterations begin; without log evidence."""
+        ...
+
+    def expected(self, prior: Any, log_pi_klj: Floats) -> Expected:
+        """By the posterior under these parameters."""
+        ...
 
 
 Counts = Callable[[Annotations, Floats, npt.NDArray[np.bool_], Floats], Floats]
@@ -84,30 +117,95 @@ def maximise(
     The parameters are learned from items with known truth or at least `least_labels` labels; all are judged. `counts`
     says by which beliefs annotators are judged.
     """
-    annotations = evidence.annotations
-    informative_n = informative(evidence, least_labels)
-    enough = tolerance * max(1, informative_n.sum())
-    q_nj = clamp(q_nj, evidence)
-    statistics = prior.statistics(q_nj, informative_n)
-    counts_klj = last_klj = counts(annotations, q_nj, informative_n, annotators.log_pi_klj)
+    table = _Table(evidence, q_nj, informative(evidence, least_labels), counts)
+    found = climb(table, prior, annotators, tolerance=tolerance, max_iterations=max_iterations)
+    return Estimate(
+        found.prior,
+        found.annotators,
+        found.counts_klj,
+        found.statistics,
+        found.objective,
+        found.converged,
+        table.q_nj,
+    )
+
+
+def climb(passes: Passes, prior: P, annotators: A, *, tolerance: float, max_iterations: int) -> Climbed[P, A]:
+    """The loop itself, over passes: until an iteration gains less than `tolerance` nats an item that counts."""
+    enough = tolerance * max(1, passes.counted)
+    found = passes.first(prior, annotators.log_pi_klj)
+    last_klj = found.counts_klj
     trace: list[float] = []
     converged, streak = False, 0
     while not converged and len(trace) < max_iterations:
-        prior = prior.learn(statistics)
+        prior = prior.learn(found.statistics)
+        counts_klj = found.counts_klj
         step = annotators.learn(_ahead(counts_klj, last_klj, streak / (streak + 1)))
-        found, objective = _judged(evidence, prior, step, informative_n)
+        found, objective = _judged(passes, prior, step)
         if streak and objective < trace[-1]:
             streak = 0
             step = annotators.learn(counts_klj)
-            found, objective = _judged(evidence, prior, step, informative_n)
-        q_nj, statistics = found.q_nj, found.statistics
+            found, objective = _judged(passes, prior, step)
         gain = objective - trace[-1] if trace else np.inf
         trace.append(objective)
         converged = not streak and bool(gain < enough)
-        streak = streak + 1 if enough <= gain < MOMENTUM_BELOW * informative_n.sum() else 0
+        streak = streak + 1 if enough <= gain < MOMENTUM_BELOW * passes.counted else 0
         annotators, last_klj = step, counts_klj
-        counts_klj = counts(annotations, q_nj, informative_n, annotators.log_pi_klj)
-    return Estimate(q_nj, prior, annotators, counts_klj, statistics, tuple(trace), converged)
+    return Climbed(prior, annotators, found.counts_klj, found.statistics, tuple(trace), converged)
+
+
+def _judged(passes: Passes, prior: TruthPrior, annotators: AnnotatorModel) -> tuple[Expected, float]:
+    """What a pass with these parameters gives, and the objective there."""
+    found = passes.expected(prior, annotators.log_pi_klj)
+    return found, found.log_evidence + annotators.log_density() + prior.log_density()
+
+
+@dataclass(eq=False)
+class _Table:
+    """Passes over one table in memory, whose beliefs are kept."""
+
+    evidence: Evidence
+    q_nj: Floats
+    informative_n: npt.NDArray[np.bool_]
+    counts: Counts
+
+    @property
+    def counted(self) -> int:
+        return int(self.informative_n.sum())
+
+    def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
+        self.q_nj = clamp(self.q_nj, self.evidence)
+        return by_beliefs(self.evidence, prior, self.q_nj, self.informative_n, log_pi_klj, self.counts)
+
+    def expected(self, prior: Any, log_pi_klj: Floats) -> Expected:
+        found, self.q_nj = expected(self.evidence, prior, log_pi_klj, self.informative_n, self.counts)
+        return found
+
+
+def expected(
+    evidence: Evidence,
+    prior: TruthPrior,
+    log_pi_klj: Floats,
+    informative_n: npt.NDArray[np.bool_],
+    counts: Counts = counts_by_all,
+) -> tuple[Expected, Floats]:
+    """What the posterior under these parameters lets expect, and its beliefs (N, J)."""
+    found = expectation(evidence, prior, log_pi_klj, informative_n)
+    counts_klj = counts(evidence.annotations, found.q_nj, informative_n, log_pi_klj)
+    return Expected(counts_klj, found.statistics, found.log_evidence), found.q_nj
+
+
+def by_beliefs(
+    evidence: Evidence,
+    prior: TruthPrior,
+    q_nj: Floats,
+    informative_n: npt.NDArray[np.bool_],
+    log_pi_klj: Floats,
+    counts: Counts = counts_by_all,
+) -> Expected:
+    """What beliefs (N, J) that are given let expect; without log evidence."""
+    statistics = prior.statistics(q_nj, informative_n)
+    return Expected(counts(evidence.annotations, q_nj, informative_n, log_pi_klj), statistics, 0.0)
 
 
 def concluded(
@@ -137,14 +235,6 @@ def _ahead(counts_klj: Floats, last_klj: Floats, momentum: float) -> Floats:
 def informative(evidence: Evidence, least_labels: int) -> npt.NDArray[np.bool_]:
     """(N,) items to learn from: with known truth or at least `least_labels` labels."""
     return (evidence.annotations.labels_per_item >= least_labels) | evidence.known
-
-
-def _judged(
-    evidence: Evidence, prior: TruthPrior, annotators: AnnotatorModel, informative_n: npt.NDArray[np.bool_]
-) -> tuple[Posterior, float]:
-    """The posterior by these parameters, and the objective there."""
-    found = expectation(evidence, prior, annotators.log_pi_klj, informative_n)
-    return found, found.log_evidence + annotators.log_density() + prior.log_density()
 
 
 def expectation(

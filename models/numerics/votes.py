@@ -12,7 +12,12 @@ from hitl.models.numerics.clamping import clamp
 
 def shares(q_nj: Floats) -> Floats:
     """(J,) mean beliefs with one even item more: no class is impossible, also where all truths are known."""
-    share_j: Floats = (q_nj.sum(axis=0) + 1 / q_nj.shape[1]) / (len(q_nj) + 1)
+    return smoothed(q_nj.sum(axis=0), len(q_nj))
+
+
+def smoothed(total_j: Floats, items: int) -> Floats:
+    """(J,) the same, of the sum of the beliefs of so many items."""
+    share_j: Floats = (total_j + 1 / total_j.size) / (items + 1)
     return share_j
 
 

@@ -189,10 +189,10 @@ def test_nobody_is_judged_by_their_own_vote() -> None:
 def test_weights_are_scaled_to_a_mean_of_one_over_the_labels() -> None:
     evidence, _ = oracles.crowd(np.random.default_rng(4), 30, 5, 3, asked=0.5)
     a = evidence.annotations
-    weight = scaled(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), a)
+    weight = scaled(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), a.labels_per_annotator)
     assert weight[a.annotator].mean() == pytest.approx(1)
     assert weighted_votes(a, weight).sum() == pytest.approx(len(a))
-    assert scaled(np.zeros(5), a).tolist() == [0.0] * 5
+    assert scaled(np.zeros(5), a.labels_per_annotator).tolist() == [0.0] * 5
 
 
 @both

@@ -1,0 +1,159 @@
+"""A folder of shards becomes a folder of results, a file a shard; a run that was killed goes on where it was.
+
+shard-00000.parquet     item, label, confidence, p_<class>
+annotators.parquet      annotator, labels, accuracy, low, high
+learned.npz             what was learned: `Consensus.load`, `apply` judge other items by it
+summary.json            what the command says; it comes last: without it the folder is not finished
+unfinished/             until then: what is being done, and what each pass over the shards gave
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from hitl.consensus import Consensus
+from hitl.errors import BadSettings, BadTable
+from hitl.exchange import Progress, silent
+from hitl.models.combiner import Combiner, FittedToShards, Shardable, name_of
+from hitl.models.inference.passes import Engine
+from hitl.models.registry import COMBINERS
+from hitl.shards import places
+from hitl.shards.checkpoints import Checkpointed, Told
+from hitl.shards.reading import Shards
+
+SUMMARY = "summary.json"
+UNFINISHED = "unfinished"
+WORK = "work.json"
+
+
+@dataclass(frozen=True)
+class Combined:
+    """What was done: what was learned, without items; how many passes were made, and read from an earlier run."""
+
+    learned: Consensus
+    confidence: float
+    passes: int
+    read: int
+
+
+def combine(
+    shards: Shards, folder: str, method: Combiner, *, engine: Engine | None = None, progress: Progress = silent
+) -> Combined:
+    """Fit the method to all shards and write the results into a new folder, or go on with an unfinished one.
+
+    Raises BadSettings for a method that does not fit shards; BadTable where the folder holds something else; Busy where
+    another process writes it.
+    """
+    if not isinstance(method, Shardable):
+        raise BadSettings(f"method {name_of(method)} needs all labels in memory; on shards: {', '.join(shardable())}")
+    with _claimed(folder, _work(shards, method)) as unfinished:
+        passes = Checkpointed(engine or Told(progress), unfinished)
+        learned = method.fit_shards(shards, engine=passes)
+        confidence = _write_items(shards, folder, learned, progress) / max(1, shards.n_items)
+        _write_annotators(folder, learned.consensus)
+        found = Combined(learned.consensus, confidence, passes.passes, passes.read)
+        summary = _summary(shards, method, found)
+        places.write(places.join(folder, SUMMARY), json.dumps(summary, indent=1).encode() + b"\n")
+        places.remove(unfinished)
+    return found
+
+
+def shardable() -> list[str]:
+    """The names of the methods that fit shards."""
+    return [name for name in COMBINERS if hasattr(COMBINERS.load(name), "fit_shards")]
+
+
+@contextmanager
+def _claimed(folder: str, work: bytes) -> Iterator[str]:
+    """The folder of what is unfinished, in which it says what is done here; no other process's."""
+    unfinished = places.join(folder, UNFINISHED)
+    place = places.join(unfinished, WORK)
+    if places.is_address(folder):
+        _require_this_work(folder, place, work)
+        yield unfinished
+        return
+    path = Path(folder)
+    if not path.parent.is_dir():
+        raise BadTable(f"{folder}: the folder {path.parent} does not exist; make it first")
+    others = path.exists() and not (path.is_dir() and (Path(unfinished).exists() or not any(path.iterdir())))
+    if others and not (path / SUMMARY).exists():
+        raise BadTable(f"{folder} is there already; name a new folder")
+    Path(unfinished).mkdir(parents=True, exist_ok=True)
+    with places.held(Path(unfinished, "lock"), folder):
+        _require_this_work(folder, place, work)
+        yield unfinished
+
+
+def _require_this_work(folder: str, place: str, work: bytes) -> None:
+    """Note what is done here. Raises BadTable where it is done already, or the folder holds other work."""
+    if places.exists(places.join(folder, SUMMARY)):
+        places.remove(places.join(folder, UNFINISHED))  # a run that was killed behind its last step
+        raise BadTable(f"{folder} holds results already; name a new folder")
+    if not places.exists(place):
+        places.write(place, work)
+    elif places.read(place) != work:
+        raise BadTable(
+            f"{folder} holds an unfinished run of another method or version, or over other shards; finish that one, "
+            "remove the folder, or name a new one"
+        )
+
+
+def _work(shards: Shards, method: Combiner) -> bytes:
+    """What is done, by which a run that goes on is known."""
+    from hitl import __version__
+
+    checksum = zlib.crc32(repr(shards.checksums).encode())
+    settings = {one.name: getattr(method, one.name) for one in fields(method)}  # type: ignore[arg-type]
+    work = {"hitl": __version__, "method": name_of(method), "settings": settings, "shards": checksum}
+    return json.dumps(work, indent=1, default=str).encode() + b"\n"
+
+
+def _write_items(shards: Shards, folder: str, learned: FittedToShards, progress: Progress) -> float:
+    """A file a shard, but for those that are there; the sum of the confidence of all items."""
+    total = 0.0
+    for number in range(len(shards)):
+        place = places.join(folder, f"shard-{number:05d}.parquet")
+        if places.exists(place):
+            table = parquet.read_table(io.BytesIO(places.read(place)), columns=["confidence"])
+        else:
+            table = learned.judge(shards[number]).table()
+            places.write(place, _parquet(table))
+        total += float(table.column("confidence").to_numpy().sum())
+        progress("write results", number + 1, len(shards))
+    return total
+
+
+def _write_annotators(folder: str, learned: Consensus) -> None:
+    frame = learned.annotators.frame().sort_values("labels", ascending=False)
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    places.write(places.join(folder, "annotators.parquet"), _parquet(table))
+    places.write(places.join(folder, "learned.npz"), learned.to_bytes())
+
+
+def _parquet(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    parquet.write_table(table, sink)
+    return sink.getvalue()
+
+
+def _summary(shards: Shards, method: Combiner, found: Combined) -> Mapping[str, Any]:
+    fit = found.learned.fit
+    return {
+        "items": shards.n_items,
+        "labels": shards.n_labels,
+        "annotators": len(shards.annotators),
+        "classes": list(shards.classes),
+        "shards": len(shards),
+        "confidence": found.confidence,
+        "fit": {"method": name_of(method), "iterations": fit.iterations, "converged": fit.converged},
+    }

@@ -1,0 +1,401 @@
+"""Tables of names become a folder of shards, in bounded memory; what `Annotations.from_frame` says of a row holds here.
+
+    1. Tables are read part by part. Names of annotators and labels become codes; rows go to disk as runs, sorted by the
+       hash of their item (`runs`).
+    2. Each range of hashes is read back and becomes one shard: its items in the order of their names, the answers that
+       count.
+
+Memory holds a part of a table, a run or a shard, and the names of annotators and labels. An item's shard depends on its
+name alone, and what a shard holds on the tables alone, not on the order of the rows nor on the memory; each shard is a
+random sample of the items.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hitl.annotations import ANONYMOUS, Ints, Name, Names, latest_answers, report_conflicts
+from hitl.errors import BadAnnotations, BadEvidence, BadTable
+from hitl.evidence import Evidence
+from hitl.exchange import Progress, silent
+from hitl.shards import places
+from hitl.shards.forms import MANIFEST, Contents, Folder, Manifest, cell_type, in_order
+from hitl.shards.reading import MappedAnnotations, Shards
+from hitl.shards.runs import Runs, equal_ranges
+from hitl.shown import listed
+from hitl.tables.encoding import check_names, options_of, seconds_of, warn_of_similar
+from hitl.tables.files import empty_as_null, numbers_of, read_parts, require_columns, with_text
+from hitl.tables.limits import limits, require_fit
+from hitl.tables.places import Place, place_in_file
+
+PART = 1 << 18
+"""Rows that are looked at together."""
+
+RUN_BYTES = 128 << 20
+"""Bytes of rows that are sorted together: some four times as many are in memory then."""
+
+SHARD_LABELS = 2_000_000
+"""Labels of a shard, about: with beliefs of ten classes some 50 MB."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns are called; `annotator=None`: no annotator has an id; `time=None`: no times."""
+
+    item: str = "item"
+    annotator: str | None = "annotator"
+    label: str = "label"
+    time: str | None = None
+
+
+@dataclass
+class Codes:
+    """Names as codes in the order in which they are met; those that are given come first, and may be all there are."""
+
+    kind: str
+    known: Names = ()
+    closed: bool = False
+    code: dict[Name, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.code = {name: code for code, name in enumerate(self.known)}
+
+    def of(self, column: pa.Array, place_of: Place) -> Ints:
+        """(rows,) codes, -1 for null. Raises BadAnnotations for a name that is none of those given."""
+        coded = column.dictionary_encode()
+        found = coded.dictionary.to_pylist()
+        for place, name in enumerate(found):
+            if name not in self.code:
+                if self.closed:
+                    row = int(pc.index(coded.indices, place).as_py())
+                    raise BadAnnotations(
+                        f"{place_of(row)}: {self.kind} {name!r} is not one of the {len(self.known)} expected "
+                        f"({listed(self.known)})"
+                    )
+                self.code[name] = len(self.code)
+        codes = np.fromiter((self.code[name] for name in found), np.int32, len(found))
+        rows = np.asarray(coded.indices.fill_null(len(found)))
+        found_codes: Ints = np.append(codes, np.int32(-1))[rows]
+        return found_codes
+
+    def recode(self, ordered: Names, of_null: int | None = None) -> Ints:
+        """(names + 1,) the place of each name among those in order, by code; at the end (-1) that of null."""
+        place = {name: code for code, name in enumerate(ordered)}
+        return np.array([*(place[name] for name in self.code), -1 if of_null is None else of_null], np.int32)
+
+
+def encode(
+    tables: Sequence[str],
+    folder: str,
+    columns: Columns = Columns(),
+    *,
+    probabilities: Mapping[str, Sequence[str]] | None = None,
+    truth: Sequence[str] = (),
+    classes: Sequence[Name] | None = None,
+    options: Sequence[Name] | None = None,
+    like: str | None = None,
+    strict: bool = False,
+    shard_labels: int = SHARD_LABELS,
+    run_bytes: int = RUN_BYTES,
+    progress: Progress = silent,
+) -> Manifest:
+    """Write the labels of all tables (files, globs, addresses) as shards into a new folder, which appears when whole.
+
+    Rows are taken as `Annotations.read` takes them: names are text; the latest answer of an annotator to an item counts
+    (of equal or unknown times the last row, with one ConflictingLabels warning, or an error if `strict`). The tables
+    are one table: rows of later files are the later ones.
+
+    `probabilities` are tables of each model (item, p_<class>), `truth` tables of known labels. `like` is a folder of
+    shards whose codes of annotators, classes and options are kept; annotators that are new get codes behind these.
+    Raises BadInput, with the file and line of the row; Busy where another process writes this folder.
+    """
+    with _new(folder) as work:
+        encoder = _Encoder(work, columns, like, options_of(classes, options), run_bytes, progress)
+        encoder.read(tables, {name: list(files) for name, files in (probabilities or {}).items()}, truth)
+        manifest = encoder.write(work / "shards", strict, shard_labels, classes)
+        if places.is_address(folder):
+            for path in sorted((work / "shards").iterdir(), key=lambda path: path.suffix == ".json"):
+                places.write(places.join(folder, path.name), path.read_bytes())
+        else:
+            os.replace(work / "shards", folder)
+    return manifest
+
+
+@contextmanager
+def _new(folder: str) -> Iterator[Path]:
+    """A folder to work in, beside the one that is to be written; what a run that was killed left there is gone."""
+    if places.is_address(folder):
+        if places.exists(places.join(folder, MANIFEST)):
+            raise BadTable(f"{folder} is there already; name a new folder")
+        with tempfile.TemporaryDirectory(prefix="hitl-shards-") as made:
+            (Path(made) / "shards").mkdir()
+            yield Path(made)
+        return
+    target = Path(folder)
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise BadTable(f"{folder} is there already; name a new folder")
+    if not target.parent.is_dir():
+        raise BadTable(f"{folder}: the folder {target.parent} does not exist; make it first")
+    work = target.with_name(f".{target.name}.partial")
+    work.mkdir(exist_ok=True)
+    with places.held(work / "lock", folder):
+        try:
+            for left in work.iterdir():
+                if left.is_dir():
+                    shutil.rmtree(left)
+            (work / "shards").mkdir()
+            yield work
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+class _Encoder:
+    def __init__(
+        self,
+        work: Path,
+        columns: Columns,
+        like: str | None,
+        options: Sequence[Name] | None,
+        run_bytes: int,
+        progress: Progress,
+    ) -> None:
+        self.work, self.columns, self.progress, self.run_bytes = work, columns, progress, run_bytes
+        self.like = None if like is None else Shards.open(like)
+        annotators = () if self.like is None else self.like.annotators
+        given = options if self.like is None else self.like.options
+        self.annotators = Codes("annotator", annotators)
+        self.labels = Codes("label", () if given is None else tuple(given), given is not None)
+        self.nameless = False
+        self.rows = 0
+        self.spills: dict[str, _Spill] = {}
+
+    # -- 1: read -------------------------------------------------------------------------------------------
+
+    def read(self, tables: Sequence[str], models: Mapping[str, Sequence[str]], truth: Sequence[str]) -> None:
+        """Bring the rows of all tables into runs."""
+        self._into("labels", tables, self._label_rows)
+        if not self.rows:
+            raise BadTable(f"{', '.join(tables)}: the table is empty; expected one row for each label")
+        self.models = tuple(models)
+        for name, files in models.items():
+            self._into(f"model {name}", files, self._model_rows)
+        if truth:
+            self._into("truth", truth, self._truth_rows)
+
+    def _into(self, kind: str, patterns: Sequence[str], rows_of: Callable[[pa.Table, str, Place], pa.Table]) -> None:
+        folder = self.work / f"runs-{len(self.spills)}"
+        folder.mkdir()
+        spill = self.spills[kind] = _Spill(Runs(folder), self.run_bytes)
+        for place in [place for pattern in patterns for place in places.matching(pattern)]:
+            with places.local(place, self.work) as path:
+                for part, begins in _parts(path):
+                    of_file = place_in_file(path)
+                    spill.add(rows_of(part, place, lambda row, at=begins, of=of_file: of(at + row)))  # type: ignore[misc]
+                    self.progress(f"read {kind}", spill.rows, None)
+        spill.flush()
+
+    def _label_rows(self, part: pa.Table, place: str, place_of: Place) -> pa.Table:
+        columns = self.columns
+        text = [name for name in (columns.item, columns.annotator, columns.label) if name]
+        hint = "Name its columns: --item, --annotator, --label, --time; --anonymous: no annotator has an id"
+        require_columns(part, [*text, *([columns.time] if columns.time else [])], place, hint)
+        part = with_text(part, text)
+        require_fit(part, Path(place), text)
+        self.rows += part.num_rows
+        found = {
+            "item": _filled(part, columns.item, "item", place_of),
+            "annotator": self._annotators(part, columns.annotator, place_of),
+            "label": self.labels.of(_filled(part, columns.label, "label", place_of), place_of),
+        }
+        if len(self.labels.code) > limits().classes and not self.labels.closed:
+            raise BadAnnotations(
+                f"{place}: {len(self.labels.code):,} different labels; expected at most {limits().classes:,} classes "
+                "(limits.classes). Is this the column of the labels?"
+            )
+        if columns.time is not None:
+            found["time"] = seconds_of(part.column(columns.time), columns.time)
+        return pa.table(found)
+
+    def _annotators(self, part: pa.Table, name: str | None, place_of: Place) -> Ints:
+        if name is None:
+            self.nameless = True
+            return np.full(part.num_rows, -1, np.int32)
+        column = _whole(empty_as_null(part.column(name)))
+        self.nameless |= column.null_count > 0
+        return self.annotators.of(column, place_of)
+
+    def _truth_rows(self, part: pa.Table, place: str, place_of: Place) -> pa.Table:
+        columns = self.columns
+        require_columns(part, [columns.item, columns.label], place)
+        part = with_text(part, [columns.item, columns.label])
+        label = _whole(empty_as_null(part.column(columns.label)))
+        item = _filled(part.filter(label.is_valid()), columns.item, "item", place_of)
+        return pa.table({"item": item, "label": self.labels.of(label.drop_null(), place_of)})
+
+    def _model_rows(self, part: pa.Table, place: str, place_of: Place) -> pa.Table:
+        item = self.columns.item
+        require_columns(part, [item], place)
+        part = with_text(part, [item])
+        names = sorted(name for name in part.column_names if name.startswith("p_"))
+        if not names:
+            raise BadEvidence(f"{place}: no column p_<class>; found {', '.join(part.column_names)}")
+        self.labels.of(pa.array([name[2:] for name in names]), lambda _: place)
+        values = {name: numbers_of(part.column(name), f"{place}, column {name!r}") for name in names}
+        return pa.table({"item": _filled(part, item, "item", place_of), **values})
+
+    # -- 2: write ------------------------------------------------------------------------------------------
+
+    def write(self, folder: Path, strict: bool, shard_labels: int, classes: Sequence[Name] | None) -> Manifest:
+        """Write the shards and what they have in common."""
+        like = None if self.like is None else self.like.manifest
+        found = self.labels.known if self.labels.closed else in_order((), list(self.labels.code))
+        self.classes = like.classes if like is not None else tuple(classes) if classes is not None else found
+        if not self.labels.closed:
+            warn_of_similar(found)
+        if len(self.classes) < 2:
+            raise BadAnnotations(
+                f"found {len(self.classes)} class{'' if len(self.classes) == 1 else 'es'} ({listed(self.classes)}); "
+                "expected at least 2: name the classes if the labels seen so far do not show them all"
+            )
+        anonymous = None if like is None else like.anonymous
+        known = () if self.like is None else self.like.annotators
+        people = in_order(known, list(self.annotators.code))
+        if self.nameless and anonymous is None:
+            people, anonymous = (*people, ANONYMOUS), len(people)
+            check_names("annotators", people)
+        manifest = Manifest(self.classes, found, len(people), anonymous, self.models, "truth" in self.spills, ())
+        self.of_annotator = self.annotators.recode(people, anonymous)
+        self.of_label = self.labels.recode(found)
+        written = Folder(str(folder))
+        sizes = np.sum([spill.runs.sizes for spill in self.spills.values()], axis=0)
+        ranges = equal_ranges(sizes, shard_labels)
+        conflicts, first = 0, ""
+        for number, (begin, end) in enumerate(ranges):
+            contents, contradicted, row = self._shard(begin, end, people, manifest)
+            if contradicted and not conflicts:
+                first = row
+            conflicts += contradicted
+            written.add(contents)
+            self.progress("write shards", number + 1, len(ranges))
+        if conflicts:
+            report_conflicts(conflicts, first, strict, stacklevel=4)
+        return written.conclude(people, self.classes, manifest.options, anonymous, manifest.models, manifest.truth)
+
+    def _shard(self, first: int, last: int, people: Names, like: Manifest) -> tuple[Contents, int, str]:
+        """The contents of a range of buckets; how many labels contradict others, and where the first stands."""
+        found = {kind: spill.runs.rows(first, last) for kind, spill in self.spills.items()}
+        tables = {kind: rows for kind, rows in found.items() if rows is not None}
+        names, code = _items(tables)
+        labels = tables["labels"]
+        item = code["labels"]
+        annotator = self.of_annotator[np.asarray(labels.column("annotator"))]
+        label = self.of_label[np.asarray(labels.column("label"))]
+        seconds = np.asarray(labels.column("time")) if self.columns.time else None
+        keep, contradicted = latest_answers(item, annotator, label, like.anonymous, seconds)
+        where = ""
+        if len(contradicted):
+            row = int(contradicted.min())
+            where = f"annotator {people[annotator[row]]!r}, item {names[int(item[row])].as_py()!r}"
+        cell = cell_type(len(people), len(like.options))
+        contents = Contents(
+            names,
+            np.append(0, np.cumsum(np.bincount(item[keep], minlength=len(names)))).astype(np.int64),
+            annotator[keep].astype(cell) * cell(len(like.options)) + label[keep].astype(cell),
+            None if seconds is None else seconds[keep],
+            self._truth(tables.get("truth"), code, names, like) if like.truth else None,
+            {},
+        )
+        if like.models:
+            bare = MappedAnnotations.of(contents, people, like)
+            models = {name: tables[f"model {name}"] for name in like.models if f"model {name}" in tables}
+            contents = replace(contents, probabilities=Evidence(bare, models).probabilities)
+        return contents, len(contradicted), where
+
+    def _truth(self, rows: pa.Table | None, code: Mapping[str, Ints], names: pa.Array, like: Manifest) -> Ints:
+        truth = np.full(len(names), -1, np.int32)
+        if rows is None:
+            return truth
+        item, label = code["truth"], self.of_label[np.asarray(rows.column("label"))]
+        twice = np.flatnonzero(np.bincount(item, minlength=len(names)) > 1)
+        if twice.size:
+            raise BadEvidence(f"truth: item {names[int(twice[0])].as_py()!r} appears twice; expected one row")
+        outside = np.flatnonzero(label >= len(like.classes))
+        if outside.size:
+            raise BadEvidence(
+                f"truth: item {names[int(item[outside[0]])].as_py()!r} is {like.options[label[outside[0]]]!r}; "
+                f"expected one of the classes: {listed(like.classes)}"
+            )
+        truth[item] = label
+        return truth
+
+
+class _Spill:
+    """Rows on their way to runs."""
+
+    def __init__(self, runs: Runs, size: int) -> None:
+        self.runs, self.rows, self._size = runs, 0, size
+        self._parts: list[pa.Table] = []
+        self._bytes = 0
+
+    def add(self, part: pa.Table) -> None:
+        self._parts.append(part)
+        self._bytes += part.nbytes
+        self.rows += part.num_rows
+        if self._bytes >= self._size:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._parts:
+            self.runs.add(pa.concat_tables(self._parts).combine_chunks().to_batches()[0])
+            self._parts, self._bytes = [], 0
+
+
+def _parts(path: Path) -> Iterator[tuple[pa.Table, int]]:
+    """The rows of a file in order, at least PART together, and the number of the first of them."""
+    held: list[pa.Table] = []
+    begins = 0
+    for part in read_parts(path, PART):
+        held.append(part)
+        rows = sum(each.num_rows for each in held)
+        if rows >= PART:
+            yield pa.concat_tables(held, promote_options="default"), begins
+            begins, held = begins + rows, []
+    if held:
+        yield pa.concat_tables(held, promote_options="default"), begins
+
+
+def _items(tables: Mapping[str, pa.Table]) -> tuple[pa.Array, dict[str, Ints]]:
+    """The names of the items of all tables, in order, and the codes of each table's rows."""
+    columns = {kind: _whole(rows.column("item")) for kind, rows in tables.items()}
+    coded = pa.concat_arrays([*columns.values()]).dictionary_encode()
+    order = np.asarray(pc.sort_indices(coded.dictionary))
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    codes = rank[np.asarray(coded.indices)]
+    ends = np.cumsum([len(column) for column in columns.values()])[:-1]
+    return coded.dictionary.take(pa.array(order)), dict(zip(columns, np.split(codes, ends), strict=True))
+
+
+def _filled(part: pa.Table, name: str, kind: str, place_of: Place) -> pa.Array:
+    """A column of names, none of which is empty."""
+    column = _whole(empty_as_null(part.column(name)))
+    if column.null_count:
+        row = int(pc.index(column.is_null(), True).as_py())
+        raise BadAnnotations(f"{place_of(row)}: the {kind} is empty; expected a name in every row")
+    return column
+
+
+def _whole(column: Any) -> pa.Array:
+    """A column as one piece."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,0 +1,203 @@
+"""What a folder of shards holds.
+
+    manifest.json       classes, options, what there is beside the labels, and each shard with its size and checksum
+    annotators.arrow    the names of the annotators; the number of the row is the annotator's code
+    shard-00000.arrow   a row is an item (Arrow IPC, not compressed, one record batch):
+        item                string or int64
+        cell                list of uint32 (uint64 where there are many): annotator * options + option, in rising order
+        time                list of float64: seconds since the epoch of each label, NaN where unknown; if there are any
+        truth               int32: class code, -1 where unknown; if any is known
+        p of MODEL          list of float64 of the length of the classes, NaN where the model abstains
+
+A list column is what the hot loops read: its offsets say where the labels of an item begin, its values are the labels.
+A map of the file gives them these without a copy. Any reader of Arrow opens the same file.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hitl.annotations import Floats, Ints, Name, Names
+from hitl.errors import BadTable
+from hitl.shards import places
+from hitl.tables.encoding import natural_order
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+ANNOTATORS = "annotators.arrow"
+MODEL = "p of "
+"""What the column of a model's probabilities begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One file: how many items and labels it has, its size in bytes, and the CRC-32 of its bytes."""
+
+    file: str
+    items: int
+    labels: int
+    bytes: int
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What all shards have in common, and the list of them.
+
+    `annotators` is how many there are, `anonymous` the code of those without ids, or None; `models` have columns of
+    probabilities.
+    """
+
+    classes: Names
+    options: Names
+    annotators: int
+    anonymous: int | None
+    models: tuple[str, ...]
+    truth: bool
+    shards: tuple[Shard, ...]
+    format: int = FORMAT
+
+    @property
+    def items(self) -> int:
+        """Of all shards."""
+        return sum(shard.items for shard in self.shards)
+
+    @property
+    def labels(self) -> int:
+        """Of all shards."""
+        return sum(shard.labels for shard in self.shards)
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False).encode() + b"\n"
+
+    @classmethod
+    def from_bytes(cls, packed: bytes, where: str) -> Manifest:
+        """What `to_bytes` made. Raises BadTable, naming the place, for anything else."""
+        try:
+            found = json.loads(packed)
+            version = found["format"]
+            if version == FORMAT:
+                found["shards"] = tuple(Shard(**shard) for shard in found["shards"])
+                return cls(**found | {name: tuple(found[name]) for name in ("classes", "options", "models")})
+        except (ValueError, TypeError, LookupError) as error:
+            raise BadTable(f"{where}: no manifest of shards: {error}") from None
+        raise BadTable(f"{where}: shards of format {version}; this version of hitl reads {FORMAT}")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What one shard holds, as arrays: item n has the labels item_start[n]:item_start[n + 1]."""
+
+    items: pa.Array
+    item_start: npt.NDArray[np.int64]
+    cell: npt.NDArray[Any]
+    time: Floats | None
+    truth: Ints | None
+    probabilities: Mapping[str, Floats]
+
+    def to_bytes(self) -> pa.Buffer:
+        """The file."""
+        columns: dict[str, pa.Array] = {"item": self.items, "cell": self._of_items(self.cell)}
+        if self.time is not None:
+            columns["time"] = self._of_items(self.time)
+        if self.truth is not None:
+            columns["truth"] = pa.array(self.truth)
+        for model, p_nj in self.probabilities.items():
+            flat = pa.array(np.ascontiguousarray(p_nj, np.float64).ravel())
+            columns[MODEL + model] = pa.FixedSizeListArray.from_arrays(flat, p_nj.shape[1])
+        batch = pa.record_batch(columns)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return sink.getvalue()
+
+    def _of_items(self, values: npt.NDArray[Any]) -> pa.Array:
+        return pa.LargeListArray.from_arrays(pa.array(self.item_start), pa.array(values))
+
+    @classmethod
+    def mapped(cls, source: Any) -> Contents:
+        """From an open Arrow file; the arrays are those of the file."""
+        file = pa.ipc.open_file(source)
+        batch = file.get_batch(0)
+        cells = batch.column("cell")
+        beside = {name: batch.column(name) for name in batch.schema.names}
+        models = [name.removeprefix(MODEL) for name in batch.schema.names if name.startswith(MODEL)]
+        return cls(
+            batch.column("item"),
+            np.asarray(cells.offsets),
+            np.asarray(cells.values),
+            np.asarray(beside["time"].values) if "time" in beside else None,
+            np.asarray(beside["truth"]) if "truth" in beside else None,
+            {model: _matrix(beside[MODEL + model]) for model in models},
+        )
+
+
+def _matrix(column: pa.FixedSizeListArray) -> Floats:
+    values: Floats = np.asarray(column.values).reshape(len(column), column.type.list_size)
+    return values
+
+
+class Folder:
+    """A folder of shards that is being written; without its manifest, which comes last, it is none."""
+
+    def __init__(self, folder: str) -> None:
+        """`folder` is a path or an address, and is there."""
+        self.folder = folder
+        self._shards: list[Shard] = []
+
+    def add(self, contents: Contents) -> None:
+        """Write the next shard."""
+        name = f"shard-{len(self._shards):05d}.arrow"
+        packed = contents.to_bytes()
+        places.write(places.join(self.folder, name), packed)
+        shard = Shard(name, len(contents.items), len(contents.cell), packed.size, zlib.crc32(packed))
+        self._shards.append(shard)
+
+    def conclude(
+        self,
+        annotators: Names,
+        classes: Names,
+        options: Names,
+        anonymous: int | None,
+        models: tuple[str, ...] = (),
+        truth: bool = False,
+    ) -> Manifest:
+        """Write the names, then the manifest."""
+        places.write(places.join(self.folder, ANNOTATORS), names_to_bytes(annotators))
+        manifest = Manifest(classes, options, len(annotators), anonymous, models, truth, tuple(self._shards))
+        places.write(places.join(self.folder, MANIFEST), manifest.to_bytes())
+        return manifest
+
+
+def names_to_bytes(names: Names) -> pa.Buffer:
+    """The file of the annotators."""
+    batch = pa.record_batch({"annotator": pa.array(names)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def names_from(source: Any) -> Names:
+    """What `names_to_bytes` made."""
+    return tuple(pa.ipc.open_file(source).get_batch(0).column("annotator").to_pylist())
+
+
+def cell_type(n_annotators: int, n_options: int) -> type[np.uint32] | type[np.uint64]:
+    """The smallest type that holds annotator * options + option, as `Annotations.cell` has it."""
+    return np.uint64 if n_annotators * n_options > 2**32 else np.uint32
+
+
+def in_order(known: Names, found: list[Name]) -> Names:
+    """Names with the places that they have, then those that are new, in natural order."""
+    there = set(known)
+    return (*known, *natural_order([name for name in found if name not in there]))

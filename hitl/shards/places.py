@@ -1,0 +1,147 @@
+"""Files, globs of files and addresses: `labels/*.parquet`, `s3://bucket/labels/*.parquet`.
+
+A place without `://` is a path of this machine. Addresses are read and written through fsspec (`[scale]`), whole files
+in one go; what they need beside it (s3fs, gcsfs) its message says.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from hitl.errors import BadTable, Busy, HitlError, MissingExtra
+from hitl.tables.files import atomic
+
+
+def is_address(place: str) -> bool:
+    """Whether it is not a path of this machine."""
+    return "://" in place
+
+
+def join(folder: str, name: str) -> str:
+    """The place of a file in a folder."""
+    return f"{folder.rstrip('/')}/{name}" if is_address(folder) else str(Path(folder) / name)
+
+
+def matching(pattern: str) -> list[str]:
+    """The files or folders that a place or a glob names, in order. Raises BadTable where there are none."""
+    if is_address(pattern):
+        system, path = _system(pattern)
+        with _reached(pattern):
+            several = sorted(map(system.unstrip_protocol, system.glob(path))) if glob.has_magic(path) else []
+            found = several or ([pattern] if system.exists(path) else [])
+    else:
+        there = [pattern] if Path(pattern).exists() else []  # a name with a bracket in it is no pattern
+        found = there or sorted(glob.glob(pattern, recursive=True))
+    if not found:
+        raise BadTable(f"{pattern}: no such file")
+    return found
+
+
+def exists(place: str) -> bool:
+    """Whether the file is there."""
+    if not is_address(place):
+        return Path(place).exists()
+    system, path = _system(place)
+    with _reached(place):
+        return bool(system.exists(path))
+
+
+def read(place: str) -> bytes:
+    """The bytes of a file. Raises BadTable where it cannot be read."""
+    with _reached(place):
+        if not is_address(place):
+            return Path(place).read_bytes()
+        system, path = _system(place)
+        content: bytes = system.cat_file(path)
+        return content
+
+
+def write(place: str, content: bytes | pa.Buffer) -> None:
+    """A file, whole or not at all."""
+    if not is_address(place):
+        with atomic(place) as handle:
+            handle.write(content)
+        return
+    system, path = _system(place)
+    with _reached(place):
+        system.makedirs(system._parent(path), exist_ok=True)
+        system.pipe_file(path, bytes(content))
+
+
+def remove(folder: str) -> None:
+    """A folder and what is in it; nothing where it is not there."""
+    if not is_address(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    system, path = _system(folder)
+    with _reached(folder):
+        if system.exists(path):
+            system.rm(path, recursive=True)
+
+
+def mapped(place: str) -> Any:
+    """What Arrow reads the file from: a map of it, or its bytes where it is not of this machine."""
+    with _reached(place):
+        return pa.BufferReader(read(place)) if is_address(place) else pa.memory_map(place)
+
+
+@contextmanager
+def held(path: Path, folder: str) -> Iterator[None]:
+    """A lock on a file, for the time that a folder is written. Raises Busy where another process holds it."""
+    with open(path, "wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Busy(f"{folder}: another process writes it; wait for it, or name another folder") from None
+        yield
+
+
+@contextmanager
+def local(place: str, folder: Path) -> Iterator[Path]:
+    """The file as one of this machine: itself, or a copy in `folder` for the time that it is read."""
+    if not is_address(place):
+        yield Path(place)
+        return
+    copy = folder / place.rpartition("/")[2]
+    system, path = _system(place)
+    with _reached(place):
+        system.get_file(path, str(copy))
+    try:
+        yield copy
+    except HitlError as error:
+        raise type(error)(str(error).replace(str(copy), place)) from error
+    finally:
+        copy.unlink(missing_ok=True)
+
+
+def _system(place: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+    except ImportError:
+        raise MissingExtra(f"{place}: addresses need fsspec; pip install 'hitl-toolkit[scale]'") from None
+    try:
+        found: tuple[Any, str] = fsspec.core.url_to_fs(place)
+    except ImportError as error:
+        raise MissingExtra(f"{place}: {error}") from None
+    except ValueError as error:
+        raise BadTable(f"{place}: {error}") from None
+    return found
+
+
+@contextmanager
+def _reached(place: str) -> Iterator[None]:
+    """What a system of files raises, as BadTable that names the place."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise BadTable(f"{place}: no such file") from None
+    except OSError as error:
+        raise BadTable(f"{place}: cannot be reached: {error.strerror or error}") from None

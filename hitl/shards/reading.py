@@ -1,0 +1,205 @@
+"""A folder of shards as a sequence of `Evidence`: each is mapped into memory when it is asked for."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+
+from hitl.annotations import Annotations, Ints, Names
+from hitl.errors import BadTable
+from hitl.evidence import Evidence
+from hitl.shards import places
+from hitl.shards.forms import ANNOTATORS, MANIFEST, Contents, Manifest, Shard, names_from
+
+
+class MappedAnnotations(Annotations):
+    """The annotations of a shard. What the hot loops read is that of the file; the rest is made when it is asked for.
+
+    It is not checked: who wrote the shard has done that, and a checksum says that it is what was written.
+    """
+
+    item_names: pa.Array
+    """(N,) the names of the items, not yet as Python has them."""
+
+    @classmethod
+    def of(cls, contents: Contents, annotators: Names, like: Manifest) -> MappedAnnotations:
+        """The annotations in the contents of a shard."""
+        made = object.__new__(cls)
+        vars(made).update(
+            item_names=contents.items,
+            n_items=len(contents.items),
+            item_start=contents.item_start,
+            cell=contents.cell,
+            annotators=annotators,
+            classes=like.classes,
+            options=like.options,
+            anonymous=like.anonymous,
+            time=contents.time,
+            duration=None,
+        )
+        return made
+
+    @cached_property
+    def n_items(self) -> int:
+        """N, items labeled or not."""
+        return len(self.items)
+
+    def __len__(self) -> int:
+        """M, the number of annotations."""
+        return int(self.item_start[-1])
+
+    @cached_property
+    def items(self) -> Names:
+        """(N,) names."""
+        return tuple(self.item_names.to_pylist())
+
+    @cached_property
+    def item(self) -> Ints:
+        """(M,) item codes."""
+        return np.repeat(np.arange(self.n_items, dtype=np.int32), self.labels_per_item)
+
+    @cached_property
+    def annotator(self) -> Ints:
+        """(M,) annotator codes."""
+        return (self.cell // self.cell.dtype.type(self.n_options)).astype(np.int32)
+
+    @cached_property
+    def label(self) -> Ints:
+        """(M,) option codes."""
+        return (self.cell % self.cell.dtype.type(self.n_options)).astype(np.int32)
+
+
+class Shards(Sequence[Evidence]):
+    """The shards of one or several folders: `len`, `[i]`, and what they have in common.
+
+    `shards[i]` reads the shard anew each time and holds nothing: let go of it before you take the next one. The first
+    time it is checked against its checksum.
+
+    Example:
+        >>> import tempfile
+        >>> from hitl import Annotations, Evidence
+        >>> from hitl.shards.reading import Shards, write
+        >>> evidence = Evidence(Annotations.from_matrix([[0, 0], [1, 1]], classes=["cat", "dog"]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write([evidence], folder)
+        ...     Shards.open(folder)[0].annotations.label.tolist()
+        [0, 0, 1, 1]
+    """
+
+    def __init__(self, folders: Sequence[tuple[str, Manifest]], annotators: Names) -> None:
+        """Those of folders whose annotators are the first of `annotators`."""
+        self.manifest = max((manifest for _, manifest in folders), key=lambda manifest: manifest.annotators)
+        self.annotators = annotators
+        self._shards = [(folder, shard) for folder, manifest in folders for shard in manifest.shards]
+        self._checked: set[int] = set()
+
+    @classmethod
+    def open(cls, *patterns: str) -> Shards:
+        """The shards of all folders that the paths, globs or addresses name, in their order.
+
+        Raises BadTable where a folder holds no shards, or not in the same codes as the others (see `encode`, `like`).
+        """
+        folders = [place for pattern in patterns for place in places.matching(pattern)]
+        found = [(folder, manifest_of(folder)) for folder in folders]
+        names = [names_from(places.mapped(places.join(folder, ANNOTATORS))) for folder in folders]
+        longest = max(names, key=len)
+        first = found[0][1]
+        for (folder, manifest), annotators in zip(found, names, strict=True):
+            if annotators != longest[: len(annotators)] or _common(manifest) != _common(first):
+                raise BadTable(
+                    f"{folder}: its shards have other classes, options, models or codes of annotators than those in "
+                    f"{folders[0]}; expected shards that were made alike (hitl shard --like {folders[0]})"
+                )
+        return cls(found, longest)
+
+    @property
+    def classes(self) -> Names:
+        """J names."""
+        return self.manifest.classes
+
+    @property
+    def options(self) -> Names:
+        """L names, the classes first."""
+        return self.manifest.options
+
+    @property
+    def n_items(self) -> int:
+        """N, of all shards."""
+        return sum(shard.items for _, shard in self._shards)
+
+    @property
+    def n_labels(self) -> int:
+        """M, of all shards."""
+        return sum(shard.labels for _, shard in self._shards)
+
+    @property
+    def checksums(self) -> tuple[int, ...]:
+        """One a shard: two lists that are equal are of the same data."""
+        return tuple(shard.checksum for _, shard in self._shards)
+
+    def __len__(self) -> int:
+        """How many shards."""
+        return len(self._shards)
+
+    @overload
+    def __getitem__(self, which: int) -> Evidence: ...
+    @overload
+    def __getitem__(self, which: slice) -> Sequence[Evidence]: ...
+    def __getitem__(self, which: int | slice) -> Evidence | Sequence[Evidence]:
+        """Shard number `which`. Raises BadTable where the file is not what was written."""
+        if isinstance(which, slice):
+            chosen = object.__new__(Shards)
+            chosen.manifest, chosen.annotators = self.manifest, self.annotators
+            chosen._shards, chosen._checked = self._shards[which], set()
+            return chosen
+        folder, shard = self._shards[which]
+        contents = self._contents(which, places.join(folder, shard.file), shard)
+        annotations = MappedAnnotations.of(contents, self.annotators, self.manifest)
+        truth = np.full(len(contents.items), -1, np.int32) if contents.truth is None else contents.truth
+        return Evidence.trusted(annotations, contents.probabilities, truth)
+
+    def _contents(self, which: int, place: str, shard: Shard) -> Contents:
+        source = places.mapped(place)
+        if which not in self._checked:
+            if source.size() != shard.bytes or zlib.crc32(source.read_buffer()) != shard.checksum:
+                raise BadTable(f"{place}: the file is not what was written; make the shards anew (hitl shard)")
+            source.seek(0)
+            self._checked.add(which)
+        return Contents.mapped(source)
+
+
+def manifest_of(folder: str) -> Manifest:
+    """The manifest of a folder of shards. Raises BadTable where it has none."""
+    place = places.join(folder, MANIFEST)
+    if not places.exists(place):
+        raise BadTable(f"{folder}: no shards: {MANIFEST} is not there; make them with `hitl shard TABLES -o {folder}`")
+    return Manifest.from_bytes(places.read(place), place)
+
+
+def write(evidences: Sequence[Evidence], folder: str) -> None:
+    """Write tables with the same classes, options and annotators, and disjoint items, as a shard each.
+
+    Features, sequence and graph are not kept. Raises BadTable where the folder does not exist.
+    """
+    from hitl.shards.forms import Folder
+
+    written = Folder(folder)
+    for evidence in evidences:
+        annotations = evidence.annotations
+        truth = evidence.truth
+        items = pa.array(annotations.items)
+        start, cell = annotations.item_start, annotations.cell
+        written.add(Contents(items, start, cell, annotations.time, truth, evidence.probabilities))
+    first = evidences[0].annotations
+    models = tuple(evidences[0].probabilities)
+    written.conclude(first.annotators, first.classes, first.options, first.anonymous, models, True)
+
+
+def _common(manifest: Manifest) -> tuple[Any, ...]:
+    """What all folders must have alike."""
+    return manifest.classes, manifest.options, manifest.models

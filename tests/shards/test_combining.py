@@ -1,0 +1,259 @@
+"""Results of shards are those of the table in memory; a run that is killed at any step goes on to the same bytes."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from hitl.annotations import Annotations
+from hitl.consensus import Consensus
+from hitl.errors import BadTable, Busy
+from hitl.evidence import Evidence
+from hitl.models import VBIBCC, DawidSkene, MajorityVote
+from hitl.models.inference.em import Expected
+from hitl.models.inference.passes import InTurn
+from hitl.shards.checkpoints import Checkpointed, packed, unpacked
+from hitl.shards.combining import combine
+from hitl.shards.encoding import encode
+from hitl.shards.reading import Shards, write
+from hitl.tables.files import write_table
+from tests.command_line import Run
+from tests.killing import EVERY, fatal_steps, run_until, steps_of
+
+
+def crowd(n_items: int = 300, n_annotators: int = 12, seed: int = 0) -> pa.Table:
+    """Labels of annotators of unequal accuracy, some of them without an id."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(3, size=n_items)
+    n, k = np.nonzero(rng.random((n_items, n_annotators)) < 0.4)
+    right = rng.random(len(n)) < np.linspace(0.4, 0.95, n_annotators)[k]
+    label = np.where(right, truth[n], rng.integers(3, size=len(n)))
+    who = [None if code == 3 else f"k{code}" for code in k]
+    return pa.table({"item": [f"i{code}" for code in n], "annotator": who, "label": [f"c{code}" for code in label]})
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    write_table(tmp_path / "labels.csv", crowd())
+    write_table(tmp_path / "truth.csv", pa.table({"item": ["i0", "i1", "i999"], "label": ["c0", "c1", "c2"]}))
+    encode([str(tmp_path / "labels.csv")], str(tmp_path / "shards"), shard_labels=200)
+    return tmp_path
+
+
+def results_in(folder: Path) -> dict[str, Any]:
+    found = [parquet.read_table(path) for path in sorted(folder.glob("shard-*.parquet"))]
+    return {row["item"]: row for row in pa.concat_tables(found).to_pylist()}
+
+
+@pytest.mark.parametrize("method", [MajorityVote(), DawidSkene(), VBIBCC()])
+def test_results_are_those_of_the_table_in_memory(method: Any, tables: Path) -> None:
+    known = [str(tables / "truth.csv")]
+    encode([str(tables / "labels.csv")], str(tables / "known"), truth=known, shard_labels=150)
+    shards = Shards.open(str(tables / "known"))
+    found = combine(shards, str(tables / "out"), method)
+    truth = {"item": ["i0", "i1", "i999"], "label": ["c0", "c1", "c2"]}
+    expected = method.fit(Evidence.from_tables(crowd(), truth=truth))
+    results = results_in(tables / "out")
+    assert set(results) == set(expected.items)
+    for row in expected.frame().to_dict("records"):
+        assert results[row["item"]]["label"] == row["label"]
+        for name in ("confidence", "p_c0", "p_c1", "p_c2"):
+            assert results[row["item"]][name] == pytest.approx(row[name], abs=1e-6)
+    learned = Consensus.load(tables / "out" / "learned.npz")
+    np.testing.assert_allclose(learned.annotators.confusion, expected.annotators.confusion, atol=1e-5)
+    people = parquet.read_table(tables / "out" / "annotators.parquet").to_pylist()
+    assert {row["annotator"] for row in people} == set(expected.annotators.names)
+    assert found.confidence == pytest.approx(expected.confidence.mean(), abs=1e-6)
+    assert sorted(path.name for path in (tables / "out").iterdir() if not path.name.startswith("shard")) == [
+        "annotators.parquet",
+        "learned.npz",
+        "summary.json",
+    ]
+
+
+def bytes_in(folder: Path) -> dict[str, bytes]:
+    """All files but what says how long it took."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix != ".npz"}
+
+
+@EVERY
+def test_a_run_that_is_killed_goes_on_to_the_same_bytes(every: int, tables: Path) -> None:
+    command = ("combine", "shards", "--method", "vb-ibcc", "--json", "--output")
+    steps = steps_of(run_until(0, *command, "whole", folder=tables))
+    assert steps > 15
+    whole, learned = bytes_in(tables / "whole"), Consensus.load(tables / "whole" / "learned.npz")
+    for step in fatal_steps(steps, every * 3):
+        out = f"out{step}"
+        assert run_until(step, *command, out, folder=tables).returncode < 0
+        done = run_until(0, *command, out, folder=tables)
+        if step == steps:  # killed behind its last step
+            assert "holds results already" in done.stderr
+        else:
+            made = json.loads(done.stdout)["passes"]
+            assert made["made"] + made["read"] == learned.fit.iterations + 2
+            assert made["read"] == min(step - 1, learned.fit.iterations + 2)
+        assert bytes_in(tables / out) == whole
+        again = Consensus.load(tables / out / "learned.npz")
+        np.testing.assert_array_equal(again.annotators.concentration, learned.annotators.concentration)
+        assert again.fit.objective == learned.fit.objective
+
+
+@EVERY
+def test_making_shards_that_is_killed_leaves_nothing_half_written(every: int, tables: Path) -> None:
+    command = ("shard", "labels.csv", "--labels", "100", "--output")
+    steps = steps_of(run_until(0, *command, "whole", folder=tables))
+    whole = bytes_in(tables / "whole")
+    assert steps == len(whole) + 1  # and the folder itself
+    for step in fatal_steps(steps, every):
+        out = tables / f"out{step}"
+        assert run_until(step, *command, out.name, folder=tables).returncode < 0
+        if step < steps:
+            assert not out.exists()
+            assert run_until(0, *command, out.name, folder=tables).returncode == 0
+        assert bytes_in(out) == whole
+        if step < steps:
+            assert not (tables / f".{out.name}.partial").exists()
+
+
+def test_another_method_or_other_shards_do_not_go_on_with_it(tables: Path) -> None:
+    class Stops(InTurn):
+        passes = 0
+
+        def total(self, work: Any, shards: Any) -> Any:
+            Stops.passes += 1
+            if Stops.passes == 4:
+                raise KeyboardInterrupt
+            return super().total(work, shards)
+
+    shards = Shards.open(str(tables / "shards"))
+    with pytest.raises(KeyboardInterrupt):
+        combine(shards, str(tables / "out"), VBIBCC(), engine=Stops())
+    with pytest.raises(BadTable, match="an unfinished run of another method or version, or over other shards"):
+        combine(shards, str(tables / "out"), DawidSkene())
+    with pytest.raises(BadTable, match="an unfinished run"):
+        combine(shards, str(tables / "out"), VBIBCC(shared=False))
+    encode([str(tables / "labels.csv")], str(tables / "others"), shard_labels=150)
+    with pytest.raises(BadTable, match="an unfinished run"):
+        combine(Shards.open(str(tables / "others")), str(tables / "out"), VBIBCC())
+    assert combine(shards, str(tables / "out"), VBIBCC()).read == 3
+    with pytest.raises(BadTable, match="holds results already; name a new folder"):
+        combine(shards, str(tables / "out"), VBIBCC())
+
+
+def test_one_process_at_a_time_writes_a_folder(tables: Path) -> None:
+    shards = Shards.open(str(tables / "shards"))
+
+    class Meanwhile(InTurn):
+        def total(self, work: Any, some: Any) -> Any:
+            with pytest.raises(Busy, match="another process writes it"):
+                combine(shards, str(tables / "out"), MajorityVote())
+            return super().total(work, some)
+
+    combine(shards, str(tables / "out"), MajorityVote(), engine=Meanwhile())
+
+
+def test_addresses_take_results_and_checkpoints(tables: Path) -> None:
+    import fsspec
+
+    encode([str(tables / "labels.csv")], "memory://scale/shards", shard_labels=200)
+    combine(Shards.open("memory://scale/shards"), "memory://scale/out", VBIBCC())
+    combine(Shards.open(str(tables / "shards")), str(tables / "out"), VBIBCC())
+    system = fsspec.filesystem("memory")
+    assert {path.rpartition("/")[2] for path in system.ls("/scale/out", detail=False)} == {
+        path.name for path in (tables / "out").iterdir()
+    }
+    for name, content in bytes_in(tables / "out").items():
+        assert system.cat_file(f"/scale/out/{name}") == content
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A dataclass that is not one of hitl's."""
+
+    value: int
+
+
+def test_checkpoints_hold_values_to_the_last_bit_and_run_nothing(tmp_path: Path) -> None:
+    value = Expected(np.random.default_rng(0).random((3, 2, 2)), (np.float64(0.1), {"a": None, 2: [] == []}), 0.1 + 0.2)
+    again = unpacked(packed(value), "here")
+    np.testing.assert_array_equal(again.counts_klj, value.counts_klj)
+    assert (again.statistics, again.log_evidence) == (value.statistics, value.log_evidence)
+    assert type(again.statistics[0]) is np.float64
+    with pytest.raises(TypeError, match="a pass gives Foreign, which cannot be kept"):
+        packed(Foreign(1))
+    evil = packed(value).replace(b"hitl.models.inference.em:Expected", b"hitl.models.inference.em:summed__")
+    with pytest.raises(BadTable, match="here: no checkpoint"):
+        unpacked(evil, "here")
+    with pytest.raises(BadTable, match="here: no checkpoint"):
+        unpacked(packed(value)[:200], "here")
+
+
+def test_a_pass_is_not_made_twice(tmp_path: Path) -> None:
+    evidence = Evidence(Annotations.from_matrix([[0, 0], [1, 1]]))
+    first, second = Checkpointed(InTurn(), str(tmp_path)), Checkpointed(InTurn(), str(tmp_path))
+    made = [passes.total(lambda shard: float(len(shard.annotations)), [evidence]) for passes in (first, second)]
+    assert made == [4.0, 4.0]
+    assert (first.read, second.read) == (0, 1)
+
+
+def test_shards_written_from_tables_in_memory_are_the_tables(tmp_path: Path) -> None:
+    matrix = Annotations.from_matrix([[0, -1, 1], [1, 1, 0], [-1, -1, -1]])
+    evidence = Evidence(matrix, {"m": np.array([[0.5, 0.5], [np.nan, np.nan], [0.2, 0.8]])}, truth=np.array([-1, 1, 0]))
+    write([evidence, evidence], str(tmp_path))
+    for shard in Shards.open(str(tmp_path)):
+        np.testing.assert_array_equal(shard.probabilities["m"], evidence.probabilities["m"])
+        np.testing.assert_array_equal(shard.truth, evidence.truth)  # type: ignore[arg-type]
+        assert shard.annotations.items == (0, 1, 2)
+        np.testing.assert_array_equal(shard.annotations.label, matrix.label)
+        np.testing.assert_array_equal(shard.known, evidence.known)
+        np.testing.assert_array_equal(shard.annotations.select(np.array([0, 2])).label, matrix.label[[0, 2]])
+
+
+def test_the_command_line_makes_and_combines_shards(tables: Path, run: Run) -> None:
+    code, out, _ = run("shard", str(tables / "labels.csv"), "--labels", "500", "-o", "made")
+    assert code == 0
+    assert "of 12 annotators on" in out
+    assert "in 3 shards\nwrote made\n" in out
+    code, out, _ = run("combine", "made", "-m", "majority", "-o", "out")
+    assert code == 0
+    assert "items in 3 shards" in out
+    assert len(results_in(Path("out"))) == len({*crowd().column("item").to_pylist()})
+    write_table("more.csv", pa.table({"item": ["new"], "annotator": ["k1"], "label": ["c1"]}))
+    code, out, _ = run("shard", "more.csv", "--like", "made", "-o", "made2", "--json")
+    assert (code, json.loads(out)["annotators"]) == (0, 12)
+    code, out, _ = run("combine", "made*", "-m", "majority", "-o", "both", "--json")
+    assert (code, json.loads(out)["items"]) == (0, len(results_in(Path("out"))) + 1)
+
+
+WRONG = {
+    "another option": (("combine", "shards", "--truth", "t.csv", "-o", "out"), "--truth: shards have what they were"),
+    "no output": (("combine", "shards"), "expected --output FOLDER"),
+    "a method in memory": (("combine", "shards", "-m", "ebcc", "-o", "out"), "needs all labels in memory; on shards:"),
+    "no shards": (("combine", ".", "-o", "out"), "no shards: manifest.json is not there"),
+    "options alone": (("shard", "a.csv", "--options", "x,y", "-o", "out"), "--options needs --classes"),
+    "saved": (("combine", "shards", "--save", "a.npz", "-o", "out"), "--save: not for shards"),
+    "a model without a name": (("shard", "a.csv", "-p", "m.csv", "-o", "out"), "expected MODEL=TABLES"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_does_not_go_together_is_an_error(case: str, tables: Path, run: Run) -> None:
+    arguments, message = WRONG[case]
+    code, _, error = run(*arguments)
+    assert code in (65, 78)
+    assert message in error
+    assert not Path("out").exists()
+
+
+def test_no_warning_of_mapped_arrays(tables: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        combine(Shards.open(str(tables / "shards")), str(tables / "out"), DawidSkene())
