@@ -13,6 +13,7 @@ from hitl.cli import (
     access,
     annotators,
     audit,
+    backup,
     combine,
     embed,
     events,
@@ -133,6 +134,11 @@ PANELS: dict[str, dict[Callable[..., None], str]] = {
         project.pull: examples("hitl pull"),
         project.plan: examples("hitl plan --dry-run"),
         project.push: examples("hitl push --dry-run"),
+    },
+    "Store": {
+        backup.backup: backup.BACKUP_EXAMPLES,
+        backup.restore: backup.RESTORE_EXAMPLES,
+        backup.migrate: backup.MIGRATE_EXAMPLES,
     },
     "Demo": {demo: examples("hitl demo", "hitl demo --label-studio", "hitl demo --serve")},
 }
