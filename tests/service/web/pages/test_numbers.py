@@ -1,4 +1,4 @@
-"""Every number of a table leads to what it comes from."""
+"""Every number of a table leads to what it comes from; what a study estimates over all items has no list of its own."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ ADDRESSES = (
     "/projects/p/items/item%203",
     "/projects/p/annotators",
     "/projects/p/annotators/cyd",
+    "/projects/p/team",
     "/projects/p/models",
     "/projects/p/plan",
     "/projects/p/runs",
@@ -28,22 +29,24 @@ class Numbers(HTMLParser):
     def __init__(self, html: str) -> None:
         super().__init__()
         self.cells: list[tuple[str, bool]] = []
-        self._cell = self._link = False
+        self._cell = self._link = self._study = False
         self.feed(html)
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        """A cell or a link begins."""
+        """A cell or a link begins; or a study, up to the end of its section."""
+        self._study |= "data-study" in dict(attributes)
         self._cell |= tag == "td" and "n" in (dict(attributes).get("class") or "").split()
         self._link |= tag == "a"
 
     def handle_endtag(self, tag: str) -> None:
         """It ends."""
         self._cell &= tag != "td"
+        self._study &= tag != "section"
         self._link &= tag != "a"
 
     def handle_data(self, data: str) -> None:
         """What stands in it."""
-        if self._cell and re.search(r"\d", data):
+        if self._cell and not self._study and re.search(r"\d", data):
             self.cells.append((data, self._link))
 
 
