@@ -26,7 +26,7 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-class Told:
+class InTurnWithProgress:
     """Shards one after the other, in this process; says which is in turn."""
 
     def __init__(self, progress: Progress = silent) -> None:

@@ -197,7 +197,7 @@ class _Encoder:
         folder = self.work / f"runs-{len(self.spills)}"
         folder.mkdir()
         spill = self.spills[kind] = _Spill(Runs(folder), self.run_bytes)
-        for place in [place for pattern in patterns for place in places.matching(pattern)]:
+        for place in dict.fromkeys(place for pattern in patterns for place in places.matching(pattern)):
             with places.local(place, self.work) as path:
                 for part, begins in _parts(path):
                     of_file = place_in_file(path)
@@ -286,7 +286,7 @@ class _Encoder:
             if contradicted and not conflicts:
                 first = row
             conflicts += contradicted
-            written.add(contents)
+            written.add(contents, (begin, end))
             self.progress("write shards", number + 1, len(ranges))
         if conflicts:
             report_conflicts(conflicts, first, strict, stacklevel=4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,7 +165,9 @@ def test_addresses_take_results_and_checkpoints(tables: Path) -> None:
     import fsspec
 
     encode([str(tables / "labels.csv")], "memory://scale/shards", shard_labels=200)
-    combine(Shards.open("memory://scale/shards"), "memory://scale/out", VBIBCC())
+    shards = Shards.open("memory://scale/shards")
+    combine(shards, "memory://scale/out", VBIBCC())
+    assert pickle.loads(pickle.dumps(shards))[0].annotations.items == shards[0].annotations.items
     combine(Shards.open(str(tables / "shards")), str(tables / "out"), VBIBCC())
     system = fsspec.filesystem("memory")
     assert {path.rpartition("/")[2] for path in system.ls("/scale/out", detail=False)} == {
@@ -231,6 +234,11 @@ def test_the_command_line_makes_and_combines_shards(tables: Path, run: Run) -> N
     assert (code, json.loads(out)["annotators"]) == (0, 12)
     code, out, _ = run("combine", "made*", "-m", "majority", "-o", "both", "--json")
     assert (code, json.loads(out)["items"]) == (0, len(results_in(Path("out"))) + 1)
+    write_table("again.csv", pa.table({"item": ["new", "other"], "annotator": ["k1", "k1"], "label": ["c1", "c0"]}))
+    assert run("shard", "again.csv", "--like", "made", "-o", "made3")[0] == 0
+    code, _, error = run("combine", "made[23]", "-m", "majority", "-o", "all")
+    assert (code, Path("all").exists()) == (65, False)
+    assert "made3 and made2 both have the item 'new'; make one folder of shards of all tables" in error
 
 
 WRONG = {
