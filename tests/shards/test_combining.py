@@ -199,6 +199,18 @@ def test_checkpoints_hold_values_to_the_last_bit_and_run_nothing(tmp_path: Path)
         unpacked(packed(value)[:200], "here")
 
 
+def test_progress_says_which_pass_and_which_shard_is_in_turn(tables: Path) -> None:
+    said: list[tuple[str, int, int | None]] = []
+    shards = Shards.open(str(tables / "shards"))
+    found = combine(shards, str(tables / "out"), VBIBCC(), progress=lambda *step: said.append(step))
+    passes = [done for what, done, _ in said if what == "passes"]
+    assert sorted(set(passes)) == list(range(found.passes))
+    assert {(done, total) for what, done, total in said if what == "shards of this pass"} == {
+        (number, len(shards)) for number in range(len(shards) + 1)
+    }
+    assert said[-1] == ("write results", len(shards), len(shards))
+
+
 def test_a_pass_is_not_made_twice(tmp_path: Path) -> None:
     evidence = Evidence(Annotations.from_matrix([[0, 0], [1, 1]]))
     first, second = Checkpointed(InTurn(), str(tmp_path)), Checkpointed(InTurn(), str(tmp_path))
