@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import warnings
@@ -192,9 +193,13 @@ def test_checkpoints_hold_values_to_the_last_bit_and_run_nothing(tmp_path: Path)
     assert type(again.statistics[0]) is np.float64
     with pytest.raises(TypeError, match="a pass gives Foreign, which cannot be kept"):
         packed(Foreign(1))
-    evil = packed(value).replace(b"hitl.models.inference.em:Expected", b"hitl.models.inference.em:summed__")
-    with pytest.raises(BadTable, match="here: no checkpoint"):
-        unpacked(evil, "here")
+    (tmp_path / "mine").mkdir()
+    form = {"type": "hitl.shards.places:remove", "fields": {"folder": str(tmp_path / "mine")}}
+    evil = io.BytesIO()
+    np.savez(evil, form=np.frombuffer(json.dumps(form).encode(), np.uint8))
+    with pytest.raises(BadTable, match=r"here: no checkpoint: hitl\.shards\.places:remove is no dataclass of hitl"):
+        unpacked(evil.getvalue(), "here")
+    assert (tmp_path / "mine").exists()
     with pytest.raises(BadTable, match="here: no checkpoint"):
         unpacked(packed(value)[:200], "here")
 
