@@ -102,8 +102,7 @@ class DawidSkene:
         pseudo_jl = self._pseudo_counts(annotations)
         first = partial(warm_start.first_beliefs, start=start, unmet_jl=pseudo_jl)
         passes = OverShards(shards, engine, first, least_labels=self.least_labels)
-        found = em.climb(
-            passes,
+        found = passes.climb(
             *self._parts(annotations, pseudo_jl),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,

@@ -31,7 +31,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import confusion, dirichlet_confusion
 from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
 from hitl.models.combiner import FittedToShards, used
-from hitl.models.inference import em, warm_start
+from hitl.models.inference import em, warm_start, working_set
 from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.over_shards import Judge, OverShards, concluded, used_of
 from hitl.models.inference.passes import IN_TURN, Additive, Engine, first_of
@@ -131,9 +131,8 @@ class VBIBCC:
         annotations = first_of(shards).annotations
         agreed = engine.total(self._agreed, shards) if self.anchor else None
         passes = OverShards(shards, engine, partial(self._start, start=start), least_labels=self.least_labels)
-        found = em.climb(
-            passes,
-            *self._parts_by(annotations, start, agreed),
+        found = passes.climb(
+            *self._parts_by(annotations, passes.labels, start, agreed),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
         )
@@ -182,13 +181,14 @@ class VBIBCC:
 
     def _parts(self, evidence: Evidence, start: Consensus | None) -> tuple[DirichletShares, DirichletConfusion]:
         agreed = self._agreed(evidence) if self.anchor else None
-        return self._parts_by(evidence.annotations, start, agreed)
+        return self._parts_by(evidence.annotations, len(evidence.annotations), start, agreed)
 
     def _parts_by(
-        self, annotations: Annotations, start: Consensus | None, agreed: Agreed | None
+        self, annotations: Annotations, labels: int, start: Consensus | None, agreed: Agreed | None
     ) -> tuple[DirichletShares, DirichletConfusion]:
         prior = DirichletShares.even(annotations.n_classes, self.share_smoothing)
         people = self.annotators_at_start(annotations, start)
+        people = replace(people, newton=working_set.pays(labels, people.counts_klj.size, prior))
         if agreed is None:
             return prior, people
         anchored = replace(prior, anchor=self.anchor, votes_j=agreed.votes_j)

@@ -26,7 +26,7 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-class Told:
+class InTurnWithProgress:
     """Shards one after the other, in this process; says which is in turn."""
 
     def __init__(self, progress: Progress = silent) -> None:
@@ -39,11 +39,12 @@ class Told:
 
     def each(self, work: Callable[[Evidence], R], shards: Sequence[Evidence]) -> Iterator[R]:
         """What `work` gives of each shard, in their order."""
-        self._passes += 1
         for number in range(len(shards)):
-            self._progress(f"pass {self._passes}", number, len(shards))
+            self._progress("passes", self._passes, None)
+            self._progress("shards of this pass", number, len(shards))
             yield work(shards[number])
-        self._progress(f"pass {self._passes}", len(shards), len(shards))
+        self._passes += 1
+        self._progress("shards of this pass", len(shards), len(shards))
 
 
 class Checkpointed:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from hitl.models.combiner import Combiner, FittedToShards, Shardable, name_of
 from hitl.models.inference.passes import Engine
 from hitl.models.registry import COMBINERS
 from hitl.shards import places
-from hitl.shards.checkpoints import Checkpointed, Told
+from hitl.shards.checkpoints import Checkpointed, InTurnWithProgress
 from hitl.shards.reading import Shards
 
 SUMMARY = "summary.json"
@@ -56,8 +57,15 @@ def combine(
     """
     if not isinstance(method, Shardable):
         raise BadSettings(f"method {name_of(method)} needs all labels in memory; on shards: {', '.join(shardable())}")
+    with tempfile.TemporaryDirectory(prefix="hitl-shards-") as copies:
+        shards = shards.with_copies(copies)
+        shards.require_disjoint()
+        return _combined(shards, folder, method, engine or InTurnWithProgress(progress), progress)
+
+
+def _combined(shards: Shards, folder: str, method: Shardable, engine: Engine, progress: Progress) -> Combined:
     with _claimed(folder, _work(shards, method)) as unfinished:
-        passes = Checkpointed(engine or Told(progress), unfinished)
+        passes = Checkpointed(engine, unfinished)
         learned = method.fit_shards(shards, engine=passes)
         confidence = _write_items(shards, folder, learned, progress) / max(1, shards.n_items)
         _write_annotators(folder, learned.consensus)
@@ -108,12 +116,12 @@ def _require_this_work(folder: str, place: str, work: bytes) -> None:
         )
 
 
-def _work(shards: Shards, method: Combiner) -> bytes:
+def _work(shards: Shards, method: Any) -> bytes:
     """What is done, by which a run that goes on is known."""
     from hitl import __version__
 
     checksum = zlib.crc32(repr(shards.checksums).encode())
-    settings = {one.name: getattr(method, one.name) for one in fields(method)}  # type: ignore[arg-type]
+    settings = {one.name: getattr(method, one.name) for one in fields(method)}
     work = {"hitl": __version__, "method": name_of(method), "settings": settings, "shards": checksum}
     return json.dumps(work, indent=1, default=str).encode() + b"\n"
 
@@ -146,7 +154,7 @@ def _parquet(table: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _summary(shards: Shards, method: Combiner, found: Combined) -> Mapping[str, Any]:
+def _summary(shards: Shards, method: Any, found: Combined) -> Mapping[str, Any]:
     fit = found.learned.fit
     return {
         "items": shards.n_items,

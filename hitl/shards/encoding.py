@@ -33,7 +33,7 @@ from hitl.shards import places
 from hitl.shards.forms import MANIFEST, Contents, Folder, Manifest, cell_type, in_order
 from hitl.shards.reading import MappedAnnotations, Shards
 from hitl.shards.runs import Runs, equal_ranges
-from hitl.shown import listed
+from hitl.shown import counted, listed
 from hitl.tables.encoding import check_names, options_of, seconds_of, warn_of_similar
 from hitl.tables.files import empty_as_null, numbers_of, read_parts, require_columns, with_text
 from hitl.tables.limits import limits, require_fit
@@ -177,7 +177,6 @@ class _Encoder:
         self.annotators = Codes("annotator", annotators)
         self.labels = Codes("label", () if given is None else tuple(given), given is not None)
         self.nameless = False
-        self.rows = 0
         self.spills: dict[str, _Spill] = {}
 
     # -- 1: read -------------------------------------------------------------------------------------------
@@ -185,7 +184,7 @@ class _Encoder:
     def read(self, tables: Sequence[str], models: Mapping[str, Sequence[str]], truth: Sequence[str]) -> None:
         """Bring the rows of all tables into runs."""
         self._into("labels", tables, self._label_rows)
-        if not self.rows:
+        if not self.spills["labels"].rows:
             raise BadTable(f"{', '.join(tables)}: the table is empty; expected one row for each label")
         self.models = tuple(models)
         for name, files in models.items():
@@ -197,11 +196,11 @@ class _Encoder:
         folder = self.work / f"runs-{len(self.spills)}"
         folder.mkdir()
         spill = self.spills[kind] = _Spill(Runs(folder), self.run_bytes)
-        for place in [place for pattern in patterns for place in places.matching(pattern)]:
+        for place in dict.fromkeys(place for pattern in patterns for place in places.matching(pattern)):
             with places.local(place, self.work) as path:
                 for part, begins in _parts(path):
                     of_file = place_in_file(path)
-                    spill.add(rows_of(part, place, lambda row, at=begins, of=of_file: of(at + row)))  # type: ignore[misc]
+                    spill.add(rows_of(part, place, lambda row, at=begins, of=of_file: of(at + row)), place)  # type: ignore[misc]
                     self.progress(f"read {kind}", spill.rows, None)
         spill.flush()
 
@@ -212,7 +211,6 @@ class _Encoder:
         require_columns(part, [*text, *([columns.time] if columns.time else [])], place, hint)
         part = with_text(part, text)
         require_fit(part, Path(place), text)
-        self.rows += part.num_rows
         found = {
             "item": _filled(part, columns.item, "item", place_of),
             "annotator": self._annotators(part, columns.annotator, place_of),
@@ -240,8 +238,14 @@ class _Encoder:
         require_columns(part, [columns.item, columns.label], place)
         part = with_text(part, [columns.item, columns.label])
         label = _whole(empty_as_null(part.column(columns.label)))
-        item = _filled(part.filter(label.is_valid()), columns.item, "item", place_of)
-        return pa.table({"item": item, "label": self.labels.of(label.drop_null(), place_of)})
+        numbers = np.flatnonzero(np.asarray(label.is_valid()))
+        known = part.take(pa.array(numbers))
+
+        def place_of_known(row: int) -> str:
+            return place_of(int(numbers[row]))
+
+        item = _filled(known, columns.item, "item", place_of_known)
+        return pa.table({"item": item, "label": self.labels.of(label.drop_null(), place_of_known)})
 
     def _model_rows(self, part: pa.Table, place: str, place_of: Place) -> pa.Table:
         item = self.columns.item
@@ -258,39 +262,41 @@ class _Encoder:
 
     def write(self, folder: Path, strict: bool, shard_labels: int, classes: Sequence[Name] | None) -> Manifest:
         """Write the shards and what they have in common."""
-        like = None if self.like is None else self.like.manifest
+        people, like = self._common(classes)
+        self.of_annotator = self.annotators.recode(people, like.anonymous)
+        self.of_label = self.labels.recode(like.options)
+        written = Folder(str(folder))
+        ranges = equal_ranges(np.sum([spill.runs.sizes for spill in self.spills.values()], axis=0), shard_labels)
+        conflicts, first = 0, ""
+        for number, (begin, end) in enumerate(ranges):
+            contents, contradicted, row = self._shard(begin, end, people, like)
+            conflicts, first = conflicts + contradicted, first or row
+            written.add(contents, (begin, end))
+            self.progress("write shards", number + 1, len(ranges))
+        if conflicts:
+            report_conflicts(conflicts, first, strict, stacklevel=4)
+        return written.conclude(people, like.classes, like.options, like.anonymous, like.models, like.truth)
+
+    def _common(self, classes: Sequence[Name] | None) -> tuple[Names, Manifest]:
+        """The names of the annotators in order, and what all shards have in common."""
         found = self.labels.known if self.labels.closed else in_order((), list(self.labels.code))
-        self.classes = like.classes if like is not None else tuple(classes) if classes is not None else found
         if not self.labels.closed:
             warn_of_similar(found)
-        if len(self.classes) < 2:
+        known: Names = ()
+        anonymous = None
+        if self.like is not None:
+            classes, known, anonymous = self.like.classes, self.like.annotators, self.like.manifest.anonymous
+        classes = found if classes is None else tuple(classes)
+        if len(classes) < 2:
             raise BadAnnotations(
-                f"found {len(self.classes)} class{'' if len(self.classes) == 1 else 'es'} ({listed(self.classes)}); "
-                "expected at least 2: name the classes if the labels seen so far do not show them all"
+                f"found {counted(len(classes), 'class', 'classes')} ({listed(classes)}); expected at least 2: name the "
+                "classes if the labels seen so far do not show them all"
             )
-        anonymous = None if like is None else like.anonymous
-        known = () if self.like is None else self.like.annotators
         people = in_order(known, list(self.annotators.code))
         if self.nameless and anonymous is None:
             people, anonymous = (*people, ANONYMOUS), len(people)
             check_names("annotators", people)
-        manifest = Manifest(self.classes, found, len(people), anonymous, self.models, "truth" in self.spills, ())
-        self.of_annotator = self.annotators.recode(people, anonymous)
-        self.of_label = self.labels.recode(found)
-        written = Folder(str(folder))
-        sizes = np.sum([spill.runs.sizes for spill in self.spills.values()], axis=0)
-        ranges = equal_ranges(sizes, shard_labels)
-        conflicts, first = 0, ""
-        for number, (begin, end) in enumerate(ranges):
-            contents, contradicted, row = self._shard(begin, end, people, manifest)
-            if contradicted and not conflicts:
-                first = row
-            conflicts += contradicted
-            written.add(contents)
-            self.progress("write shards", number + 1, len(ranges))
-        if conflicts:
-            report_conflicts(conflicts, first, strict, stacklevel=4)
-        return written.conclude(people, self.classes, manifest.options, anonymous, manifest.models, manifest.truth)
+        return people, Manifest(classes, found, len(people), anonymous, self.models, "truth" in self.spills, ())
 
     def _shard(self, first: int, last: int, people: Names, like: Manifest) -> tuple[Contents, int, str]:
         """The contents of a range of buckets; how many labels contradict others, and where the first stands."""
@@ -345,10 +351,15 @@ class _Spill:
 
     def __init__(self, runs: Runs, size: int) -> None:
         self.runs, self.rows, self._size = runs, 0, size
+        self._names: list[str] = []
         self._parts: list[pa.Table] = []
         self._bytes = 0
 
-    def add(self, part: pa.Table) -> None:
+    def add(self, part: pa.Table, place: str) -> None:
+        self._names = self._names or part.column_names
+        if part.column_names != self._names:
+            found, expected = listed(part.column_names), listed(self._names)
+            raise BadTable(f"{place}: found the columns {found}; expected those of the tables before: {expected}")
         self._parts.append(part)
         self._bytes += part.nbytes
         self.rows += part.num_rows

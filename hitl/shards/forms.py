@@ -39,13 +39,17 @@ MODEL = "p of "
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One file: how many items and labels it has, its size in bytes, and the CRC-32 of its bytes."""
+    """One file: how many items and labels it has, its size in bytes, and the CRC-32 of its bytes.
+
+    `buckets`: of the hashes of its items, from the first to before the last; None where its items were not hashed.
+    """
 
     file: str
     items: int
     labels: int
     bytes: int
     checksum: int
+    buckets: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +158,13 @@ class Folder:
         self.folder = folder
         self._shards: list[Shard] = []
 
-    def add(self, contents: Contents) -> None:
-        """Write the next shard."""
+    def add(self, contents: Contents, buckets: tuple[int, int] | None = None) -> None:
+        """Write the next shard; `buckets` are those of its items, if they are hashed."""
         name = f"shard-{len(self._shards):05d}.arrow"
         packed = contents.to_bytes()
         places.write(places.join(self.folder, name), packed)
-        shard = Shard(name, len(contents.items), len(contents.cell), packed.size, zlib.crc32(packed))
+        checksum = zlib.crc32(packed)
+        shard = Shard(name, len(contents.items), len(contents.cell), packed.size, checksum, buckets)
         self._shards.append(shard)
 
     def conclude(

@@ -6,11 +6,10 @@ in one go; what they need beside it (s3fs, gcsfs) its message says.
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +96,13 @@ def mapped(place: str) -> Any:
 def held(path: Path, folder: str) -> Iterator[None]:
     """A lock on a file, for the time that a folder is written. Raises Busy where another process holds it."""
     with open(path, "wb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Busy(f"{folder}: another process writes it; wait for it, or name another folder") from None
+        with suppress(ImportError):  # no fcntl on Windows: two at once are then the user's to avoid
+            import fcntl
+
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Busy(f"{folder}: another process writes it; wait for it, or name another folder") from None
         yield
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hitl.annotations import Annotations, Ints, Names
 from hitl.errors import BadTable
 from hitl.evidence import Evidence
 from hitl.shards import places
-from hitl.shards.forms import ANNOTATORS, MANIFEST, Contents, Manifest, Shard, names_from
+from hitl.shards.forms import ANNOTATORS, MANIFEST, Contents, Manifest, names_from
 
 
 class MappedAnnotations(Annotations):
@@ -78,7 +80,8 @@ class Shards(Sequence[Evidence]):
     """The shards of one or several folders: `len`, `[i]`, and what they have in common.
 
     `shards[i]` reads the shard anew each time and holds nothing: let go of it before you take the next one. The first
-    time it is checked against its checksum.
+    time it is checked against its checksum. A shard at an address is read from there each time, unless copies are
+    kept (`with_copies`).
 
     Example:
         >>> import tempfile
@@ -97,6 +100,17 @@ class Shards(Sequence[Evidence]):
         self.annotators = annotators
         self._shards = [(folder, shard) for folder, manifest in folders for shard in manifest.shards]
         self._checked: set[int] = set()
+        self._copies: str | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which may be on another machine."""
+        return {**vars(self), "_copies": None, "_checked": set()}
+
+    def with_copies(self, folder: str) -> Shards:
+        """The same; those at an address are copied to this folder of this machine when they are first asked for."""
+        copied = object.__new__(Shards)
+        vars(copied).update(self.__getstate__(), _copies=folder)
+        return copied
 
     @classmethod
     def open(cls, *patterns: str) -> Shards:
@@ -154,16 +168,22 @@ class Shards(Sequence[Evidence]):
         """Shard number `which`. Raises BadTable where the file is not what was written."""
         if isinstance(which, slice):
             chosen = object.__new__(Shards)
-            chosen.manifest, chosen.annotators = self.manifest, self.annotators
-            chosen._shards, chosen._checked = self._shards[which], set()
+            vars(chosen).update(self.__getstate__(), _shards=self._shards[which])
             return chosen
-        folder, shard = self._shards[which]
-        contents = self._contents(which, places.join(folder, shard.file), shard)
+        contents = self.contents(which)
         annotations = MappedAnnotations.of(contents, self.annotators, self.manifest)
         truth = np.full(len(contents.items), -1, np.int32) if contents.truth is None else contents.truth
         return Evidence.trusted(annotations, contents.probabilities, truth)
 
-    def _contents(self, which: int, place: str, shard: Shard) -> Contents:
+    def contents(self, which: int) -> Contents:
+        """The arrays of a shard, of the file as it is mapped. Raises BadTable where it is not what was written."""
+        folder, shard = self._shards[which]
+        place = places.join(folder, shard.file)
+        if self._copies is not None and places.is_address(place):
+            copy = str(Path(self._copies, f"{which}.arrow"))
+            if not places.exists(copy):
+                places.write(copy, places.read(place))
+            place = copy
         source = places.mapped(place)
         if which not in self._checked:
             if source.size() != shard.bytes or zlib.crc32(source.read_buffer()) != shard.checksum:
@@ -171,6 +191,28 @@ class Shards(Sequence[Evidence]):
             source.seek(0)
             self._checked.add(which)
         return Contents.mapped(source)
+
+    def require_disjoint(self) -> None:
+        """Raise BadTable where two folders have an item in common. It looks at the names of items whose hashes meet."""
+        for one, (folder, shard) in enumerate(self._shards):
+            meeting = [
+                other
+                for other, (elsewhere, its) in enumerate(self._shards[:one])
+                if elsewhere != folder and _meet(shard.buckets, its.buckets)
+            ]
+            names = self.contents(one).items if meeting else None
+            for other in meeting:
+                twice = names.filter(pc.is_in(names, value_set=self.contents(other).items))  # type: ignore[union-attr]
+                if len(twice):
+                    raise BadTable(
+                        f"{folder} and {self._shards[other][0]} both have the item {twice[0].as_py()!r}; make one "
+                        "folder of shards of all tables"
+                    )
+
+
+def _meet(one: Sequence[int] | None, two: Sequence[int] | None) -> bool:
+    """Whether items of these buckets may be the same; buckets that are not known may be any."""
+    return one is None or two is None or (one[0] < two[1] and two[0] < one[1])
 
 
 def manifest_of(folder: str) -> Manifest:

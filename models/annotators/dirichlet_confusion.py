@@ -35,7 +35,8 @@ import numpy as np
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport
-from hitl.models.annotators import confusion
+from hitl.models.annotators import confusion, shared_prior
+from hitl.models.annotators.shared_prior import largest_on_the_diagonal as largest_on_the_diagonal
 from hitl.models.numerics.special import digamma, log_gamma
 from hitl.models.priors.dirichlet_shares import log_beta
 
@@ -55,6 +56,7 @@ class DirichletConfusion:
         shared: whether `learn` learns a, or leaves it at a0.
         anchor: w, weight of the votes in what counted, in [0, 1).
         votes_klj: (K, L, J) V, counts by the shares of agreeing pairs.
+        newton: whether a is learned by steps of Newton (`shared_prior`), which large tables are worth.
     """
 
     hyper_jl: Floats
@@ -63,6 +65,7 @@ class DirichletConfusion:
     shared: bool = True
     anchor: float = 0.0
     votes_klj: Floats | float = 0.0
+    newton: bool = False
 
     @classmethod
     def unlearned(cls, hyper_jl: Floats, n_annotators: int, shared: bool = True) -> DirichletConfusion:
@@ -90,7 +93,9 @@ class DirichletConfusion:
         """Posteriors given expected counts, after raising the shared prior to fit them."""
         learned_klj = (1 - self.anchor) * counts_klj + self.anchor * self.votes_klj if self.anchor else counts_klj
         prior_jl = self.prior_jl
-        for _ in range(SWEEPS if self.shared else 0):
+        if self.shared and self.newton:
+            prior_jl = shared_prior.fitted(prior_jl, learned_klj, self.hyper_jl)
+        for _ in range(SWEEPS if self.shared and not self.newton else 0):
             prior_jl = raised(prior_jl, learned_klj, self.hyper_jl)
         return replace(self, counts_klj=learned_klj, prior_jl=prior_jl)
 
@@ -131,22 +136,3 @@ def raised(prior_jl: Floats, counts_klj: Floats, hyper_jl: Floats) -> Floats:
     cost_j = (digamma(confusion.over_options(counts_klj) + total_j) - digamma(total_j)).sum(axis=0) + 1
     raised_jl: Floats = largest_on_the_diagonal(prior_jl * gained_jl + hyper_jl) / cost_j[:, None]
     return raised_jl
-
-
-def largest_on_the_diagonal(gain_jl: Floats) -> Floats:
-    """(J, L) maximiser x of sum_l gain_l ln x_l - x_l subject to x_j >= x_l.
-
-    Options above the diagonal share its value.
-    """
-    held = gain_jl.copy()
-    for j in np.flatnonzero(gain_jl.max(axis=1) > gain_jl.diagonal()):
-        row = held[j]
-        others = np.delete(np.arange(row.size), j)
-        order = others[np.argsort(-row[others], kind="stable")]
-        pool = [j]
-        for option in order:
-            if row[option] <= row[pool].mean():
-                break
-            pool.append(int(option))
-        row[pool] = row[pool].mean()
-    return held

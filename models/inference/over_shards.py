@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,19 @@ import numpy.typing as npt
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus, Fit
 from hitl.evidence import Evidence
+from hitl.models.annotators import AnnotatorModel
 from hitl.models.annotators.confusion import VotesCounted
 from hitl.models.combiner import Combiner, FittedToShards, given, name_of, used, without
-from hitl.models.inference import em
-from hitl.models.inference.em import Counts, Expected, counts_by_all
+from hitl.models.inference import em, loop, working_set
+from hitl.models.inference.em import Counts, counts_by_all
+from hitl.models.inference.loop import Climbed, Expected
 from hitl.models.inference.passes import Additive, Engine, first_of
+from hitl.models.inference.working_set import Split
 from hitl.models.numerics.clamping import clamp
 from hitl.models.priors import TruthPrior
+
+P = TypeVar("P", bound=TruthPrior)
+A = TypeVar("A", bound=AnnotatorModel)
 
 Beliefs = Callable[[Evidence], Floats]
 """A shard -> beliefs (N, J) of its items."""
@@ -86,6 +92,21 @@ class OverShards:
         """How many items the parameters are learned from."""
         return self.census.counted
 
+    @property
+    def labels(self) -> int:
+        """How many labels there are."""
+        return int(self.census.labels_k.sum())
+
+    def climb(self, prior: P, annotators: A, *, tolerance: float, max_iterations: int) -> Climbed[P, A]:
+        """What `em.maximise` finds, but for the beliefs."""
+        quick = self._counts is counts_by_all and working_set.pays(self.labels, annotators.log_pi_klj.size, prior)
+        climb = working_set.climb if quick else loop.climb
+        return climb(self, prior, annotators, tolerance=tolerance, max_iterations=max_iterations)
+
+    def split(self, prior: Any, log_pi_klj: Floats, bins: int) -> Split:
+        """By the posterior under these parameters, the unsure items apart."""
+        return self._engine.total(_Split(prior, log_pi_klj, self._least_labels, bins, self._at), self._shards)
+
     def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
         """By the beliefs at which iterations begin; without log evidence."""
         work = _First(self._first, prior, log_pi_klj, self._least_labels, self._counts, self._at)
@@ -117,6 +138,19 @@ class _Expected:
     def __call__(self, evidence: Evidence) -> Expected:
         informative_n = em.informative(evidence, self.least_labels)
         return em.expected(evidence, self.at(self.prior, evidence), self.log_pi_klj, informative_n, self.counts)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class _Split:
+    prior: Any
+    log_pi_klj: Floats
+    least_labels: int
+    bins: int
+    at: At
+
+    def __call__(self, evidence: Evidence) -> Split:
+        prior, informative_n = self.at(self.prior, evidence), em.informative(evidence, self.least_labels)
+        return em.split(evidence, prior, self.log_pi_klj, informative_n, self.bins)[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from math import factorial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,43 @@ BLOCK = 64
 """Items that `beliefs` takes at a time: few enough for the fastest cache, enough for vector instructions."""
 
 
-def messages(annotations: Annotations, log_pi_klj: Floats) -> Floats:
+class Labels(Protocol):
+    """What the loops read of labels that are in the order of their items."""
+
+    @property
+    def item_start(self) -> npt.NDArray[np.int64]:
+        """(N + 1,) where the labels of each item begin."""
+        ...
+
+    @property
+    def cell(self) -> npt.NDArray[Any]:
+        """(M,) annotator * L + label."""
+        ...
+
+    @property
+    def n_items(self) -> int:
+        """N."""
+        ...
+
+    @property
+    def n_annotators(self) -> int:
+        """K."""
+        ...
+
+    @property
+    def n_options(self) -> int:
+        """L."""
+        ...
+
+    @property
+    def n_classes(self) -> int:
+        """J."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+def messages(annotations: Labels, log_pi_klj: Floats) -> Floats:
     """(N, J) sum of each item's log likelihoods; 0 for an item without labels. `log_pi_klj` is (K, L, J)."""
     return _gathered(annotations, annotations.cell, log_pi_klj)
 
@@ -48,11 +84,11 @@ def votes(annotations: Annotations) -> Floats:
     return _gathered(annotations, annotations.label, np.eye(annotations.n_options, annotations.n_classes))
 
 
-def _gathered(annotations: Annotations, row_m: npt.NDArray[Any], rows: Floats) -> Floats:
+def _gathered(annotations: Labels, row_m: npt.NDArray[Any], rows: Floats) -> Floats:
     """(N, J) sum over each item's labels of a row (J,) for each."""
     out = np.empty((annotations.n_items, annotations.n_classes))
     table = np.ascontiguousarray(rows).reshape(-1, annotations.n_classes)
-    runs = equal_runs(annotations, _threads(len(annotations)))
+    runs = equal_runs(annotations, threads_for(len(annotations)))
     if len(runs) == 2:
         _gather(0, len(out), annotations.item_start, row_m, table, out)
     else:
@@ -60,11 +96,11 @@ def _gathered(annotations: Annotations, row_m: npt.NDArray[Any], rows: Floats) -
     return out
 
 
-def counts(annotations: Annotations, q_nj: Floats, among_n: npt.NDArray[np.bool_] | None = None) -> Floats:
+def counts(annotations: Labels, q_nj: Floats, among_n: npt.NDArray[np.bool_] | None = None) -> Floats:
     """(K, L, J) expected number of times annotator k said l for an item of class j, among some items or all."""
     out = np.zeros((annotations.n_annotators, annotations.n_options, annotations.n_classes))
     table = out.reshape(-1, annotations.n_classes)
-    runs = equal_runs(annotations, min(_threads(len(annotations)), max(1, TABLES // max(1, out.nbytes))))
+    runs = equal_runs(annotations, min(threads_for(len(annotations)), max(1, TABLES // max(1, out.nbytes))))
     among = np.ones(annotations.n_items, bool) if among_n is None else among_n
     q_nj = np.ascontiguousarray(q_nj)
     if len(runs) == 2:
@@ -84,7 +120,7 @@ def beliefs(message_nj: Floats, log_prior_nj: Floats, out: Floats | None = None)
     assert out.flags.c_contiguous
     log_z_n = np.empty(len(out))
     log_prior_nj = np.ascontiguousarray(np.atleast_2d(log_prior_nj))
-    runs = np.linspace(0, len(out), _threads(len(out)) + 1).astype(np.int64)
+    runs = np.linspace(0, len(out), threads_for(len(out)) + 1).astype(np.int64)
     if len(runs) == 2:
         _softmax(0, len(out), message_nj, log_prior_nj, out, log_z_n)
     else:
@@ -94,7 +130,7 @@ def beliefs(message_nj: Floats, log_prior_nj: Floats, out: Floats | None = None)
 
 def totals(q_nj: Floats, among_n: npt.NDArray[np.bool_]) -> Floats:
     """(J,) expected number of items of each class, among some items."""
-    runs = np.linspace(0, len(q_nj), _threads(len(q_nj)) + 1).astype(np.int64)
+    runs = np.linspace(0, len(q_nj), threads_for(len(q_nj)) + 1).astype(np.int64)
     sums = np.zeros((len(runs) - 1, q_nj.shape[1]))
     if len(runs) == 2:
         _total(0, len(q_nj), np.ascontiguousarray(q_nj), among_n, sums[0])
@@ -118,11 +154,12 @@ def pooled(log_p_mnj: Floats, weight_nm: Floats) -> Floats:
     return out
 
 
-def _threads(size: int) -> int:
+def threads_for(size: int) -> int:
+    """How many threads share so many labels or items."""
     return 1 if size < SERIAL_BELOW else int(get_num_threads())
 
 
-def equal_runs(annotations: Annotations, threads: int) -> npt.NDArray[np.int64]:
+def equal_runs(annotations: Labels, threads: int) -> npt.NDArray[np.int64]:
     """(threads + 1,) bounds of runs of items with equal numbers of labels and items together."""
     start, n = annotations.item_start, annotations.n_items
     work = (len(annotations) + n) / threads

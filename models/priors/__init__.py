@@ -16,7 +16,7 @@ A prior whose items are independent given its parameters is a `FactoredPrior`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,15 @@ class FactoredPrior(TruthPrior, Protocol):
 
     def log_prior(self) -> Floats:
         """(N, J), or (1, J) where it is the same for every item: log p(z_n = j | theta), of any normaliser."""
+        ...
+
+
+@runtime_checkable
+class Same(Protocol):
+    """A factored prior that is the same for every item: its statistics say all that it learns from."""
+
+    def explained(self, statistics: Any) -> float:
+        """Expected log probability of the classes of which these are the statistics."""
         ...
 
 

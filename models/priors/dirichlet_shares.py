@@ -62,6 +62,10 @@ class DirichletShares:
         """nu = nu_0 + expected number of items of each class (eq. 17)."""
         return replace(self, nu_j=(1 - self.anchor) * statistics + self.anchor * self.votes_j + self.smoothing)
 
+    def explained(self, statistics: Floats) -> float:
+        """Expected log probability of the classes of so many items of each."""
+        return float(statistics @ self.log_prior()[0])
+
     def log_density(self) -> float:
         """-KL(q(p) || p(p)) + w E ln p(votes), in units of the beliefs' weight: over (1 - w)."""
         prior_j = np.full_like(self.nu_j, self.smoothing)

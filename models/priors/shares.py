@@ -44,6 +44,10 @@ class Shares:
         raised = statistics + self.smoothing
         return type(self)(raised / raised.sum(), self.smoothing)
 
+    def explained(self, statistics: Floats) -> float:
+        """Expected log probability of the classes of so many items of each."""
+        return float(statistics @ self.log_prior()[0])
+
     def log_density(self) -> float:
         """Log Dirichlet density of the shares, up to a constant."""
         return float(self.smoothing * np.log(self.share_j).sum())

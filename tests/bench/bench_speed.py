@@ -179,7 +179,9 @@ def crowdkit_iteration(annotations: Annotations, rounds: int) -> float:
 
 
 class Timed:
-    """A prior that notes when it learns: once an iteration."""
+    """A prior that notes when it learns: once an iteration, each over all items."""
+
+    explained = None  # without it there is no working set
 
     def __init__(self, prior: Any, at: list[float]) -> None:
         self._prior, self._at = prior, at

@@ -17,7 +17,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.default import DefaultCombiner
-from hitl.models.inference import em
+from hitl.models.inference import em, loop
 from hitl.models.majority import MajorityVote
 from hitl.models.numerics.clamping import clamp
 from hitl.models.priors.shares import Shares
@@ -179,7 +179,7 @@ def test_momentum_saves_iterations_and_ends_nearer_to_the_top(monkeypatch: pytes
     evidence, _ = oracles.crowd(np.random.default_rng(1), 200, 8, 3, asked=0.5, accuracy=(0.4, 0.8))
     method = DawidSkene(tolerance=1e-9)
     fast = method.fit(evidence).fit
-    monkeypatch.setattr(em, "MOMENTUM_BELOW", 0.0)
+    monkeypatch.setattr(loop, "MOMENTUM_BELOW", 0.0)
     plain = method.fit(evidence).fit
     top = replace(method, tolerance=1e-13, max_iterations=5000).fit(evidence).fit.objective[-1]
     assert fast.iterations < 0.6 * plain.iterations

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import pickle
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,7 +166,9 @@ def test_addresses_take_results_and_checkpoints(tables: Path) -> None:
     import fsspec
 
     encode([str(tables / "labels.csv")], "memory://scale/shards", shard_labels=200)
-    combine(Shards.open("memory://scale/shards"), "memory://scale/out", VBIBCC())
+    shards = Shards.open("memory://scale/shards")
+    combine(shards, "memory://scale/out", VBIBCC())
+    assert pickle.loads(pickle.dumps(shards))[0].annotations.items == shards[0].annotations.items
     combine(Shards.open(str(tables / "shards")), str(tables / "out"), VBIBCC())
     system = fsspec.filesystem("memory")
     assert {path.rpartition("/")[2] for path in system.ls("/scale/out", detail=False)} == {
@@ -189,11 +193,27 @@ def test_checkpoints_hold_values_to_the_last_bit_and_run_nothing(tmp_path: Path)
     assert type(again.statistics[0]) is np.float64
     with pytest.raises(TypeError, match="a pass gives Foreign, which cannot be kept"):
         packed(Foreign(1))
-    evil = packed(value).replace(b"hitl.models.inference.em:Expected", b"hitl.models.inference.em:summed__")
-    with pytest.raises(BadTable, match="here: no checkpoint"):
-        unpacked(evil, "here")
+    (tmp_path / "mine").mkdir()
+    form = {"type": "hitl.shards.places:remove", "fields": {"folder": str(tmp_path / "mine")}}
+    evil = io.BytesIO()
+    np.savez(evil, form=np.frombuffer(json.dumps(form).encode(), np.uint8))
+    with pytest.raises(BadTable, match=r"here: no checkpoint: hitl\.shards\.places:remove is no dataclass of hitl"):
+        unpacked(evil.getvalue(), "here")
+    assert (tmp_path / "mine").exists()
     with pytest.raises(BadTable, match="here: no checkpoint"):
         unpacked(packed(value)[:200], "here")
+
+
+def test_progress_says_which_pass_and_which_shard_is_in_turn(tables: Path) -> None:
+    said: list[tuple[str, int, int | None]] = []
+    shards = Shards.open(str(tables / "shards"))
+    found = combine(shards, str(tables / "out"), VBIBCC(), progress=lambda *step: said.append(step))
+    passes = [done for what, done, _ in said if what == "passes"]
+    assert sorted(set(passes)) == list(range(found.passes))
+    assert {(done, total) for what, done, total in said if what == "shards of this pass"} == {
+        (number, len(shards)) for number in range(len(shards) + 1)
+    }
+    assert said[-1] == ("write results", len(shards), len(shards))
 
 
 def test_a_pass_is_not_made_twice(tmp_path: Path) -> None:
@@ -231,6 +251,11 @@ def test_the_command_line_makes_and_combines_shards(tables: Path, run: Run) -> N
     assert (code, json.loads(out)["annotators"]) == (0, 12)
     code, out, _ = run("combine", "made*", "-m", "majority", "-o", "both", "--json")
     assert (code, json.loads(out)["items"]) == (0, len(results_in(Path("out"))) + 1)
+    write_table("again.csv", pa.table({"item": ["new", "other"], "annotator": ["k1", "k1"], "label": ["c1", "c0"]}))
+    assert run("shard", "again.csv", "--like", "made", "-o", "made3")[0] == 0
+    code, _, error = run("combine", "made[23]", "-m", "majority", "-o", "all")
+    assert (code, Path("all").exists()) == (65, False)
+    assert "made3 and made2 both have the item 'new'; make one folder of shards of all tables" in error
 
 
 WRONG = {

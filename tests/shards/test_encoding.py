@@ -208,6 +208,22 @@ def test_a_truth_given_twice_is_an_error(tmp_path: Path) -> None:
         encode([str(tmp_path / "labels.csv")], str(tmp_path / "s"), truth=[str(tmp_path / "truth.csv")])
 
 
+def test_a_bad_row_of_truth_is_named_by_its_line(tmp_path: Path) -> None:
+    write_table(tmp_path / "labels.csv", table([("a", "x", "1"), ("b", "x", "2")]))
+    (tmp_path / "truth.csv").write_text("item,label\na,\n,1\n")
+    with pytest.raises(BadAnnotations, match=r"truth.csv, line 3: the item is empty"):
+        encode([str(tmp_path / "labels.csv")], str(tmp_path / "s"), truth=[str(tmp_path / "truth.csv")])
+
+
+def test_tables_of_a_model_have_the_same_classes(tmp_path: Path) -> None:
+    write_table(tmp_path / "labels.csv", table([("a", "x", "1"), ("b", "x", "2")]))
+    write_table(tmp_path / "one.csv", pa.table({"item": ["a"], "p_1": [0.5], "p_2": [0.5]}))
+    write_table(tmp_path / "two.csv", pa.table({"item": ["b"], "p_1": [1.0]}))
+    models = {"m": [str(tmp_path / "one.csv"), str(tmp_path / "two.csv")]}
+    with pytest.raises(BadTable, match=r"two.csv: found the columns item, p_1; expected those of the tables before"):
+        encode([str(tmp_path / "labels.csv")], str(tmp_path / "s"), probabilities=models)
+
+
 def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     write_table(tmp_path / "labels.csv", table([("a", "x", "1"), ("b", "x", "2")]))
     (tmp_path / "shards").mkdir()

@@ -1,0 +1,181 @@
+"""Few passes over large tables: between two of them, iterations over the items that are least sure.
+
+After a few iterations most items are sure of their class, and no later one moves their beliefs by much. What is left to
+find out is with the others. So a pass over all items, which says exactly where things stand, keeps the sums of the sure
+items and the labels of the unsure ones; the loop then runs over these, beside the sums that are held, and the next pass
+begins where it ends (partial E-steps: Neal & Hinton 1998; lazy EM: Thiesson, Meek & Heckerman 2001).
+
+With beliefs q of the sure items held, what the inner loop climbs is
+
+    sum over unsure n of log evidence_n  +  sum over sure n of E_q[log p(z_n, labels of n)]  +  log p(pi) + log p(theta)
+
+which, but for a constant, lies below the whole objective and touches it where the pass was made. So the objective never
+falls from pass to pass. Each inner loop begins with a plain step of EM: a pass that gains less than the tolerance ends
+it all, as in `loop`. The first, large steps are passes over all items, for the same reason as there.
+
+The unsure items are those of the first bins of `numerics.sureness` that have UNSURE of all that is unsure. Where these
+are many, because labels are few or bad, nothing is saved: then the loop runs on over all items.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hitl.annotations import Floats
+from hitl.evidence import Evidence
+from hitl.models.annotators import AnnotatorModel
+from hitl.models.inference import loop
+from hitl.models.inference.loop import Climbed, Expected
+from hitl.models.inference.passes import Additive, summed
+from hitl.models.numerics import kernels
+from hitl.models.numerics.sureness import BINS, Rows, binned, first_bins, rows_of
+from hitl.models.priors import Same, TruthPrior
+
+UNSURE = 0.99
+"""Share of all that is unsure, sum of labels_n (1 - max_j q_nj), that is in the working set. What is held slows the
+passes by its share: with .9 to .995 they cost about as much."""
+
+LARGEST_PART = 0.25
+"""Labels of the working set, of all labels, from which it is too large to be worth it."""
+
+MOST_LABELS = 2**24
+"""Labels of a working set at most, which bounds its memory to some 100 MB however large the table is."""
+
+LEAST_LABELS = kernels.SERIAL_BELOW
+"""Labels below which a table is small: iterations over all of it cost next to nothing."""
+
+P = TypeVar("P", bound=TruthPrior)
+A = TypeVar("A", bound=AnnotatorModel)
+
+
+@dataclass(frozen=True, eq=False)
+class Split(Additive):
+    """What a pass gives of sure and unsure items.
+
+    Attributes:
+        held, unsure: of the sure items (and all log evidence), and of the others.
+        parts: the labels of the unsure items of each shard.
+        labels_b: (BINS,) labels of items by how sure they are.
+    """
+
+    held: Expected
+    unsure: Expected
+    parts: tuple[Rows, ...]
+    labels_b: npt.NDArray[np.int64]
+
+    @property
+    def unsure_labels(self) -> int:
+        """Labels of the unsure items."""
+        return sum(len(rows) for rows in self.parts)
+
+    @property
+    def all(self) -> Expected:
+        """Of all items."""
+        return self.held + self.unsure
+
+
+class SplitPasses(loop.Passes, Protocol):
+    """Passes that can keep the unsure items apart."""
+
+    @property
+    def labels(self) -> int:
+        """Number of all labels."""
+        ...
+
+    def split(self, prior: Any, log_pi_klj: Floats, bins: int) -> Split:
+        """By the posterior under these parameters; items in the first `bins` bins are unsure."""
+        ...
+
+
+def pays(labels: int, n_cells: int, prior: TruthPrior) -> bool:
+    """Whether the labels, not the tables of annotators (of so many cells), are what iterations cost."""
+    return isinstance(prior, Same) and labels >= max(LEAST_LABELS, n_cells)
+
+
+def climb(passes: SplitPasses, prior: P, annotators: A, *, tolerance: float, max_iterations: int) -> Climbed[P, A]:
+    """What `loop.climb` finds, in fewer passes; its trace has the objective after each."""
+    found = passes.first(prior, annotators.log_pi_klj)
+    trace: list[float] = []
+    bins, made, near, converged = 0, 0, False, False
+    split: Split | None = None
+    while not converged and made < max_iterations:
+        left = max_iterations - made
+        if near and split is not None and split.unsure_labels > LARGEST_PART * passes.labels:
+            rest = loop.climb(_From(found, passes), prior, annotators, tolerance=tolerance, max_iterations=left)
+            return replace(rest, objective=(*trace, *rest.objective))
+        if near and split is not None and split.parts:
+            inner = loop.climb(_Unsure(split), prior, annotators, tolerance=tolerance, max_iterations=left)
+            prior, annotators, made = inner.prior, inner.annotators, made + len(inner.objective)
+        else:
+            prior, annotators, made = prior.learn(found.statistics), annotators.learn(found.counts_klj), made + 1
+        split = passes.split(prior, annotators.log_pi_klj, bins)
+        found, bins = split.all, first_bins(split.labels_b, UNSURE, MOST_LABELS)
+        objective = found.log_evidence + annotators.log_density() + prior.log_density()
+        gain = objective - trace[-1] if trace else np.inf
+        trace.append(objective)
+        converged = bool(gain < tolerance * max(1, passes.counted))
+        near = near or gain < loop.MOMENTUM_BELOW * passes.counted
+    return Climbed(prior, annotators, found.counts_klj, found.statistics, tuple(trace), converged)
+
+
+class _From:
+    """The same passes, from what the last one gave."""
+
+    def __init__(self, found: Expected, passes: loop.Passes) -> None:
+        self._found, self.counted, self.expected = found, passes.counted, passes.expected
+
+    def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
+        return self._found
+
+
+class _Unsure:
+    """Passes over the unsure items alone, beside what is held of the others."""
+
+    def __init__(self, split: Split) -> None:
+        self._split = split
+        self.counted = sum(part.n_items for part in split.parts)
+
+    def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
+        return self._split.all
+
+    def expected(self, prior: Any, log_pi_klj: Floats) -> Expected:
+        held = self._split.held
+        found: Expected = summed(_of_part(part, prior, log_pi_klj) for part in self._split.parts)
+        explained = float(np.vdot(held.counts_klj, log_pi_klj)) + prior.explained(held.statistics)
+        counts_klj = found.counts_klj
+        counts_klj += held.counts_klj
+        return Expected(counts_klj, found.statistics + held.statistics, found.log_evidence + explained)
+
+
+def _of_part(rows: Rows, prior: TruthPrior, log_pi_klj: Floats) -> Expected:
+    all_n = np.ones(rows.n_items, dtype=bool)
+    found = prior.posterior(kernels.messages(rows, log_pi_klj), all_n)
+    return Expected(kernels.counts(rows, found.q_nj), found.statistics, found.log_evidence)
+
+
+def split_of(
+    evidence: Evidence,
+    prior: TruthPrior,
+    q_nj: Floats,
+    log_evidence: float,
+    counted_n: npt.NDArray[np.bool_],
+    bins: int,
+) -> Split:
+    """What the posterior (N, J) of a shard's items gives; items of known truth are sure."""
+    annotations = evidence.annotations
+    bin_n, labels_b = binned(annotations, q_nj, counted_n & ~evidence.known)
+    unsure_n = bin_n < min(bins, BINS - 1)
+    items = np.flatnonzero(unsure_n)
+    sure_n = counted_n & ~unsure_n
+    held_klj = kernels.counts(annotations, q_nj, sure_n)
+    held = Expected(held_klj, prior.statistics(q_nj, sure_n), log_evidence)
+    if not items.size:
+        nothing = Expected(np.zeros_like(held_klj), prior.statistics(q_nj[:0], sure_n[:0]), 0.0)
+        return Split(held, nothing, (), labels_b)
+    rows, q_nj = rows_of(annotations, items), q_nj[items]
+    unsure = Expected(kernels.counts(rows, q_nj), prior.statistics(q_nj, np.ones(len(q_nj), dtype=bool)), 0.0)
+    return Split(held, unsure, (rows,), labels_b)

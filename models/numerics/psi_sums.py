@@ -1,0 +1,92 @@
+"""Sums of digamma and trigamma over many counts, as the maximum of a Dirichlet's likelihood asks for.
+
+    rise_c   = sum_k psi(n_kc + a_c)  - psi(a_c)
+    slope_c  = sum_k psi'(n_kc + a_c) - psi'(a_c)      its derivative in a_c, <= 0
+
+One pass, without arrays of their size. As in `special`, with z = x + 8 and P(x) = x (x + 1) ... (x + 7),
+
+    psi(x)  = ln z - 1 / 2z - sum_i B_2i / (2i z^2i)  -  P'/P
+    psi'(x) = 1 / z + 1 / 2z^2 + sum_i B_2i / z^(2i + 1)  +  (P'^2 - P P'') / P^2
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import prange
+
+from hitl.annotations import Floats
+from hitl.models.numerics.compiled import compiled, inlined, threaded
+from hitl.models.numerics.kernels import log_above_one
+from hitl.models.numerics.special import SHIFT, THREADS_FROM
+
+ROWS = 256
+"""Rows of counts that a thread takes at a time."""
+
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
+_PSI = tuple(b / (2 * i) for i, b in enumerate(_BERNOULLI, 1))[::-1]
+_TRIGAMMA = _BERNOULLI[::-1]
+
+
+def psi_sums(counts_kc: Floats, a_c: Floats) -> tuple[Floats, Floats]:
+    """(C,) rises and (C,) slopes, of counts (K, C) >= 0 and a (C,) > 0."""
+    counts_kc, a_c = np.ascontiguousarray(counts_kc), np.ascontiguousarray(a_c, dtype=np.float64)
+    sums = np.zeros(((len(counts_kc) + ROWS - 1) // ROWS, 2, a_c.size))
+    loop = _sums if counts_kc.size < THREADS_FROM else _sums_threaded
+    loop(counts_kc, a_c, sums)
+    own = np.zeros((1, 2, a_c.size))
+    _sums(np.zeros((1, a_c.size)), a_c, own)
+    rise_c, slope_c = sums.sum(axis=0) - len(counts_kc) * own[0]
+    return rise_c, slope_c
+
+
+@inlined
+def _psi(x: float) -> float:
+    y = x * (x + 7)
+    product = (((y + 28) * y + 252) * y + 720) * y
+    slope = (((4 * y + 84) * y + 504) * y + 720) * (2 * x + 7)
+    r = 1 / (x + SHIFT)
+    series = 0.0
+    for coefficient in _PSI:
+        series = series * r * r + coefficient
+    return log_above_one(x + SHIFT) - (0.5 * r + series * r * r + slope / product)
+
+
+@inlined
+def _trigamma(x: float) -> float:
+    y = x * (x + 7)
+    product = (((y + 28) * y + 252) * y + 720) * y
+    by_y = ((4 * y + 84) * y + 504) * y + 720
+    twice_by_y = (12 * y + 168) * y + 504
+    q = 2 * x + 7
+    first, second = by_y * q / product, (twice_by_y * q * q + 2 * by_y) / product
+    r = 1 / (x + SHIFT)
+    series = 0.0
+    for coefficient in _TRIGAMMA:
+        series = series * r * r + coefficient
+    return r + 0.5 * r * r + series * r * r * r + (first * first - second)
+
+
+@compiled
+def _of_rows(counts: Any, a: Any, sums: Any) -> None:
+    psi, trigamma = np.zeros(a.shape[0]), np.zeros(a.shape[0])
+    for k in range(counts.shape[0]):
+        row = counts[k]
+        for c in range(a.shape[0]):
+            psi[c] += _psi(row[c] + a[c])
+        for c in range(a.shape[0]):
+            trigamma[c] += _trigamma(row[c] + a[c])
+    sums[0], sums[1] = psi, trigamma
+
+
+@compiled
+def _sums(counts: Any, a: Any, sums: Any) -> None:
+    for chunk in range(sums.shape[0]):
+        _of_rows(counts[chunk * ROWS : (chunk + 1) * ROWS], a, sums[chunk])
+
+
+@threaded
+def _sums_threaded(counts: Any, a: Any, sums: Any) -> None:
+    for chunk in prange(sums.shape[0]):
+        _of_rows(counts[chunk * ROWS : (chunk + 1) * ROWS], a, sums[chunk])

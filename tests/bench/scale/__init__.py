@@ -1,0 +1,1 @@
+"""Labels beyond memory: fewer passes, and shards."""

@@ -1,0 +1,144 @@
+"""Large tables are fitted in few passes: to where all passes lead, or higher; small ones as ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hitl.evidence import Evidence
+from hitl.models import VBIBCC, DawidSkene
+from hitl.models.inference import working_set
+from hitl.models.inference.loop import Climbed
+from hitl.models.numerics.sureness import BINS, binned, first_bins, rows_of
+from hitl.models.priors import Same
+from tests import oracles
+from tests.bench.bench_speed import crowd
+from tests.models.shards import Counting, Elsewhere, cut, stacked
+
+ITEMS = 8_000
+
+
+@pytest.fixture(scope="module")
+def large() -> Evidence:
+    return Evidence(crowd(ITEMS, 120, 10, 8)[0])
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(working_set, "pays", lambda labels, cells, prior: isinstance(prior, Same))
+
+
+@pytest.fixture
+def never(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def switch() -> None:
+        monkeypatch.setattr(working_set, "pays", lambda *_: False)
+
+    return switch
+
+
+@pytest.mark.parametrize("method", [DawidSkene, VBIBCC])
+def test_few_passes_end_where_many_do(method: Any, large: Evidence, never: Any) -> None:
+    quick = method().fit(large)
+    never()
+    whole, exact = method().fit(large), method(tolerance=1e-11, max_iterations=5000).fit(large)
+    assert quick.fit.converged
+    assert quick.fit.iterations < whole.fit.iterations / 2
+    assert quick.fit.objective[-1] >= whole.fit.objective[-1] - method().tolerance * ITEMS
+    assert _far(quick, exact) <= max(_far(whole, exact), 1e-5)
+    assert (quick.labels != exact.labels).mean() <= 1e-4 + (whole.labels != exact.labels).mean()
+
+
+def _far(one: Any, other: Any) -> float:
+    return float(np.abs(one.probabilities - other.probabilities).mean())
+
+
+@pytest.mark.parametrize("method", [DawidSkene, VBIBCC])
+def test_the_objective_never_falls(method: Any, large: Evidence) -> None:
+    trace = np.array(method(tolerance=1e-9).fit(large).fit.objective)
+    assert (np.diff(trace) >= -1e-9 * np.abs(trace[1:])).all()
+
+
+@pytest.mark.parametrize("method", [DawidSkene(), VBIBCC(), VBIBCC(anchor=0.3, least_labels=2), VBIBCC(shared=False)])
+@pytest.mark.usefixtures("always")
+def test_known_truths_gaps_and_other_answers(method: Any, never: Any) -> None:
+    evidence, _ = oracles.crowd(
+        np.random.default_rng(0), 900, 9, 3, n_options=4, asked=0.5, known=0.1, unlabeled=20, pool=300
+    )
+    quick = method.fit(evidence)
+    never()
+    whole = method.fit(evidence)
+    assert quick.fit.objective[-1] >= whole.fit.objective[-1] - method.tolerance * 900
+    assert np.abs(quick.probabilities - whole.probabilities).mean() < 2e-3
+    assert evidence.truth is not None
+    known = evidence.known
+    assert (quick.probabilities[known, evidence.truth[known]] == 1).all()
+
+
+@pytest.mark.parametrize("method", [DawidSkene, VBIBCC])
+def test_shards_are_fitted_in_as_few_passes(method: Any, large: Evidence) -> None:
+    whole, engine = method().fit(large), Counting()
+    shards = cut(large, 2500, 2600, 6000)
+    learned = method().fit_shards(shards, engine=engine)
+    assert learned.consensus.fit.iterations == whole.fit.iterations
+    assert len(engine.passes) == whole.fit.iterations + 2  # a census, and the votes
+    np.testing.assert_allclose(stacked(learned, shards), whole.probabilities, atol=1e-6)
+    alone = method().fit_shards([large])
+    np.testing.assert_array_equal(stacked(alone, [large]), whole.probabilities)
+    there = method().fit_shards(shards, engine=Elsewhere())
+    np.testing.assert_array_equal(stacked(there, shards), stacked(learned, shards))
+
+
+def test_where_many_items_are_unsure_the_loop_runs_on_over_all(never: Any) -> None:
+    evidence = Evidence(crowd(12_000, 120, 5, 3)[0])
+    quick = DawidSkene().fit(evidence)
+    shards = cut(evidence, 5000)
+    learned = DawidSkene().fit_shards(shards)
+    np.testing.assert_allclose(stacked(learned, shards), quick.probabilities, atol=1e-6)
+    never()
+    whole = DawidSkene().fit(evidence)
+    assert quick.fit.objective[-1] == pytest.approx(whole.fit.objective[-1], abs=1e-7 * 12_000)
+    assert np.abs(quick.probabilities - whole.probabilities).mean() < 1e-3
+
+
+def test_a_small_table_has_no_working_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Climbed[Any, Any]:
+        raise AssertionError("a small table")
+
+    monkeypatch.setattr(working_set, "climb", fail)
+    DawidSkene().fit(oracles.crowd(np.random.default_rng(0), 200, 8, 3)[0])
+
+
+def test_bins_are_in_order_of_sureness_and_counted_in_labels() -> None:
+    rng = np.random.default_rng(0)
+    evidence, _ = oracles.crowd(rng, 300, 6, 3, asked=0.6)
+    annotations = evidence.annotations
+    q_nj = rng.dirichlet(np.full(3, 0.1), size=300)
+    q_nj[:5] = np.eye(3)[0]
+    among_n = rng.random(300) < 0.8
+    bin_n, labels_b = binned(annotations, q_nj, among_n)
+    unsure_n = 1 - q_nj.max(axis=1)
+    order = np.argsort(-unsure_n[among_n], kind="stable")
+    assert (np.diff(bin_n[among_n][order].astype(int)) >= 0).all()
+    assert (bin_n[~among_n] == BINS - 1).all()
+    assert (bin_n[:5] == BINS - 1).all()
+    labels_n = annotations.labels_per_item
+    for b in np.unique(bin_n):
+        assert labels_b[b] == labels_n[among_n & (bin_n == b)].sum()
+    most = first_bins(labels_b, 0.9, 50)
+    assert labels_b[:most].sum() <= 50 < labels_b[: most + 1].sum()
+    some = first_bins(labels_b, 0.9, 10**9)
+    unsure = (1 - q_nj.max(axis=1)) * labels_n * among_n
+    assert unsure[bin_n < some].sum() == pytest.approx(0.9 * unsure.sum(), rel=0.15)
+
+
+def test_rows_are_the_labels_of_these_items() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(1), 40, 6, 3, asked=0.5)
+    annotations = evidence.annotations
+    items = np.array([3, 4, 17, 39])
+    rows = rows_of(annotations, items)
+    assert rows.n_items == 4
+    for i, n in enumerate(items):
+        own = annotations.item_start[n], annotations.item_start[n + 1]
+        assert rows.cell[rows.item_start[i] : rows.item_start[i + 1]].tolist() == annotations.cell[slice(*own)].tolist()
