@@ -203,7 +203,7 @@ def deliver(settings: Settings, store: Store, seconds: float = 10.0) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(max(until - time.monotonic(), 0.0) + 1.0)
+        thread.join(max(until + 1.0 - time.monotonic(), 0.0))
 
 
 @contextmanager

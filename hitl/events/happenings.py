@@ -21,6 +21,9 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from hitl.active.stopping.rules import reached
 from hitl.events.bodies import body_of, sentence
 from hitl.events.drifts import newly_drifted
@@ -119,11 +122,8 @@ class _Telling:
         """Items that are newly done, or done with another label."""
         if not self.wanted("items.decided"):
             return
-        now, before = DoneItems.of(self.judgement.plan.done), self.store.done(self.settings.name)
-        labels = {} if before is None else dict(zip(before.items, before.labels, strict=True))
-        there = [labels.pop(item, None) for item in now.items]
-        fresh = [n for n, known in enumerate(there) if known is None]
-        changed = [n for n, known in enumerate(there) if known is not None and known != tuple(now.labels[n])]
+        now = DoneItems.of(self.judgement.plan.done)
+        fresh, changed, reopened = differences(self.store.done(self.settings.name), now)
         if not fresh and not changed:
             return
         names = item_names(self.settings, self.store)
@@ -132,7 +132,7 @@ class _Telling:
             {
                 "decided": len(fresh),
                 "changed": len(changed),
-                "reopened": len(labels),
+                "reopened": reopened,
                 "done": len(now),
                 "of": self.judgement.metrics.get("items", len(now) + self.judgement.plan.open_items),
                 "items": [self.item(now, n, names) for n in islice((*fresh, *changed), ITEMS)],
@@ -205,6 +205,31 @@ class _Telling:
             said = [sentence(text, self.settings) for text in fresh[:PROBLEMS]]
             self.tell("items.left_out", {"count": len(fresh), "problems": said, "url": self.page("runs")})
         return list(known)
+
+
+def differences(before: pa.Table | None, now: DoneItems) -> tuple[list[int], list[int], int]:
+    """Places of the items that are newly done, and of those with other labels than before; how many are open again.
+
+    In columns: there may be a million.
+    """
+    if before is None:
+        return list(range(len(now))), [], 0
+    names = pa.array(map(str, now.items), pa.string(), size=len(now))
+    place = pc.index_in(names, value_set=before.column("item").cast(pa.string()).combine_chunks())
+    labels = pa.array((SEPARATOR.join(map(str, each)) for each in now.labels), pa.string(), size=len(now))
+    same = pc.equal(labels, _joined(before.column("labels")).take(place))
+    fresh, changed = pc.indices_nonzero(pc.is_null(place)), pc.indices_nonzero(pc.invert(same))
+    return fresh.to_pylist(), changed.to_pylist(), before.num_rows - (len(now) - len(fresh))
+
+
+SEPARATOR = "\x1f"
+"""Between the labels of several questions."""
+
+
+def _joined(labels: pa.ChunkedArray) -> pa.Array:
+    """Lists of labels as one text each."""
+    texts = labels.combine_chunks().cast(pa.list_(pa.string()))
+    return pc.binary_join(texts, SEPARATOR)
 
 
 def _lost(target: float) -> float:

@@ -140,10 +140,10 @@ class Concluded(Leased):
         plan = Plan.from_json(row.plan)
         return results, plan if row.done is None else replace(plan, done=_unpacked(bytes(row.done)))
 
-    def done(self, project: str) -> DoneItems | None:
-        """The items that were done by the last cycle; None before the first."""
+    def done(self, project: str) -> pa.Table | None:
+        """What was done by the last cycle, in the columns of `DONE`; None before the first."""
         packed = self.database.scalar(_last(project, cycle.c.done))
-        return None if packed is None else _unpacked(bytes(packed))
+        return None if packed is None else pa.ipc.open_stream(bytes(packed)).read_all()
 
     def plan(self, project: str) -> Plan | None:
         """The plan of the last cycle but for the items that are done, which `latest` has; None before the first."""

@@ -14,6 +14,7 @@ import pytest
 from tests.command_line import COMMAND, Run
 from tests.events.receivers import SECRET, answers, receiving, verified
 from tests.projects import folder_with_tables
+from tests.service.web.test_serve import serving
 
 SETTINGS = """name = "p"
 [source]
@@ -132,6 +133,23 @@ def test_what_was_given_up_is_sent_again(project: Path, run: Run) -> None:
         assert to.got[0].id == to.got[2].id
     told(project)
     assert run("events")[0] == 78
+
+
+def test_the_service_tells_while_it_runs(tmp_path: Path) -> None:
+    """The chat tool needs no secret: the service starts without any in its environment."""
+    with receiving() as to:
+        folder_with_tables(tmp_path / "labels")
+        chat = f'[[events]]\nname = "chat"\nurl = "{to.url}"\ntemplate = "slack"\n'
+        (tmp_path / "hitl.toml").write_text(f'{SETTINGS}[schedule]\nevery = "1h"\n{chat}')
+        with serving(tmp_path, "serve") as (_, _, process):
+            until = time.monotonic() + 120
+            while not to.got and time.monotonic() < until and process.poll() is None:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        log = (tmp_path / "log.txt").read_text()
+        assert "9 items decided" in to.got[0].event["text"], log
+        assert "secret-part" not in log
 
 
 def test_the_scheduler_tells_while_it_runs(project: Path, run: Run) -> None:

@@ -26,9 +26,9 @@ from hitl.models.analysis.annotator_profile import AnnotatorProfiler
 from hitl.models.analysis.drift import Change, DriftTest
 from hitl.models.vb_ibcc import VBIBCC
 from hitl.operations import Judgement
-from hitl.plan import Done, Plan
+from hitl.plan import Done, DoneItems, Plan
 from hitl.settings import Settings
-from hitl.store import Store
+from hitl.store import CycleRecord, Store
 from hitl.store.events import Announcement
 from tests import projects
 from tests.events.conftest import Telling
@@ -75,8 +75,6 @@ def judged(settings: Settings, done: list[Done], **plan: Any) -> Judgement:
 
 def record(settings: Settings, store: Store, judgement: Judgement) -> list[dict[str, Any]]:
     """A cycle with this judgement; what it told."""
-    from hitl.store import CycleRecord
-
     before = len(told(store))
     made = happenings.of_cycle(settings, store, judgement)
     with store.lease("p") as lease:
@@ -95,6 +93,24 @@ def test_a_flood_of_items_is_one_event_that_counts_all_and_names_some(store: Sto
     assert record(settings, store, judged(settings, done)) == []
     reopened = record(settings, store, judged(settings, [*done[:-5], Done("new", ("dog",), 0.9, "")]))
     assert (reopened[0]["data"]["decided"], reopened[0]["data"]["reopened"]) == (1, 5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_has_changed_is_found_as_one_would_by_hand(store: Store, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+
+    def some() -> list[Done]:
+        items = rng.permutation(12)[: rng.integers(0, 12)]
+        return [Done(str(n), tuple(rng.choice(["a", "b", "ab"], 2)), 0.5, "") for n in items]
+
+    before, now = some(), some()
+    with store.lease("p") as lease:
+        store.record_cycle(lease, CycleRecord({}, Plan((), tuple(before))))
+    fresh, changed, reopened = happenings.differences(store.done("p"), DoneItems.of(now))
+    old = {one.item: one.labels for one in before}
+    assert [now[n].item for n in fresh] == [one.item for one in now if one.item not in old]
+    assert [now[n].item for n in changed] == [one.item for one in now if old.get(one.item, one.labels) != one.labels]
+    assert reopened == len(old.keys() - {one.item for one in now})
 
 
 def test_only_what_is_wanted_is_made_and_nothing_without_addresses(
