@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Many tests start processes: these read what the first has compiled, also where the environment forbids that.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo demo-serve demo-label-studio test trust rehearse quick lint types unit bench format clean
+.PHONY: demo demo-serve demo-label-studio test trust rehearse release quick lint types unit bench format clean
 
 demo: $(DEMO)/.ready  ## replay real annotators through the loop; writes hitl-demo-report.html
 	$(DEMO)/bin/hitl demo
@@ -38,6 +38,9 @@ trust: $(TEST)/.ready  ## the longest proofs (hours), of which `make test` runs 
 
 rehearse: $(TEST)/.ready  ## what deploy/ starts, as processes: a wheel in a fresh environment, PostgreSQL, Label Studio
 	$(TEST)/bin/python -m tests.deploy.rehearsal --fresh
+
+release: $(TEST)/.ready  ## the source distribution, the wheel and the release notes, in dist/; see CONTRIBUTING.md
+	$(TEST)/bin/python -m tests.deploy.release
 
 quick: lint  ## the inner loop, under two minutes: nouns, tables, frozen outputs, layout, messages
 	$(TEST)/bin/python -m pytest -q -n $(WORKERS) tests/core tests/test_layout.py tests/test_frozen.py \

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -41,6 +44,27 @@ def program(package: str, name: str) -> str:
         pytest.skip(f"needs {name}: pip install {package}")
     (path,) = [file for file in found.files or () if file.name == name and file.parent.name == "bin"]
     return str(path.locate())
+
+
+def copied(folder: Path) -> Path:
+    """What git knows of this checkout, without what builds have left in it."""
+    listed = ["git", "ls-files", "-co", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    for name in names:
+        if not name.startswith(("tests/", "docs/")) and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def built(folder: Path) -> tuple[Path, Path]:
+    """The source distribution, and the wheel that is made of it and of nothing else."""
+    source = copied(folder / "checkout")
+    words = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder / "dist"), str(source)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (sdist,), (wheel,) = (folder / "dist").glob("*.tar.gz"), (folder / "dist").glob("*.whl")
+    return sdist, wheel
 
 
 def compose() -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 What runs is read from the files: the order of the services, their commands, environment and health checks. Paths, hosts
 and ports of containers stand for folders and free ports of this machine. PostgreSQL and Label Studio are real; hitl is
-that of this environment, or with --fresh a wheel made now and installed into an environment of its own, where Label
-Studio keeps its tables in the same PostgreSQL and begins with none, as in the compose file (some minutes more).
+that of this environment, or with --fresh a wheel made now and installed into an environment of its own, and a Label
+Studio that begins with nothing (some minutes more). Label Studio keeps its tables in a file: the PostgreSQL that pip
+provides lacks an extension that it needs (pg_trgm), which the image of the compose file has.
 
 What this cannot show: that the images build, that their users may read what is mounted, limits and network rules.
 """
@@ -212,13 +213,10 @@ class Rehearsal:
         """A real one, by the file's command and environment."""
         command = install()
         data = self.folder / "label-studio"
-        here = {"LABEL_STUDIO_BASE_DATA_DIR": str(data), "POSTGRE_HOST": "127.0.0.1"}
-        if self.fresh:
-            here["POSTGRE_PORT"] = str(self.ports["postgres"])
-        else:  # tables that are there already, in a file
+        here = {"LABEL_STUDIO_BASE_DATA_DIR": str(data), "DJANGO_DB": "sqlite"}
+        if not self.fresh:  # tables that are there already, with a user whose token is another
             shutil.copytree(template(command), data, dirs_exist_ok=True)
-            here["DJANGO_DB"] = "sqlite"
-            with closing(sqlite3.connect(data / "label_studio.sqlite3")) as database, database:  # and its user, too
+            with closing(sqlite3.connect(data / "label_studio.sqlite3")) as database, database:
                 database.execute("UPDATE authtoken_token SET key = ?", (self.secret("label-studio-token"),))
         assert installed_in() in command.parents
         words = [word.replace("8080", str(self.ports["label-studio"])) for word in one["command"]]
@@ -355,9 +353,7 @@ def rehearse(folder: Path, python: Path, *, fresh: bool = False, say: Say = lamb
 def fresh_environment(folder: Path, say: Say) -> Path:
     """The Python of a new environment with a wheel of this checkout and the extras of the image."""
     began = time.monotonic()
-    build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(build, check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
+    _, wheel = files.built(folder)
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
     python = folder / "venv" / "bin" / "python"
     command = [str(python), "-m", "pip", "install", "-q", f"{wheel}[label-studio,postgres,service]"]
