@@ -22,6 +22,7 @@ EXAMPLES = examples(
     "hitl combine labels.parquet --method pl-em --probabilities resnet=probs.csv",
     "hitl combine spans.jsonl --texts texts.csv --output found.csv",
     "hitl combine shards --method vb-ibcc --output results  # of `hitl shard`",
+    "hitl combine shards --engine dask --output results",
     "hitl combine  # inside a project",
 )
 
@@ -61,13 +62,17 @@ Texts = Annotated[
 
 
 @grouped
-def combine(given: Given, results: Results, annotators: AnnotatorsOutput, texts: Texts = None) -> None:
+def combine(
+    given: Given, results: Results, annotators: AnnotatorsOutput, where: shard.Engine, texts: Texts = None
+) -> None:
     """Fuse labels (and model probabilities) into the best-supported label of every item."""
     place = shard.named_by(given.annotations)
     if place is not None:
         results.require_only_output(texts)
-        shard.combined(place, given, results.output, annotators.path, results.as_json)
-    elif given.annotations is not None and (texts is not None or spans.are_in(given.annotations, given.item)):
+        shard.combined(place, given, results.output, annotators.path, results.as_json, where)
+        return
+    where.require_none()
+    if given.annotations is not None and (texts is not None or spans.are_in(given.annotations, given.item)):
         _spans(given, texts, results, annotators.path)
     elif given.annotations is None:
         given.need_project("combine", save=results.save, texts=texts)

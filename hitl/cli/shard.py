@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import glob
 import re
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,6 +30,8 @@ from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
     from hitl.cli.evidence import Given
+    from hitl.exchange import Progress
+    from hitl.shards.cluster import OnCluster
 
 EXAMPLES = examples(
     "hitl shard labels.parquet --output shards",
@@ -118,7 +122,46 @@ def address(path: Path) -> str:
     return re.sub(r"^([a-z][a-z0-9+.-]+):/(?!/)", r"\1://", str(path))
 
 
-def combined(place: str, given: Given, output: Path | None, annotators: Path | None, as_json: bool) -> None:
+@dataclass(frozen=True)
+class Engine:
+    """Where passes over shards are made. Raises BadSettings for what does not go together."""
+
+    engine: Annotated[
+        Literal["here", "dask"], typer.Option(help="Shards: where they are worked on; in this process, or by Dask.")
+    ] = "here"
+    scheduler: Annotated[
+        str | None, typer.Option(help="Dask: address of a scheduler (tcp://host:8786); else workers of this machine.")
+    ] = None
+    workers: Annotated[int | None, typer.Option(min=1, help="Dask: workers of this machine; else one a core.")] = None
+
+    def __post_init__(self) -> None:
+        asked = {"scheduler": self.scheduler, "workers": self.workers}
+        given = [f"--{name}" for name, value in asked.items() if value is not None]
+        if given and self.engine != "dask":
+            raise BadSettings(f"{', '.join(given)}: for --engine dask")
+        if len(given) == 2:
+            raise BadSettings("--scheduler and --workers exclude each other: a scheduler has workers of its own")
+
+    def require_none(self) -> None:
+        """Raise BadSettings where something else than shards is combined."""
+        if self.engine != "here":
+            raise BadSettings(f"--engine {self.engine}: for shards; make some with `hitl shard`")
+
+    @contextmanager
+    def started(self, progress: Progress) -> Iterator[OnCluster | None]:
+        """The engine; None: this process."""
+        if self.engine == "here":
+            yield None
+            return
+        from hitl.shards.cluster import on_dask
+
+        with on_dask(self.scheduler, self.workers, progress) as engine:
+            yield engine
+
+
+def combined(
+    place: str, given: Given, output: Path | None, annotators: Path | None, as_json: bool, where: Engine
+) -> None:
     """Combine shards, a file of results for each, or go on where an earlier run was stopped."""
     import pyarrow as pa
 
@@ -135,8 +178,9 @@ def combined(place: str, given: Given, output: Path | None, annotators: Path | N
         raise BadSettings(f"{place}: expected --output FOLDER, for a file of results a shard")
     require_writable(annotators)
     shards = Shards.open(place)
-    with show.progress(as_json) as progress:
-        found = combine(shards, address(output), chosen(given.method or "default", {}, given.paper), progress=progress)
+    method = chosen(given.method or "default", {}, given.paper)
+    with show.progress(as_json) as progress, where.started(progress) as engine:
+        found = combine(shards, address(output), method, engine=engine, progress=progress)
     frame = found.learned.annotators.frame().sort_values("labels", ascending=False)
     if annotators is not None:
         write_table(annotators, pa.Table.from_pandas(frame, preserve_index=False))

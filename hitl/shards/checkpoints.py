@@ -24,6 +24,7 @@ from hitl.shards import places
 
 R = TypeVar("R")
 S = TypeVar("S")
+T = TypeVar("T")
 
 
 class InTurnWithProgress:
@@ -34,11 +35,14 @@ class InTurnWithProgress:
 
     def total(self, work: Callable[[Evidence], S], shards: Sequence[Evidence]) -> S:
         """The sum of what `work` gives of each shard."""
-        total: S = summed(self.each(work, shards))
+        total: S = summed(self._in_turn(work, shards))
         return total
 
-    def each(self, work: Callable[[Evidence], R], shards: Sequence[Evidence]) -> Iterator[R]:
-        """What `work` gives of each shard, in their order."""
+    def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
+        """What `work` gives of each shard, in their order; whoever asks sees how far it is."""
+        return (work(shards[number]) for number in range(len(shards)))
+
+    def _in_turn(self, work: Callable[[Evidence], S], shards: Sequence[Evidence]) -> Iterator[S]:
         for number in range(len(shards)):
             self._progress("passes", self._passes, None)
             self._progress("shards of this pass", number, len(shards))
@@ -69,7 +73,7 @@ class Checkpointed:
         places.write(place, packed(found))
         return found
 
-    def each(self, work: Callable[[Evidence], R], shards: Sequence[Evidence]) -> Iterator[R]:
+    def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
         """What `work` gives of each shard; it is not kept."""
         return self._engine.each(work, shards)
 

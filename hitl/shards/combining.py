@@ -58,16 +58,18 @@ def combine(
     if not isinstance(method, Shardable):
         raise BadSettings(f"method {name_of(method)} needs all labels in memory; on shards: {', '.join(shardable())}")
     with tempfile.TemporaryDirectory(prefix="hitl-shards-") as copies:
-        shards = shards.with_copies(copies)
-        shards.require_disjoint()
-        return _combined(shards, folder, method, engine or InTurnWithProgress(progress), progress)
+        here = shards.with_copies(copies)
+        here.require_disjoint()
+        if engine is not None:
+            return _combined(shards, folder, method, engine, progress)
+        return _combined(here, folder, method, InTurnWithProgress(progress), progress)
 
 
 def _combined(shards: Shards, folder: str, method: Shardable, engine: Engine, progress: Progress) -> Combined:
     with _claimed(folder, _work(shards, method)) as unfinished:
         passes = Checkpointed(engine, unfinished)
         learned = method.fit_shards(shards, engine=passes)
-        confidence = _write_items(shards, folder, learned, progress) / max(1, shards.n_items)
+        confidence = _write_items(shards, folder, learned, engine, progress) / max(1, shards.n_items)
         _write_annotators(folder, learned.consensus)
         found = Combined(learned.consensus, confidence, passes.passes, passes.read)
         summary = _summary(shards, method, found)
@@ -126,19 +128,31 @@ def _work(shards: Shards, method: Any) -> bytes:
     return json.dumps(work, indent=1, default=str).encode() + b"\n"
 
 
-def _write_items(shards: Shards, folder: str, learned: FittedToShards, progress: Progress) -> float:
+def _write_items(shards: Shards, folder: str, learned: FittedToShards, engine: Engine, progress: Progress) -> float:
     """A file a shard, but for those that are there; the sum of the confidence of all items."""
     total = 0.0
-    for number in range(len(shards)):
-        place = places.join(folder, f"shard-{number:05d}.parquet")
+    for done, confidence in enumerate(engine.each(_Written(shards, folder, learned), range(len(shards))), start=1):
+        total += confidence
+        progress("write results", done, len(shards))
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class _Written:
+    """Number of a shard -> the sum of the confidence of its items; their results are in its file then."""
+
+    shards: Shards
+    folder: str
+    learned: FittedToShards
+
+    def __call__(self, number: int) -> float:
+        place = places.join(self.folder, f"shard-{number:05d}.parquet")
         if places.exists(place):
             table = parquet.read_table(io.BytesIO(places.read(place)), columns=["confidence"])
         else:
-            table = learned.judge(shards[number]).table()
+            table = self.learned.judge(self.shards[number]).table()
             places.write(place, _parquet(table))
-        total += float(table.column("confidence").to_numpy().sum())
-        progress("write results", number + 1, len(shards))
-    return total
+        return float(table.column("confidence").to_numpy().sum())
 
 
 def _write_annotators(folder: str, learned: Consensus) -> None:

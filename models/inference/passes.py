@@ -23,6 +23,7 @@ from hitl.evidence import Evidence
 
 R = TypeVar("R")
 S = TypeVar("S")
+T = TypeVar("T")
 
 
 class Engine(Protocol):
@@ -32,7 +33,7 @@ class Engine(Protocol):
         """The sum of what `work` gives of each shard, by `+`, in the order of `summed`."""
         ...
 
-    def each(self, work: Callable[[Evidence], R], shards: Sequence[Evidence]) -> Iterator[R]:
+    def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
         """What `work` gives of each shard, in their order."""
         ...
 
@@ -46,7 +47,7 @@ class InTurn:
         total: S = summed(self.each(work, shards))
         return total
 
-    def each(self, work: Callable[[Evidence], R], shards: Sequence[Evidence]) -> Iterator[R]:
+    def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
         """What `work` gives of each shard, in their order."""
         return (work(shards[i]) for i in range(len(shards)))
 

@@ -1,0 +1,162 @@
+"""On a Dask cluster: the results of one process, whatever becomes of workers; clear errors where there is none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hitl.consensus import Consensus
+from hitl.errors import MissingExtra, Unreachable
+from hitl.evidence import Evidence
+from hitl.models import VBIBCC, DawidSkene, MajorityVote
+from hitl.models.inference.passes import InTurn
+from hitl.shards import cluster
+from hitl.shards.cluster import OnCluster, on_dask
+from hitl.shards.combining import combine
+from hitl.shards.encoding import encode
+from hitl.shards.reading import Shards
+from hitl.tables.files import write_table
+from tests.command_line import Run
+from tests.shards.test_combining import crowd, results_in
+
+pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
+    folder = tmp_path_factory.mktemp("cluster")
+    write_table(folder / "labels.csv", crowd(600))
+    encode([str(folder / "labels.csv")], str(folder / "shards"), shard_labels=400)
+    return Shards.open(str(folder / "shards"))
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[OnCluster]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with on_dask(None, 2) as found:
+            yield found
+
+
+@pytest.mark.parametrize("method", [MajorityVote(), DawidSkene(), VBIBCC()])
+def test_results_are_those_of_one_process(method: Any, shards: Shards, engine: OnCluster, tmp_path: Path) -> None:
+    assert len(shards) > 4
+    combine(shards, str(tmp_path / "there"), method, engine=engine)
+    combine(shards, str(tmp_path / "here"), method, engine=InTurn())
+    there, here = results_in(tmp_path / "there"), results_in(tmp_path / "here")
+    assert set(there) == set(here)
+    for item, row in here.items():
+        assert there[item]["label"] == row["label"]
+        assert there[item]["confidence"] == pytest.approx(row["confidence"], abs=1e-9)
+    learned = [Consensus.load(tmp_path / where / "learned.npz") for where in ("there", "here")]
+    np.testing.assert_allclose(learned[0].annotators.confusion, learned[1].annotators.confusion, atol=1e-9)
+
+
+class Labels:
+    """How many labels a shard has; as work that a worker is lost during."""
+
+    def __init__(self, fatal: Path | None = None) -> None:
+        self.fatal = fatal
+
+    def __call__(self, evidence: Evidence) -> int:
+        if self.fatal is not None:
+            try:
+                os.close(os.open(self.fatal, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                pass
+            else:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return len(evidence.annotations)
+
+
+def test_sums_are_added_in_the_order_of_one_process(shards: Shards, engine: OnCluster) -> None:
+    """To the last bit, of numbers whose sum depends on the order."""
+    assert engine.total(Odd(), shards) == InTurn().total(Odd(), shards)
+
+
+class Odd:
+    """A number of a shard that no float holds exactly."""
+
+    def __call__(self, evidence: Evidence) -> float:
+        return 1.0 / (1 + evidence.annotations.n_items) * 10.0 ** (evidence.annotations.n_items % 17)
+
+
+def test_a_worker_that_is_lost_changes_nothing(shards: Shards, engine: OnCluster, tmp_path: Path) -> None:
+    assert engine.total(Labels(tmp_path / "killed"), shards) == shards.n_labels
+    assert (tmp_path / "killed").exists(), "none was killed"
+    assert engine.total(Labels(), shards) == shards.n_labels
+
+
+def test_the_only_worker_may_be_lost(shards: Shards, tmp_path: Path) -> None:
+    with on_dask(None, 1) as alone:
+        assert alone.total(Labels(tmp_path / "killed"), shards) == shards.n_labels
+
+
+def test_a_worker_that_is_lost_during_a_fit_changes_nothing(shards: Shards, tmp_path: Path) -> None:
+    combine(shards, str(tmp_path / "here"), VBIBCC(), engine=InTurn())
+    with on_dask(None, 2) as engine:
+        info = engine._client.scheduler_info(n_workers=-1)["workers"]
+        victim = engine._client.run(os.getpid, workers=[next(iter(info))])
+        passes: list[int] = []
+
+        def kill(what: str, done: int, of: int | None) -> None:
+            if what == "passes" and done == 4 and not passes:
+                passes.append(done)
+                threading.Thread(target=os.kill, args=(next(iter(victim.values())), signal.SIGKILL)).start()
+
+        engine._progress = kill
+        combine(shards, str(tmp_path / "there"), VBIBCC(), engine=engine)
+    assert passes
+    here, there = results_in(tmp_path / "here"), results_in(tmp_path / "there")
+    assert {item: row["label"] for item, row in here.items()} == {item: row["label"] for item, row in there.items()}
+    assert max(abs(here[item]["confidence"] - there[item]["confidence"]) for item in here) < 1e-9
+
+
+def test_the_command_takes_the_address_of_a_scheduler(
+    run: Run, shards: Shards, engine: OnCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shards._shards[0][0]
+    address = engine._client.scheduler.address
+    wanted = ["combine", folder, "--method", "vb-ibcc", "--engine", "dask", "--scheduler", address]
+    code, _, err = run(*wanted, "--output", str(tmp_path / "out"))
+    assert code == 0, err
+    combine(shards, str(tmp_path / "here"), VBIBCC(), engine=InTurn())
+    assert results_in(tmp_path / "out").keys() == results_in(tmp_path / "here").keys()
+    monkeypatch.setattr(cluster, "WAIT", 0.5)
+    code, _, err = run(*wanted[:-1], "tcp://127.0.0.1:9", "--output", str(tmp_path / "none"))
+    assert (code, "no Dask scheduler answers there" in err) == (Unreachable.exit_code, True), err
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--workers", "2"], "for --engine dask"),
+        (["--engine", "dask", "--workers", "2", "--scheduler", "tcp://x:1"], "exclude each other"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(run: Run, shards: Shards, flags: list[str], message: str) -> None:
+    code, _, err = run("combine", shards._shards[0][0], "--output", "out", *flags)
+    assert (code, message in err) == (78, True), err
+
+
+def test_tables_need_no_cluster(run: Run, tmp_path: Path) -> None:
+    write_table(tmp_path / "labels.csv", crowd(20))
+    code, _, err = run("combine", str(tmp_path / "labels.csv"), "--engine", "dask")
+    assert (code, "make some with `hitl shard`" in err) == (78, True), err
+
+
+def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingExtra, match=r"hitl-toolkit\[cluster\]"), on_dask(None, 1):
+        pass
