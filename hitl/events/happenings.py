@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.active.stopping.rules import reached
+from hitl.errors import StoreError
 from hitl.events.bodies import body_of, sentence
 from hitl.events.drifts import newly_drifted
 from hitl.events.links import page_of
@@ -57,6 +58,8 @@ def of_cycle(settings: Settings, store: Store, judgement: Judgement, *, waits: b
     try:
         with one_fit:
             return _Telling(settings, store, judgement, store.told(settings.name)).announcement(waits)
+    except StoreError:
+        raise  # the cycle cannot be recorded either, and is made again
     except Exception as error:
         _log.warning("events: what this cycle has to tell could not be made: %s: %s", type(error).__name__, error)
         return Announcement()

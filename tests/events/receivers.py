@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import http.server
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -118,11 +119,13 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 @contextmanager
-def receiving(act: Act | int = 204) -> Iterator[Receiver]:
-    """A receiver that does this with every request."""
+def receiving(act: Act | int = 204, context: ssl.SSLContext | None = None) -> Iterator[Receiver]:
+    """A receiver that does this with every request; with TLS where there is a context."""
     receiver = Receiver(answers(act) if isinstance(act, int) else act)
     server = _Server(("127.0.0.1", 0), partial(_Handler, receiver))
-    receiver.url = f"http://127.0.0.1:{server.server_port}/hook/T0/secret-part?a=b"
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    receiver.url = f"http{'s' if context else ''}://127.0.0.1:{server.server_port}/hook/T0/secret-part?a=b"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from email.message import Message
+from pathlib import Path
 
 import pytest
 
@@ -131,6 +135,24 @@ def test_a_tls_handshake_that_drips_is_cut_off() -> None:
         thread.join(5)
     assert not found.arrived
     assert found.status is None
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_a_certificate_has_to_be_trusted_and_of_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    make = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -keyout {key}"
+    named = f"{make} -out {certificate} -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    subprocess.run(named.split(), check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with receiving(context=context) as to:
+        url = to.url.replace("127.0.0.1", "localhost")
+        assert ask("POST", url, {}, b"{}", 10.0).said.startswith("its certificate is not trusted: self")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert ask("POST", url, {}, b"{}", 10.0).arrived
+        assert to.got[0].headers["host"] == url.split("/")[2]
+        assert "not trusted: IP address mismatch" in ask("POST", to.url, {}, b"{}", 10.0).said
+        assert len(to.got) == 1
 
 
 def test_a_dead_address_and_an_unknown_host() -> None:

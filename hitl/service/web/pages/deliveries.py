@@ -39,7 +39,7 @@ def deliveries(
     """The last deliveries, newest event first, and how many each address has had."""
     rows = [each.as_json() for each in one.store.deliveries(project, size)]
     facts = {"addresses": addresses_of(one)}
-    return answer(request, Page("deliveries.html.j2", "Events told", rows, COLUMNS, facts), caller, project)
+    return answer(request, Page("deliveries.html.j2", "Events", rows, COLUMNS, facts), caller, project)
 
 
 def addresses_of(one: Watched) -> list[dict[str, Any]]:

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from argon2 import PasswordHasher
 
+from hitl.events.delivery import deliver
+from hitl.project import stored
 from hitl.service.web.access import Accounts, Role, public, requires
 from hitl.service.web.access.passwords import Passwords
 from hitl.service.web.app import Parts, application
@@ -161,5 +163,15 @@ def projects_to_see(folder: Path) -> dict[str, Path]:
     return {
         "pets": several,
         "new": served_crowd(folder / "new", few, after=pull),
-        "wide": served_crowd(folder / "wide", wide()),
+        "wide": served_crowd(folder / "wide", wide(), after=run_and_tell),
     }
+
+
+def run_and_tell(config: Path) -> None:
+    """A cycle that tells addresses of which none answers."""
+    names = ("chat", "a_name_of_thirty_one_letters_xx")
+    entries = (f'[[events]]\nname = "{name}"\nurl = "http://127.0.0.1:9/x"\ntemplate = "slack"\n' for name in names)
+    config.write_text(config.read_text().replace("0.97", "0.6") + "".join(entries))
+    run(config)
+    with stored(config) as (settings, store):
+        deliver(settings, store)
