@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 import hitl
 from hitl.service.web import access, assets, errors, operating
 from hitl.service.web.access import routes as access_routes
-from hitl.service.web.pages import annotators, items, models, overview, plan, rework, runs
+from hitl.service.web.pages import annotators, items, models, overview, plan, rework, runs, views
 from hitl.service.web.projects import Projects
 from hitl.service.web.requests import Measured, Surrounded
 from hitl.service.web.templates import Templates
@@ -78,7 +78,7 @@ def application(parts: Parts) -> FastAPI:
     for collector in parts.collectors:
         registry.register(collector)
     errors.handle(app)
-    families = (operating, assets, access_routes, overview, items, annotators, models, plan, rework, runs)
+    families = (operating, assets, access_routes, overview, items, annotators, models, plan, rework, runs, views)
     for router in (*(family.router for family in families), *parts.routers):
         app.include_router(router)
     access.check_declared(app)
