@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from hitl.service.web.callers import Lead, OneProject, Shown, Viewer, question_of
 from hitl.service.web.errors import responses
-from hitl.service.web.formats import FORMS, Page, answer, form_of, pages
+from hitl.service.web.formats import FORMS, Page, answer, is_page, pages
 from hitl.service.web.searches import Search
 from hitl.service.web.templates import path
 from hitl.store.views import SavedView
@@ -57,7 +57,7 @@ def save(
     wanted = _wanted(query)
     question_of(snapshot, wanted.question)
     made = one.store.save_view(project, words, as_query(wanted), caller.name)
-    if _is_browser(request):
+    if is_page(request):
         return RedirectResponse(address(project, made.query), 303)
     return JSONResponse(_line(project, made), 201)
 
@@ -71,7 +71,7 @@ def forget(project: str, request: Request, caller: Lead, one: OneProject, name: 
     """It is in no list any more; its address works on."""
     if not name.isprintable() or not one.store.forget_view(project, name):
         raise HTTPException(404, f"no view {name!r} in project {project!r}")
-    if _is_browser(request):
+    if is_page(request):
         return RedirectResponse(f"/projects/{path(project)}/views", 303)
     return JSONResponse({"name": name})
 
@@ -104,7 +104,3 @@ def _wanted(query: str) -> Search:
 
 def _line(project: str, view: SavedView) -> dict[str, Any]:
     return {"name": view.name, "address": address(project, view.query), "by": view.by, "since": view.since}
-
-
-def _is_browser(request: Request) -> bool:
-    return form_of(request) == "html" and "text/html" in request.headers.get("accept", "")
