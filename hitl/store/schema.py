@@ -10,6 +10,7 @@
     fold                                        what models predict that learned from the labels of other items
     cycle, consensus                            what was concluded
     rework                                      what was sent back, to whom
+    view                                        searches of items that have a name
     ask                                         every question that was planned, of whom, and when first
     operation                                   the outbox: what must still be, or was, pushed
     user, grant, session, token                 who may use the service, of which no project has a part (`service.web`)
@@ -216,6 +217,15 @@ rework = _table(
     column("since", sa.Double()),
     column("note", sa.Text()),
     column("by", sa.Text()),
+)
+
+view = _table(
+    "hitl_view",
+    key("project"),
+    key("name"),
+    column("query", sa.Text()),
+    column("by", sa.Text()),
+    column("since", sa.Double()),
 )
 
 operation = _table(

@@ -34,6 +34,7 @@ from hitl.store.said import Said
 from hitl.store.schema import project as projects
 from hitl.store.tables import Pulled
 from hitl.store.vectors import Embedded
+from hitl.store.views import Viewed
 
 LONGEST = 500
 """Characters of an error's message that are kept."""
@@ -51,7 +52,7 @@ class Failure:
     messages: tuple[str, ...] = ()
 
 
-class Store(Pulled, Compared, Said, Embedded, Learnt, Concluded, Asked, SentBack, Pushes, Hinted, Announced):
+class Store(Pulled, Compared, Said, Embedded, Learnt, Concluded, Asked, SentBack, Viewed, Pushes, Hinted, Announced):
     """What was pulled, what was made of it, what was concluded, what must still be pushed.
 
     `url` is "sqlite:///folder/hitl.db" or "postgresql://user:password@host/database". Opening brings the schema up to

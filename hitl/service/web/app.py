@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 import hitl
 from hitl.service.web import access, assets, errors, operating
 from hitl.service.web.access import routes as access_routes
-from hitl.service.web.pages import annotators, deliveries, items, models, overview, plan, rework, runs, team
+from hitl.service.web.pages import annotators, deliveries, items, models, overview, plan, rework, runs, team, views
 from hitl.service.web.projects import Projects
 from hitl.service.web.requests import Measured, Surrounded
 from hitl.service.web.studies import Studies
@@ -81,7 +81,7 @@ def application(parts: Parts) -> FastAPI:
     for collector in parts.collectors:
         registry.register(collector)
     errors.handle(app)
-    pages = (overview, items, annotators, team, models, plan, rework, runs, deliveries)
+    pages = (overview, items, annotators, team, models, plan, rework, runs, deliveries, views)
     for router in (*(family.router for family in (operating, assets, access_routes, *pages)), *parts.routers):
         app.include_router(router)
     access.check_declared(app)

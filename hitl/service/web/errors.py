@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hitl.errors import BadInput, Busy, HitlError, PlatformError, StoreError, Unreachable
-from hitl.service.web.formats import form_of
+from hitl.service.web.formats import is_page
 
 STATUS = ((BadInput, 400), (Busy, 409), (Unreachable, 503), (PlatformError, 502), (StoreError, 503), (HitlError, 500))
 """The first that fits says with which status an error of hitl is answered."""
@@ -59,8 +59,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def told(request: Request, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
     """An error in the form that is asked for."""
     number = getattr(request.state, "request_id", "")
-    browser = "text/html" in request.headers.get("accept", "") and form_of(request) == "html"
-    if not browser:
+    if not is_page(request):
         body = {"error": {"code": code, "message": message, "request_id": number}}
         return JSONResponse(body, status, headers)
     title = TITLES.get(status, "Something went wrong")

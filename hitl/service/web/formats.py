@@ -94,6 +94,11 @@ def form_of(request: Request) -> Format:
     return "html"
 
 
+def is_page(request: Request) -> bool:
+    """Whether a browser asks, for a page: where something was done it is sent on to one."""
+    return "text/html" in request.headers.get("accept", "") and form_of(request) == "html"
+
+
 def answer(request: Request, page: Page, caller: Caller, project: str | None = None) -> Response:
     """The page in the form that is asked for."""
     form = form_of(request)

@@ -36,7 +36,7 @@ class Templates:
             lstrip_blocks=True,
         )
         own = {"ago": ago, "path": path, "query": query, "ratio": ratio, "hours": hours, "when": when, "coded": coded}
-        self._environment.filters |= FILTERS | own
+        self._environment.filters |= FILTERS | own | {"figure": figure}
         self._environment.globals |= GLOBALS | {"version": hitl.__version__, "may_act": may_act}
 
     def render(self, name: str, **values: Any) -> str:
@@ -67,6 +67,22 @@ def coded(text: str) -> Markup:
     if len(parts) % 2 == 0:
         return escape(text)
     return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
+
+
+def figure(value: Any) -> Markup | str:
+    """A recorded value, as people read it.
+
+    Example:
+        >>> str(figure(1234567)), str(figure(0.123456)), str(figure(None))
+        ('1,234,567', '0.1235', '–')
+    """
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    return coded(value if isinstance(value, str) else ", ".join(map(str, value)) or "–")
 
 
 def named(part: str) -> str:

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from hitl.errors import HitlError
 from hitl.service.web.errors import responses
-from hitl.service.web.formats import form_of
+from hitl.service.web.formats import is_page
 
 if TYPE_CHECKING:
     from hitl.exchange import Connector
@@ -100,7 +100,7 @@ class Begin:
     def __call__(self, request: Request, one: Watched, what: str, by: str) -> Response:
         """202 and what was started; a browser goes back to the page. Raises 409 while something else goes on."""
         work = start(one, what, by)
-        if form_of(request) == "html" and "text/html" in request.headers.get("accept", ""):
+        if is_page(request):
             part = "runs" if what == "run" else "plan"
             return RedirectResponse(f"{request.url.path.rsplit('/projects/', 1)[0]}{_page(request, part)}", 303)
         return JSONResponse(work.as_json(), 202)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +17,14 @@ from hitl.service.web.errors import responses
 from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.pages.rework import known_annotators
 from hitl.service.web.pages.story import ANSWER, story_of
+from hitl.service.web.pages.views import named as named_views
+from hitl.service.web.searches import Same, Search, Sort, Which
 from hitl.service.web.snapshot import NOWHERE, QuestionView, Snapshot
 from hitl.service.web.templates import named
 
 router = pages("items")
 
 Rows = npt.NDArray[np.intp]
-Same = Literal["", "yes", "no"]
-Which = Literal["all", "contested", "changed", "open", "done", "known", "unlabeled"]
-Sort = Literal["confidence", "surest", "change", "item", "labels"]
 
 COLUMNS = ("item", "text", "label", "confidence", "labels", "contested", "changed", "truth")
 
@@ -34,28 +32,12 @@ CHANGED = 0.1
 """A belief that has moved by more since the last cycle has changed."""
 
 
-@dataclass(frozen=True)
-class Search:
-    """What items are looked for; the fields are those of the address."""
-
-    question: str | None = None
-    q: str = ""
-    show: Which = "all"
-    label: str = ""
-    annotator: str = ""
-    said: str = ""
-    model: str = ""
-    same: Same = ""
-    sort: Sort = "confidence"
-    page: int = 1
-    size: int = 50
-
-
 @router.get("/projects/{project}/items", summary="Items", responses=FORMS | responses(401, 404, 422, 503))
 def items(
     project: str,
     request: Request,
     caller: Viewer,
+    one: OneProject,
     snapshot: Shown,
     question: QuestionName = None,
     q: Annotated[str, Query(max_length=200, description="Part of an item's id or text")] = "",
@@ -80,6 +62,7 @@ def items(
     shown = {
         "given": given,
         "wanted": wanted,
+        "views": named_views(one.store.views(project), wanted),
         "questions": list(snapshot.views),
         "classes": view.consensus.classes,
         "options": view.consensus.annotators.options,

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from hitl.active.pending.rework import is_answered
 from hitl.service.web.callers import Lead, OneProject, Shown, Viewer
 from hitl.service.web.errors import responses
-from hitl.service.web.formats import FORMS, Page, answer, form_of, pages
+from hitl.service.web.formats import FORMS, Page, answer, is_page, pages
 from hitl.service.web.snapshot import Snapshot
 from hitl.service.web.templates import path
 
@@ -56,7 +56,7 @@ def send_back(
     if annotator not in known_annotators(snapshot):
         raise HTTPException(404, f"no annotator {annotator!r} in project {project!r}")
     made = one.store.send_back(project, snapshot.keys[row], annotator, caller.name, note.strip())
-    if form_of(request) == "html" and "text/html" in request.headers.get("accept", ""):
+    if is_page(request):
         return RedirectResponse(f"/projects/{path(project)}/rework", 303)
     return JSONResponse({"item": item, "annotator": annotator, "note": made.note, "since": made.since}, 201)
 
@@ -76,7 +76,7 @@ def take_back(
     row = snapshot.item_place.get(item)
     if row is None or not one.store.take_back(project, snapshot.keys[row], annotator):
         raise HTTPException(404, f"item {item!r} was not sent back to {annotator!r}")
-    if form_of(request) == "html" and "text/html" in request.headers.get("accept", ""):
+    if is_page(request):
         return RedirectResponse(f"/projects/{path(project)}/rework", 303)
     return JSONResponse({"item": item, "annotator": annotator})
 

@@ -8,7 +8,7 @@ from alembic import op
 from hitl.store.schema import KEY, column, key
 
 revision = "0020"
-down_revision = "0018"
+down_revision = "0019"
 branch_labels = None
 depends_on = None
 

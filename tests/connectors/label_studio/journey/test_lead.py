@@ -2,7 +2,7 @@
 
 The lead logs in, starts a cycle, watches a label arrive that the annotator gives in Label Studio's editor, follows a
 cell of confusion to its items, makes a plan and approves it, and sends an item back. Label Studio serves what was
-planned, and what was sent back.
+planned, and what was sent back; the new answer is told.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.server, needs_chromium]
 
 PASSWORD = "a-long-password"
 SECRET = "the secret of webhooks"
-PATIENCE = 20_000
+PATIENCE = 60_000
 """Milliseconds that a page may take."""
 
 SAID = {0: "gbggbgbg", 1: "gbbgbgbg", 2: "gggggbgb"}
@@ -267,3 +267,6 @@ def it_comes_back(journey: Journey, task: int) -> None:
     annotator.get_by_text("Update", exact=True).click()
     journey.lead.locator("[data-name=state]").filter(has_text="answered").wait_for()
     journey.done("it has come back, and is answered")
+    journey.lead.goto(f"{journey.address}/projects/p")
+    journey.lead.get_by_text("fitted everything anew").wait_for()
+    journey.done("live beliefs are compared with the cycles")

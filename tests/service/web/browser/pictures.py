@@ -29,6 +29,8 @@ MAIN = {
 MORE = {
     "projects": "/",
     "rework": "/projects/pets/rework",
+    "views": "/projects/pets/views",
+    "cycle": "/projects/pets/runs/1",
     "none-found": "/projects/pets/items?q=nothing-like-it",
     "unlabeled": "/projects/pets/items/photo-148",
     "missing": "/projects/pets/items/no-such-item",

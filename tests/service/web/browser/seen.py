@@ -15,7 +15,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from hitl.events.delivery import deliver
-from hitl.project import stored
+from hitl.project import opened, stored
 from hitl.service.web.access import Accounts, Role, public, requires
 from hitl.service.web.access.passwords import Passwords
 from hitl.service.web.app import Parts, application
@@ -159,6 +159,9 @@ def projects_to_see(folder: Path) -> dict[str, Path]:
         with (several.parent / "labels" / "annotations.csv").open("a") as file:
             file.writelines(f"{','.join(map(str, row))}\n" for row in whole.rows[part : part + 60])
         run(several)
+    with opened(several) as (settings, store, _):
+        for name, query in (("Doubtful dogs", "show=contested&label=dog"), ("Most changed", "sort=change")):
+            store.save_view(settings.name, name, query, NAME)
     few = Crowd([("a", "ann", "yes"), ("a", "bob", "no"), ("b", "ann", "no")], {"c": "not labeled"}, name="new")
     return {
         "pets": several,

@@ -26,7 +26,7 @@ pytestmark = needs_chromium
 
 WIDTHS = (360, 390, 768, 1280)
 WIDE = path("a project whose name takes much room on a phone")
-PARTS = ("", "/items", "/annotators", "/team", "/models", "/plan", "/runs", "/rework", "/deliveries")
+PARTS = ("", "/items", "/annotators", "/team", "/models", "/plan", "/runs", "/rework", "/deliveries", "/views")
 PAGES = (
     "/",
     *(f"/projects/{project}{part}" for project in ("pets", "new", WIDE) for part in PARTS),
@@ -35,6 +35,7 @@ PAGES = (
     "/projects/pets/items/photo-148",
     "/projects/pets/items?q=nothing-like-it",
     "/projects/pets/annotators/person-1",
+    "/projects/pets/runs/1",
     "/projects/new/items/a",
     "/projects/new/annotators/ann",
     "WIDE ITEM",

@@ -91,7 +91,17 @@ ALL = [
     "/",
     *(
         f"/projects/p{part}"
-        for part in ("", "/items?size=100", "/annotators?size=100", "/models", "/plan", "/runs", "/rework")
+        for part in (
+            "",
+            "/items?size=100",
+            "/annotators?size=100",
+            "/models",
+            "/plan",
+            "/runs",
+            "/rework",
+            "/views",
+            "/runs/1",
+        )
     ),
 ]
 
