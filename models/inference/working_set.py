@@ -108,9 +108,7 @@ def climb(passes: SplitPasses, prior: P, annotators: A, *, tolerance: float, max
             rest = loop.climb(_From(found, passes), prior, annotators, tolerance=tolerance, max_iterations=left)
             return replace(rest, objective=(*trace, *rest.objective))
         if near and split is not None and split.parts:
-            inner = loop.climb(
-                _Unsure(split, passes.counted), prior, annotators, tolerance=tolerance, max_iterations=left
-            )
+            inner = loop.climb(_Unsure(split), prior, annotators, tolerance=tolerance, max_iterations=left)
             prior, annotators, made = inner.prior, inner.annotators, made + len(inner.objective)
         else:
             prior, annotators, made = prior.learn(found.statistics), annotators.learn(found.counts_klj), made + 1
@@ -137,8 +135,8 @@ class _From:
 class _Unsure:
     """Passes over the unsure items alone, beside what is held of the others."""
 
-    def __init__(self, split: Split, counted: int) -> None:
-        self._split, self.counted = split, counted
+    def __init__(self, split: Split) -> None:
+        self._split, self.counted = split, sum(rows.n_items for rows in split.parts)
 
     def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
         return self._split.all

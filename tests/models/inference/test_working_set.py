@@ -46,7 +46,7 @@ def test_few_passes_end_where_many_do(method: Any, large: Evidence, never: Any) 
     assert quick.fit.converged
     assert quick.fit.iterations < whole.fit.iterations / 2
     assert quick.fit.objective[-1] >= whole.fit.objective[-1] - 2 * method().tolerance * ITEMS  # each ends so near
-    assert _far(quick, exact) <= max(_far(whole, exact), 1e-5)
+    assert _far(quick, exact) <= 1.1 * _far(whole, exact)
     assert (quick.labels != exact.labels).mean() <= 1e-4 + (whole.labels != exact.labels).mean()
 
 
