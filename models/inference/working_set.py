@@ -30,7 +30,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import AnnotatorModel
 from hitl.models.inference import loop
 from hitl.models.inference.loop import Climbed, Expected
-from hitl.models.inference.passes import Additive, summed
+from hitl.models.inference.passes import Additive
 from hitl.models.numerics import kernels
 from hitl.models.numerics.sureness import BINS, Rows, binned, first_bins, rows_of
 from hitl.models.priors import Same, TruthPrior
@@ -136,25 +136,19 @@ class _Unsure:
     """Passes over the unsure items alone, beside what is held of the others."""
 
     def __init__(self, split: Split) -> None:
-        self._split = split
-        self.counted = sum(part.n_items for part in split.parts)
+        self._split, self.counted = split, sum(rows.n_items for rows in split.parts)
 
     def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
         return self._split.all
 
     def expected(self, prior: Any, log_pi_klj: Floats) -> Expected:
         held = self._split.held
-        found: Expected = summed(_of_part(part, prior, log_pi_klj) for part in self._split.parts)
-        explained = float(np.vdot(held.counts_klj, log_pi_klj)) + prior.explained(held.statistics)
-        counts_klj = found.counts_klj
-        counts_klj += held.counts_klj
-        return Expected(counts_klj, found.statistics + held.statistics, found.log_evidence + explained)
-
-
-def _of_part(rows: Rows, prior: TruthPrior, log_pi_klj: Floats) -> Expected:
-    all_n = np.ones(rows.n_items, dtype=bool)
-    found = prior.posterior(kernels.messages(rows, log_pi_klj), all_n)
-    return Expected(kernels.counts(rows, found.q_nj), found.statistics, found.log_evidence)
+        explained = float(np.einsum("klj,klj->", held.counts_klj, log_pi_klj)) + prior.explained(held.statistics)
+        counts_klj, statistics, log_evidence = held.counts_klj, held.statistics, explained
+        for rows in self._split.parts:
+            counts_klj, total_j, log_z = kernels.expect(rows, log_pi_klj, prior.log_prior()[0], counts_klj)
+            statistics, log_evidence = statistics + total_j, log_evidence + log_z
+        return Expected(counts_klj, statistics, log_evidence)
 
 
 def split_of(

@@ -140,6 +140,22 @@ def totals(q_nj: Floats, among_n: npt.NDArray[np.bool_]) -> Floats:
     return total
 
 
+def expect(labels: Labels, log_pi_klj: Floats, log_prior_j: Floats, beside_klj: Floats) -> tuple[Floats, Floats, float]:
+    """Messages, beliefs and counts in one pass: (K, L, J) counts beside others, (J,) totals, sum of log normalisers.
+
+    Beliefs stay in the fastest cache; every item counts. The prior is the same for all items.
+    """
+    table = np.ascontiguousarray(log_pi_klj).reshape(-1, labels.n_classes)
+    out = beside_klj.copy()
+    runs = equal_runs(labels, min(threads_for(len(labels)), max(1, TABLES // max(1, out.nbytes))))
+    others = np.zeros((len(runs) - 2, *table.shape))
+    sums = np.zeros((len(runs) - 1, labels.n_classes + 1))
+    loop = _expect_threaded if len(runs) > 2 else _expect_alone
+    loop(runs, labels.item_start, labels.cell, table, log_prior_j[None], out.reshape(table.shape), others, sums)
+    total: Floats = sums.sum(axis=0)
+    return out, total[:-1], float(total[-1])
+
+
 def log_normalisers(log_p_mnj: Floats, weight_nm: Floats) -> Floats:
     """(N,) log sum_j exp(sum_m weight[n, m] * log_p[m, n, j]), the normaliser of a log-linear pool."""
     out = np.empty(log_p_mnj.shape[1])
@@ -256,6 +272,44 @@ def _softmax(first: int, last: int, message: Any, log_prior: Any, out: Any, log_
         tops = log_z[begin:end]
         for i in range(tops.shape[0]):
             tops[i] += log_above_one(totals[i])
+
+
+@compiled
+def _expect(first: int, last: int, start: Any, cell: Any, table: Any, log_prior: Any, out: Any, sums: Any) -> None:
+    classes = table.shape[1]
+    rows, log_z, among = np.empty((BLOCK, classes)), np.empty(BLOCK), np.ones(BLOCK, dtype=np.bool_)
+    own = np.zeros(classes + 1)  # in no cache line that another thread writes to
+    for begin in range(first, last, BLOCK):
+        size = min(begin + BLOCK, last) - begin
+        block, tops = rows[:size], log_z[:size]
+        _gather(0, size, start[begin:], cell, table, block)
+        _softmax(0, size, block, log_prior, block, tops)
+        _scatter(0, size, start[begin:], cell, block, among, out)
+        for i in range(size):
+            for j in range(classes):
+                own[j] += block[i, j]
+            own[classes] += tops[i]
+    sums[:] = own
+
+
+@compiled
+def _expect_alone(
+    runs: Any, start: Any, cell: Any, table: Any, log_prior: Any, out: Any, others: Any, sums: Any
+) -> None:
+    _expect(runs[0], runs[1], start, cell, table, log_prior, out, sums[0])
+
+
+@threaded
+def _expect_threaded(
+    runs: Any, start: Any, cell: Any, table: Any, log_prior: Any, out: Any, others: Any, sums: Any
+) -> None:
+    for run in prange(len(runs) - 1):
+        mine = others[np.int64(run) - 1] if run else out
+        _expect(runs[run], runs[run + 1], start, cell, table, log_prior, mine, sums[run])
+    for c in prange(out.shape[0]):
+        for other in range(others.shape[0]):
+            for j in range(out.shape[1]):
+                out[c, j] += others[other, c, j]
 
 
 @threaded

@@ -76,7 +76,11 @@ class FactoredPrior(TruthPrior, Protocol):
 
 @runtime_checkable
 class Same(Protocol):
-    """A factored prior that is the same for every item: its statistics say all that it learns from."""
+    """A factored prior that is the same for every item, and whose statistics are the numbers of items of each class."""
+
+    def log_prior(self) -> Floats:
+        """(1, J) log p(z_n = j | theta)."""
+        ...
 
     def explained(self, statistics: Any) -> float:
         """Expected log probability of the classes of which these are the statistics."""
