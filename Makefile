@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Many tests start processes: these read what the first has compiled, also where the environment forbids that.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo demo-serve demo-label-studio test trust quick lint types unit bench format clean
+.PHONY: demo demo-serve demo-label-studio test trust rehearse release quick lint types unit bench format clean
 
 demo: $(DEMO)/.ready  ## replay real annotators through the loop; writes hitl-demo-report.html
 	$(DEMO)/bin/hitl demo
@@ -35,6 +35,12 @@ trust: $(TEST)/.ready  ## the longest proofs (hours), of which `make test` runs 
 	$(TEST)/bin/python -m tests.bench.trust.kills --kills 300 --minutes 120 --save
 	$(TEST)/bin/python -m tests.bench.trust.fuzz --minutes 60 --save
 	$(TEST)/bin/python -m tests.bench.trust.cost 50000 200000 1000000 --save
+
+rehearse: $(TEST)/.ready  ## what deploy/ starts, as processes: a wheel in a fresh environment, PostgreSQL, Label Studio
+	$(TEST)/bin/python -m tests.deploy.rehearsal --fresh
+
+release: $(TEST)/.ready  ## the source distribution, the wheel and the release notes, in dist/; see CONTRIBUTING.md
+	$(TEST)/bin/python -m tests.deploy.release
 
 quick: lint  ## the inner loop, under two minutes: nouns, tables, frozen outputs, layout, messages
 	$(TEST)/bin/python -m pytest -q -n $(WORKERS) tests/core tests/test_layout.py tests/test_frozen.py \
@@ -99,4 +105,7 @@ $(TEST)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install -q -e '.[label-studio,postgres,gp,vision,service,test]'
 	-$(TEST)/bin/pip install -q -e '.[test-weights]'  # without them their tests say that they were skipped
+	-$(TEST)/bin/pip install -q -e '.[test-deploy]'
+	-which promtool || (mkdir -p .venv/tools && cd .venv/tools && apt-get download -q prometheus && dpkg -x prometheus_*.deb . \
+		&& mv usr/bin/promtool . && rm -rf prometheus_*.deb usr etc lib var)
 	touch $@

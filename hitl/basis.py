@@ -21,12 +21,16 @@ from typing import TYPE_CHECKING, Any
 
 from hitl import __version__
 from hitl.exchange import Connector, Question
-from hitl.project import people_of
+from hitl.project import combined, is_over, people_of
 
 if TYPE_CHECKING:
+    from hitl.consensus import Consensus
+    from hitl.evidence import Evidence
+    from hitl.exchange import Progress
     from hitl.plan import Plan
     from hitl.settings import Settings
     from hitl.store import Store
+    from hitl.store.cycles import CycleSummary
 
 BASIS = "basis"
 """Where the metrics of a cycle keep it."""
@@ -64,6 +68,34 @@ def stands(recorded: Mapping[str, Any] | None, now_there: Mapping[str, Any], que
     if questions is not None and recorded.get("questions") != questions:
         return False
     return recorded.get("until") is None or now < float(recorded["until"])
+
+
+def revision_of(last: CycleSummary | None) -> int | None:
+    """The revision of the store that a cycle judged; None where there is no cycle, or none that says so."""
+    found = None if last is None else last.metrics.get(BASIS, {}).get("revision")
+    return None if found is None else int(found)
+
+
+def stored_results(
+    settings: Settings, store: Store, evidence: Mapping[str, Evidence], progress: Progress
+) -> tuple[Mapping[str, Consensus], bool]:
+    """The consensus of each question, and whether it is that of the last cycle.
+
+    It is fitted anew where an answer, an item or a file of probabilities has changed since; nothing is recorded.
+    """
+    latest = store.latest(settings.name)
+    if latest is None or not _unchanged(settings, store):
+        return combined(settings, evidence, progress), False
+    if not all(is_over(latest[0].get(name), known) for name, known in evidence.items()):
+        return combined(settings, evidence, progress), False
+    return latest[0], True
+
+
+def _unchanged(settings: Settings, store: Store) -> bool:
+    last = store.last_cycle(settings.name)
+    recorded = {} if last is None else last.metrics.get(BASIS, {})
+    now_there = {"revision": store.revision(settings.name), "files": _digest(_stamps(settings))}
+    return all(recorded.get(name) == value for name, value in now_there.items())
 
 
 def _stamps(settings: Settings) -> Iterator[str]:

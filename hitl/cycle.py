@@ -39,6 +39,7 @@ from hitl.errors import (
     Unreachable,
     raise_all,
 )
+from hitl.events import happenings
 from hitl.exchange import (
     Audited,
     Comparing,
@@ -136,9 +137,8 @@ def run(
 ) -> CycleReport:
     """One whole cycle under the project's lease. Raises Busy when another cycle holds it.
 
-    `crew`: who can be asked just now; default: the crew of the settings. `now`: see `judge`.
-    `due`: names the run it is for, once for all. When a cycle was recorded for it already (and then the process was
-    killed), only what was not pushed yet is pushed; the report then tells of the last recorded cycle, without evidence.
+    `crew`: who can be asked; default: that of the settings. `now`: see `judge`. `due`: names the run that it is for: of
+    one that was recorded already only what is pending is pushed, and the report is of the last cycle, without evidence.
     """
     with _steps(settings, store, connector, progress) as steps:
         queued = steps.push(by_hand=True)  # first: the pull brings it back
@@ -266,23 +266,23 @@ class _Steps:
 def _steps(settings: Settings, store: Store, connector: Connector, progress: Progress) -> Iterator[_Steps]:
     """The steps under the project's lease; what was refused on the way is raised at the end."""
     taken = store.lease(settings.name, seconds=lease_seconds(connector))
-    with within(settings.limits.limits()), taken as lease, _noted(store, lease):
+    with within(settings.limits.limits()), taken as lease, _noted(settings, store, lease):
         steps = _Steps(lease, settings, store, connector, progress)
         yield steps
         raise_all(steps.refused)
 
 
 @contextmanager
-def _noted(store: Store, lease: Lease) -> Iterator[None]:
+def _noted(settings: Settings, store: Store, lease: Lease) -> Iterator[None]:
     """Keeps why a cycle failed, until one does not; not where the store itself failed, or another has taken over."""
     try:
         yield
     except Exception as error:
         if not isinstance(error, StoreError | Busy):
             with suppress(HitlError):
-                store.note_failure(lease, error)
+                store.note_failure(lease, error, happenings.of_failure(settings, store, error))
         raise
-    store.note_failure(lease, None)
+    store.note_failure(lease, None, happenings.of_failure(settings, store, None))
 
 
 def _recorded(store: Store, project: str, due: str) -> Judgement | None:
@@ -375,17 +375,17 @@ def judge(
     return Judgement(evidence, results, plan, metrics)
 
 
-def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement) -> int:
-    """Store the judgement and what follows from it for the platform, in one transaction; the cycle's number."""
+def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement, *, waits: bool = False) -> int:
+    """Store the judgement and what follows, in one transaction; the cycle's number. `waits`: it is not sent at once."""
     from hitl.store import CycleRecord
 
     store.make_mark(lease)
     operations = tuple(operations_of(settings.push, store, lease.project, judgement))
     again = departed(store, lease.project, judgement, operations)
     metrics, kept = judgement.metrics, settings.retention
-    number = store.record_cycle(
-        lease, CycleRecord(judgement.results, judgement.plan, operations, metrics, metrics.get("due"), again)
-    )
+    told = happenings.of_cycle(settings, store, judgement, waits=waits)
+    due, results = metrics.get("due"), judgement.results
+    number = store.record_cycle(lease, CycleRecord(results, judgement.plan, operations, metrics, due, again, told))
     store.forget(lease, deleted_seconds=kept.deleted, cycles=kept.cycles)
     return number
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hitl.active.assignment.missing_skills import in_words, lacking
 from hitl.active.registry import policy
 from hitl.errors import HitlError
+from hitl.events.delivery import addresses_of
 from hitl.exchange import Check, silent
 from hitl.learning.features import stored_features
 from hitl.models.combiner import needs_of
@@ -25,6 +26,7 @@ from hitl.project import (
 )
 from hitl.shown import counted
 from hitl.status import stored_in_words
+from hitl.store.events import Counted
 
 if TYPE_CHECKING:
     from hitl.exchange import Connector
@@ -55,6 +57,26 @@ def checks(config: Path) -> Iterator[Check]:
         yield from _features(settings, store)
         yield from _graph(settings, store)
         yield from _learning(settings, store, connector)
+        yield from _events(settings, store)
+
+
+def _events(settings: Settings, store: Store) -> Iterator[Check]:
+    """Whether each address of `[[events]]` answers, and whether it has what it was told. Nothing is sent to it."""
+    counts = store.count_deliveries(settings.name)
+    for one in addresses_of(settings, store):
+        name, counted_now = f"events: {one.to.name}", counts.get(one.to.name, Counted())
+        if one.to.lacks is not None:
+            yield Check(name, False, *one.to.lacks.split("; ", 1))
+            continue
+        found = one.reach()
+        waiting = f"; {counted(counted_now.waiting, 'event')} to be sent, {counted_now.failed:,} given up so far"
+        if found.status is None:
+            mend = "mend its url, or see whether it runs; what waits is sent when it answers"
+            yield Check(name, False, f"{one.to.shown}: {found.said}{waiting}", mend)
+        elif store.is_off(settings.name, one.to.name, one.digest):
+            yield Check(name, False, f"{one.to.shown}: it has answered 410 (gone)", "`hitl events --test` turns it on")
+        else:
+            yield Check(name, True, f"{one.to.shown} answers{waiting}; `hitl events --test` sends a ping")
 
 
 def _policy(settings: Settings) -> Check:

@@ -1,7 +1,7 @@
 """A project: what its hitl.toml, its store and its platform say, for cycles, commands and the service.
 
     load, stored, opened                 settings; with the store; with the connector too
-    stored_evidence, stored_results      question -> evidence, consensus; combined: fitted now
+    stored_evidence, combined            question -> evidence; its consensus, fitted now
     item_names                           platform's key -> the user's own id
     crew_of, budget_of                   who may be asked, and how much
 
@@ -271,19 +271,6 @@ def usable(settings: Settings, store: Store, questions: tuple[Question, ...]) ->
             graph = type(graph)()
             told.append(f"the graph is left out: {error}. Mend the file, or take [graph] out")
     return settings.model_copy(update={"models": models, "graph": graph}), tuple(told)
-
-
-def stored_results(
-    settings: Settings, store: Store, evidence: Mapping[str, Evidence], progress: Progress
-) -> tuple[Mapping[str, Consensus], bool]:
-    """The consensus of each question, and whether it is that of the last cycle.
-
-    It is fitted anew where something was pulled since the last cycle; nothing is recorded.
-    """
-    latest = store.latest(settings.name)
-    if latest is not None and all(is_over(latest[0].get(name), known) for name, known in evidence.items()):
-        return latest[0], True
-    return combined(settings, evidence, progress), False
 
 
 def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Progress) -> dict[str, Consensus]:

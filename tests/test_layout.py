@@ -47,9 +47,11 @@ MAY_IMPORT = {
     "project": {"core", "models", "settings", "store", "connectors", "learning", "project"},
     "operations": {"core", "settings", "store", "metrics", "project", "operations"},
     "basis": {"core", "settings", "store", "project"},
+    "events": {"core", "models", "active", "settings", "store", "metrics", "project", "operations", "events"},
     "cycle": {
         "core",
         "basis",
+        "events",
         "models",
         "active",
         "settings",
@@ -64,7 +66,7 @@ MAY_IMPORT = {
     "audit": {"core", "settings", "store", "project", "cycle"},
     "export": {"core", "operations"},
     "shards": {"core", "models", "shards"},
-    "doctor": {"core", "models", "active", "settings", "store", "learning", "project", "status"},
+    "doctor": {"core", "models", "active", "settings", "store", "learning", "project", "status", "events"},
     "status": {"core", "settings", "store"},
     "report": {"core", "models", "settings", "store", "metrics", "project", "cycle", "report"},
     "demo": {
@@ -82,6 +84,7 @@ MAY_IMPORT = {
     },
     "service": {
         "core",
+        "events",
         "basis",
         "models",
         "active",
@@ -100,6 +103,8 @@ MAY_IMPORT = {
     "__main__": {"cli"},
     "cli": {
         "core",
+        "basis",
+        "events",
         "models",
         "active",
         "settings",

@@ -39,9 +39,8 @@ def with_rework(
     place = {item: n for n, item in enumerate(next(iter(evidence.values())).annotations.items)}
     asks = []
     for back in sent_back:
-        answered = [_answered(known, place.get(back.item), back.annotator) for known in evidence.values()]
-        times = [time for time in answered if time is not None]
-        if back.item not in place or any(time > back.since for time in times):
+        n = place.get(back.item)
+        if n is None or is_answered(back, n, evidence):
             continue
         why = f"sent back by {back.by}" + (f": {back.note}" if back.note else "")
         right = _right(results, back.annotator)
@@ -51,10 +50,16 @@ def with_rework(
     return replace(plan, asks=(*asks, *others)) if asks else plan
 
 
-def _answered(known: Evidence, n: int | None, annotator: Name) -> float | None:
+def is_answered(back: Rework, n: int, evidence: Mapping[str, Evidence]) -> bool:
+    """Whether the annotator has labeled the item, which is the n-th of the evidence, since it was sent back."""
+    times = [_answered(known, n, back.annotator) for known in evidence.values()]
+    return any(time is not None and time > back.since for time in times)
+
+
+def _answered(known: Evidence, n: int, annotator: Name) -> float | None:
     """When the annotator labeled the n-th item last; None: never. Minus infinity where the time is not known."""
     annotations = known.annotations
-    if n is None or annotator not in annotations.annotators:
+    if annotator not in annotations.annotators:
         return None
     k = annotations.annotators.index(annotator)
     rows = np.arange(annotations.item_start[n], annotations.item_start[n + 1])

@@ -46,12 +46,18 @@ def add_user(
         bool,
         typer.Option("--no-password", help="The user comes by the reverse proxy alone; see `hitl serve`."),
     ] = False,
+    if_missing: Annotated[
+        bool, typer.Option("--if-missing", help="Do nothing where there is such a user already, for deployments.")
+    ] = False,
     config: Config = HERE,
     access: Access = None,
 ) -> None:
     """Add a user with a role; asks for the password."""
     wanted = Role.of(role)
     with _accounts(config, access) as accounts:
+        if if_missing and any(one.name == name for one in accounts.users()):
+            show.line(f"{name} is there already")
+            return
         password = None if no_password else _password(password_stdin)
         accounts.add_user(name, password, wanted, project)
     show.line(f"added {name}: {_in_words(wanted, project)}")

@@ -100,7 +100,8 @@ def judged_files(command: str, given: Given, saved: Path | None) -> tuple[Eviden
 
 def _of_project(kind: Profiler, config: Path, as_json: bool) -> Judged:
     """By the consensus of the last cycle where that is still over what is stored."""
-    from hitl.project import opened, stored_evidence, stored_results
+    from hitl.basis import stored_results
+    from hitl.project import opened, stored_evidence
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
         evidence = stored_evidence(settings, store, connector.questions())

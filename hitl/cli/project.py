@@ -95,6 +95,7 @@ def plan(
 ) -> None:
     """Decide what to ask next, and whom, from what is stored. The next push sends it."""
     from hitl import cycle
+    from hitl.events.delivery import deliver
     from hitl.project import item_names
 
     with stored(config) as (settings, store), show.progress(as_json) as progress:
@@ -103,7 +104,9 @@ def plan(
         with nullcontext() if dry_run else store.lease(settings.name) as lease:
             judgement = cycle.judge(settings, store, questions, progress)
             if lease is not None:
-                cycle.record(lease, settings, store, judgement)
+                cycle.record(lease, settings, store, judgement, waits=True)
+        if not dry_run:
+            deliver(settings, store)
         judgement = judgement.named(names)
         if output is not None:
             judgement.plan.write(output)
@@ -165,6 +168,7 @@ def run(
     from hitl import cycle
     from hitl.cli.learn import in_words
     from hitl.cli.status import where_to_answer
+    from hitl.events.delivery import delivering
     from hitl.project import item_names
 
     if once:
@@ -176,7 +180,8 @@ def run(
             return
         _accept(connector, accept_deletions)
         steps = cycle.run if again else cycle.run_if_changed
-        report = steps(settings, store, connector, progress)
+        with delivering(settings, store):
+            report = steps(settings, store, connector, progress)
         counts = {} if isinstance(report, cycle.Unchanged) else store.counts(settings.name)
     if isinstance(report, cycle.Unchanged):
         _show_unchanged(report, as_json)

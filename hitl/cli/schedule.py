@@ -6,7 +6,8 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +19,7 @@ from hitl.cli.options import HERE, Json
 from hitl.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from hitl.service.scheduling.scheduler import Scheduler
+    from hitl.service.scheduling.scheduler import Project, Scheduler
 
 _one_line = threading.Lock()
 
@@ -54,11 +55,28 @@ def schedule(
     try:
         scheduler.prepare()
         _list(scheduler, as_json)
-        scheduler.start()
-        scheduler.wait()
+        with _couriers(projects):
+            scheduler.start()
+            scheduler.wait()
     finally:
         if not scheduler.stop():
             print(f"hitl: a cycle took no step for {GRACE:g} s and was given up", file=sys.stderr)
+
+
+@contextmanager
+def _couriers(projects: Sequence[Project]) -> Iterator[None]:
+    """Send the events of these projects meanwhile."""
+    from hitl.events.delivery import Couriers
+    from hitl.store import Store
+
+    with ExitStack() as stores:
+        told = [one for one in projects if one.settings.events]
+        couriers = Couriers([(one.settings, stores.enter_context(Store(one.store))) for one in told])
+        couriers.start()
+        try:
+            yield
+        finally:
+            couriers.stop()
 
 
 def _stop_on_signals(scheduler: Scheduler) -> None:

@@ -88,10 +88,8 @@ def document(template: str, data: Any, **content: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "count": count, "places": _places, "points": _points}
-    environment.filters |= {"day": annotators.day, "sure": models_plots.sure, "cut": plots.cut}
-    environment.globals |= {"colours": plots.COLOURS, "rows_shown": ROWS, "text_shown": TEXT_SHOWN}
-    environment.globals |= {"names_shown": tables.NAMES_SHOWN, "together_shown": models.CLASSES}
+    environment.filters |= FILTERS
+    environment.globals |= GLOBALS
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return environment.get_template(template).render(
         css=Markup((folder / "page.css").read_text(encoding="utf-8")),  # nosec B704  # ours, not from outside
@@ -201,3 +199,23 @@ def _places(value: float, digits: int) -> str:
 def _points(share: float) -> str:
     """0.0345 -> "+3.5": a difference in points of a hundred."""
     return f"{round(share * 100, 1) + 0.0:+.1f}" if np.isfinite(share) else "–"
+
+
+FILTERS: dict[str, Any] = {
+    "percent": percent,
+    "count": count,
+    "places": _places,
+    "points": _points,
+    "day": annotators.day,
+    "sure": models_plots.sure,
+    "cut": plots.cut,
+}
+"""What the templates of reports call; the service's pages include some of them."""
+
+GLOBALS = {
+    "colours": plots.COLOURS,
+    "rows_shown": ROWS,
+    "text_shown": TEXT_SHOWN,
+    "names_shown": tables.NAMES_SHOWN,
+    "together_shown": models.CLASSES,
+}

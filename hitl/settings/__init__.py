@@ -32,6 +32,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from hitl.crew import UNLIMITED
 from hitl.errors import BadSettings
 from hitl.settings.environment import secret, unreadable, variable_of
+from hitl.settings.events import EventSettings, is_address, require_different
 from hitl.shown import plain
 from hitl.tables.limits import Limits
 from hitl.times import cron_fields, next_time, seconds_of, zone_of
@@ -241,24 +242,24 @@ class PushSettings(_Part):
     labels_wanted: bool = True
 
 
-def _checked(check: Callable[[str], Any]) -> Callable[[str], Any]:
+def _checked(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A check that raises BadSettings, for pydantic, which adds the name of the key to a ValueError."""
 
-    def checked(text: str) -> Any:
+    def checked(value: Any) -> Any:
         try:
-            return check(text)
+            return check(value)
         except BadSettings as error:
             raise ValueError(str(error)) from None
 
     return checked
 
 
-def _as_written(check: Callable[[str], Any]) -> AfterValidator:
-    """The same; the text that passes is kept as it is."""
+def _as_written(check: Callable[[Any], Any]) -> AfterValidator:
+    """The same; what passes is kept as it is."""
 
-    def kept(text: str) -> str:
-        _checked(check)(text)
-        return text
+    def kept(value: Any) -> Any:
+        _checked(check)(value)
+        return value
 
     return AfterValidator(kept)
 
@@ -277,6 +278,11 @@ def _require_address(text: str) -> None:
         raise BadSettings(f"{text!r} is no address to listen at; expected for instance '127.0.0.1:8090'")
 
 
+def _require_url(text: str) -> None:
+    if not is_address(text) or "?" in text:
+        raise BadSettings("this is no address of pages; expected for instance 'https://hitl.example'")
+
+
 class RetentionSettings(_Part):
     """How long the store keeps what is over: rows that were deleted, and the figures of cycles."""
 
@@ -288,10 +294,11 @@ class ServeSettings(_Part):
     """What `hitl serve` does beside showing pages.
 
     `suggest`: what Label Studio shows annotators before they answer, where hitl is its model backend: what the
-    project's models predict, the consensus, or nothing.
+    project's models predict, the consensus, or nothing. `url`: where people reach its pages, for links in events.
     """
 
     suggest: Literal["model", "consensus", "never"] = "model"
+    url: Annotated[str, _as_written(_require_url)] | None = None
 
 
 class LimitSettings(_Part):
@@ -388,6 +395,7 @@ class Settings(_FromFile):
     retention: RetentionSettings = RetentionSettings()
     serve: ServeSettings = ServeSettings()
     limits: LimitSettings = LimitSettings()
+    events: Annotated[tuple[EventSettings, ...], _as_written(require_different)] = ()
     models: dict[str, str] = Field(default_factory=dict)
     webhook_secret: SecretStr | None = None
 
@@ -436,7 +444,7 @@ def _in_words(error: ValidationError, model: type[BaseModel]) -> str:
         place = [str(part) for part in problem["loc"]]
         key = ".".join(place)
         given = problem.get("input")
-        private = any(word in key for word in ("token", "secret", "password"))
+        private = any(word in key for word in ("token", "secret", "password")) or place[:1] == ["events"]
         hidden = problem["type"] == "missing" or private or isinstance(given, dict)
         shown = "" if hidden else plain(f" (got {given!r})")
         own = problem["type"] == "value_error"  # what one of our validators says, which shows the value itself
@@ -449,6 +457,8 @@ def _in_words(error: ValidationError, model: type[BaseModel]) -> str:
 
 def _unknown(place: list[str], part: type[BaseModel]) -> str:
     """That there is no such key, which there are, and which is nearest."""
+    if place[:1] == ["events"]:
+        place, part = place[2:], EventSettings
     for name in place[:-1]:
         inner = part.model_fields[name].annotation
         assert isinstance(inner, type)

@@ -28,6 +28,7 @@ from hitl.exchange import Operation, Receipt
 from hitl.plan import Done, DoneItems, Plan
 from hitl.store import asks, retention
 from hitl.store.database import Database
+from hitl.store.events import Announcement, announce
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import consensus, cycle, operation
 from hitl.tables.label_columns import as_text, from_text
@@ -46,7 +47,7 @@ class CycleRecord:
     """What one cycle concluded: a consensus a question, the plan, what to push, and figures (JSON values).
 
     `due` names the scheduled run that the cycle was for, if any. `again`: kind and key of operations that are to be
-    sent though they say what a confirmed one said.
+    sent though they say what a confirmed one said. `told`: what others are told of it.
     """
 
     results: Mapping[str, Consensus]
@@ -55,6 +56,7 @@ class CycleRecord:
     metrics: Mapping[str, Any] | None = None
     due: str | None = None
     again: frozenset[tuple[str, str]] = frozenset()
+    told: Announcement = Announcement()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class Concluded(Leased):
                 connection.execute(sa.update(operation).where(this).values(state=PENDING))
             older = operation.c.number.between(BY_HAND + 1, number - 1)
             connection.execute(sa.delete(operation).where(_pending(lease.project), older))
+            announce(self.database, connection, lease.project, record.told)
         return number
 
     def forget(self, lease: Lease, *, deleted_seconds: float, cycles: int) -> None:
@@ -136,6 +139,11 @@ class Concluded(Leased):
         results = {name: Consensus.from_bytes(bytes(blob), f"consensus of {name!r}") for name, blob in packed}
         plan = Plan.from_json(row.plan)
         return results, plan if row.done is None else replace(plan, done=_unpacked(bytes(row.done)))
+
+    def done(self, project: str) -> pa.Table | None:
+        """What was done by the last cycle, in the columns of `DONE`; None before the first."""
+        packed = self.database.scalar(_last(project, cycle.c.done))
+        return None if packed is None else pa.ipc.open_stream(bytes(packed)).read_all()
 
     def plan(self, project: str) -> Plan | None:
         """The plan of the last cycle but for the items that are done, which `latest` has; None before the first."""

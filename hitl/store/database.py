@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -62,13 +62,13 @@ def _unlikely(few: Few, compiler: Any, **options: Any) -> str:
 
 
 class Database:
-    """A connection pool to one database whose schema is the newest.
+    """A connection pool to one database whose schema is the newest, or with `migrate` False the one that is found.
 
     Attributes:
         engine: the connections, for libraries that keep tables of their own beside ours (the scheduler's jobs).
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, migrate: bool = True) -> None:
         self._url = _parse(url)
         self.postgres = self._url.get_backend_name() == "postgresql"
         self.name = _shown(self._url)
@@ -78,7 +78,8 @@ class Database:
         address = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
         self._reader = arrow.PostgresReader(address)  # not used on SQLite
         try:
-            self._migrate()
+            if migrate:
+                self._migrate()
         except BaseException:
             self.close()
             raise
@@ -94,6 +95,14 @@ class Database:
     def read(self) -> Iterator[sa.Connection]:
         """A transaction that reads."""
         with self._in_words(), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sa.Connection]:
+        """A transaction that reads everything as it was at its first query, while others write."""
+        with self._in_words(), self.engine.connect() as connection:
+            if self.postgres:  # on SQLite every transaction that reads is one
+                connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             yield connection
 
     @contextmanager
@@ -187,28 +196,34 @@ class Database:
 
     # -- schema --------------------------------------------------------------------------------------------
 
+    def version(self, connection: sa.Connection) -> str | None:
+        """The version of the schema, None where there is none. Raises StoreError for one that is newer than ours."""
+        found = _version(connection)
+        if found is not None:
+            require_known(self.name, found, connection)
+        return found
+
+    def upgrade(self, connection: sa.Connection, to: str = schema.HEAD) -> None:
+        """Bring the schema to this version within a transaction that writes (which `one_migration` has begun)."""
+        from alembic import command
+
+        command.upgrade(migrations(connection), to)
+
+    @contextmanager
+    def one_migration(self) -> Iterator[sa.Connection]:
+        """A transaction that may change the schema; no other does so meanwhile."""
+        with _one_migration, self.write() as connection:
+            if self.postgres:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+            yield connection
+
     def _migrate(self) -> None:
         with self.read() as connection:
             if _version(connection) == schema.HEAD:
                 return
-        with _one_migration, self.write() as connection:
-            if self.postgres:
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
-            self._upgrade(connection)
-
-    def _upgrade(self, connection: sa.Connection) -> None:
-        from alembic import command
-        from alembic.script import ScriptDirectory
-
-        config = migrations(connection)
-        known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-        found = _version(connection)
-        if found is not None and found not in known:
-            raise StoreError(
-                f"{self.name}: its schema is version {found}; this version of hitl knows {schema.HEAD} at most. "
-                "Upgrade hitl: `pip install .` in a newer checkout"
-            )
-        command.upgrade(config, "head")
+        with self.one_migration() as connection:
+            self.version(connection)
+            self.upgrade(connection)
 
     # -- errors --------------------------------------------------------------------------------------------
 
@@ -249,6 +264,22 @@ _SQLITE_HINTS = {
 }
 
 
+def migrate(url: str) -> tuple[str | None, str]:
+    """Bring the schema of the store at this address up to date; from which version (None: it was new) to which."""
+    found = None
+    if is_there(url):
+        with closing(Database(url, migrate=False)) as database, database.read() as connection:
+            found = database.version(connection)
+    Database(url).close()
+    return found, schema.HEAD
+
+
+def is_there(url: str) -> bool:
+    """Whether there is a database at this address, as far as can be told without asking a server."""
+    parsed = _parse(url)
+    return parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).exists()
+
+
 def migrations(connection: sa.Connection) -> Any:
     """The alembic configuration of our migrations, bound to a connection; there is no ini file."""
     from alembic.config import Config
@@ -258,6 +289,18 @@ def migrations(connection: sa.Connection) -> Any:
     config.set_main_option("script_location", folder.replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
+
+
+def require_known(place: str, version: str, connection: sa.Connection) -> None:
+    """Raise StoreError unless this version of the schema is ours or one that came before it."""
+    from alembic.script import ScriptDirectory
+
+    known = {script.revision for script in ScriptDirectory.from_config(migrations(connection)).walk_revisions()}
+    if version not in known:
+        raise StoreError(
+            f"{place}: its schema is version {version}; this version of hitl knows {schema.HEAD} at most. "
+            "Upgrade hitl: `pip install .` in a newer checkout"
+        )
 
 
 def _version(connection: sa.Connection) -> str | None:

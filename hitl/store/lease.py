@@ -265,6 +265,13 @@ def _is_here(life: str) -> bool:
     return False
 
 
+def holders(database: Database, connection: sa.Connection) -> list[str]:
+    """Who holds which project now, in words; processes that have died are left out."""
+    query = sa.select(projects.c.project, projects.c.owner).where(projects.c.lease_until > database.now())
+    held = [row.project for row in connection.execute(query) if row.owner and not _has_died(row.owner)]
+    return [f"project {name!r} is held by {_holder(connection, name)}" for name in held]
+
+
 def _holder(connection: sa.Connection, name: str) -> str:
     """Who holds the lease and until when, in words."""
     query = sa.select(projects.c.owner, projects.c.lease_until).where(projects.c.project == name)

@@ -14,6 +14,7 @@
     operation                                   the outbox: what must still be, or was, pushed
     user, grant, session, token                 who may use the service, of which no project has a part (`service.web`)
     hint                                        that the platform has told of news that no pull has looked for yet
+    event, delivery, told, address              what others are told of, whether it arrived, and what was told before
 
 Times are seconds since the epoch (float64, UTC). JSON is text: it must come back as it went in (PostgreSQL's jsonb
 reorders keys and refuses NaN). Keys and versions are compared byte by byte on both databases (collation "C").
@@ -25,7 +26,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0018"
+HEAD = "0020"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -277,4 +278,48 @@ hint = _table(
     column("count", sa.BigInteger()),
     column("taken", sa.BigInteger()),
     with_rowid=True,
+)
+
+event = _table(
+    "hitl_event",
+    key("project"),
+    key("event"),
+    column("kind", sa.Text()),
+    column("at", sa.Double()),
+    column("body", sa.Text()),
+    sa.Index("hitl_event_at", "project", "at"),
+    with_rowid=True,
+)
+
+delivery = _table(
+    "hitl_delivery",
+    key("project"),
+    key("address"),
+    key("event"),
+    column("at", sa.Double()),
+    column("state", KEY),
+    column("attempts", sa.Integer()),
+    column("due", sa.Double()),
+    column("held", sa.Double()),
+    column("tried", sa.Double(), null=True),
+    column("said", sa.Text()),
+    sa.Index("hitl_delivery_state", "project", "state", "address", "at"),
+    sa.Index("hitl_delivery_at", "project", "at"),
+)
+
+told = _table(
+    "hitl_told",
+    key("project"),
+    column("said", sa.Text()),
+    with_rowid=True,
+)
+
+address = _table(
+    "hitl_address",
+    key("project"),
+    key("address"),
+    column("digest", sa.Text()),
+    column("gone", sa.Double(), null=True),
+    column("delivered", sa.BigInteger()),
+    column("failed", sa.BigInteger()),
 )

@@ -2,8 +2,9 @@
 
 Its other methods are where their tables are: `lease`, `tables` (what was pulled), `vectors` (features made of it),
 `folds` (what was learned from it), `cycles` (what was concluded), `pushes` (what may be on its way), `asks` (what was
-ever asked), `said` (what was pulled of a few items) and `hints` (what the platform has told of). Writes take a `Lease`,
-but for those of hints; each is one transaction that begins with the fence. Reads take a project's name.
+ever asked), `said` (what was pulled of a few items), `hints` (what the platform has told of) and `events` (what others
+are told). Writes take a `Lease`, but for those of hints and deliveries; each is one transaction that begins with the
+fence. Reads take a project's name.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from hitl.exchange import Cursor, Page, Pages, PullSummary
 from hitl.store import pages
 from hitl.store.asks import Asked
 from hitl.store.cycles import Concluded
+from hitl.store.events import Announced, Announcement, announce
 from hitl.store.folds import Learnt
 from hitl.store.held import Compared
 from hitl.store.hints import Hinted
@@ -49,7 +51,7 @@ class Failure:
     messages: tuple[str, ...] = ()
 
 
-class Store(Pulled, Compared, Said, Embedded, Learnt, Concluded, Asked, SentBack, Pushes, Hinted):
+class Store(Pulled, Compared, Said, Embedded, Learnt, Concluded, Asked, SentBack, Pushes, Hinted, Announced):
     """What was pulled, what was made of it, what was concluded, what must still be pushed.
 
     `url` is "sqlite:///folder/hitl.db" or "postgresql://user:password@host/database". Opening brings the schema up to
@@ -144,8 +146,8 @@ class Store(Pulled, Compared, Said, Embedded, Learnt, Concluded, Asked, SentBack
         """What the latest pull that brought a page could not understand (the first hundred)."""
         return list(map(str, self._noted("problems", project) or ()))
 
-    def note_failure(self, lease: Lease, error: Exception | None) -> None:
-        """Why a cycle failed just now; None: it did not, and an older failure is over."""
+    def note_failure(self, lease: Lease, error: Exception | None, told: Announcement | None = None) -> None:
+        """Why a cycle failed just now; None: it did not, and an older failure is over. `told`: who else is told."""
         said = None
         if error is not None:
             parts = error.parts[:MOST] if isinstance(error, HitlError) else ()
@@ -153,7 +155,10 @@ class Store(Pulled, Compared, Said, Embedded, Learnt, Concluded, Asked, SentBack
             said = json.dumps({"at": time.time(), "error": type(error).__name__, **each})
         elif self.failure(lease.project) is None:
             return  # nothing to write, as nearly always
-        self._note(lease, failure=said)
+        with self._fenced(lease) as connection:
+            mine = projects.c.project == lease.project
+            connection.execute(sa.update(projects).where(mine).values(failure=said))
+            announce(self.database, connection, lease.project, told or Announcement())
 
     def failure(self, project: str) -> Failure | None:
         """Why the last cycle failed; None when it did not, or when no cycle has noted it."""

@@ -156,8 +156,11 @@ def write_parts(path: str | Path, tables: Iterable[pa.Table]) -> None:
 
 
 @contextmanager
-def atomic(path: str | Path) -> Iterator[IO[bytes]]:
-    """A binary file that appears under `path` only when the block ends without an error."""
+def atomic(path: str | Path, *, private: bool = False) -> Iterator[IO[bytes]]:
+    """A binary file that appears under `path` only when the block ends without an error.
+
+    `private`: its owner alone may read it.
+    """
     path = Path(path)
     require_folder(path)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -166,7 +169,7 @@ def atomic(path: str | Path) -> Iterator[IO[bytes]]:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, 0o600 if private else 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

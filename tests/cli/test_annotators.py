@@ -219,6 +219,19 @@ def test_new_labels_since_the_last_cycle_are_combined_first(run: Run, project: P
     assert json.loads(run("status", "--json")[1])["cycles"] == 1
 
 
+def test_an_edited_answer_since_the_last_cycle_is_combined_first(run: Run, project: Path) -> None:
+    """As many labels by the same people on the same items, one of them another one."""
+    table = project / "annotations.csv"
+    lines = table.read_text().splitlines()
+    said = next(n for n, line in enumerate(lines) if ",cat" in line)
+    table.write_text("\n".join([*lines[:said], lines[said].replace(",cat", ",dog"), *lines[said + 1 :]]) + "\n")
+    assert "judged by the last cycle" in run("annotators")[1]
+    assert run("pull")[0] == 0
+    assert "something changed since the last cycle" in run("annotators")[1]
+    assert run("run")[0] == 0
+    assert "judged by the last cycle" in run("annotators")[1]
+
+
 def test_flags_of_a_file_are_refused_in_a_project(run: Run, project: Path) -> None:
     code, _, err = run("annotators", "--method", "majority", "--time", "when")
     assert code == 78

@@ -4,7 +4,8 @@
     /projects/{project}                overview                 /webhook/{project}           hints of the platform
     /projects/{project}/items ...      items, and one item      /ml/{project}/...            Label Studio's ML backend
     /projects/{project}/annotators     annotators, and one      /healthz /readyz /metrics    for whoever runs it
-    /projects/{project}/models  plan  runs                      /openapi.json                the API
+    /projects/{project}/team                                    /openapi.json                the API
+    /projects/{project}/models  plan  runs
 
 Requests read snapshots and never wait for the platform.
 """
@@ -23,9 +24,10 @@ from prometheus_client.registry import Collector
 import hitl
 from hitl.service.web import access, assets, errors, operating
 from hitl.service.web.access import routes as access_routes
-from hitl.service.web.pages import annotators, items, models, overview, plan, rework, runs
+from hitl.service.web.pages import annotators, deliveries, items, models, overview, plan, rework, runs, team
 from hitl.service.web.projects import Projects
 from hitl.service.web.requests import Measured, Surrounded
+from hitl.service.web.studies import Studies
 from hitl.service.web.templates import Templates
 
 WHAT = """Labels, annotators and plans of hitl projects.
@@ -74,12 +76,13 @@ def application(parts: Parts) -> FastAPI:
     registry = CollectorRegistry()
     app.state.accounts, app.state.projects = parts.accounts, parts.projects
     app.state.templates, app.state.registry, app.state.trouble = Templates(), registry, parts.trouble
+    app.state.studies = Studies()
     operating.measure(registry, parts.projects)
     for collector in parts.collectors:
         registry.register(collector)
     errors.handle(app)
-    families = (operating, assets, access_routes, overview, items, annotators, models, plan, rework, runs)
-    for router in (*(family.router for family in families), *parts.routers):
+    pages = (overview, items, annotators, team, models, plan, rework, runs, deliveries)
+    for router in (*(family.router for family in (operating, assets, access_routes, *pages)), *parts.routers):
         app.include_router(router)
     access.check_declared(app)
     app.add_middleware(Surrounded, measured=Measured(registry))
@@ -94,7 +97,7 @@ def _lifespan(parts: Parts) -> Any:
         try:
             yield
         finally:
-            for stop in parts.stops:
+            for stop in (*parts.stops, app.state.studies.stop):
                 stop()
             parts.projects.stop()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 from starlette.exceptions import HTTPException
 
 from hitl.service.web.access import Caller, Role, requires
@@ -46,5 +46,6 @@ def question_of(snapshot: Snapshot, question: str | None) -> tuple[str, Question
     return view.page.name, view
 
 
+QuestionName = Annotated[str | None, Query(description="One of the project's questions; else the first")]
 OneProject = Annotated[Watched, Depends(_watched)]
 Shown = Annotated[Snapshot, Depends(_snapshot)]

@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hitl.errors import BadInput, Busy, HitlError, PlatformError, StoreError, Unreachable
 from hitl.service.web.formats import form_of
@@ -21,15 +22,19 @@ from hitl.service.web.formats import form_of
 STATUS = ((BadInput, 400), (Busy, 409), (Unreachable, 503), (PlatformError, 502), (StoreError, 503), (HitlError, 500))
 """The first that fits says with which status an error of hitl is answered."""
 
-TITLES = {400: "That cannot be done", 401: "Log in first", 403: "Not allowed", 404: "Not found", 409: "Busy"}
+TITLES = {
+    400: "That cannot be done",
+    401: "Log in first",
+    403: "Not allowed",
+    404: "Not found",
+    409: "Busy",
+    413: "Too large",
+}
 
 _log = logging.getLogger("hitl.serve")
+_FRAMEWORKS = "Content Too Large"  # what it says of a body whose length was not told
 
-
-TOO_LARGE: dict[int | str, dict[str, Any]] = {
-    413: {"description": "The form is too large", "content": {"text/plain": {"schema": {"type": "string"}}}}
-}
-"""What the OpenAPI document says of the limit of forms, which the framework itself answers."""
+LARGE = "what was sent is too large for this address: send less at a time"
 
 
 class Told(BaseModel):
@@ -69,6 +74,30 @@ def handle(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HitlError, _ours)
     app.add_exception_handler(Exception, _foreign)
+    app.add_middleware(_Large)
+
+
+class _Large:
+    """Has what the framework answers to a body that is too large in the one shape: it answers that as plain text."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        replaced = False
+
+        async def answered(message: Message) -> None:
+            nonlocal replaced
+            if message["type"] == "http.response.start" and message["status"] == 413:
+                kind = dict(message.get("headers", ())).get(b"content-type", b"")
+                replaced = kind.startswith(b"text/plain")
+                if replaced:
+                    await told(Request(scope), 413, "http_413", LARGE)(scope, receive, send)
+            if not replaced:
+                await send(message)
+
+        await self._app(scope, receive, answered)
 
 
 async def _http(request: Request, error: Exception) -> Response:
@@ -76,7 +105,8 @@ async def _http(request: Request, error: Exception) -> Response:
     headers = None if error.headers is None else dict(error.headers)
     if error.status_code in (301, 302, 303, 307, 308):
         return Response(status_code=error.status_code, headers=headers)
-    return told(request, error.status_code, f"http_{error.status_code}", str(error.detail), headers)
+    said = LARGE if error.detail == _FRAMEWORKS else str(error.detail)
+    return told(request, error.status_code, f"http_{error.status_code}", said, headers)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

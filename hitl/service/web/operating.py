@@ -27,6 +27,16 @@ router = APIRouter(tags=["operating"])
 FIGURES = ("items", "done", "labels", "confidence", "agreement", "cost")
 """What a cycle records that is one number."""
 
+OTHERS = (
+    "cycle",
+    "cycle_timestamp_seconds",
+    "finished_timestamp_seconds",
+    "failed",
+    "expected_accuracy",
+    "pending_operations",
+)
+"""What is told of a project besides; `finished`: a cycle that found nothing new counts; `failed`: 1 if the last did."""
+
 
 @router.get("/healthz", summary="Is the process alive?")
 @public
@@ -79,7 +89,7 @@ class _OfProjects(Collector):
         """All gauges, read from the snapshots."""
         gauges = {
             name: GaugeMetricFamily(f"hitl_project_{name}", f"{name}, by the last cycle", labels=["project"])
-            for name in (*FIGURES, "cycle", "cycle_timestamp_seconds", "expected_accuracy", "pending_operations")
+            for name in (*FIGURES, *OTHERS)
         }
         for name, one in self._projects.items():
             for figure, value in _figures(one).items():
@@ -88,13 +98,16 @@ class _OfProjects(Collector):
 
 
 def _figures(one: Any) -> dict[str, float]:
-    snapshot = one.snapshot
+    snapshot, failed = one.snapshot, {"failed": float(one.store.failure(one.name) is not None)}
     if snapshot is None or not snapshot.cycles:
-        return {}
+        return failed
     last = snapshot.cycles[-1]
     found = {name: float(last.metrics[name]) for name in FIGURES if isinstance(last.metrics.get(name), (int, float))}
     expected = last.metrics.get("expected")
     if isinstance(expected, dict) and isinstance(expected.get("accuracy"), (int, float)):
         found["expected_accuracy"] = float(expected["accuracy"])
-    found |= {"cycle": last.number, "cycle_timestamp_seconds": last.recorded_at.timestamp()}
-    return found | {"pending_operations": sum(one.store.count_pending(one.name).values())}
+    recorded = last.recorded_at.timestamp()
+    looked = one.store.looked_at(one.name)
+    finished = recorded if looked is None else max(recorded, looked.timestamp())
+    found |= {"cycle": last.number, "cycle_timestamp_seconds": recorded, "finished_timestamp_seconds": finished}
+    return found | failed | {"pending_operations": sum(one.store.count_pending(one.name).values())}

@@ -54,6 +54,25 @@ class Now:
     belief: Floats
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How far the live beliefs were from those of a cycle.
+
+    Attributes:
+        cycle: its number.
+        largest, mean: absolute difference of a probability, over the items and classes.
+        items: how many items were compared: those with as many labels in both.
+    """
+
+    cycle: int
+    largest: float
+    mean: float
+    items: int
+
+
+Differences = Callable[[], Mapping[str, Difference]]
+"""Question -> how far what was believed live was from the last cycle that came meanwhile."""
+
 Newer = Callable[[str, str], Now | None]
 """Question and platform's key of an item -> what is newer of it than the snapshot; None: nothing is."""
 
@@ -70,6 +89,7 @@ class Watched:
         self.trouble: str | None = None
         self.work: Work | None = None  # what somebody has started here
         self.newer: Newer = lambda question, item: None
+        self.differences: Differences = dict
         self.followed = False  # somebody else keeps the snapshot up to date
         self._seen: Moment | None = None
         self._questions: tuple[Question, ...] | None = None

@@ -16,12 +16,14 @@ import uvicorn
 from fastapi import APIRouter
 
 from hitl.errors import BadSettings
+from hitl.events.delivery import Couriers
 from hitl.service.scheduling.scheduler import Project, Scheduler, projects_of
 from hitl.service.web import backend
 from hitl.service.web.access import Accounts, Proxies, Role, must_have_credentials, public, requires
 from hitl.service.web.app import Parts, application
 from hitl.service.web.live import Live
 from hitl.service.web.live.metrics import LiveFigures
+from hitl.service.web.pages.deliveries import EventFigures
 from hitl.service.web.projects import Projects
 
 Say = Callable[[str], None]
@@ -66,15 +68,16 @@ def serve(wanted: Wanted, say: Say) -> None:
             say(_first_user(accounts))
         scheduler = _scheduler(wanted) if wanted.scheduler else None
         live = Live(projects, scheduler)
-        kept = [] if scheduler is None else [scheduler]
+        couriers = Couriers([(one.settings, one.store) for one in projects.values()])
+        beside: list[Couriers | Scheduler] = [couriers, *([] if scheduler is None else [scheduler])]
         parts = Parts(
             projects,
             accounts,
             routers=[live.router(requires(Role.VIEWER), _secret(projects), public), _backend(projects, accounts)],
-            collectors=[LiveFigures(live)],
+            collectors=[LiveFigures(live), EventFigures(projects)],
             trouble=lambda: _trouble(live, scheduler),
-            starts=[live.start, *(each.start for each in kept)],
-            stops=[live.stop, *(each.stop for each in kept)],
+            starts=[live.start, *(each.start for each in beside)],
+            stops=[live.stop, *(each.stop for each in beside)],
         )
         app = application(parts)
         app.state.proxies = trusted

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import hitl
-from hitl.report.annotators import day
-from hitl.report.page import count, percent
-from hitl.report.plots import COLOURS, cut
+from hitl import report
+from hitl.events.links import DOTS
+from hitl.events.links import path as path
+from hitl.report.page import FILTERS, GLOBALS
 from hitl.service.web.ages import ago, hours, when
 from hitl.service.web.callers import may_act
 
 FOLDER = Path(__file__).parent
 
-DOTS = re.compile(r"~*\.{1,2}")
-"""Names that browsers take out of an address, and those that could be taken for them where they are escaped."""
+REPORT = FileSystemLoader(Path(report.__file__).parent)
+"""Parts of reports that pages have too: `report/<file>`."""
 
 
 class Templates:
@@ -29,31 +29,20 @@ class Templates:
 
     def __init__(self) -> None:
         self._environment = Environment(
-            loader=FileSystemLoader(FOLDER / "templates"),
+            loader=ChoiceLoader([FileSystemLoader(FOLDER / "templates"), PrefixLoader({"report": REPORT})]),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        filters = {"percent": percent, "count": count, "cut": cut, "day": day, "ago": ago, "path": path, "query": query}
-        self._environment.filters |= filters | {"ratio": ratio, "hours": hours, "when": when, "coded": coded}
-        self._environment.globals |= {"version": hitl.__version__, "colours": COLOURS, "may_act": may_act}
+        own = {"ago": ago, "path": path, "query": query, "ratio": ratio, "hours": hours, "when": when, "coded": coded}
+        self._environment.filters |= FILTERS | own
+        self._environment.globals |= GLOBALS | {"version": hitl.__version__, "may_act": may_act}
 
     def render(self, name: str, **values: Any) -> str:
         """A page. What pages have around them is empty where it is not given."""
         around = {"caller": None, "project": None, "request": None, "figures": "{}", "title": "", "here": ""}
         return self._environment.get_template(name).render(**{**around, **values})
-
-
-def path(part: object) -> str:
-    """A name as a part of an address; `named` reads it.
-
-    Example:
-        >>> path("a/b"), path("..")
-        ('a%2Fb', '~..')
-    """
-    name = str(part)
-    return f"~{name}" if DOTS.fullmatch(name) else quote(name, safe="")
 
 
 def ratio(weight: float) -> str:

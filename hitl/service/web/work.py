@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from hitl.errors import HitlError
-from hitl.service.web.errors import TOO_LARGE, responses
+from hitl.service.web.errors import responses
 from hitl.service.web.formats import form_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _plan(settings: Settings, store: Store, connector: Connector, work: Work) ->
 
     with store.lease(settings.name) as lease:
         judgement = cycle.judge(settings, store, connector.questions(), work.progress)
-        cycle.record(lease, settings, store, judgement)
+        cycle.record(lease, settings, store, judgement, waits=True)
     return f"{judgement.plan}; look at it below, then send it"
 
 
@@ -91,8 +91,7 @@ class Begin:
     documented: Mapping[str, Any] = {
         "status_code": 202,
         "responses": {
-            **responses(401, 403, 404, 409, 503),
-            **TOO_LARGE,
+            **responses(401, 403, 404, 409, 413, 503),
             303: {"description": "A browser goes back to the page"},
         },
     }

@@ -13,7 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -23,7 +26,6 @@ import pyarrow.csv
 from tests.bench import results
 
 REPEATS = 7
-TOKEN = "hitl_serve_bench"
 PAGES = {
     "projects": "/",
     "overview": "/projects/p",
@@ -40,6 +42,7 @@ PAGES = {
     "annotators, by name": "/projects/p/annotators?sort=name",
     "annotators, one name": "/projects/p/annotators?q=p17",
     "annotator": "/projects/p/annotators/p17",
+    "team": "/projects/p/team",
     "models": "/projects/p/models",
     "plan": "/projects/p/plan",
     "runs": "/projects/p/runs",
@@ -63,15 +66,18 @@ target_confidence = 0.95
 max_labels = 20
 """
 
+NAME, PASSWORD = "ann", "a long password"
+"""Who may do everything there."""
+
 SERVER = """
-import resource, sys
+import sys
 from pathlib import Path
 from hitl.service.web.access import Accounts, Role
 from hitl.service.web import server
-from hitl.service.web.projects import Projects
-import time
 config, port, told = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+(told.parent / "access.db").unlink(missing_ok=True)
 accounts = Accounts(f"sqlite:///{told.parent}/access.db")
+accounts.add_user(sys.argv[4], sys.argv[5], Role.ADMIN)
 told.write_text(accounts.create_token("bench", Role.ADMIN))
 accounts.close()
 server.serve(server.Wanted([config], "127.0.0.1", port, access=f"sqlite:///{told.parent}/access.db", scheduler=False),
@@ -105,31 +111,35 @@ def cycle(folder: Path) -> float:
     return time.perf_counter() - start
 
 
-def measure(folder: Path, port: int) -> list[str]:
-    """Milliseconds of each page at the server: median and worst."""
+@contextmanager
+def served(folder: Path, port: int) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
+    """The project behind a server in a process of its own, when it is ready: a program that may do all, the process."""
     told = folder / "token"
     told.unlink(missing_ok=True)
-    arguments = [sys.executable, "-c", SERVER, str(folder / "hitl.toml"), str(port), str(told)]
+    arguments = [sys.executable, "-c", SERVER, str(folder / "hitl.toml"), str(port), str(told), NAME, PASSWORD]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(arguments, stderr=log)
     try:
-        base, start = f"http://127.0.0.1:{port}", time.perf_counter()
-        with httpx.Client(base_url=base, timeout=60) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             _wait(client, process)
-            ready = time.perf_counter() - start
             client.headers.update({"Authorization": f"Bearer {told.read_text()}", "Accept": "text/html"})
-            lines = [f"ready after {ready:.0f} s", "", f"{'page':26}{'median ms':>12}{'worst ms':>12}{'kB':>10}"]
-            for name, path in PAGES.items():
-                took, size = _asked(client, path)
-                lines.append(f"{name:26}{np.median(took):>12.0f}{max(took):>12.0f}{size / 1e3:>10.0f}")
-            return [
-                *lines,
-                "",
-                f"memory: {_memory(process.pid):.2f} GB, {_memory(process.pid, 'VmHWM'):.2f} GB at most",
-            ]
+            yield client, process
     finally:
         process.terminate()
         process.wait(30)
+
+
+def measure(folder: Path, port: int) -> list[str]:
+    """Milliseconds of each page at the server: median and worst."""
+    start = time.perf_counter()
+    with served(folder, port) as (client, process):
+        ready = time.perf_counter() - start
+        lines = [f"ready after {ready:.0f} s", "", f"{'page':26}{'median ms':>12}{'worst ms':>12}{'kB':>10}"]
+        for name, path in PAGES.items():
+            took, size = _asked(client, path)
+            lines.append(f"{name:26}{np.median(took):>12.0f}{max(took):>12.0f}{size / 1e3:>10.0f}")
+        lines += ["", f"memory: {_memory(process.pid):.2f} GB, {_memory(process.pid, 'VmHWM'):.2f} GB at most"]
+    return lines
 
 
 def _wait(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
@@ -162,27 +172,34 @@ def _memory(pid: int, what: str = "VmRSS") -> float:
     return int(next(line.split()[1] for line in text.splitlines() if line.startswith(what))) / 1e6
 
 
-def main() -> None:
-    """As the first lines say."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def of_command_line(
+    doc: str | None, port: int, measured: Callable[[Path, int], tuple[list[str], Any]], name: str
+) -> None:
+    """Make the project that is asked for, measure, print, and save what the command line says."""
+    parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--labels", type=int, default=10)
     parser.add_argument("--annotators", type=int, default=10_000)
-    parser.add_argument("--port", type=int, default=8533)
+    parser.add_argument("--port", type=int, default=port)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--save", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
-        counted = f"{given.items:,} items, {given.items * given.labels:,} labels, {given.annotators:,} annotators"
-        lines = [counted]
+        lines = [f"{given.items:,} items, {given.items * given.labels:,} labels, {given.annotators:,} annotators"]
         if not (folder / "hitl.toml").exists():
             write(folder, given.items, given.labels, given.annotators)
             lines.append(f"first cycle: {cycle(folder):.0f} s")
-        lines += measure(folder, given.port)
+        found, figures = measured(folder, given.port)
+        lines += found
     print("\n".join(lines))
     if given.save:
-        results.save("service_pages", lines, {}, f"service.pages --items {given.items} --save")
+        results.save(f"service_{name}", lines, figures, f"service.{name} --items {given.items} --save")
+
+
+def main() -> None:
+    """As the first lines say."""
+    of_command_line(__doc__, 8533, lambda folder, port: (measure(folder, port), {}), "pages")
 
 
 if __name__ == "__main__":

@@ -2,69 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import re
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.command_line import COMMAND
+from tests.service.web.processes import SECONDS, first_user, free_port, log_in, serving
 from tests.service.web.served import Crowd
 
 CROWD = Crowd([(item, who, "yes" if item != "c" else "no") for item in "abc" for who in ("ann", "bob")])
-SECONDS = 60
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def serving(folder: Path, *arguments: str) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
-    """`hitl ARGUMENTS... --address <free>` in a folder, until it is ready: its address, what it said, the process."""
-    address, said = f"127.0.0.1:{free_port()}", folder / "said.txt"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HITL_")}
-    with said.open("w") as out, (folder / "log.txt").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, *arguments, "--address", address],
-            cwd=folder, stdout=out, stderr=log, text=True, env=environment,
-        )  # fmt: skip
-    try:
-        yield f"http://{address}", _ready(f"http://{address}", said, process), process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _ready(address: str, said: Path, process: subprocess.Popen[str]) -> str:
-    for _ in range(10 * SECONDS):
-        assert process.poll() is None, (said.parent / "log.txt").read_text()
-        try:
-            if httpx.get(f"{address}/readyz").status_code == 200:
-                return said.read_text()
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError("it was not ready in time")
-
-
-def log_in(address: str, said: str) -> httpx.Client:
-    name, password = re.search(r"log in as '(\w+)' with the password (\S+);", said).groups()  # type: ignore[union-attr]
-    client = httpx.Client(base_url=address, headers={"Accept": "text/html", "Origin": address}, follow_redirects=True)
-    shown = client.post("/login", data={"name": name, "password": password})
-    assert shown.status_code == 200
-    assert "Log out" in shown.text
-    return client
 
 
 def test_it_says_how_to_log_in_shows_pages_and_ends_with_a_signal(tmp_path: Path) -> None:
@@ -78,8 +30,7 @@ def test_it_says_how_to_log_in_shows_pages_and_ends_with_a_signal(tmp_path: Path
         process.wait(timeout=SECONDS)
         log = (tmp_path / "log.txt").read_text()
         assert process.returncode in (0, -signal.SIGTERM)
-        password = re.search(r"password (\S+);", said).group(1)  # type: ignore[union-attr]
-        assert password not in log
+        assert first_user(said)[1] not in log
         assert "Traceback" not in log
 
 

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hitl.annotations import Floats, Name
-from hitl.basis import BASIS
+from hitl.basis import revision_of
 from hitl.errors import HitlError, IgnoredEvidence
 from hitl.exchange import silent
 from hitl.models.combiner import Combiner, Followable, Following, Updatable, name_of, seen_by
 from hitl.models.learning.learned import NAME as LEARNED
 from hitl.models.registry import chosen
 from hitl.project import annotator_names, combined, is_over, one_fit, stored_evidence
-from hitl.service.web.projects import Now
+from hitl.service.web.projects import Difference, Now
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus
@@ -58,22 +58,6 @@ class Heard:
         self.items |= dict.fromkeys(row.item for row in page.predictions)
         self.annotators |= {row.key: row.name for row in page.annotators}
         self.live = self.live if page.live is None else page.live
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """How far the live beliefs were from those of a cycle.
-
-    Attributes:
-        cycle: its number.
-        largest, mean: absolute difference of a probability, over the items and classes.
-        items: how many items were compared: those with as many labels in both.
-    """
-
-    cycle: int
-    largest: float
-    mean: float
-    items: int
 
 
 @dataclass(eq=False)
@@ -134,7 +118,7 @@ class Beliefs:
         evidence = stored_evidence(self._settings, store, questions)
         latest, last = store.latest(project), store.last_cycle(project)
         settled = {} if latest is None else latest[0]
-        stands = last is not None and last.metrics.get(BASIS, {}).get("revision") == revision
+        stands = revision_of(last) == revision
         loaded: dict[str, _Live] = {}
         first = next(iter(evidence.values())).annotations.items
         row = {item: n for n, item in enumerate(first)}

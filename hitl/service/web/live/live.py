@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from hitl.annotations import Floats
     from hitl.service.scheduling.scheduler import Scheduler
-    from hitl.service.web.live.beliefs import Difference
     from hitl.service.web.live.routes import Endpoint
-    from hitl.service.web.projects import Projects
+    from hitl.service.web.projects import Difference, Projects
 
 
 SWITCH = 0.0005
@@ -64,6 +63,7 @@ class Live:
         gc.set_threshold(*COLLECT)
         for name, one in self.projects.items():
             one.followed, one.newer = True, self._pullers[name].beliefs.newer
+            one.differences = partial(self.differences, name)
             self._hints[name].start()
             self._pullers[name].start()
 

@@ -9,7 +9,7 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from hitl.service.web.callers import Shown, Viewer, question_of
+from hitl.service.web.callers import QuestionName, Shown, Viewer, question_of
 from hitl.service.web.errors import responses
 from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.snapshot import QuestionView
@@ -35,7 +35,7 @@ def annotators(
     request: Request,
     caller: Viewer,
     snapshot: Shown,
-    question: Annotated[str | None, Query(description="One of the project's questions; else the first")] = None,
+    question: QuestionName = None,
     q: Annotated[str, Query(max_length=200, description="Part of a name")] = "",
     sort: Annotated[Sort, Query(description="What comes first")] = "labels",
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
@@ -71,7 +71,7 @@ def annotator(
     request: Request,
     caller: Viewer,
     snapshot: Shown,
-    question: Annotated[str | None, Query(description="One of the project's questions; else the first")] = None,
+    question: QuestionName = None,
 ) -> Response:
     """What each true class is answered with, how that changed, and the items where the consensus says otherwise."""
     name, view = question_of(snapshot, question)

@@ -13,7 +13,7 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from hitl.service.web.callers import OneProject, Shown, Viewer, question_of
+from hitl.service.web.callers import OneProject, QuestionName, Shown, Viewer, question_of
 from hitl.service.web.errors import responses
 from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.pages.rework import known_annotators
@@ -57,7 +57,7 @@ def items(
     request: Request,
     caller: Viewer,
     snapshot: Shown,
-    question: Annotated[str | None, Query(description="One of the project's questions; else the first")] = None,
+    question: QuestionName = None,
     q: Annotated[str, Query(max_length=200, description="Part of an item's id or text")] = "",
     show: Annotated[Which, Query(description="Which items")] = "all",
     label: Annotated[str, Query(max_length=500, description="Items with this label")] = "",
@@ -100,7 +100,7 @@ def item(
     caller: Viewer,
     one: OneProject,
     snapshot: Shown,
-    question: Annotated[str | None, Query(description="One of the project's questions; else the first")] = None,
+    question: QuestionName = None,
 ) -> Response:
     """Who said what, what the models say, why this label, and what would change it."""
     name, view = question_of(snapshot, question)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from fastapi import Query, Request
+from fastapi import Request
 from fastapi.responses import Response
 
 from hitl.models.analysis.complementarity import reliability
+from hitl.report.models import ModelsSection, models_section
 from hitl.report.plots import reliability_figure
 from hitl.report.tables import model_rows
-from hitl.service.web.callers import Shown, Viewer, question_of
+from hitl.service.web.callers import QuestionName, Shown, Viewer, question_of
 from hitl.service.web.errors import responses
 from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.snapshot import QuestionView
@@ -30,17 +31,28 @@ def models(
     request: Request,
     caller: Viewer,
     snapshot: Shown,
-    question: Annotated[str | None, Query(description="One of the project's questions; else the first")] = None,
+    question: QuestionName = None,
 ) -> Response:
     """How often each model agrees with the labels, and how sure it is of itself."""
     name, view = question_of(snapshot, question)
     rows = [_line(view, row) for row in model_rows(view.page)]
+    study = request.app.state.studies.of("models", project, view, together)
     shown = {
         "questions": list(snapshot.views),
+        "busy": study.busy,
+        "q": {"together": study.found, "id": "models"},
         "against": {row["model"]: _against(view, row["model"], snapshot.texts) for row in rows},
     }
-    page = Page("models.html.j2", "Models", rows, COLUMNS, {"question": name}, shown, _figures(view))
+    figures = _figures(view)
+    if study.found is not None:
+        figures |= {f"models-{part}": drawn for part, drawn in study.found.figures.items()}
+    page = Page("models.html.j2", "Models", rows, COLUMNS, {"question": name}, shown, figures)
     return answer(request, page, caller, project)
+
+
+def together(view: QuestionView) -> ModelsSection | None:
+    """Where models help annotators, and annotators models; None without a model that the labels rest on."""
+    return models_section(view.page)
 
 
 def _line(view: QuestionView, row: dict[str, Any]) -> dict[str, Any]:

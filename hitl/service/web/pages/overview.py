@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from hitl.report.tables import class_rows
 from hitl.service.web.callers import OneProject, Shown, Viewer
 from hitl.service.web.errors import responses
 from hitl.service.web.formats import FORMS, Page, answer, pages
+from hitl.service.web.pages.items import CHANGED
+from hitl.service.web.projects import Difference
 from hitl.service.web.snapshot import QuestionView, Snapshot
 from hitl.status import status_of
 
@@ -62,7 +65,7 @@ def overview(project: str, request: Request, caller: Viewer, one: OneProject, sn
     questions = []
     for rank, view in enumerate(snapshot.views.values(), start=1):
         figures[f"confidence-{rank}"] = confidence_figure(view.consensus.confidence, len(view.consensus.classes))
-        questions.append(_question(rank, view))
+        questions.append({**_question(rank, view), "live": _live(one.differences().get(view.page.name))})
     if len(history) > 1:
         figures["history"] = history_figure(history)
     page = Page(
@@ -79,11 +82,17 @@ def overview(project: str, request: Request, caller: Viewer, one: OneProject, sn
             "links": {} if status.pages is None else status.pages.links,
             "standing": status,
             "fitted": snapshot.fitted,
+            "changed": CHANGED,
             "history": len(history) > 1,
         },
         figures,
     )
     return answer(request, page, caller, project)
+
+
+def _live(found: Difference | None) -> dict[str, Any] | None:
+    """How far live beliefs were from the last cycle; None where none came while they were followed."""
+    return None if found is None or not found.items else asdict(found)
 
 
 def _question(rank: int, view: QuestionView) -> dict[str, Any]:
@@ -100,6 +109,7 @@ def _question(rank: int, view: QuestionView) -> dict[str, Any]:
         "unlabeled": int((many == 0).sum()),
         "annotators": view.n_labeling,
         "contested": len(view.contested),
+        "changed": int((view.changed > CHANGED).sum()),
         "confidence": float(consensus.confidence.mean()) if len(consensus.items) else None,
         "expected_accuracy": None if expected is None else expected.accuracy,
         "expected_low": None if expected is None else expected.low,

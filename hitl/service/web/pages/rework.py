@@ -8,15 +8,16 @@ from fastapi import Form, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
+from hitl.active.pending.rework import is_answered
 from hitl.service.web.callers import Lead, OneProject, Shown, Viewer
-from hitl.service.web.errors import TOO_LARGE, responses
+from hitl.service.web.errors import responses
 from hitl.service.web.formats import FORMS, Page, answer, form_of, pages
 from hitl.service.web.snapshot import Snapshot
 from hitl.service.web.templates import path
 
 router = pages("rework")
 
-COLUMNS = ("item", "text", "annotator", "note", "by", "since", "asked")
+COLUMNS = ("item", "text", "annotator", "note", "by", "since", "state")
 
 Item = Annotated[str, Form(max_length=2000, description="The item's id")]
 Annotator = Annotated[str, Form(max_length=2000, description="The name of the annotator")]
@@ -24,7 +25,7 @@ Annotator = Annotated[str, Form(max_length=2000, description="The name of the an
 
 @router.get("/projects/{project}/rework", summary="What was sent back", responses=FORMS | responses(401, 404, 422, 503))
 def sent_back(project: str, request: Request, caller: Viewer, one: OneProject, snapshot: Shown) -> Response:
-    """Items that were sent back, to whom, and whether they are still asked about."""
+    """Items that were sent back, to whom, and how far that is: it waits for the next plan, is asked, or answered."""
     rows = rows_of(snapshot, one.store.sent_back(project))
     return answer(request, Page("rework.html.j2", "Sent back", rows, COLUMNS), caller, project)
 
@@ -34,8 +35,7 @@ def sent_back(project: str, request: Request, caller: Viewer, one: OneProject, s
     summary="Send an item back",
     status_code=201,
     responses={
-        **responses(401, 403, 404, 422, 503),
-        **TOO_LARGE,
+        **responses(401, 403, 404, 413, 422, 503),
         303: {"description": "A browser goes to what was sent back"},
     },
 )
@@ -65,8 +65,7 @@ def send_back(
     "/projects/{project}/rework/withdraw",
     summary="Take an item back that was sent back",
     responses={
-        **responses(401, 403, 404, 422, 503),
-        **TOO_LARGE,
+        **responses(401, 403, 404, 413, 422, 503),
         303: {"description": "A browser goes to what was sent back"},
     },
 )
@@ -92,10 +91,13 @@ def known_annotators(snapshot: Snapshot) -> dict[str, None]:
 def rows_of(snapshot: Snapshot, sent: Any) -> list[dict[str, Any]]:
     """A row for each item that was sent back, the newest first."""
     asked = {(str(ask.item), str(ask.annotator)) for ask in (snapshot.plan.asks if snapshot.plan else ())}
+    evidence = {name: view.evidence for name, view in snapshot.views.items()}
     rows = []
     for back in reversed(sent):
         place = snapshot.key_place.get(str(back.item))
         name = str(back.item) if place is None else snapshot.names[place].as_py()
+        answered = place is not None and is_answered(back, place, evidence)
+        state = "answered" if answered else "asked" if (name, str(back.annotator)) in asked else "waits"
         rows.append(
             {
                 "item": name,
@@ -104,7 +106,7 @@ def rows_of(snapshot: Snapshot, sent: Any) -> list[dict[str, Any]]:
                 "note": back.note,
                 "by": back.by,
                 "since": back.since,
-                "asked": (name, str(back.annotator)) in asked,
+                "state": state,
             }
         )
     return rows

@@ -21,6 +21,7 @@ MAIN = {
     "item": "/projects/pets/items/photo-012",
     "annotators": "/projects/pets/annotators",
     "annotator": "/projects/pets/annotators/person-1",
+    "team": "/projects/pets/team",
     "models": "/projects/pets/models",
     "plan": "/projects/pets/plan",
     "runs": "/projects/pets/runs",
@@ -33,7 +34,7 @@ MORE = {
     "missing": "/projects/pets/items/no-such-item",
     **{
         f"new{part.replace('/', '-')}": f"/projects/new{part}"
-        for part in ("", "/items", "/annotators", "/models", "/plan", "/runs")
+        for part in ("", "/items", "/annotators", "/team", "/models", "/plan", "/runs")
     },
     **{
         f"wide{part.replace('/', '-')}": f"/projects/{WIDE}{part}"

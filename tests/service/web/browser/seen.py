@@ -121,8 +121,8 @@ def browser() -> Iterator[Any]:
             chromium.close()
 
 
-def watched(page: Any, where: Site) -> Any:
-    """The page; what its console complains of, and requests to others, become troubles of the site."""
+def watched(page: Any, where: Any) -> Any:
+    """The page; what its console complains of, and requests to others, become troubles of the site `where`."""
 
     def complained(message: Any) -> None:
         if message.type in ("error", "warning"):

@@ -26,7 +26,7 @@ pytestmark = needs_chromium
 
 WIDTHS = (360, 390, 768, 1280)
 WIDE = path("a project whose name takes much room on a phone")
-PARTS = ("", "/items", "/annotators", "/models", "/plan", "/runs", "/rework")
+PARTS = ("", "/items", "/annotators", "/team", "/models", "/plan", "/runs", "/rework")
 PAGES = (
     "/",
     *(f"/projects/{project}{part}" for project in ("pets", "new", WIDE) for part in PARTS),

@@ -1,0 +1,215 @@
+"""What is due is sent to the addresses of `[[events]]`, by whatever runs: `hitl run`, `hitl schedule`, `hitl serve`.
+
+    2xx                       it has arrived; what else waits for this address is sent at once
+    410                       the address wants no more: nothing is sent to it until `hitl events --test` arrives
+    anything else, nothing    sent again after `PAUSES`, each with some jitter, or later where the receiver says so
+    after the last of them    given up
+
+Each address has a thread of its own, so that one that is slow or dead holds up none of the others, no cycle and no
+page. An attempt that fails ends the turn of its address: one that is dead costs one request a turn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import random
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hitl.errors import StoreError
+from hitl.events.bodies import as_sent, ping
+from hitl.events.sending import GONE, Answer, ask
+from hitl.events.signing import headers_of
+from hitl.store.events import Delivery, Event
+
+if TYPE_CHECKING:
+    from hitl.settings import Settings
+    from hitl.settings.events import EventSettings
+    from hitl.store import Store
+
+SECONDS = 15.0
+"""How long an attempt may take."""
+
+HELD = 4 * SECONDS
+"""How long nobody else sends what somebody has begun to send: after that it was killed."""
+
+PAUSES = (5.0, 5 * 60.0, 30 * 60.0, 2 * 3600.0, 5 * 3600.0, 10 * 3600.0, 14 * 3600.0, 20 * 3600.0, 24 * 3600.0)
+"""Seconds until the second attempt, the third, ...: the schedule of the Standard Webhooks specification."""
+
+JITTER = 0.2
+"""By which share a pause is longer, at most."""
+
+LONGEST_WAIT = 24 * 3600.0
+"""Seconds that a receiver may ask for, at most."""
+
+KEPT_WAITING = 5 * 24 * 3600.0
+"""Seconds after which an event is given up that could not even be sent: no secret, or no such address any more."""
+
+TURN = 2.0
+"""Seconds between two looks at the queue."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Address:
+    """One address of a project, and the store with what waits for it."""
+
+    store: Store
+    project: str
+    to: EventSettings
+
+    @property
+    def digest(self) -> str:
+        """Tells whether its url is another by now."""
+        return hashlib.sha256(self.to.address.encode()).hexdigest()[:16]
+
+    def turn(self, until: float, stop: threading.Event) -> None:
+        """Send what is due, in order, until one fails, `until` (by `time.monotonic`), or `stop`."""
+        store, project, name = self.store, self.project, self.to.name
+        if self.to.lacks is not None:
+            said = f"given up: {self.to.lacks}"
+            if store.give_up(project, name, said, before=time.time() - KEPT_WAITING):
+                _log.warning("events of %s for %s are %s", project, name, said)
+            return
+        while not stop.is_set():
+            left = until - time.monotonic()
+            it = store.claim(project, name, HELD) if left > 1.0 else None
+            if it is None:
+                return
+            if store.is_off(project, name, self.digest):
+                store.not_sent(project, it)
+                store.give_up(project, name, OFF)
+                return
+            if not self._settled(it, self.send(it, min(SECONDS, left))):
+                return
+
+    def send(self, it: Delivery | Event, seconds: float) -> Answer:
+        """What the address answers to an event, in so many seconds."""
+        body = as_sent(it.body, self.to.template)
+        identity = it.event if isinstance(it, Delivery) else it.id
+        headers = headers_of(identity, int(time.time()), body, self.to.keys)
+        return ask("POST", self.to.address, {"Content-Type": "application/json", **headers}, body, seconds)
+
+    def reach(self) -> Answer:
+        """What the address answers to a request that tells nothing; any status will do."""
+        return ask("HEAD", self.to.address, {}, None, SECONDS)
+
+    def test(self) -> Answer:
+        """What the address answers to a ping, that is not queued. One that takes it again is on again."""
+        found = self.send(ping(self.project), SECONDS)
+        if found.arrived:
+            self.store.switch(self.project, self.to.name, self.digest, off=False)
+        return found
+
+    def _settled(self, it: Delivery, answer: Answer) -> bool:
+        """Write what came of an attempt; whether it has arrived."""
+        store, project, name = self.store, self.project, self.to.name
+        if answer.arrived:
+            store.arrived(project, it, answer.said)
+        elif answer.status == GONE:
+            store.switch(project, name, self.digest, off=True)
+            store.lost(project, it, OFF)
+            _log.warning("events of %s for %s: %s", project, name, OFF)
+        elif it.attempts > len(PAUSES):
+            store.lost(project, it, f"given up after {it.attempts} attempts: {answer.said}")
+            _log.warning("events of %s for %s: %s given up: %s", project, name, it.kind, answer.said)
+        else:
+            store.later(project, it, answer.said, pause(it.attempts, answer.retry_after))
+        return answer.arrived
+
+
+OFF = "the address answered 410 (gone): nothing more is sent to it; when it takes events again: `hitl events --test`"
+
+
+def pause(attempts: int, retry_after: float | None = None) -> float:
+    """Seconds until the next attempt, after so many; not before the receiver wants it."""
+    jittered = PAUSES[attempts - 1] * random.uniform(1.0, 1.0 + JITTER)  # nosec B311
+    return max(jittered, min(retry_after or 0.0, LONGEST_WAIT))
+
+
+def addresses_of(settings: Settings, store: Store) -> tuple[Address, ...]:
+    """The addresses that a project tells."""
+    return tuple(Address(store, settings.name, one) for one in settings.events)
+
+
+def forget_others(settings: Settings, store: Store) -> None:
+    """Give up what has waited for long for addresses that are no longer in the settings."""
+    named = {one.name for one in settings.events}
+    for name, count in store.count_deliveries(settings.name).items():
+        if count.waiting and name not in named:
+            before = time.time() - KEPT_WAITING
+            store.give_up(settings.name, name, "given up: this address is no longer in hitl.toml", before)
+
+
+class Courier(threading.Thread):
+    """Sends what is due to one address, until it is told to stop. What fails in the store is tried again."""
+
+    def __init__(self, address: Address, stop: threading.Event, until: float | None = None) -> None:
+        super().__init__(name=f"hitl events {address.project} {address.to.name}", daemon=True)
+        self._address, self._stopping, self._until = address, stop, until
+
+    def run(self) -> None:
+        """Turn by turn; one turn alone where it has an end."""
+        while not self._stopping.is_set():
+            try:
+                self._address.turn(self._until or time.monotonic() + 3600.0, self._stopping)
+            except StoreError as error:
+                _log.warning("events of %s: %s", self._address.project, error)
+            if self._until is not None:
+                return
+            self._stopping.wait(TURN)
+
+
+class Couriers:
+    """One for each address of some projects, until they are stopped."""
+
+    def __init__(self, projects: Iterable[tuple[Settings, Store]]) -> None:
+        self._stop, self._projects = threading.Event(), tuple(projects)
+        self._threads = [Courier(one, self._stop) for project in self._projects for one in addresses_of(*project)]
+
+    def start(self) -> None:
+        """Send in threads."""
+        for project in self._projects:
+            forget_others(*project)
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, seconds: float = 2.0) -> None:
+        """Stop; what is being sent may take a moment, and is sent again if it takes longer."""
+        self._stop.set()
+        until = time.monotonic() + seconds
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(max(until - time.monotonic(), 0.0))
+
+
+def deliver(settings: Settings, store: Store, seconds: float = 10.0) -> None:
+    """Send what is due, for so many seconds at most; the rest waits for the next that comes."""
+    if not settings.events:
+        return
+    try:
+        forget_others(settings, store)
+    except StoreError as error:
+        _log.warning("events of %s: %s", settings.name, error)
+        return
+    until = time.monotonic() + seconds
+    threads = [Courier(one, threading.Event(), until) for one in addresses_of(settings, store)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(until + 1.0 - time.monotonic(), 0.0))
+
+
+@contextmanager
+def delivering(settings: Settings, store: Store) -> Iterator[None]:
+    """What the block has made known is sent at its end, also where it fails."""
+    try:
+        yield
+    finally:
+        deliver(settings, store)

@@ -1,0 +1,245 @@
+"""What a cycle is to be told of, and what a failure.
+
+    items.decided       once a cycle, of all items that are newly done or done with another label
+    annotator.drifted   once for each annotator and change (see `drifts`)
+    target.reached      once for each question, and once for the project; again after it was clearly lost
+    items.left_out      once for each thing that could not be understood
+    plan.waits          a plan was made that nobody has sent yet
+    cycle.failed        the first of a row of failures; cycle.recovered: the first cycle after them
+
+What was told is kept with the events, in the transaction of the cycle. That events cannot be made fails no cycle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hitl.active.stopping.rules import reached
+from hitl.events.bodies import body_of, sentence
+from hitl.events.drifts import newly_drifted
+from hitl.events.links import page_of
+from hitl.metrics import expected_accuracy
+from hitl.plan import DoneItems
+from hitl.project import item_names, one_fit
+from hitl.store.events import Announcement, Event
+
+if TYPE_CHECKING:
+    from hitl.operations import Judgement
+    from hitl.settings import Settings
+    from hitl.store import Store
+
+ITEMS = 20
+"""Items that one event names, at most; it counts all."""
+
+PROBLEMS = 20
+"""The same of what was left out."""
+
+LOST = 0.1
+"""By which part of what the target allows to be wrong the accuracy has to fall below it, before it counts as lost."""
+
+_log = logging.getLogger(__name__)
+
+
+def of_cycle(settings: Settings, store: Store, judgement: Judgement, *, waits: bool = False) -> Announcement:
+    """What is to be told of a cycle that is about to be recorded. `waits`: it is not sent before somebody approves."""
+    if not settings.events:
+        return Announcement()
+    try:
+        with one_fit:
+            return _Telling(settings, store, judgement, store.told(settings.name)).announcement(waits)
+    except Exception as error:
+        _log.warning("events: what this cycle has to tell could not be made: %s: %s", type(error).__name__, error)
+        return Announcement()
+
+
+def of_failure(settings: Settings, store: Store, error: Exception | None) -> Announcement:
+    """What is to be told when a cycle has failed with this error, or has not (None)."""
+    before = store.failure(settings.name) if settings.events else None
+    base, now = settings.serve.url, time.time()
+    data: dict[str, Any] = {"project": settings.name, "url": page_of(base, settings.name, "runs")}
+    if error is None and before is not None:
+        since = before.at.isoformat(timespec="seconds").replace("+00:00", "Z")
+        return Announcement(tuple(_told(settings, "cycle.recovered", now, data | {"failed_since": since})))
+    if error is None or before is not None:
+        return Announcement()
+    said = {"error": type(error).__name__, "message": sentence(str(error), settings)}
+    return Announcement(tuple(_told(settings, "cycle.failed", now, data | said)))
+
+
+def _told(settings: Settings, kind: str, at: float, data: Mapping[str, Any]) -> Iterable[Event]:
+    """The event, if an address wants it."""
+    to = tuple(one.name for one in settings.events if kind in one.kinds)
+    if to:
+        yield Event(kind, at, body_of(kind, at, data), to)
+
+
+@dataclass
+class _Telling:
+    """What one cycle has to tell, and what was told `before`."""
+
+    settings: Settings
+    store: Store
+    judgement: Judgement
+    before: Mapping[str, Any]
+    at: float = field(default_factory=time.time)
+    events: list[Event] = field(default_factory=list)
+
+    def announcement(self, waits: bool) -> Announcement:
+        """All of it."""
+        told = {
+            "drifted": self.drifts(),
+            "reached": self.targets(),
+            "left_out": self.left_out(),
+        }
+        self.decided()
+        if waits:
+            asks = len(self.judgement.plan.asks)
+            self.tell("plan.waits", {"questions": asks, "url": self.page("plan")})
+        return Announcement(tuple(self.events), told)
+
+    def tell(self, kind: str, data: Mapping[str, Any]) -> None:
+        last = self.store.last_cycle(self.settings.name)
+        around = {"project": self.settings.name, "cycle": 1 if last is None else last.number + 1}
+        self.events += _told(self.settings, kind, self.at, {**around, **data})
+
+    def wanted(self, kind: str) -> bool:
+        return any(kind in one.kinds for one in self.settings.events)
+
+    def page(self, *parts: object) -> str | None:
+        return page_of(self.settings.serve.url, self.settings.name, *parts)
+
+    def decided(self) -> None:
+        """Items that are newly done, or done with another label."""
+        if not self.wanted("items.decided"):
+            return
+        now = DoneItems.of(self.judgement.plan.done)
+        fresh, changed, reopened = differences(self.store.done(self.settings.name), now)
+        if not fresh and not changed:
+            return
+        names = item_names(self.settings, self.store)
+        self.tell(
+            "items.decided",
+            {
+                "decided": len(fresh),
+                "changed": len(changed),
+                "reopened": reopened,
+                "done": len(now),
+                "of": self.judgement.metrics.get("items", len(now) + self.judgement.plan.open_items),
+                "items": [self.item(now, n, names) for n in islice((*fresh, *changed), ITEMS)],
+                "url": self.page("items"),
+            },
+        )
+
+    def item(self, done: DoneItems, place: int, names: Mapping[str, str]) -> dict[str, Any]:
+        one = done[place]
+        name = names.get(str(one.item), str(one.item))
+        labels = dict(zip(self.judgement.results, map(str, one.labels), strict=False))
+        said = {"item": name, "labels": labels, "confidence": round(float(one.confidence), 6), "why": one.why}
+        return said | {"url": self.page("items", name)}
+
+    def drifts(self) -> dict[str, Any]:
+        """Annotators who have changed; what was told by now, by question."""
+        told: Mapping[str, Any] = self.before.get("drifted", {})
+        if not self.wanted("annotator.drifted"):
+            return dict(told)
+        now = {}
+        several = len(self.judgement.results) > 1
+        for question, evidence in self.judgement.evidence.items():
+            fresh, now[question] = newly_drifted(evidence, self.judgement.results[question], told.get(question, {}))
+            for one in fresh:
+                change = one.change
+                said = {
+                    "annotator": one.annotator,
+                    "question": question if several else None,
+                    "before": round(change.before, 4),
+                    "after": round(change.after, 4),
+                    "since": _moment(change.when),
+                    "url": self.page("annotators", one.annotator),
+                }
+                self.tell("annotator.drifted", said)
+        return {question: said for question, said in now.items() if said}
+
+    def targets(self) -> list[str]:
+        """What has reached its target; "" is the whole project."""
+        told: Sequence[str] = self.before.get("reached", ())
+        whole, target = self.judgement.plan.stop, self.settings.budget.target_accuracy
+        now = []
+        for question, why in self.reached_questions(target, told):
+            now.append(question)
+            if question not in told:
+                self.tell("target.reached", {"question": question, "why": why, "url": self.page()})
+        if whole is None and "" in told and target is not None:
+            low = self.judgement.metrics.get("expected", {}).get("low", 0.0)
+            whole = "it was" if low >= _lost(target) else None
+        if whole is not None:
+            now.append("")
+            if "" not in told:
+                self.tell("target.reached", {"question": None, "why": whole, "url": self.page()})
+        return now
+
+    def reached_questions(self, target: float | None, told: Sequence[str]) -> Iterable[tuple[str, str]]:
+        """Of several questions those that have reached the target, or have been told and not lost it since."""
+        if target is None or len(self.judgement.results) < 2:
+            return
+        for question, result in self.judgement.results.items():
+            expected = expected_accuracy((self.judgement.evidence[question], result))
+            if reached(expected, target) or (question in told and expected.low >= _lost(target)):
+                yield question, f"the accuracy expected is {expected}, the target {target:.1%}"
+
+    def left_out(self) -> list[str]:
+        """What could not be understood; digests of all that is left out now."""
+        lines = [*self.store.problems(self.settings.name), *map(str, self.judgement.metrics.get("problems", ()))]
+        known = {hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]: text for text in lines}
+        fresh = [text for digest, text in known.items() if digest not in self.before.get("left_out", ())]
+        if fresh:
+            said = [sentence(text, self.settings) for text in fresh[:PROBLEMS]]
+            self.tell("items.left_out", {"count": len(fresh), "problems": said, "url": self.page("runs")})
+        return list(known)
+
+
+def differences(before: pa.Table | None, now: DoneItems) -> tuple[list[int], list[int], int]:
+    """Places of the items that are newly done, and of those with other labels than before; how many are open again.
+
+    In columns: there may be a million.
+    """
+    if before is None:
+        return list(range(len(now))), [], 0
+    names = pa.array(map(str, now.items), pa.string(), size=len(now))
+    place = pc.index_in(names, value_set=before.column("item").cast(pa.string()).combine_chunks())
+    labels = pa.array((SEPARATOR.join(map(str, each)) for each in now.labels), pa.string(), size=len(now))
+    same = pc.equal(labels, _joined(before.column("labels")).take(place))
+    fresh, changed = pc.indices_nonzero(pc.is_null(place)), pc.indices_nonzero(pc.invert(same))
+    return fresh.to_pylist(), changed.to_pylist(), before.num_rows - (len(now) - len(fresh))
+
+
+SEPARATOR = "\x1f"
+"""Between the labels of several questions."""
+
+
+def _joined(labels: pa.ChunkedArray) -> pa.Array:
+    """Lists of labels as one text each."""
+    texts = labels.combine_chunks().cast(pa.list_(pa.string()))
+    return pc.binary_join(texts, SEPARATOR)
+
+
+def _lost(target: float) -> float:
+    """Below this the target is lost."""
+    return target - LOST * (1.0 - target)
+
+
+def _moment(seconds: float) -> str | None:
+    """A time as JSON says it; None where it is none."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return None

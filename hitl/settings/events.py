@@ -1,0 +1,158 @@
+"""`[[events]]`: who is told of what happens in a project, and how.
+
+The secret of each address is in HITL_EVENTS_<NAME>_SECRET; its url may be in HITL_EVENTS_<NAME>_URL, for those of chat
+tools are secrets themselves. Either may be in a file (see `hitl.settings.environment`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from hitl.errors import BadSettings
+from hitl.settings.environment import secret
+
+Kind = Literal[
+    "items.decided",
+    "annotator.drifted",
+    "target.reached",
+    "cycle.failed",
+    "cycle.recovered",
+    "items.left_out",
+    "plan.waits",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""What can be told."""
+
+MOST = 20
+"""Addresses of one project."""
+
+LONGEST_URL = 2000
+KEY_BYTES = range(24, 65)
+"""How long a secret may be, by the Standard Webhooks specification."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
+_PREFIX = "whsec_"
+_MAKE = "make one with: echo whsec_$(openssl rand -base64 32)"
+
+
+class EventSettings(BaseModel):
+    """One address that is told: `kinds` of events, as JSON that is signed, or as text for chat tools.
+
+    Several secrets, with spaces between them, all sign: so one is replaced by another without a gap.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    url: SecretStr | None = None
+    secret: SecretStr | None = None
+    kinds: tuple[Kind, ...] = Field(default=KINDS, min_length=1)
+    template: Literal["json", "slack"] = "json"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_environment(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        name = data.get("name")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ValueError("expected a name of small letters, digits and _ that begins with a letter, as 'chat'")
+        if isinstance(data.get("secret"), str):
+            raise ValueError(f"the secret does not belong in a file; set {variable(name, 'secret')} in the environment")
+        found = {key: secret(variable(name, key)) for key in ("url", "secret")}
+        return data | {key: value for key, value in found.items() if value is not None}
+
+    @field_validator("url")
+    @classmethod
+    def _is_address(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not is_address(url.get_secret_value()):
+            raise ValueError(
+                "this is no address that can be told; expected https://host/path (or http), in ASCII, without a user, "
+                "a password or a #part"
+            )
+        return url
+
+    @field_validator("secret")
+    @classmethod
+    def _are_keys(cls, given: SecretStr | None) -> SecretStr | None:
+        for each in () if given is None else given.get_secret_value().split():
+            if key_of(each) is None:
+                raise ValueError(
+                    f"this is no secret of Standard Webhooks; expected whsec_ and {KEY_BYTES[0]} to {KEY_BYTES[-1]} "
+                    f"bytes in base64; {_MAKE}"
+                )
+        return given
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """What it is signed with; empty where there is no secret."""
+        given = "" if self.secret is None else self.secret.get_secret_value()
+        return tuple(key for key in map(key_of, given.split()) if key is not None)
+
+    @property
+    def address(self) -> str:
+        """The whole address, which may be a secret; "" where there is none."""
+        return "" if self.url is None else self.url.get_secret_value()
+
+    @property
+    def shown(self) -> str:
+        """The address for people: what is behind the host may be a secret."""
+        parts = urlsplit(self.address)
+        return f"{parts.scheme}://{parts.netloc}" if parts.netloc else "no address"
+
+    @property
+    def lacks(self) -> str | None:
+        """What has to be set before anything can be sent; None: nothing."""
+        if self.url is None:
+            return f"it has no url; add one, or set {variable(self.name, 'url')} in the environment"
+        if self.template == "json" and not self.keys:
+            return f"it has no secret to sign with; set {variable(self.name, 'secret')} in the environment; {_MAKE}"
+        return None
+
+
+def variable(name: str, key: str) -> str:
+    """The environment variable of a secret of the address of this name."""
+    return f"HITL_EVENTS_{name.upper()}_{key.upper()}"
+
+
+def key_of(text: str) -> bytes | None:
+    """The key that a secret stands for; None: it is none of Standard Webhooks.
+
+    Example:
+        >>> key_of("whsec_" + "QUFB" * 8)
+        b'AAAAAAAAAAAAAAAAAAAAAAAA'
+    """
+    try:
+        key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return key if text.startswith(_PREFIX) and len(key) in KEY_BYTES else None
+
+
+def is_address(url: str) -> bool:
+    """Whether events can be sent there, or pages be served there."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    written = url.isascii() and url.isprintable() and " " not in url and len(url) <= LONGEST_URL
+    whole = parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
+    return written and whole and "@" not in parts.netloc and not parts.fragment
+
+
+def require_different(given: Sequence[EventSettings]) -> None:
+    """Raise BadSettings for two of one name, or too many."""
+    names = [each.name for each in given]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BadSettings(f"two are called {twice!r}; expected a name of its own for each")
+    if len(names) > MOST:
+        raise BadSettings(f"there are {len(names)}; expected {MOST} at most")

@@ -1,0 +1,278 @@
+"""The queue of what others are told: events, made in the transaction that records what they tell of, and deliveries.
+
+    announce   events, a delivery for each address that wants one, and what was told by now   (`CycleRecord.told`)
+    claim      the first delivery that is due is somebody's for a while: nobody else sends it meanwhile
+    settle     it has arrived; or it is due again later; or it has failed for good
+
+A process that is killed after it has claimed one leaves it to whoever comes when the time is over: the same event, by
+the same id, is sent again, and nothing is lost. Deliveries are written without a lease, as they change nothing of the
+project. Events of the last `KEPT` days stay, to be looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from hitl.store.database import Database
+from hitl.store.lease import Leased
+from hitl.store.schema import address as addresses
+from hitl.store.schema import delivery as deliveries
+from hitl.store.schema import event as events
+from hitl.store.schema import told as tolds
+
+State = Literal["waiting", "delivered", "failed"]
+WAITING: State = "waiting"
+DELIVERED: State = "delivered"
+FAILED: State = "failed"
+
+KEPT = 30 * 24 * 3600.0
+"""Seconds that events stay after they happened."""
+
+BETWEEN = 1e-5
+"""Seconds between two events that are made at once, so that their order is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened.
+
+    Attributes:
+        kind: "items.decided", ...; at: when, in seconds since the epoch.
+        body: what is sent, as JSON text: the same to the last byte each time.
+        to: names of the addresses that are told.
+        id: what tells receivers that two of them are one.
+    """
+
+    kind: str
+    at: float
+    body: str
+    to: tuple[str, ...]
+    id: str = field(default_factory=lambda: f"msg_{uuid.uuid4().hex}")
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """Events to be told together, and what was told by then (JSON values; None: as before)."""
+
+    events: tuple[Event, ...] = ()
+    told: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An event on its way to one address.
+
+    Attributes:
+        event, kind, at, body: of the event; address: the name of who is told.
+        state: "waiting", "delivered" or "failed"; attempts: how often it was sent, the claimed attempt too.
+        due: when it is sent next, while it waits; tried: when it was sent last; said: what came of that, in words.
+    """
+
+    event: str
+    address: str
+    kind: str
+    at: float
+    body: str
+    state: State
+    attempts: int
+    due: float
+    tried: float | None
+    said: str
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values, without the body."""
+        return {
+            "event": self.event,
+            "kind": self.kind,
+            "at": _written(self.at),
+            "address": self.address,
+            "state": self.state,
+            "attempts": self.attempts,
+            "tried": None if self.tried is None else _written(self.tried),
+            "next": _written(self.due) if self.state == WAITING and self.due else None,
+            "said": self.said,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many deliveries an address has had: in all, but for those that wait now. `gone`: since when it is off."""
+
+    delivered: int = 0
+    failed: int = 0
+    waiting: int = 0
+    gone: float | None = None
+
+
+class Announced(Leased):
+    """What others are told."""
+
+    def told(self, project: str) -> dict[str, Any]:
+        """What was told by the last announcement that said so."""
+        text = self.database.scalar(sa.select(tolds.c.said).where(tolds.c.project == project))
+        return {} if text is None else dict(json.loads(text))
+
+    def claim(self, project: str, address: str, seconds: float, now: float | None = None) -> Delivery | None:
+        """The first delivery to this address that is due at `now` (default: now), held for so many seconds; or None."""
+        when: Any = self.database.now() if now is None else sa.literal(now, sa.Double())
+        mine = (deliveries.c.project == project, deliveries.c.address == address, deliveries.c.state == WAITING)
+        ready = sa.select(deliveries.c.event, deliveries.c.attempts).where(
+            *mine, deliveries.c.due <= when, deliveries.c.held <= when
+        )
+        ready = ready.order_by(deliveries.c.at, deliveries.c.event).limit(1)
+        if not self.database.rows(ready):
+            return None  # as nearly always: nothing is written
+        with self.database.write() as connection:
+            found = connection.execute(ready).first()
+            if found is None:
+                return None
+            taken = {"attempts": found.attempts + 1, "held": when + seconds, "tried": when}
+            unchanged = (deliveries.c.event == found.event) & (deliveries.c.attempts == found.attempts)
+            take = sa.update(deliveries).where(*mine, unchanged, deliveries.c.held <= when).values(taken)
+            if connection.execute(take).rowcount != 1:
+                return None  # another process was faster
+            query = _listed().where(*mine, deliveries.c.event == found.event)
+            return Delivery(*connection.execute(query).one())
+
+    def arrived(self, project: str, it: Delivery, said: str) -> None:
+        """It has arrived. What else waits for this address is due at once: it answers."""
+        with self.database.write() as connection:
+            if _settle(connection, project, it, state=DELIVERED, said=said, held=0.0):
+                _count(self.database, connection, project, it.address, delivered=1)
+            waiting = (*_of(project, it.address), deliveries.c.state == WAITING)
+            connection.execute(sa.update(deliveries).where(*waiting).values(due=0.0))
+
+    def later(self, project: str, it: Delivery, said: str, seconds: float, now: float | None = None) -> None:
+        """It has not arrived, and is due again in so many seconds."""
+        when: Any = self.database.now() if now is None else sa.literal(now, sa.Double())
+        with self.database.write() as connection:
+            _settle(connection, project, it, due=when + seconds, said=said, held=0.0)
+
+    def not_sent(self, project: str, it: Delivery) -> None:
+        """It was claimed, and not sent after all."""
+        with self.database.write() as connection:
+            _settle(connection, project, it, attempts=it.attempts - 1, held=0.0)
+
+    def lost(self, project: str, it: Delivery, said: str) -> None:
+        """It will not arrive, and is not sent again."""
+        with self.database.write() as connection:
+            if _settle(connection, project, it, state=FAILED, said=said, held=0.0):
+                _count(self.database, connection, project, it.address, failed=1)
+
+    def give_up(self, project: str, address: str, said: str, before: float | None = None) -> int:
+        """Nothing that waits for this address is sent (of what happened `before`, if given); how many there were."""
+        waiting = (*_of(project, address), deliveries.c.state == WAITING)
+        if before is not None:
+            waiting = (*waiting, deliveries.c.at < before)
+        if not self.database.rows(sa.select(deliveries.c.event).where(*waiting).limit(1)):
+            return 0
+        with self.database.write() as connection:
+            stop = sa.update(deliveries).where(*waiting).values(state=FAILED, said=said, held=0.0)
+            count = connection.execute(stop).rowcount
+            _count(self.database, connection, project, address, failed=count)
+            return count
+
+    def switch(self, project: str, address: str, digest: str, *, off: bool) -> None:
+        """The address with this digest of its url has said that it wants no more; or it takes events again."""
+        with self.database.write() as connection:
+            _count(self.database, connection, project, address)
+            mine = (addresses.c.project == project, addresses.c.address == address)
+            gone = self.database.now() if off else None
+            connection.execute(sa.update(addresses).where(*mine).values(digest=digest, gone=gone))
+
+    def is_off(self, project: str, address: str, digest: str) -> bool:
+        """Whether the address with this digest of its url has said that it wants no more."""
+        mine = (addresses.c.project == project, addresses.c.address == address, addresses.c.digest == digest)
+        return bool(self.database.rows(sa.select(addresses.c.gone).where(*mine, addresses.c.gone.is_not(None))))
+
+    def resend(self, project: str) -> int:
+        """Send again what has failed; how many deliveries that are."""
+        failed = (deliveries.c.project == project, deliveries.c.state == FAILED)
+        with self.database.write() as connection:
+            again = sa.update(deliveries).where(*failed).values(state=WAITING, attempts=0, due=0.0, held=0.0)
+            return connection.execute(again).rowcount
+
+    def deliveries(self, project: str, limit: int = 100) -> list[Delivery]:
+        """The last deliveries, newest event first."""
+        query = _listed().where(deliveries.c.project == project)
+        query = query.order_by(deliveries.c.at.desc(), deliveries.c.event, deliveries.c.address).limit(limit)
+        return [Delivery(*row) for row in self.database.rows(query)]
+
+    def count_deliveries(self, project: str) -> dict[str, Counted]:
+        """Address -> how many deliveries arrived, failed and wait; those that were never told of anything are left."""
+        columns = (addresses.c.address, addresses.c.delivered, addresses.c.failed, addresses.c.gone)
+        over = {
+            str(name): Counted(delivered, failed, 0, gone)
+            for name, delivered, failed, gone in self.database.rows(
+                sa.select(*columns).where(addresses.c.project == project)
+            )
+        }
+        waiting = sa.select(deliveries.c.address, sa.func.count()).group_by(deliveries.c.address)
+        waiting = waiting.where(deliveries.c.project == project, deliveries.c.state == WAITING)
+        for name, count in self.database.rows(waiting):
+            one = over.get(str(name), Counted())
+            over[str(name)] = Counted(one.delivered, one.failed, int(count), one.gone)
+        return dict(sorted(over.items()))
+
+
+def announce(database: Database, connection: sa.Connection, project: str, said: Announcement) -> None:
+    """Write what others are to be told, within the transaction that records it; drop what is older than `KEPT`."""
+    if said.told is not None:
+        row = {"project": project, "said": json.dumps(dict(said.told))}
+        database.upsert(connection, tolds, [row])
+    if not said.events:
+        return
+    old = min(event.at for event in said.events) - KEPT
+    connection.execute(sa.delete(deliveries).where(deliveries.c.project == project, deliveries.c.at < old))
+    connection.execute(sa.delete(events).where(events.c.project == project, events.c.at < old))
+    rows, sent = [], []
+    for place, one in enumerate(said.events):
+        at = one.at + place * BETWEEN
+        rows.append({"project": project, "event": one.id, "kind": one.kind, "at": at, "body": one.body})
+        sent += [{"project": project, "address": name, "event": one.id, "at": at, **_NEW} for name in one.to]
+    connection.execute(sa.insert(events), rows)
+    if sent:
+        connection.execute(sa.insert(deliveries), sent)
+
+
+_NEW: Mapping[str, Any] = {"state": WAITING, "attempts": 0, "due": 0.0, "held": 0.0, "tried": None, "said": ""}
+
+
+def _written(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _listed() -> sa.Select[Any]:
+    """Deliveries with their events, in the columns of `Delivery`."""
+    columns = (deliveries.c.event, deliveries.c.address, events.c.kind, deliveries.c.at, events.c.body)
+    more = (deliveries.c.state, deliveries.c.attempts, deliveries.c.due, deliveries.c.tried, deliveries.c.said)
+    same = (events.c.project == deliveries.c.project) & (events.c.event == deliveries.c.event)
+    return sa.select(*columns, *more).join_from(deliveries, events, same)
+
+
+def _of(project: str, address: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return deliveries.c.project == project, deliveries.c.address == address
+
+
+def _settle(connection: sa.Connection, project: str, it: Delivery, **values: Any) -> bool:
+    """Write what came of an attempt; not where another attempt has begun since. Whether it was written."""
+    this = (*_of(project, it.address), deliveries.c.event == it.event, deliveries.c.state == WAITING)
+    this = (*this, deliveries.c.attempts == it.attempts)
+    return connection.execute(sa.update(deliveries).where(*this).values(values)).rowcount == 1
+
+
+def _count(database: Database, connection: sa.Connection, project: str, name: str, **more: int) -> None:
+    """Add to the counts of an address; its row is made where there is none."""
+    blank = {"project": project, "address": name, "digest": "", "gone": None, "delivered": 0, "failed": 0}
+    connection.execute(database.insert(addresses).values(blank).on_conflict_do_nothing())
+    if more:
+        mine = (addresses.c.project == project, addresses.c.address == name)
+        values = {key: addresses.c[key] + count for key, count in more.items()}
+        connection.execute(sa.update(addresses).where(*mine).values(values))
