@@ -4,14 +4,14 @@ map      a task a shard: what `work` gives of it, on any worker
 reduce   tasks that add two sums of neighbours, in the order of `passes.summed`: who works, and when, changes nothing
 
 What a pass takes with it (what was learned of the annotators) goes to every worker once a pass, the list of shards
-once. A worker that is lost costs what it held: Dask has others do that again. Where all of it is lost, as with the
-only worker, the pass begins anew.
+once. A worker that is lost costs what it held: Dask has others do that again, or the one that comes in its place.
 
 A task has one thread. More cores are more workers; so a worker's kernels never meet each other.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,9 +25,6 @@ from hitl.models.inference.passes import summed
 
 if TYPE_CHECKING:
     from distributed import Client, Future
-
-TRIES = 5
-"""How often a pass begins whose data were lost with their workers."""
 
 WAIT = 30.0
 """Seconds in which a scheduler answers."""
@@ -47,14 +44,6 @@ class OnCluster:
 
     def total(self, work: Callable[[Evidence], S], shards: Sequence[Evidence]) -> S:
         """The sum of what `work` gives of each shard."""
-        (total,) = self._kept_up(lambda _: iter([self._total(work, shards)]))
-        return total
-
-    def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
-        """What `work` gives of each shard, in their order; it has to be small."""
-        return self._kept_up(lambda done: (part.result() for part in self._begun(work, shards[done:])))
-
-    def _total(self, work: Callable[[Evidence], S], shards: Sequence[Evidence]) -> S:
         from distributed import as_completed
 
         self._progress("passes", self._passes, None)
@@ -65,33 +54,22 @@ class OnCluster:
         self._passes += 1
         return total
 
+    def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
+        """What `work` gives of each shard, in their order; it has to be small."""
+        return (part.result() for part in self._begun(work, shards))
+
     def _begun(self, work: Callable[[T], R], shards: Sequence[T]) -> list[Future]:
         """A task a shard, under way."""
         if self._sent is None or self._sent[0] is not shards:
-            self._sent = shards, self._client.scatter(shards, broadcast=True, hash=False)
-        taken = self._client.scatter(work, broadcast=True, hash=False)
-        _, held = self._sent
+            self._sent = shards, self._given(shards)
+        taken, (_, held) = self._given(work), self._sent
         return [self._client.submit(_worked, taken, held, number, pure=False) for number in range(len(shards))]
 
-    def _kept_up(self, results: Callable[[int], Iterator[R]]) -> Iterator[R]:
-        """The results behind so many; where what was sent is lost with its workers, those that are left once more."""
-        from concurrent.futures import CancelledError
-
-        from distributed import KilledWorker
-
-        done, tries = 0, 0
-        while True:
-            try:
-                for result in results(done):
-                    yield result
-                    done += 1
-                return
-            except (CancelledError, KilledWorker):
-                tries += 1
-                if tries == TRIES:
-                    raise
-                self._sent = None
-                self._client.wait_for_workers(1, timeout=WAIT)
+    def _given(self, value: Any) -> Future:
+        """A value that workers take from each other; the scheduler keeps it, so that no worker has the only copy."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")
+            return self._client.submit(_itself, value, pure=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +81,10 @@ class _Sum:
 
     def __add__(self, other: _Sum) -> _Sum:
         return _Sum(self.client, self.client.submit(add, self.future, other.future, pure=False))
+
+
+def _itself(value: T) -> T:
+    return value
 
 
 def _worked(work: Callable[[T], R], shards: Sequence[T], number: int) -> R:
