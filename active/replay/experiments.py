@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass, replace
 from multiprocessing import get_context
@@ -146,8 +146,11 @@ def run_trials(
     seed: int = 0,
     workers: int = 1,
     on_done: Callable[[int, int], None] | None = None,
+    executor: Executor | None = None,
 ) -> dict[str, tuple[Track, ...]]:
     """Strategy -> a track for each seed, in order. `on_done(replays done, of)` as they end.
+
+    `executor` takes the place of `workers`: any of `concurrent.futures`, or `get_executor()` of a Dask client.
 
     Example:
         >>> import numpy as np
@@ -163,7 +166,11 @@ def run_trials(
     children = np.random.SeedSequence(seed).spawn(seeds)
     jobs = [(name, rank) for rank in range(seeds) for name in replays]  # a strategy can be slow: mix them
     found: dict[Job, Track] = {}
-    with closing(_tracks(source, replays, jobs, children, workers)) as tracks:
+    with closing(
+        _tracks(source, replays, jobs, children, workers)
+        if executor is None
+        else _submitted(source, replays, jobs, children, executor)
+    ) as tracks:
         for job, track in tracks:
             found[job] = track
             if on_done:
@@ -263,6 +270,30 @@ def _tracks(
                 yield waiting[future], future.result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _submitted(
+    source: Source,
+    replays: Mapping[str, Replay],
+    jobs: Sequence[Job],
+    seeds: Sequence[np.random.SeedSequence],
+    executor: Executor,
+) -> Generator[tuple[Job, Track], None, None]:
+    """The same by workers that are not ours: each job brings what it needs."""
+    waiting = {executor.submit(_alone, source, replays[name], seeds[rank]): (name, rank) for name, rank in jobs}
+    try:
+        for future in as_completed(waiting):
+            yield waiting[future], future.result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _alone(source: Source, replay: Replay, seed: np.random.SeedSequence) -> Track:
+    import numba
+
+    numba.set_num_threads(1)
+    return one_trial(source, replay, seed)
 
 
 def _start(source: Source, replays: dict[str, Replay]) -> None:

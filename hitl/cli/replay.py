@@ -7,10 +7,12 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -36,6 +38,8 @@ from hitl.errors import BadInput, BadSettings, BadTable, HitlError
 from hitl.shown import listed
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from hitl.active.replay.experiments import Source, Spent
     from hitl.active.replay.replay import Track
     from hitl.active.replay.simulated_annotators import Group, Kind
@@ -57,6 +61,7 @@ EXAMPLES = examples(
     "hitl replay annotations.csv --truth truth.csv -p resnet=probs.csv --target 0.95 --target 0.98",
     "hitl replay annotations.csv --truth truth.csv --features features.parquet --learn logistic",
     "hitl replay annotations.csv --truth truth.csv --stop 0.9 --gold 30",
+    "hitl replay annotations.csv --truth truth.csv --seeds 100 --engine dask",
     "hitl replay --truth truth.csv --simulate good=20:0.7-0.9 --simulate random=6 --simulate newcomer=8",
 )
 
@@ -137,6 +142,12 @@ class Asked:
     delay: Annotated[float, typer.Option(help="Mean rounds until an answer comes.", min=0)] = 0.0
     skip: Annotated[float, typer.Option(help="Share of the questions that are skipped.", min=0)] = 0.0
     workers: Annotated[int | None, typer.Option(help="Processes; default: one a core.", min=1)] = None
+    engine: Annotated[
+        Literal["here", "dask"], typer.Option(help="Where replays run: processes of this machine, or a Dask cluster.")
+    ] = "here"
+    scheduler: Annotated[
+        str | None, typer.Option(help="Dask: address of a scheduler (tcp://host:8786); else workers of this machine.")
+    ] = None
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence <= 1:
@@ -147,6 +158,8 @@ class Asked:
             raise BadSettings(f"--stop is {self.stop:g}; expected an accuracy above 0 and below 1")
         if self.gold and self.stop is None:
             raise BadSettings("--gold says how many items of known truth the stop rule has; it needs --stop")
+        if self.scheduler is not None and self.engine != "dask":
+            raise BadSettings("--scheduler: for --engine dask")
         if not math.isfinite(self.delay):
             raise BadSettings(f"--delay is {self.delay:g}; expected a number of rounds, 0 or more")
 
@@ -232,13 +245,32 @@ def _run(source: Source, replays: Mapping[str, Any], asked: Asked, quiet: bool) 
     from hitl.active.replay.experiments import run_trials
 
     workers = asked.workers or min(_cores(), asked.seeds * len(replays))
-    with show.progress(quiet) as progress:
+    with show.progress(quiet) as progress, _executor(asked, workers) as executor:
         try:
             return run_trials(
-                source, replays, asked.seeds, asked.seed, workers, lambda done, of: progress("replays", done, of)
+                source,
+                replays,
+                asked.seeds,
+                asked.seed,
+                workers,
+                lambda done, of: progress("replays", done, of),
+                executor,
             )
         except BrokenProcessPool:
             raise HitlError("replay: a worker process died, perhaps of too little memory; try --workers 1") from None
+
+
+@contextmanager
+def _executor(asked: Asked, workers: int) -> Iterator[Executor | None]:
+    """That of the cluster; None: processes of this machine."""
+    if asked.engine == "here":
+        yield None
+        return
+    from hitl.shards.cluster import dask_client
+
+    with warnings.catch_warnings(), dask_client(asked.scheduler, workers) as client:
+        warnings.filterwarnings("ignore", "Sending large graph")
+        yield client.get_executor()
 
 
 def groups_of(entries: Sequence[str]) -> tuple[Group, ...]:

@@ -11,6 +11,7 @@ A task has one thread. More cores are more workers; so a worker's kernels never 
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -96,7 +97,14 @@ def _worked(work: Callable[[T], R], shards: Sequence[T], number: int) -> R:
 
 @contextmanager
 def on_dask(scheduler: str | None, workers: int | None, progress: Progress = silent) -> Iterator[OnCluster]:
-    """An engine on the cluster of this scheduler; None: on workers of this machine, as many as cores or as said.
+    """An engine on the cluster of `dask_client`. Raises what that raises."""
+    with dask_client(scheduler, workers) as client:
+        yield OnCluster(client, progress)
+
+
+@contextmanager
+def dask_client(scheduler: str | None, workers: int | None) -> Iterator[Client]:
+    """A client of this scheduler; None: of workers of this machine, as many as cores or as said.
 
     Raises MissingExtra without Dask, Unreachable where no scheduler answers.
     """
@@ -110,19 +118,16 @@ def on_dask(scheduler: str | None, workers: int | None, progress: Progress = sil
         except (OSError, ValueError) as error:
             raise Unreachable(f"{scheduler}: no Dask scheduler answers there: {error}") from None
         with client:
-            yield OnCluster(client, progress)
+            yield client
         return
-    import os
-
-    # Mapped files count as memory of a worker, and Dask would end one that reads large shards.
     with (
         LocalCluster(
             n_workers=workers or os.cpu_count(),
             threads_per_worker=1,
-            memory_limit=0,
+            memory_limit=0,  # mapped files count as memory of a worker, and Dask would end one that reads large shards
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        yield OnCluster(client, progress)
+        yield client

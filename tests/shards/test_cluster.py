@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from hitl.consensus import Consensus
@@ -134,6 +136,20 @@ def test_the_command_takes_the_address_of_a_scheduler(
     code, _, err = run(*wanted[:-1], "tcp://127.0.0.1:9", "--output", str(tmp_path / "none"))
     assert (code, "no Dask scheduler answers there" in err) == (Unreachable.exit_code, True), err
     assert not (tmp_path / "none").exists()
+
+
+def test_replays_are_those_of_one_machine(run: Run, engine: OnCluster, tmp_path: Path) -> None:
+    truth = [{"item": f"i{n}", "label": f"c{n % 3}"} for n in range(60)]
+    write_table(tmp_path / "truth.csv", pa.Table.from_pylist(truth))
+    wanted = ["replay", "--truth", str(tmp_path / "truth.csv"), "--simulate", "good=5", "--seeds", "2", "--json"]
+    code, here, err = run(*wanted, "--workers", "1")
+    assert code == 0, err
+    scheduler = engine._client.scheduler.address
+    code, there, err = run(*wanted, "--workers", "1", "--engine", "dask", "--scheduler", scheduler)
+    assert code == 0, err
+    assert json.loads(there) == json.loads(here)
+    code, _, err = run(*wanted, "--scheduler", scheduler)
+    assert (code, "for --engine dask" in err) == (78, True)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -326,6 +327,8 @@ def test_results_do_not_depend_on_workers_seeds_or_company() -> None:
     assert seen == [(n, 6) for n in range(1, 7)]
     assert list(tracks) == ["gain", "even"]
     assert same(tracks, run_trials(source, chosen, seeds=3, seed=4, workers=2))
+    with ThreadPoolExecutor(1) as executor:
+        assert same(tracks, run_trials(source, chosen, seeds=3, seed=4, executor=executor))
     alone = run_trials(source, {"even": chosen["even"]}, seeds=1, seed=4)
     assert same(alone, {"even": tracks["even"][:1]})
     assert not same(tracks, run_trials(source, chosen, seeds=3, seed=5))
