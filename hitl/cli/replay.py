@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shlex
 import sys
 import warnings
@@ -12,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -34,6 +33,7 @@ from hitl.cli.options import (
     examples,
     grouped,
 )
+from hitl.cli.simulated import groups_of
 from hitl.errors import BadInput, BadSettings, BadTable, HitlError
 from hitl.shown import listed
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from hitl.active.replay.experiments import Source, Spent
     from hitl.active.replay.replay import Track
-    from hitl.active.replay.simulated_annotators import Group, Kind
     from hitl.annotations import Names
     from hitl.crew import Crew
     from hitl.evidence import Evidence
@@ -271,31 +270,6 @@ def _executor(asked: Asked, workers: int) -> Iterator[Executor | None]:
     with warnings.catch_warnings(), dask_client(asked.scheduler, workers) as client:
         warnings.filterwarnings("ignore", "Sending large graph")
         yield client.get_executor()
-
-
-def groups_of(entries: Sequence[str]) -> tuple[Group, ...]:
-    """Simulated annotators: KIND=HOW MANY or KIND=HOW MANY:LOWEST-HIGHEST accuracy. Raises BadSettings."""
-    from hitl.active.replay.simulated_annotators import KINDS, Group
-
-    groups = []
-    for entry in entries:
-        found = re.fullmatch(r"([a-z]+)=(\d+)(?::(\d*\.?\d+)-(\d*\.?\d+))?", entry)
-        if not found or found[1] not in (*KINDS, "newcomer"):
-            raise BadSettings(
-                f"--simulate {entry!r}: expected KIND=HOW MANY or KIND=HOW MANY:LOWEST-HIGHEST accuracy, KIND one of "
-                f"{', '.join(KINDS)}, newcomer; for instance good=20:0.7-0.9"
-            )
-        kind, people, low, high = found.groups()
-        if int(people) < 1:
-            raise BadSettings(f"--simulate {entry!r}: {people} annotators; expected 1 or more")
-        if low is not None and not 0 <= float(low) <= float(high) <= 1:
-            raise BadSettings(f"--simulate {entry!r}: expected 0 <= LOWEST <= HIGHEST <= 1, for instance 0.7-0.9")
-        accuracy: dict[str, Any] = {} if low is None else {"accuracy": (float(low), float(high))}
-        if kind == "newcomer":
-            groups.append(Group("good", int(people), joins=JOINS, **accuracy))
-        else:
-            groups.append(Group(cast("Kind", kind), int(people), **accuracy))
-    return tuple(groups)
 
 
 def _evidence(recorded: Recorded, simulated: bool) -> Evidence:

@@ -19,7 +19,7 @@ from hitl.active.replay.replay import Replay, accuracy_of
 from hitl.active.replay.simulated_annotators import Group
 from hitl.active.replay.stop_rule import StopRule
 from hitl.active.replay.strategies import near_all_labels
-from hitl.cli.replay import groups_of
+from hitl.cli.simulated import groups_of
 from hitl.crew import Budget, Crew
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
