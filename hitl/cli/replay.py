@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from hitl.evidence import Evidence
     from hitl.report.replay import ReplayReport
 
-JOINS = 10
-"""The round in which simulated newcomers come."""
-
 TRUTH_SCORES = "--truth only scores: no policy and no method sees it"
 PICTURES = (".html", ".svg")
 STEP = ("labels", "cost", "accuracy", "done")

@@ -11,6 +11,9 @@ from hitl.errors import BadSettings
 if TYPE_CHECKING:
     from hitl.active.replay.simulated_annotators import Group, Kind
 
+JOINS = 10
+"""The round in which simulated newcomers come."""
+
 
 def groups_of(entries: Sequence[str]) -> tuple[Group, ...]:
     """Simulated annotators: KIND=HOW MANY or KIND=HOW MANY:LOWEST-HIGHEST accuracy. Raises BadSettings."""
