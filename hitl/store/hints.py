@@ -1,7 +1,8 @@
 """That the platform has told of news, kept until a pull that began later has succeeded: one row a project.
 
     note    a hint comes: `count` rises, unless no pull has taken what is there; then nothing need be written
-    take    a pull begins: what was counted so far is taken
+    take    a pull begins: what was counted so far is taken; where more is sure to come one is counted `ahead`, so that
+            those that come meanwhile wait for no lock
     clear   that pull has succeeded: the row goes, unless more was counted since
 
 So a hint that was noted is there until a pull has succeeded that began after it, whichever process it is of. It is
@@ -54,13 +55,18 @@ class Hinted(Leased):
         found = self.database.rows(sa.select(*columns).where(hints.c.project == project))
         return Hint(*found[0]) if found else None
 
-    def take_hint(self, project: str) -> Hint | None:
-        """A pull begins now, that will answer these; None: there are none."""
+    def take_hint(self, project: str, *, ahead: bool = False) -> Hint | None:
+        """A pull begins now, that will answer these; None: there are none.
+
+        `ahead` counts one more in the same transaction: hints that come before the next pull takes it need not be
+        written, and that pull has to be.
+        """
         if self.hint(project) is None:
             return None
+        more = {"taken": hints.c.count, "count": hints.c.count + int(ahead)}
         with self.database.write() as connection:
             mine = hints.c.project == project
-            connection.execute(sa.update(hints).where(mine).values(taken=hints.c.count))
+            connection.execute(sa.update(hints).where(mine).values(more))
             columns = (hints.c.first_at, hints.c.last_at, hints.c.count, hints.c.taken)
             found = connection.execute(sa.select(*columns).where(mine)).all()
         return Hint(*found[0]) if found else None

@@ -115,6 +115,7 @@ class Puller(threading.Thread):
         self._moved_at = 0.0
         self._told: dict[str, dict[str, None]] = {}  # before the pages had it
         self._fails = 0
+        self._more = False  # hints came while the last pull ran: they will during the next one
 
     def wake(self) -> None:
         """There may be news on the platform."""
@@ -166,9 +167,9 @@ class Puller(threading.Thread):
 
     def _pull(self) -> None:
         began = time.monotonic()
-        heard = Heard()
+        heard, ahead = Heard(), self._more
         try:
-            taken = self._store.take_hint(self._watched.name)
+            taken = self._store.take_hint(self._watched.name, ahead=ahead)
             before, after = self._pulled(heard)
         except Busy:
             self._try_again(began, None)
@@ -181,7 +182,11 @@ class Puller(threading.Thread):
         self.figures.seconds = time.monotonic() - began
         self._pull_at = began + self._watched.settings.schedule.poll
         self._take_in(heard, before, after)
-        self._answered(taken)
+        self._more = self._hinted.is_set()
+        if ahead:
+            self._hinted.set()
+        else:
+            self._answered(taken)
         self._not_before = max(began + GAP, time.monotonic() + max(REST, self.figures.seconds))
 
     def _pulled(self, heard: Heard) -> tuple[int, int]:

@@ -123,6 +123,31 @@ def test_a_hint_that_comes_during_a_pull_is_not_cleared_by_it(service: Served) -
     assert not store.clear_hint("q", taken), "another row of as many hints"
 
 
+def test_a_hint_counted_ahead_stands_for_those_that_come_during_a_pull(service: Served) -> None:
+    """They need no write, and no pull that began before them clears them."""
+    store = store_of(service)
+    store.note_hint("q")
+    taken = store.take_hint("q", ahead=True)
+    assert taken is not None
+    assert (taken.count, taken.taken) == (2, 1)
+    assert not store.note_hint("q"), "counted already"
+    assert store.take_hint("q") is not None, "the next pull begins after it"
+    assert store.note_hint("q"), "and this one comes after that"
+    taken = store.take_hint("q")
+    assert taken is not None
+    assert store.clear_hint("q", taken)
+
+
+def test_hints_during_pulls_are_all_answered_in_the_end(service: Served) -> None:
+    """Also where each pull meets some, and counts one ahead for the next."""
+    for turn in range(60):
+        answer(config_of(service), f"i{turn % 8},new{turn},yes")
+        assert service.hint() == (200, {"queued": True})
+    until(lambda: store_of(service).hint("p") is None)
+    there = {row["annotator"] for row in store_of(service).annotations("p", "label").to_pylist()}
+    assert {f"new{turn}" for turn in range(60)} <= there
+
+
 def test_a_hint_that_cannot_be_written_is_refused_and_looked_at(
     service: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
