@@ -89,6 +89,9 @@ def climb(passes: Passes, prior: P, annotators: A, *, tolerance: float, max_iter
         prior = prior.learn(found.statistics)
         counts_klj = found.counts_klj
         step = annotators.learn(_ahead(counts_klj, last_klj, streak / (streak + 1)))
+        last_klj = counts_klj
+        if not streak:  # no way back: what this step began with is not held beside what the pass makes
+            annotators = step
         found, objective = judged(passes, prior, step)
         if streak and objective < trace[-1]:
             streak = 0
@@ -98,7 +101,7 @@ def climb(passes: Passes, prior: P, annotators: A, *, tolerance: float, max_iter
         trace.append(objective)
         converged = not streak and bool(gain < enough)
         streak = streak + 1 if enough <= gain < MOMENTUM_BELOW * passes.counted else 0
-        annotators, last_klj = step, counts_klj
+        annotators = step
     return Climbed(prior, annotators, found.counts_klj, found.statistics, tuple(trace), converged)
 
 

@@ -27,6 +27,7 @@ import numpy as np
 from tests.bench import results
 from tests.bench.service.pages import NAME, PAGES, PASSWORD, of_command_line, served
 from tests.service.web.browser.seen import browser
+from tests.service.web.live.serving import until
 
 REPEATS = 5
 BAR = 1000.0
@@ -64,7 +65,7 @@ def opened(chromium: Any, device: str, address: str, kept: Any) -> dict[str, flo
         line = {"offline": False, "latency": LATENCY, "downloadThroughput": BITS / 8, "uploadThroughput": BITS / 8}
         devtools.send("Network.emulateNetworkConditions", line)
     page.goto(address, wait_until="load")
-    found: dict[str, float] = page.wait_for_function(PAINTED).json_value()
+    found: dict[str, float] = until(lambda: page.evaluate(PAINTED))
     context.close()
     return found
 

@@ -174,7 +174,7 @@ def a_label_arrives(journey: Journey) -> int:
     lead, annotator, task = journey.lead, journey.annotator, journey.planned()
     journey.lead.locator("main tbody tr a.item").first.click()
     lead.wait_for_url(f"**/items/{task}")
-    lead.wait_for_function("document.getElementById('live-state').textContent === 'live'")
+    until(lambda: lead.locator("#live-state").text_content() == "live")
     lead.evaluate("window.stays = true")
     answers, meter = lead.locator("main [data-name=said]"), lead.locator("main .meterbox").first
     before, belief = answers.count(), meter.get_attribute("aria-label")

@@ -43,18 +43,14 @@ def arrives(page: Any, where: Any, config: Path) -> None:
     item = page.locator("h1").inner_text()
     page.evaluate("window.stays = true")
     page.get_by_label("What to look at").fill("the ears")
-    page.wait_for_function("document.getElementById('live-state').textContent === 'live'")
+    until(lambda: page.locator("#live-state").text_content() == "live")
     before = page.locator(BELIEF).get_attribute("aria-label")
     rows = page.locator("main table").nth(1).locator("tbody tr").count()
     with (config.parent / "labels" / "annotations.csv").open("a") as file:
         file.writelines(f"{item},newcomer-{n},neither,{START + 80_000 + n}\n" for n in range(4))
     port = int(where.address.rpartition(":")[2])
     assert post(port, "pets", b"{}", "the secret of webhooks") == (200, {"queued": True})
-    page.wait_for_function(
-        "(before) => document.querySelector('main .meterbox').getAttribute('aria-label') !== before",
-        arg=before,
-        timeout=60_000,
-    )
+    until(lambda: page.locator(BELIEF).get_attribute("aria-label") != before)
     until(lambda: page.locator("main table").nth(1).locator("tbody tr").count() == rows + 4)
     assert page.evaluate("window.stays"), "the page was loaded again"
     assert page.get_by_label("What to look at").input_value() == "the ears", "what somebody types stays"
