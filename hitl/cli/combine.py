@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hitl.cli import shard, show, spans
-from hitl.cli.engine import Engine
 from hitl.cli.evidence import Given, of_question
-from hitl.cli.options import AnnotatorsOutput, Json, examples, grouped
+from hitl.cli.options import AnnotatorsOutput, Engine, Json, examples, grouped
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hitl.cli import show
-from hitl.cli.engine import Engine
 from hitl.cli.evidence import names
-from hitl.cli.options import HERE, Config, ItemColumn, Json, examples, grouped
+from hitl.cli.options import HERE, Config, Engine, ItemColumn, Json, examples, grouped
 from hitl.errors import BadInput, BadSettings
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from hitl.cli.options import (
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
-    from hitl.cli.engine import Engine
     from hitl.cli.evidence import Given
+    from hitl.cli.options import Engine
 
 EXAMPLES = examples(
     "hitl shard labels.parquet --output shards",

@@ -38,7 +38,8 @@ class Confusion:
 
     def learn(self, counts_klj: Floats) -> Self:
         """Posterior mode of every row."""
-        return replace(self, log_pi_klj=np.log(posterior_mode(counts_klj, self.pseudo_jl)))
+        log_pi_klj = posterior_mode(counts_klj, self.pseudo_jl)
+        return replace(self, log_pi_klj=np.log(log_pi_klj, out=log_pi_klj))
 
     def log_density(self) -> float:
         """Log Dirichlet density of all rows of all annotators, up to a constant."""

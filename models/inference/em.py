@@ -93,7 +93,7 @@ class _Table:
         return len(self.evidence.annotations)
 
     def split(self, prior: Any, log_pi_klj: Floats, bins: int) -> Split:
-        found, self.q_nj = split(self.evidence, prior, log_pi_klj, self.informative_n, bins)
+        found, self.q_nj = split_of(self.evidence, prior, log_pi_klj, self.informative_n, bins)
         return found
 
     def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
@@ -116,14 +116,6 @@ def expected(
     found = expectation(evidence, prior, log_pi_klj, informative_n)
     counts_klj = counts(evidence.annotations, found.q_nj, informative_n, log_pi_klj)
     return Expected(counts_klj, found.statistics, found.log_evidence), found.q_nj
-
-
-def split(
-    evidence: Evidence, prior: TruthPrior, log_pi_klj: Floats, informative_n: npt.NDArray[np.bool_], bins: int
-) -> tuple[Split, Floats]:
-    """The same with the unsure items apart: those in the first `bins` bins."""
-    found = expectation(evidence, prior, log_pi_klj, informative_n)
-    return split_of(evidence, prior, found.q_nj, found.log_evidence, informative_n, bins), found.q_nj
 
 
 def by_beliefs(
