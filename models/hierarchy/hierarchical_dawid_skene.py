@@ -153,7 +153,7 @@ class HierarchicalDawidSkene:
             ended = engine.total(_Round(before, after, weight), shards)
             skills = counted.skills(found.counts_klj, ended.lone_lj, self.accuracy)
             expected, prior, before = Expected(found.counts_klj, found.statistics, 0.0), found.prior, after
-            if ended.moved < AT_REST * passes.census.items * annotations.n_classes:
+            if ended.moved / max(1, passes.census.items * annotations.n_classes) < AT_REST:
                 break
         found = self._climbed_over(passes, expected, prior, skills, counted, self.max_iterations)
         people = self._report(annotations, counted, skills, found)

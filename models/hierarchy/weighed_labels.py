@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -44,13 +45,13 @@ class Weighed:
     Attributes:
         annotations: the labels.
         weight_n: (N,) how much an item counts: u, 1 with known truth, 0 with less than two labels.
-        lone_m: which labels are about items with one.
+        lone_n: (N,) items with one label that is a class, and no known truth.
         weight: u.
     """
 
     annotations: Annotations
     weight_n: Floats
-    lone_m: npt.NDArray[np.intp]
+    lone_n: npt.NDArray[np.bool_]
     weight: float
 
     @classmethod
@@ -58,8 +59,12 @@ class Weighed:
         """By the number of labels of each item, and by known truth."""
         labels_n = _labels_of_a_class(evidence.annotations)
         weight_n = np.where(evidence.known, 1.0, weight * (labels_n >= 2))
-        lone_m = np.flatnonzero(((labels_n == 1) & ~evidence.known)[evidence.annotations.item])
-        return cls(evidence.annotations, weight_n, lone_m, weight)
+        return cls(evidence.annotations, weight_n, (labels_n == 1) & ~evidence.known, weight)
+
+    @cached_property
+    def lone_m(self) -> npt.NDArray[np.intp]:
+        """Which labels are about items with one."""
+        return np.flatnonzero(self.lone_n[self.annotations.item])
 
     def by(self, q_nj: Floats) -> Floats:
         """(K, L, J) expected counts by beliefs (N, J)."""
@@ -105,5 +110,7 @@ class Tally(Additive):
 
 
 def _labels_of_a_class(annotations: Annotations) -> npt.NDArray[np.int64]:
+    if annotations.n_options == annotations.n_classes:
+        return annotations.labels_per_item
     of_a_class = annotations.label < annotations.n_classes
     return np.bincount(annotations.item[of_a_class], minlength=annotations.n_items)
