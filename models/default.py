@@ -34,7 +34,7 @@ from hitl.models.dependence.design_effect import (
     of_annotators,
     residual_temperature,
 )
-from hitl.models.dependence.over_shards import Answers, ByRows, Judged, Tempered
+from hitl.models.dependence.over_shards import Answers, BesideModels, ByRows, Judged, Tempered
 from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
 from hitl.models.inference.over_shards import used_of
 from hitl.models.inference.passes import IN_TURN, Engine, first_of
@@ -77,10 +77,13 @@ class DefaultCombiner:
         """Fit the combiner that suits the evidence, over shards; see `Shardable`."""
         shards = used_of(self, shards)
         if first_of(shards).probabilities:
-            raise BadEvidence("on shards the default combiner takes no model probabilities yet")
+            raw = self._with_models.fit_shards(shards, start=start, engine=engine)
+            judged: Judged = BesideModels(self._with_models.judge(raw.consensus, first_of(shards)))
+            effect = over_shards.beside_models(shards, engine, judged, residual_temperature(raw.consensus))
+            return FittedToShards(_named(replace(raw.consensus, design_effect=effect)), Tempered(judged, effect))
         raw = self._without_models.fit_shards(shards, start=start, engine=engine)
         people, shares = raw.consensus.annotators, raw.consensus.class_shares
-        judged: Judged = ByRows(log_means(people.concentration), shares)
+        judged = ByRows(log_means(people.concentration), shares)
         effect = over_shards.of_annotators(shards, engine, raw.beliefs, people.concentration, shares)
         beliefs = Tempered(judged, effect)
         people = replace(people, answers=over_shards.answers(shards, engine, beliefs).reported())

@@ -119,7 +119,8 @@ def log_means(alpha_kjl: Floats) -> Floats:
     """(K, L, J) logarithms of the means of Dirichlet matrices."""
     log_pi_klj = np.array(alpha_kjl.transpose(0, 2, 1), order="C")  # one table, changed in place: K J L may be large
     log_pi_klj /= over_options(log_pi_klj)[:, None]
-    return np.log(np.maximum(log_pi_klj, SMALLEST, out=log_pi_klj), out=log_pi_klj)
+    np.log(np.maximum(log_pi_klj, SMALLEST, out=log_pi_klj), out=log_pi_klj)
+    return log_pi_klj
 
 
 def independent_by(annotations: Annotations, log_pi_klj: Floats, share_j: Floats) -> Independent:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class Answers(Additive):
     def of(cls, annotations: Annotations, q_nj: Floats) -> Answers:
         """By beliefs (N, J)."""
         doubt_m = 1 - q_nj.max(axis=1)[annotations.item]
-        doubted_k = np.bincount(annotations.annotator, doubt_m, annotations.n_annotators)
+        doubted_k: Floats = np.bincount(annotations.annotator, doubt_m, annotations.n_annotators).astype(np.float64)
         return cls(right_answers(annotations, q_nj), doubted_k)
 
     def reported(self) -> Floats:
@@ -80,8 +80,7 @@ class BesideModels:
 
     def __call__(self, evidence: Evidence) -> Independent:
         """Of a shard."""
-        untold = np.full(evidence.annotations.n_items, -1, np.int32)
-        q0_nj = self.beliefs(Evidence.trusted(evidence.annotations, evidence.probabilities, untold))
+        q0_nj = self.beliefs(replace(evidence, truth=None))
         log_q0_nj = np.log(np.maximum(q0_nj, SMALLEST))
         return Independent(evidence.annotations, log_q0_nj, evidence.predicted)
 

@@ -19,7 +19,7 @@ from hitl.consensus import AnnotatorReport, Consensus, Fit
 from hitl.evidence import Evidence
 from hitl.models.annotators import AnnotatorModel
 from hitl.models.annotators.confusion import VotesCounted
-from hitl.models.combiner import Combiner, FittedToShards, given, name_of, used, without
+from hitl.models.combiner import Combiner, FittedToShards, given, name_of, needs_of, used, without
 from hitl.models.inference import em, loop, working_set
 from hitl.models.inference.em import Counts, counts_by_all
 from hitl.models.inference.loop import Climbed, Expected
@@ -201,11 +201,13 @@ class _Used(Sequence[Evidence]):
 
 
 def used_of(method: Combiner, shards: Sequence[Evidence]) -> Sequence[Evidence]:
-    """The shards as this method uses them, like `combiner.used`, which the first of them is checked by.
+    """The shards as this method uses them, like `combiner.used`.
 
-    Raises BadEvidence where there is no shard.
+    The first shard that has all it needs is what that checks: a known truth, if it needs one, may be in any of them.
+    Raises BadEvidence where there is no shard, or none that has it.
     """
-    used(method, first_of(shards))
+    first, needs = first_of(shards), needs_of(method)
+    used(method, first if needs <= given(first) else next((one for one in shards if needs <= given(one)), first))
     return _Used(shards, method.uses)
 
 
