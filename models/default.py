@@ -12,38 +12,36 @@ Two things make Dawid–Skene fit for any crowd (docs/decisions.md has figures):
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.design_effect import SMALLEST, DesignEffect
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
-from hitl.models.annotators.confusion import right_answers
-from hitl.models.combiner import name_of, used
+from hitl.models.combiner import FittedToShards, name_of, used
+from hitl.models.dependence import over_shards
 from hitl.models.dependence.corrected import Corrected
 from hitl.models.dependence.design_effect import (
     Independent,
     beside_models,
     independent,
+    log_means,
     of_annotators,
     residual_temperature,
 )
+from hitl.models.dependence.over_shards import Answers, BesideModels, ByRows, Judged, Tempered
 from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
+from hitl.models.inference.over_shards import used_of
+from hitl.models.inference.passes import IN_TURN, Engine, first_of
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics.checks import require_chances
 from hitl.models.numerics.clamping import clamp
 from hitl.models.pl_em import PLEM
-
-RATIO_VARIANCE = 0.25
-"""Variance of r, the wrong answers there are for each that is expected, in the intervals of annotators.
-
-With it they hold the share of right answers of 88 to 94 % of the annotators of public crowds with three labels an item
-or more (docs/benchmarks/honesty.txt); without it of 68 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +71,25 @@ class DefaultCombiner:
         evidence = used(self, evidence)
         return self._corrected(self._method(evidence).fit(evidence, start=start), evidence)
 
+    def fit_shards(
+        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
+    ) -> FittedToShards:
+        """Fit the combiner that suits the evidence, over shards; see `Shardable`."""
+        shards = used_of(self, shards)
+        if first_of(shards).probabilities:
+            raw = self._with_models.fit_shards(shards, start=start, engine=engine)
+            judged: Judged = BesideModels(self._with_models.judge(raw.consensus, first_of(shards)))
+            effect = over_shards.beside_models(shards, engine, judged, residual_temperature(raw.consensus))
+            return FittedToShards(_named(replace(raw.consensus, design_effect=effect)), Tempered(judged, effect))
+        raw = self._without_models.fit_shards(shards, start=start, engine=engine)
+        people, shares = raw.consensus.annotators, raw.consensus.class_shares
+        judged = ByRows(log_means(people.concentration), shares)
+        effect = over_shards.of_annotators(shards, engine, raw.beliefs, people.concentration, shares)
+        beliefs = Tempered(judged, effect)
+        people = replace(people, answers=over_shards.answers(shards, engine, beliefs).reported())
+        found = replace(raw.consensus, annotators=people, design_effect=effect)
+        return FittedToShards(_named(found), beliefs)
+
     def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """What `consensus` becomes with what is known now, in a few iterations; see `Updatable`."""
         method = self._method(evidence)
@@ -95,7 +112,7 @@ class DefaultCombiner:
         effect = of_annotators(evidence, alpha_kjl, raw.class_shares, raw.probabilities)
         known = independent(evidence.annotations, alpha_kjl, raw.class_shares)
         judged = _tempered(raw, evidence, known, effect)
-        answers = _answers(evidence.annotations, judged)
+        answers = Answers.of(evidence.annotations, judged.probabilities).reported()
         return _named(replace(judged, annotators=replace(raw.annotators, answers=answers)))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
@@ -134,17 +151,6 @@ class DefaultCombiner:
     @property
     def _without_models(self) -> HierarchicalDawidSkene:
         return HierarchicalDawidSkene(accuracy=self.accuracy)
-
-
-def _answers(annotations: Annotations, judged: Consensus) -> Floats:
-    """(K, 3) right and wrong answers of each annotator, and the variance of that number.
-
-    Beside the chance errors of each label there is one that labels share: of all that are expected to be wrong, r
-    times as many may be. It widens the interval of those most whose items are least certain.
-    """
-    answers_k3 = right_answers(annotations, judged.probabilities)
-    doubted_k = np.bincount(annotations.annotator, 1 - judged.confidence[annotations.item], annotations.n_annotators)
-    return np.asarray(answers_k3 + np.outer(RATIO_VARIANCE * doubted_k**2, [0.0, 0.0, 1.0]))
 
 
 def _tempered(learned: Consensus, evidence: Evidence, known: Independent, effect: DesignEffect) -> Consensus:

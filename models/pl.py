@@ -10,6 +10,7 @@ a model or all annotators abstain. `PLEM` is the same without truth.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
@@ -21,8 +22,12 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.combiner import Combiner, concluded, require_given, used
+from hitl.models.combiner import Combiner, FittedToShards, concluded, require_given, used
 from hitl.models.inference import em
+from hitl.models.inference.over_shards import Judge, used_of
+from hitl.models.inference.over_shards import concluded as concluded_over_shards
+from hitl.models.inference.passes import IN_TURN, Additive, Engine, first_of
+from hitl.models.inference.pool_over_shards import OnShard, PoolOverShards
 from hitl.models.inference.warm_start import applied_under, require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_chances, require_positive
@@ -85,14 +90,60 @@ class PL:
             self, began, evidence, q_nj, people, temperatures=pool.temperatures, parameters=pool.parameters
         )
 
+    def fit_shards(
+        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
+    ) -> FittedToShards:
+        """Learn from the items with known truth, over shards; see `Shardable`."""
+        began = time.perf_counter()
+        shards = used_of(self, shards)
+        annotations, pseudo_jl = first_of(shards).annotations, self.pseudo_counts(first_of(shards).annotations)
+        pools = PoolOverShards(shards, engine, self.temperature)
+        known: KnownCounts = engine.total(KnownCounts.of, shards)
+        pool = pools.supervised(known.total_j)
+        judge = Judge(pool, np.log(confusion.posterior_mode(known.counts_klj, pseudo_jl)), OnShard())
+        people = confusion.report(annotations, known.counts_klj, pseudo_jl, pools.reported_shares(pool, judge))
+        return concluded_over_shards(
+            self,
+            began,
+            annotations,
+            people,
+            known.labels_k,
+            judge,
+            temperatures=pool.temperatures,
+            parameters=pool.parameters,
+        )
+
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; annotators and models not met before get the prior's mode."""
         prior = calibrated_prior(self, evidence, consensus)
         return applied_under(prior, consensus, evidence, self.pseudo_counts(evidence.annotations))
 
+    def judge(self, consensus: Consensus, evidence: Evidence) -> Judge:
+        """What `apply` judges by, of any shard with the annotators and models of this one."""
+        prior = calibrated_prior(self, evidence, consensus)
+        prior = prior.over({name: p_nj[:0] for name, p_nj in evidence.probabilities.items()})
+        pi_klj = confusion.confusion_from(consensus, evidence.annotations, self.pseudo_counts(evidence.annotations))
+        return Judge(prior, np.log(pi_klj), OnShard())
+
     def pseudo_counts(self, annotations: Annotations) -> Floats:
         """(J, L) pseudo-counts of a confusion matrix."""
         return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, self.accuracy, self.off)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownCounts(Additive):
+    """(K, L, J) counts of the labels of known items, (J,) known items of each class, (K,) all labels."""
+
+    counts_klj: Floats
+    total_j: Floats
+    labels_k: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> Self:
+        """Of a shard."""
+        annotations, known, truth_nj = evidence.annotations, evidence.known, known_truth(evidence)
+        counts_klj = kernels.counts(annotations, truth_nj, known)
+        return cls(counts_klj, kernels.totals(truth_nj, known), annotations.labels_per_annotator)
 
 
 class Calibrating(Combiner, Protocol):

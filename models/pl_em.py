@@ -38,6 +38,7 @@ temperatures too. The confidence is not corrected for annotators who err togethe
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
@@ -48,9 +49,12 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.combiner import used
+from hitl.models.combiner import FittedToShards, used
 from hitl.models.inference import em
 from hitl.models.inference.incremental import IncrementalEM, Rule
+from hitl.models.inference.over_shards import Beliefs, Judge, OverShards, concluded, used_of
+from hitl.models.inference.passes import IN_TURN, Engine, first_of
+from hitl.models.inference.pool_over_shards import OnShard, PoolOverShards
 from hitl.models.inference.unsupervised_pool import unsupervised
 from hitl.models.inference.warm_start import better, cautious, goes_on, iterations, require_same_classes
 from hitl.models.numerics import kernels
@@ -148,6 +152,44 @@ class PLEM(PL):
             self, began, evidence, found, report, temperatures=pool.temperatures, parameters=pool.parameters
         )
 
+    def fit_shards(
+        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
+    ) -> FittedToShards:
+        """EM over shards; see `Shardable`."""
+        began = time.perf_counter()
+        shards = used_of(self, shards)
+        annotations, pseudo_jl = first_of(shards).annotations, self.pseudo_counts(first_of(shards).annotations)
+        people = EnteredOnce.unlearned(pseudo_jl, annotations.n_annotators)
+        pools = PoolOverShards(shards, engine, self.temperature)
+        pool = pools.as_learned()
+        first: Beliefs
+        if not self.refit:
+            pool, first = pools.unsupervised()
+        else:
+            usable = start is not None and start.classes == annotations.classes
+            pool = replace(pool, temperature_m=pools.as_learned(start if usable else None).temperature_m)
+            first = Judge(pool, people.log_pi_klj, OnShard())
+        people = people.once(engine.total(_Few(first, self.enough_labels), shards))
+        if start is not None and start.classes == annotations.classes:
+            first = Judge(pool, np.log(confusion.confusion_from(start, annotations, pseudo_jl)), OnShard())
+        passes = OverShards(shards, engine, first, least_labels=self.enough_labels, at=OnShard())
+        found = passes.climb(pool, people, tolerance=self.tolerance, max_iterations=self.max_iterations)
+        counts_klj, pool = found.counts_klj + people.once_klj, found.prior
+        judge = Judge(pool, found.annotators.log_pi_klj, OnShard())
+        report = confusion.report(annotations, counts_klj, pseudo_jl, pools.reported_shares(pool, judge))
+        return concluded(
+            self,
+            began,
+            annotations,
+            report,
+            passes.census.labels_k,
+            judge,
+            objective=found.objective,
+            converged=found.converged,
+            temperatures=pool.temperatures,
+            parameters=pool.parameters,
+        )
+
     def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """What `consensus` becomes with what is known now, in a few iterations; see `Updatable`."""
         if not goes_on(consensus, evidence):
@@ -167,6 +209,18 @@ class PLEM(PL):
         pool = calibrated_prior(self, evidence, consensus)
         pseudo_jl = self.pseudo_counts(evidence.annotations)
         return Rule(pseudo_jl, pool.shares.smoothing, prior=lambda known: FollowedPool(pool, dict(known.probabilities)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Few:
+    """Counts (K, L, J) of a shard's items with few labels, by beliefs."""
+
+    beliefs: Beliefs
+    enough_labels: int
+
+    def __call__(self, evidence: Evidence) -> Floats:
+        few = ~evidence.known & (evidence.annotations.labels_per_item < self.enough_labels)
+        return kernels.counts(evidence.annotations, self.beliefs(evidence), few)
 
 
 @dataclass(frozen=True, eq=False)

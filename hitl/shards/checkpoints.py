@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hitl.errors import BadTable
-from hitl.evidence import Evidence
 from hitl.exchange import Progress, silent
 from hitl.models.inference.passes import Engine, summed
 from hitl.shards import places
@@ -33,7 +32,7 @@ class InTurnWithProgress:
     def __init__(self, progress: Progress = silent) -> None:
         self._progress, self._passes = progress, 0
 
-    def total(self, work: Callable[[Evidence], S], shards: Sequence[Evidence]) -> S:
+    def total(self, work: Callable[[T], S], shards: Sequence[T]) -> S:
         """The sum of what `work` gives of each shard."""
         total: S = summed(self._in_turn(work, shards))
         return total
@@ -42,7 +41,7 @@ class InTurnWithProgress:
         """What `work` gives of each shard, in their order; whoever asks sees how far it is."""
         return (work(shards[number]) for number in range(len(shards)))
 
-    def _in_turn(self, work: Callable[[Evidence], S], shards: Sequence[Evidence]) -> Iterator[S]:
+    def _in_turn(self, work: Callable[[T], S], shards: Sequence[T]) -> Iterator[S]:
         for number in range(len(shards)):
             self._progress("passes", self._passes, None)
             self._progress("shards of this pass", number, len(shards))
@@ -61,7 +60,7 @@ class Checkpointed:
         self.read = 0
         """How many passes there were, and how many of them were read."""
 
-    def total(self, work: Callable[[Evidence], S], shards: Sequence[Evidence]) -> S:
+    def total(self, work: Callable[[T], S], shards: Sequence[T]) -> S:
         """What the pass gives, or gave."""
         place = places.join(self._folder, f"pass-{self.passes:05d}.npz")
         self.passes += 1

@@ -20,7 +20,6 @@ from operator import add
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hitl.errors import MissingExtra, Unreachable
-from hitl.evidence import Evidence
 from hitl.exchange import Progress, silent
 from hitl.models.inference.passes import summed
 
@@ -43,7 +42,7 @@ class OnCluster:
         self._passes = 0
         self._sent: tuple[Any, Future] | None = None  # the shards of the last pass, at the workers
 
-    def total(self, work: Callable[[Evidence], S], shards: Sequence[Evidence]) -> S:
+    def total(self, work: Callable[[T], S], shards: Sequence[T]) -> S:
         """The sum of what `work` gives of each shard."""
         from distributed import as_completed
 

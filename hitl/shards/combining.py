@@ -80,7 +80,7 @@ def _combined(shards: Shards, folder: str, method: Shardable, engine: Engine, pr
 
 def shardable() -> list[str]:
     """The names of the methods that fit shards."""
-    return [name for name in COMBINERS if hasattr(COMBINERS.load(name), "fit_shards")]
+    return [name for name in COMBINERS if getattr(COMBINERS.load(name), "fit_shards", None)]
 
 
 @contextmanager

@@ -16,11 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Floats
+from hitl.models.inference.gathered import Total, over
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between
 
@@ -74,15 +76,76 @@ def map_temperatures(
     log_p_mnj: (M, N, J) log probabilities (0 where a model abstains); q_nj: (N, J) true classes, one-hot or expected;
     predicts_nm: (N, M) who has a prediction (default: all). `tolerance` is in log T.
     """
-    n_models, n_items, _ = log_p_mnj.shape
-    weight_n = np.ones(n_items) if weight_n is None else weight_n
-    predicts_nm = np.ones((n_items, n_models), dtype=bool) if predicts_nm is None else predicts_nm
-    log_p_mnj = np.ascontiguousarray(log_p_mnj)
-    linear_nm = np.einsum("nj,mnj->nm", q_nj, log_p_mnj) * weight_n[:, None]
+    items = Likelihood.of(log_p_mnj, q_nj, predicts_nm, weight_n)
+    return best_temperatures(
+        over(items), len(log_p_mnj), prior, prior_weight=prior_weight, start_m=start_m, tolerance=tolerance
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """What the likelihood of temperatures is made of; the items of two shards follow each other.
+
+    Attributes:
+        log_p_mnj: (M, N, J) log probabilities, 0 where a model abstains.
+        linear_nm: (N, M) expected log probability of the true class by each model, weighted.
+        predicts_nm: (N, M) who has a prediction.
+        weight_n: (N,) weights.
+    """
+
+    log_p_mnj: Floats
+    linear_nm: Floats
+    predicts_nm: npt.NDArray[np.bool_]
+    weight_n: Floats
+
+    @classmethod
+    def of(
+        cls,
+        log_p_mnj: Floats,
+        q_nj: Floats,
+        predicts_nm: npt.NDArray[np.bool_] | None = None,
+        weight_n: Floats | None = None,
+    ) -> Self:
+        """Of items with these true classes (N, J), one-hot or expected."""
+        n_models, n_items, _ = log_p_mnj.shape
+        weight_n = np.ones(n_items) if weight_n is None else weight_n
+        predicts_nm = np.ones((n_items, n_models), dtype=bool) if predicts_nm is None else predicts_nm
+        log_p_mnj = np.ascontiguousarray(log_p_mnj)
+        linear_nm = np.einsum("nj,mnj->nm", q_nj, log_p_mnj) * weight_n[:, None]
+        return cls(log_p_mnj, linear_nm, predicts_nm, weight_n)
+
+    def __add__(self, other: Self) -> Self:
+        log_p_mnj = np.concatenate((self.log_p_mnj, other.log_p_mnj), axis=1)
+        pairs = ((getattr(self, name), getattr(other, name)) for name in ("linear_nm", "predicts_nm", "weight_n"))
+        return type(self)(log_p_mnj, *(np.concatenate(pair) for pair in pairs))
+
+
+@dataclass(frozen=True, eq=False)
+class LogLikelihood:
+    """The log likelihood of these temperatures (M,), in nats."""
+
+    temperature_m: Floats
+
+    def __call__(self, items: Likelihood) -> float:
+        """By these items; those of two shards add up."""
+        weight_nm = pool_weights(items.predicts_nm, self.temperature_m)
+        normalisers = items.weight_n @ kernels.log_normalisers(items.log_p_mnj, weight_nm)
+        return float(np.sum(items.linear_nm * weight_nm) - normalisers)
+
+
+def best_temperatures(
+    items: Total,
+    n_models: int,
+    prior: LogTemperature,
+    *,
+    prior_weight: float = 1.0,
+    start_m: Floats | None = None,
+    tolerance: float = 1e-4,
+) -> Floats:
+    """(M,) what `map_temperatures` finds, by sums over `Likelihood`."""
 
     def objective(log_t_m: Floats) -> float:
-        weight_nm = pool_weights(predicts_nm, np.exp(log_t_m))
-        likelihood = np.sum(linear_nm * weight_nm) - weight_n @ kernels.log_normalisers(log_p_mnj, weight_nm)
+        likelihood: float = items(LogLikelihood(np.exp(log_t_m)))
         return float(likelihood + prior_weight * prior.log_density(np.exp(log_t_m)))
 
     log_t_m = np.full(n_models, prior.mean) if start_m is None else np.log(start_m)

@@ -18,6 +18,7 @@ temperature of the pool comes from `inference.unsupervised_pool`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,9 @@ from hitl.consensus import Consensus
 from hitl.design_effect import SMALLEST, DesignEffect
 from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import confusion_from, over_options
-from hitl.models.dependence.uneven_errors import together
+from hitl.models.dependence.uneven_errors import crowd_counts, together_by
+from hitl.models.inference.gathered import Rows, Total, over
+from hitl.models.inference.passes import Additive
 from hitl.models.numerics.kernels import messages
 from hitl.models.priors.calibrated import RESIDUAL
 
@@ -64,6 +67,23 @@ class Independent:
         return effect.temper(self.log_q0_nj, self.annotations.labels_per_item, self.predicted_n)
 
 
+@dataclass(frozen=True, eq=False)
+class KnownItems(Rows):
+    """Items of known truth, judged without it.
+
+    Attributes:
+        log_q_nj: (n, J) log posterior under independence, up to a constant a row.
+        truth_n: (n,) class codes.
+        labels_n: (n,) numbers of labels.
+        predicted_n: (n,) whether models predict them.
+    """
+
+    log_q_nj: Floats
+    truth_n: Ints
+    labels_n: npt.NDArray[np.int64]
+    predicted_n: npt.NDArray[np.bool_]
+
+
 # -- annotators alone ----------------------------------------------------------------------------------------
 
 
@@ -72,20 +92,51 @@ def of_annotators(evidence: Evidence, alpha_kjl: Floats, share_j: Floats, q_nj: 
 
     Known truths of the evidence, which that fit has used, set its size and the shift.
     """
-    chance = together(evidence, q_nj)
-    if not evidence.known.any():
+    counts_lj = crowd_counts(evidence, q_nj)
+    return by_crowd(counts_lj, over(held_out(evidence, alpha_kjl, share_j)) if evidence.known.any() else None)
+
+
+def by_crowd(counts_lj: Floats, known: Total | None) -> DesignEffect:
+    """The same by the counts of the crowd (`uneven_errors.crowd_counts`) and sums over what `held_out` gives.
+
+    `known` is None where no truth is known.
+    """
+    chance = together_by(counts_lj)
+    if known is None:
         return DesignEffect(EXPECTED * chance, echo=1.0)
-    return _with_truth(evidence, alpha_kjl, share_j, EXPECTED * chance, float(np.hypot(SPREAD, np.log(chance))))
+    expected, spread = EXPECTED * chance, float(np.hypot(SPREAD, np.log(chance)))
+    loss = partial(_loss, known=known, expected=expected, spread=spread)
+    theta = minimize(loss, np.zeros(1 + len(counts_lj)), jac=True, method="L-BFGS-B").x
+    return DesignEffect(expected * float(np.exp(spread * theta[0])), echo=1.0, shift=SHIFT * theta[1:])
 
 
 def independent(annotations: Annotations, alpha_kjl: Floats, share_j: Floats) -> Independent:
     """The posterior by the means of Dirichlet matrices and class shares, no truth known and nothing predicted."""
+    return independent_by(annotations, log_means(alpha_kjl), share_j)
+
+
+def log_means(alpha_kjl: Floats) -> Floats:
+    """(K, L, J) logarithms of the means of Dirichlet matrices."""
     log_pi_klj = np.array(alpha_kjl.transpose(0, 2, 1), order="C")  # one table, changed in place: K J L may be large
     log_pi_klj /= over_options(log_pi_klj)[:, None]
     np.log(np.maximum(log_pi_klj, SMALLEST, out=log_pi_klj), out=log_pi_klj)
+    return log_pi_klj
+
+
+def independent_by(annotations: Annotations, log_pi_klj: Floats, share_j: Floats) -> Independent:
+    """The posterior by these log chances of answers (K, L, J) and class shares, as `independent` has it."""
     log_q0_nj = messages(annotations, log_pi_klj)
     log_q0_nj += np.log(share_j)
     return Independent(annotations, log_q0_nj, np.zeros(annotations.n_items, dtype=bool))
+
+
+def held_out(evidence: Evidence, alpha_kjl: Floats, share_j: Floats) -> KnownItems:
+    """The items of known truth that have labels, each judged without its own."""
+    assert evidence.truth is not None
+    labels_n = evidence.annotations.labels_per_item
+    rows = np.flatnonzero(evidence.known & (labels_n > 0))
+    log_q_nj = without_own_labels(evidence, alpha_kjl, share_j)[labels_n[evidence.known] > 0]
+    return KnownItems(log_q_nj, evidence.truth[rows], labels_n[rows], np.zeros(rows.size, dtype=bool))
 
 
 def without_own_labels(evidence: Evidence, alpha_kjl: Floats, share_j: Floats) -> Floats:
@@ -115,29 +166,44 @@ def _alike(code_m: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return alike
 
 
-def _with_truth(evidence: Evidence, alpha_kjl: Floats, share_j: Floats, expected: float, spread: float) -> DesignEffect:
-    assert evidence.truth is not None
-    labels_n = evidence.annotations.labels_per_item
-    rows = np.flatnonzero(evidence.known & (labels_n > 0))
-    log_q_nj = without_own_labels(evidence, alpha_kjl, share_j)[labels_n[evidence.known] > 0]
-    truth_n, labels_n = evidence.truth[rows], labels_n[rows]
-
-    def loss(theta: Floats) -> tuple[float, Floats]:
-        """Minus the log posterior of theta = (ln(rho / expected) / spread, b / SHIFT), and its gradient."""
-        return _loss(theta, log_q_nj, truth_n, labels_n * expected * np.exp(spread * theta[0]), spread)
-
-    theta = minimize(loss, np.zeros(1 + share_j.size), jac=True, method="L-BFGS-B").x
-    return DesignEffect(expected * float(np.exp(spread * theta[0])), echo=1.0, shift=SHIFT * theta[1:])
+def _loss(theta: Floats, known: Total, expected: float, spread: float) -> tuple[float, Floats]:
+    """Minus the log posterior of theta = (ln(rho / expected) / spread, b / SHIFT), and its gradient."""
+    fit: Fit = known(_FitAt(expected, float(np.exp(spread * theta[0])), SHIFT * theta[1:]))
+    gradient = np.append(spread * fit.by_log_rho, SHIFT * fit.excess_j)
+    return float(0.5 * theta @ theta - fit.log_p), theta + gradient
 
 
-def _loss(theta: Floats, log_q_nj: Floats, truth_n: Ints, excess_n: Floats, spread: float) -> tuple[float, Floats]:
-    """`excess_n`: T_n - 1 of each item, which grows with rho as rho does."""
-    tempered_nj = log_q_nj / (1 + excess_n)[:, None]
-    log_p_nj = log_softmax(tempered_nj + SHIFT * theta[1:], axis=1)
-    excess_nj = np.exp(log_p_nj) - np.eye(log_q_nj.shape[1])[truth_n]
-    by_log_rho = -((excess_nj * tempered_nj).sum(axis=1) @ (excess_n / (1 + excess_n)))
-    value = 0.5 * theta @ theta - log_p_nj[np.arange(truth_n.size), truth_n].sum()
-    return float(value), theta + np.append(spread * by_log_rho, SHIFT * excess_nj.sum(axis=0))
+@dataclass(frozen=True, eq=False)
+class Fit(Additive):
+    """How well an effect explains known truths: their log probability, and its derivatives but for the sign.
+
+    Attributes:
+        log_p: in nats.
+        by_log_rho: derivative of -log_p in ln rho.
+        excess_j: (J,) derivative of -log_p in the shift: probability less frequency of each class.
+    """
+
+    log_p: float
+    by_log_rho: float
+    excess_j: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class _FitAt:
+    """The fit of some items with `times` the expected rho and this shift (J,), echo 1."""
+
+    expected: float
+    times: float
+    shift_j: Floats
+
+    def __call__(self, known: KnownItems) -> Fit:
+        excess_n = known.labels_n * self.expected * self.times  # T_n - 1 grows with rho as rho does
+        tempered_nj = known.log_q_nj / (1 + excess_n)[:, None]
+        log_p_nj = log_softmax(tempered_nj + self.shift_j, axis=1)
+        excess_nj = np.exp(log_p_nj) - np.eye(self.shift_j.size)[known.truth_n]
+        by_log_rho = -((excess_nj * tempered_nj).sum(axis=1) @ (excess_n / (1 + excess_n)))
+        log_p = log_p_nj[np.arange(known.truth_n.size), known.truth_n].sum()
+        return Fit(float(log_p), float(by_log_rho), excess_nj.sum(axis=0))
 
 
 # -- annotators beside models --------------------------------------------------------------------------------
@@ -145,21 +211,41 @@ def _loss(theta: Floats, log_q_nj: Floats, truth_n: Ints, excess_n: Floats, spre
 
 def beside_models(evidence: Evidence, log_q0_nj: Floats, residual: float) -> DesignEffect:
     """rho by the items of known truth, if there are any; log_q0_nj (N, J) as if nothing were known."""
-    known = np.flatnonzero(evidence.known)
-    if not known.size:
-        return DesignEffect(BESIDE_MODELS, residual=residual)
+    independent = Independent(evidence.annotations, log_q0_nj, evidence.predicted)
+    return by_known(over(known_of(evidence, independent)) if evidence.known.any() else None, residual)
+
+
+def known_of(evidence: Evidence, independent: Independent) -> KnownItems:
+    """The items of known truth."""
     assert evidence.truth is not None
-    logits, truth = log_q0_nj[known], evidence.truth[known]
-    labels_n, predicted_n = evidence.annotations.labels_per_item[known], evidence.predicted[known]
+    rows = np.flatnonzero(evidence.known)
+    labels_n, predicted_n = evidence.annotations.labels_per_item[rows], independent.predicted_n[rows]
+    return KnownItems(independent.log_q0_nj[rows], evidence.truth[rows], labels_n, predicted_n)
+
+
+def by_known(known: Total | None, residual: float) -> DesignEffect:
+    """The effect beside models by sums over what `known_of` gives; `known` is None where no truth is known."""
+    if known is None:
+        return DesignEffect(BESIDE_MODELS, residual=residual)
 
     def cost(log_rho: float) -> float:
-        effect = DesignEffect(float(np.exp(log_rho)), residual=residual)
-        temperature = effect.temperature(labels_n, predicted_n)[:, None]
-        log_p = log_softmax(logits / temperature, axis=1)[np.arange(known.size), truth]
-        return float(((log_rho - np.log(BESIDE_MODELS)) / SPREAD) ** 2 / 2 - log_p.sum())
+        log_p = known(_LogChance(DesignEffect(float(np.exp(log_rho)), residual=residual)))
+        return float(((log_rho - np.log(BESIDE_MODELS)) / SPREAD) ** 2 / 2 - log_p)
 
     bounds = (np.log(LOWEST_RHO), np.log(HIGHEST_RHO))
     return DesignEffect(float(np.exp(minimize_scalar(cost, bounds=bounds, method="bounded").x)), residual=residual)
+
+
+@dataclass(frozen=True, eq=False)
+class _LogChance:
+    """The log probability of known truths with this effect, in nats."""
+
+    effect: DesignEffect
+
+    def __call__(self, known: KnownItems) -> float:
+        temperature = self.effect.temperature(known.labels_n, known.predicted_n)[:, None]
+        log_p_nj = log_softmax(known.log_q_nj / temperature, axis=1)
+        return float(log_p_nj[np.arange(known.truth_n.size), known.truth_n].sum())
 
 
 def residual_temperature(consensus: Consensus) -> float:

@@ -40,8 +40,12 @@ UNEVENNESS = np.array([3.0, 10.0, 30.0, 100.0])
 
 def together(evidence: Evidence, q_nj: Floats) -> float:
     """Probability that annotators err together, in [LEAST, 1], by beliefs (N, J)."""
-    chance = float(expit(logit(BEFOREHAND) + log_bayes_factor(crowd_counts(evidence, q_nj))))
-    return max(chance, LEAST)
+    return together_by(crowd_counts(evidence, q_nj))
+
+
+def together_by(counts_lj: Floats) -> float:
+    """The same by the counts of the crowd, which of shards add up."""
+    return max(float(expit(logit(BEFOREHAND) + log_bayes_factor(counts_lj))), LEAST)
 
 
 def crowd_counts(evidence: Evidence, q_nj: Floats) -> Floats:

@@ -24,29 +24,30 @@ that most items are of it, explains the same labels. Hence the shares stay near 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
-from scipy import sparse
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import Consensus
+from hitl.consensus import AnnotatorReport, Consensus
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.annotators.dirichlet_confusion import learned_concentration
-from hitl.models.combiner import used
+from hitl.models.combiner import FittedToShards, used
 from hitl.models.hierarchy.skills import CROWD, SkilledRows, Skills
+from hitl.models.hierarchy.weighed_labels import Pairs, Tally, Weighed
 from hitl.models.hierarchy.weighed_shares import WeighedShares
-from hitl.models.inference import em, warm_start
+from hitl.models.inference import em, loop, warm_start
 from hitl.models.inference.incremental import IncrementalEM, Rule
+from hitl.models.inference.loop import Climbed, Expected, From, Passes
+from hitl.models.inference.over_shards import Beliefs, Judge, OverShards, concluded, used_of
+from hitl.models.inference.passes import IN_TURN, Additive, Engine, first_of
 from hitl.models.inference.warm_start import goes_on, iterations, require_same_classes
-from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between, require_chances, require_counts, require_positive
-from hitl.models.numerics.clamping import clamp
-from hitl.models.numerics.votes import agreement, votes
 
 ANCHOR, ANCHOR_OF_TWO = 0.5, 0.2
 """Weight of the votes in what is learned from; with two classes there is no third that could be taken over."""
@@ -103,23 +104,62 @@ class HierarchicalDawidSkene:
     def _fitted(self, evidence: Evidence, start: Consensus | None, rounds: int, max_iterations: int) -> Consensus:
         began = time.perf_counter()
         counted = Counted.of(evidence, self._anchor(evidence.annotations))
-        prior = counted.shares(evidence)
+        prior = counted.shares()
         q_nj = warm_start.first_beliefs(evidence, start, self._unmet(evidence.annotations))
-        skills = counted.skills(counted.by(q_nj), q_nj, self.accuracy)
+        skills = counted.skills(counted.by(q_nj), counted.lone(q_nj), self.accuracy)
         for _ in range(rounds):
             found = self._climbed(evidence, prior, skills, q_nj, counted, STEPS)
-            skills = counted.skills(found.counts_klj, found.q_nj, self.accuracy)
+            skills = counted.skills(found.counts_klj, counted.lone(found.q_nj), self.accuracy)
             moved, q_nj, prior = _moved(found.q_nj, q_nj), found.q_nj, found.prior
             del found  # of many classes its tables are the largest part of memory
             if moved < AT_REST:
                 break
         found = self._climbed(evidence, prior, skills, q_nj, counted, max_iterations)
+        return em.concluded(self, began, evidence, found, self._report(evidence.annotations, counted, skills, found))
+
+    def _report(
+        self,
+        annotations: Annotations,
+        counted: Counted,
+        skills: Skills,
+        found: Climbed[WeighedShares, SkilledRows],
+    ) -> AnnotatorReport:
         alpha_klj = counted.anchored(found.counts_klj)
         alpha_klj += skills.prior_klj
-        people = confusion.report_of(
-            evidence.annotations, alpha_klj.transpose(0, 2, 1), found.prior.share_j, prior=skills.crowd_jl
-        )
-        return em.concluded(self, began, evidence, found, people)
+        alpha_kjl = alpha_klj.transpose(0, 2, 1)
+        return confusion.report_of(annotations, alpha_kjl, found.prior.share_j, prior=skills.crowd_jl)
+
+    def fit_shards(
+        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
+    ) -> FittedToShards:
+        """Learn hierarchy, rows and beliefs in turn, over shards; see `Shardable`.
+
+        A round ends with one more pass than in memory, which works out anew the beliefs before and after it.
+        """
+        began = time.perf_counter()
+        shards = used_of(self, shards)
+        annotations = first_of(shards).annotations
+        weight = engine.total(Pairs.of, shards).weight
+        counted = Counted(weight, self._anchor(annotations), engine.total(partial(_tally, weight=weight), shards))
+        at, prior = _OnShard(weight), counted.shares()
+        before: Beliefs = partial(warm_start.first_beliefs, start=start, unmet_jl=self._unmet(annotations))
+        passes = OverShards(shards, engine, before, least_labels=2, counts=_Counts(weight), at=at)
+        expected = passes.first(prior, np.empty(0))
+        lone_lj = engine.total(_Round(before, before, weight), shards).lone_lj
+        skills = counted.skills(expected.counts_klj, lone_lj, self.accuracy)
+        for _ in range(ROUNDS):
+            found = self._climbed_over(passes, expected, prior, skills, counted, STEPS)
+            after = Judge(found.prior, found.annotators.log_pi_klj, at)
+            ended = engine.total(_Round(before, after, weight), shards)
+            skills = counted.skills(found.counts_klj, ended.lone_lj, self.accuracy)
+            expected, prior, before = Expected(found.counts_klj, found.statistics, 0.0), found.prior, after
+            if ended.moved / max(1, passes.census.items * annotations.n_classes) < AT_REST:
+                break
+        found = self._climbed_over(passes, expected, prior, skills, counted, self.max_iterations)
+        people = self._report(annotations, counted, skills, found)
+        judge = Judge(found.prior, found.annotators.log_pi_klj, at)
+        labels_k, trace = passes.census.labels_k, found.objective
+        return concluded(self, began, annotations, people, labels_k, judge, objective=trace, converged=found.converged)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""
@@ -146,10 +186,10 @@ class HierarchicalDawidSkene:
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
         counted = Counted.of(evidence, self._anchor(evidence.annotations))
         q_nj = warm_start.first_beliefs(evidence, consensus, self._unmet(evidence.annotations))
-        skills = counted.skills(counted.by(q_nj), q_nj, self.accuracy)
+        skills = counted.skills(counted.by(q_nj), counted.lone(q_nj), self.accuracy)
         return Rule(
             skills.crowd_jl,
-            counted.shares(evidence).pseudo_j,
+            counted.shares().pseudo_j,
             anchor=counted.anchor,
             least_labels=2,
             pseudo_klj=skills.prior_klj,
@@ -172,6 +212,13 @@ class HierarchicalDawidSkene:
             counts=lambda _annotations, q_nj, _among_n, _log_pi_klj: counted.by(q_nj),
         )
 
+    def _climbed_over(
+        self, passes: Passes, expected: Expected, prior: WeighedShares, skills: Skills, counted: Counted, most: int
+    ) -> Climbed[WeighedShares, SkilledRows]:
+        rows = SkilledRows.unlearned(counted.pseudo_counts(skills))
+        begun = From(expected, passes)
+        return loop.climb(begun, prior, rows, tolerance=self.tolerance, max_iterations=most)
+
     def _anchor(self, annotations: Annotations) -> float:
         if self.anchor is not None:
             return self.anchor
@@ -189,76 +236,109 @@ def _moved(new_nj: Floats, old_nj: Floats) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """What counts of the labels, and how much.
+    """What counts of the labels, of one table or of all shards.
 
     Attributes:
-        annotations: the labels.
-        weight_n: (N,) how much an item counts: u, 1 with known truth, 0 with less than two labels.
-        lone_m: which labels are about items with one.
         weight: u, in [0, 1).
         anchor: w, weight of the votes, in [0, 1).
-        votes_klj: (K, L, J) counts by the shares of agreeing pairs of votes, weighed.
+        tally: what votes say.
+        weighed: the labels and what they count, where they are in one table.
     """
 
-    annotations: Annotations
-    weight_n: Floats
-    lone_m: npt.NDArray[np.intp]
     weight: float
     anchor: float
-    votes_klj: Floats
+    tally: Tally
+    weighed: Weighed | None = None
 
     @classmethod
     def of(cls, evidence: Evidence, anchor: float) -> Counted:
-        """By the number of labels of each item, and by known truth."""
-        annotations = evidence.annotations
-        of_a_class = annotations.label < annotations.n_classes
-        labels_n = np.bincount(annotations.item[of_a_class], minlength=annotations.n_items)
-        several_n = labels_n >= 2
-        weight = 1 - several_n.sum() / max(labels_n[several_n].sum(), 1) if several_n.any() else 0.0
-        weight_n = np.where(evidence.known, 1.0, weight * several_n)
-        lone_m = np.flatnonzero(((labels_n == 1) & ~evidence.known)[annotations.item])
-        agreed_nj = clamp(agreement(annotations), evidence)
-        votes_klj = kernels.counts(annotations, agreed_nj * weight_n[:, None])
-        return cls(annotations, weight_n, lone_m, weight, anchor, votes_klj)
+        """Of one table."""
+        weight = Pairs.of(evidence).weight
+        weighed = Weighed.of(evidence, weight)
+        return cls(weight, anchor, Tally.of(evidence, weighed), weighed)
 
     def by(self, q_nj: Floats) -> Floats:
-        """(K, L, J) expected counts by beliefs (N, J)."""
-        return kernels.counts(self.annotations, q_nj * self.weight_n[:, None])
+        """(K, L, J) expected counts of the table by beliefs (N, J)."""
+        assert self.weighed is not None
+        return self.weighed.by(q_nj)
 
-    def skills(self, counts_klj: Floats, q_nj: Floats, accuracy: float) -> Skills:
+    def lone(self, q_nj: Floats) -> Floats:
+        """(L, J) expected counts of the table's lone labels by beliefs."""
+        assert self.weighed is not None
+        return self.weighed.lone(q_nj)
+
+    def skills(self, counts_klj: Floats, lone_lj: Floats, accuracy: float) -> Skills:
         """The hierarchy by expected counts, anchored, and by lone labels."""
-        return Skills.learned(self.anchored(counts_klj), accuracy, self._lone(q_nj))
-
-    def _lone(self, q_nj: Floats) -> Floats:
-        """(L, J) expected counts of lone labels by beliefs."""
-        label_m, q_mj = self.annotations.label[self.lone_m], q_nj[self.annotations.item[self.lone_m]]
-        options = self.annotations.n_options
-        said = np.ones(len(label_m)), (label_m, np.arange(len(label_m)))
-        lone_lj: Floats = sparse.csr_array(said, shape=(options, len(label_m))) @ q_mj
-        return self.weight * lone_lj
+        return Skills.learned(self.anchored(counts_klj), accuracy, lone_lj)
 
     def anchored(self, counts_klj: Floats) -> Floats:
         """(K, L, J) what is learned from, given counts by beliefs."""
-        learned_klj: Floats = self.anchor / (1 - self.anchor) * self.votes_klj
+        learned_klj: Floats = self.anchor / (1 - self.anchor) * self.tally.votes_klj
         learned_klj += counts_klj
         learned_klj *= 1 - self.anchor
         return learned_klj
 
     def pseudo_counts(self, skills: Skills) -> Floats:
         """(K, L, J) what stands beside the counts by beliefs, in their unit."""
-        pseudo_klj: Floats = self.anchor * self.votes_klj
+        pseudo_klj: Floats = self.anchor * self.tally.votes_klj
         pseudo_klj += skills.prior_klj
         pseudo_klj /= 1 - self.anchor
         return pseudo_klj
 
-    def shares(self, evidence: Evidence) -> WeighedShares:
+    def shares(self) -> WeighedShares:
         """The shares before any belief: what the weights leave of the items counts by votes, beside items spread
         evenly over the classes that anybody has named."""
-        labeled_n = (self.annotations.labels_per_item > 0) | evidence.known
-        votes_nj = clamp(votes(self.annotations), evidence)
-        votes_nj = votes_nj / np.maximum(votes_nj.sum(axis=1, keepdims=True), 1.0)
-        counted, used_j = self.weight_n.sum(), votes_nj.any(axis=0)
-        even = SHARES * labeled_n.sum() / max(counted, 1.0)
+        tally, used_j = self.tally, self.tally.named_j > 0
+        even = SHARES * tally.labeled / max(tally.counted, 1.0)
         even_j = np.where(used_j, even / max(used_j.sum(), 1), 0.0) + 1 / used_j.size
-        left_n = np.where(counted > 0, 1 - self.weight_n, 0.0)
-        return WeighedShares.unlearned(self.weight_n, left_n @ votes_nj + even_j)
+        left_j = tally.left_j if tally.counted > 0 else np.zeros(used_j.size)
+        weight_n = np.empty(0) if self.weighed is None else self.weighed.weight_n
+        return WeighedShares.unlearned(weight_n, left_j + even_j)
+
+
+# -- over shards ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _OnShard:
+    """The shares on a shard's items."""
+
+    weight: float
+
+    def __call__(self, prior: WeighedShares, evidence: Evidence) -> WeighedShares:
+        return replace(prior, weight_n=Weighed.of(evidence, self.weight).weight_n)
+
+
+@dataclass(frozen=True, eq=False)
+class _Counts:
+    """Counts of a shard by weighed beliefs."""
+
+    weight: float
+
+    def __call__(self, evidence: Evidence) -> em.Counts:
+        weighed = Weighed.of(evidence, self.weight)
+        return lambda _annotations, q_nj, _among_n, _log_pi_klj: weighed.by(q_nj)
+
+
+@dataclass(frozen=True, eq=False)
+class Round(Additive):
+    """What ends a round: sum of how far beliefs have moved, and (L, J) counts of lone labels."""
+
+    moved: float
+    lone_lj: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class _Round:
+    before: Beliefs
+    after: Beliefs
+    weight: float
+
+    def __call__(self, evidence: Evidence) -> Round:
+        q_nj = self.after(evidence)
+        lone_lj = Weighed.of(evidence, self.weight).lone(q_nj)
+        return Round(float(np.abs(q_nj - self.before(evidence)).sum()), lone_lj)
+
+
+def _tally(evidence: Evidence, weight: float) -> Tally:
+    return Tally.of(evidence, Weighed.of(evidence, weight))

@@ -78,6 +78,17 @@ class Passes(Protocol):
         ...
 
 
+class From:
+    """The same passes, from what the last one gave."""
+
+    def __init__(self, found: Expected, passes: Passes) -> None:
+        self._found, self.counted, self.expected = found, passes.counted, passes.expected
+
+    def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
+        """What that pass gave."""
+        return self._found
+
+
 def climb(passes: Passes, prior: P, annotators: A, *, tolerance: float, max_iterations: int) -> Climbed[P, A]:
     """The loop itself, over passes: until an iteration gains less than `tolerance` nats an item that counts."""
     enough = tolerance * max(1, passes.counted)

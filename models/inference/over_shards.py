@@ -19,7 +19,7 @@ from hitl.consensus import AnnotatorReport, Consensus, Fit
 from hitl.evidence import Evidence
 from hitl.models.annotators import AnnotatorModel
 from hitl.models.annotators.confusion import VotesCounted
-from hitl.models.combiner import Combiner, FittedToShards, given, name_of, used, without
+from hitl.models.combiner import Combiner, FittedToShards, given, name_of, needs_of, used, without
 from hitl.models.inference import em, loop, working_set
 from hitl.models.inference.em import Counts, counts_by_all
 from hitl.models.inference.loop import Climbed, Expected
@@ -36,6 +36,15 @@ Beliefs = Callable[[Evidence], Floats]
 
 At = Callable[[Any, Evidence], TruthPrior]
 """What a prior has learned, put on the items of a shard."""
+
+
+CountsAt = Callable[[Evidence], Counts]
+"""By which beliefs the annotators of a shard are judged."""
+
+
+def by_all(evidence: Evidence) -> Counts:
+    """By the beliefs as they are."""
+    return counts_by_all
 
 
 def same(prior: Any, evidence: Evidence) -> TruthPrior:
@@ -80,7 +89,7 @@ class OverShards:
         first: Beliefs,
         *,
         least_labels: int = 1,
-        counts: Counts = counts_by_all,
+        counts: CountsAt = by_all,
         at: At = same,
     ) -> None:
         self._shards, self._engine, self._first, self._at = shards, engine, first, at
@@ -99,7 +108,7 @@ class OverShards:
 
     def climb(self, prior: P, annotators: A, *, tolerance: float, max_iterations: int) -> Climbed[P, A]:
         """What `em.maximise` finds, but for the beliefs."""
-        quick = self._counts is counts_by_all and working_set.pays(self.labels, annotators.log_pi_klj.size, prior)
+        quick = self._counts is by_all and working_set.pays(self.labels, annotators.log_pi_klj.size, prior)
         climb = working_set.climb if quick else loop.climb
         return climb(self, prior, annotators, tolerance=tolerance, max_iterations=max_iterations)
 
@@ -132,12 +141,14 @@ class _Expected:
     prior: Any
     log_pi_klj: Floats
     least_labels: int
-    counts: Counts
+    counts: CountsAt
     at: At
 
     def __call__(self, evidence: Evidence) -> Expected:
         informative_n = em.informative(evidence, self.least_labels)
-        return em.expected(evidence, self.at(self.prior, evidence), self.log_pi_klj, informative_n, self.counts)[0]
+        return em.expected(
+            evidence, self.at(self.prior, evidence), self.log_pi_klj, informative_n, self.counts(evidence)
+        )[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,12 +169,14 @@ class _First:
     prior: Any
     log_pi_klj: Floats
     least_labels: int
-    counts: Counts
+    counts: CountsAt
     at: At
 
     def __call__(self, evidence: Evidence) -> Expected:
         q_nj, informative_n = clamp(self.beliefs(evidence), evidence), em.informative(evidence, self.least_labels)
-        return em.by_beliefs(evidence, self.at(self.prior, evidence), q_nj, informative_n, self.log_pi_klj, self.counts)
+        return em.by_beliefs(
+            evidence, self.at(self.prior, evidence), q_nj, informative_n, self.log_pi_klj, self.counts(evidence)
+        )
 
 
 class _Used(Sequence[Evidence]):
@@ -187,11 +200,13 @@ class _Used(Sequence[Evidence]):
 
 
 def used_of(method: Combiner, shards: Sequence[Evidence]) -> Sequence[Evidence]:
-    """The shards as this method uses them, like `combiner.used`, which the first of them is checked by.
+    """The shards as this method uses them, like `combiner.used`.
 
-    Raises BadEvidence where there is no shard.
+    The first shard that has all it needs is what that checks: a known truth, if it needs one, may be in any of them.
+    Raises BadEvidence where there is no shard, or none that has it.
     """
-    used(method, first_of(shards))
+    first, needs = first_of(shards), needs_of(method)
+    used(method, first if needs <= given(first) else next((one for one in shards if needs <= given(one)), first))
     return _Used(shards, method.uses)
 
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 class Engine(Protocol):
     """Where passes over shards are computed."""
 
-    def total(self, work: Callable[[Evidence], S], shards: Sequence[Evidence]) -> S:
+    def total(self, work: Callable[[T], S], shards: Sequence[T]) -> S:
         """The sum of what `work` gives of each shard, by `+`, in the order of `summed`."""
         ...
 
@@ -42,7 +42,7 @@ class Engine(Protocol):
 class InTurn:
     """Shards one after the other, in this process."""
 
-    def total(self, work: Callable[[Evidence], S], shards: Sequence[Evidence]) -> S:
+    def total(self, work: Callable[[T], S], shards: Sequence[T]) -> S:
         """The sum of what `work` gives of each shard."""
         total: S = summed(self.each(work, shards))
         return total

@@ -27,6 +27,7 @@ docs/decisions.md says on which sets these numbers were chosen.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,7 +37,8 @@ from scipy.special import softmax
 from hitl.annotations import Annotations, Floats
 from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import right_answers
-from hitl.models.calibration.temperature import LogTemperature, map_temperatures, pool_weights
+from hitl.models.calibration.temperature import Likelihood, LogTemperature, best_temperatures, pool_weights
+from hitl.models.inference.gathered import Total, over
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp
 from hitl.models.priors.calibrated import Calibrated
@@ -72,22 +74,32 @@ def unsupervised(evidence: Evidence, pool: Calibrated) -> tuple[Calibrated, Floa
         found, weights = pool.at(pool.temperature_m, pool.correlation_mm), None
     else:
         weights = estimated_weights(evidence, pool, rows)
-        found = _tempered(evidence, pool, rows, weights)
-    accuracy_k = (
-        _accuracies(np.zeros((evidence.annotations.n_annotators, 2))) if weights is None else weights.accuracy_k
-    )
+        found = tempered(pool, pool.predicts_nm[rows], weights)
+        if np.any(evidence.known & ~pool.abstained_n):
+            found = by_truth(found, over(known_outputs(evidence, found)))
+    accuracy_k = unmet(evidence.annotations.n_annotators) if weights is None else weights.accuracy_k
     message_nj = kernels.messages(evidence.annotations, even_errors(evidence.annotations, accuracy_k))
     return found, kernels.beliefs(message_nj, found.log_prior(), out=message_nj)[0]
 
 
+def informative(evidence: Evidence) -> npt.NDArray[np.bool_]:
+    """(N,) items that a model predicts and that have a label or a known truth."""
+    return evidence.predicted & ((evidence.annotations.labels_per_item > 0) | evidence.known)
+
+
 def informative_rows(evidence: Evidence, pool: Calibrated) -> npt.NDArray[np.intp]:
-    """Items that a model predicts and that have a label or a known truth; at most ENOUGH, evenly spread."""
-    return _some(~pool.abstained_n & ((evidence.annotations.labels_per_item > 0) | evidence.known))
+    """These items; at most ENOUGH, evenly spread."""
+    return _some(~pool.abstained_n & informative(evidence))
 
 
 def _some(wanted_n: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
     rows = np.flatnonzero(wanted_n)
-    return rows if rows.size <= ENOUGH else rows[np.linspace(0, rows.size - 1, ENOUGH).astype(np.intp)]
+    return rows[chosen(rows.size)]
+
+
+def chosen(among: int) -> npt.NDArray[np.intp]:
+    """Which of so many items are learned from, in rising order."""
+    return np.arange(among) if among <= ENOUGH else np.linspace(0, among - 1, ENOUGH).astype(np.intp)
 
 
 def estimated_weights(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp]) -> PoolWeights:
@@ -95,11 +107,18 @@ def estimated_weights(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np
 
     Annotators are often asked where models disagree: there, errors look far less correlated than they are.
     """
-    labeled, feature_mnj, _ = _of_rows(evidence, pool, rows)
-    weight_m, accuracy_k = learned(labeled, feature_mnj, pool.prior)
-    predicted, feature_mnj, predicts_nm = _of_rows(evidence, pool, _some(~pool.abstained_n))
-    q_nj = _beliefs(predicted, weight_m, feature_mnj, accuracy_k)
-    return PoolWeights(weight_m, error_correlation(feature_mnj, predicts_nm, q_nj), accuracy_k)
+    return weights_by(
+        part_of(evidence, pool, rows), lambda: part_of(evidence, pool, _some(~pool.abstained_n)), pool.prior
+    )
+
+
+def weights_by(labeled: Part, predicted: Callable[[], Part], prior: LogTemperature) -> PoolWeights:
+    """The same by these items and, asked for later, those that models predict."""
+    weight_m, accuracy_k = learned(labeled.evidence, labeled.feature_mnj, prior)
+    del labeled
+    part = predicted()
+    q_nj = _beliefs(part.evidence, weight_m, part.feature_mnj, accuracy_k)
+    return PoolWeights(weight_m, error_correlation(part.feature_mnj, part.predicts_nm, q_nj), accuracy_k)
 
 
 def learned(evidence: Evidence, feature_mnj: Floats, prior: LogTemperature) -> tuple[Floats, Floats]:
@@ -107,7 +126,7 @@ def learned(evidence: Evidence, feature_mnj: Floats, prior: LogTemperature) -> t
     annotations, n_models = evidence.annotations, len(feature_mnj)
     mean = 0.8 / prior.mode
     weight_m: Floats = np.full(n_models, mean)
-    accuracy_k = _accuracies(np.zeros((annotations.n_annotators, 2)))
+    accuracy_k = unmet(annotations.n_annotators)
     q_nj = _beliefs(evidence, np.zeros(n_models), feature_mnj, accuracy_k)
     for _ in range(ROUNDS):
         before_m, before_k = weight_m, accuracy_k
@@ -162,44 +181,66 @@ def even_errors(annotations: Annotations, accuracy_k: Floats) -> Floats:
     return log_pi_klj
 
 
-def _tempered(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp], weights: PoolWeights) -> Calibrated:
-    """Step 3."""
-    predicts_nm = pool.predicts_nm[rows]
+def tempered(pool: Calibrated, predicts_nm: npt.NDArray[np.bool_], weights: PoolWeights) -> Calibrated:
+    """Step 3 without truth, by the items that were learned from: (N, M) which model predicts them."""
     sure = float(np.mean(predicts_nm @ weights.weight_m / predicts_nm.sum(axis=1)))
     pooled_nm = pool_weights(predicts_nm, 1 / weights.weight_m, weights.correlation_mm)
     several = float(np.mean(pooled_nm.sum(axis=1))) / sure
     temperature = min(max(pool.prior.mode, 1 / (BIAS * sure)), several / sure)
     residual = float(np.sqrt(max(several / (sure * temperature), 1.0)))
-    found = pool.at(temperature * sure / weights.weight_m, weights.correlation_mm, residual)
-    known = np.flatnonzero(evidence.known & ~pool.abstained_n)
-    if not known.size:
-        return found
+    return pool.at(temperature * sure / weights.weight_m, weights.correlation_mm, residual)
+
+
+def known_outputs(evidence: Evidence, pool: Calibrated) -> Likelihood:
+    """The items of known truth that a model predicts, by the pool as if it were one model."""
     assert evidence.truth is not None
-    log_p_nj = found.log_prior()[known]
-    truth_nj = np.eye(log_p_nj.shape[1])[evidence.truth[known]]
-    (off,) = map_temperatures(log_p_nj[None], truth_nj, LogTemperature(0.0, pool.prior.sd))
-    return found.at(found.temperature_m * off, weights.correlation_mm, max(residual / float(off), 1.0))
+    known = np.flatnonzero(evidence.known & ~pool.abstained_n)
+    log_p_nj = pool.log_prior()[known]
+    return Likelihood.of(log_p_nj[None], np.eye(log_p_nj.shape[1])[evidence.truth[known]])
 
 
-def _of_rows(
-    evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp]
-) -> tuple[Evidence, Floats, npt.NDArray[np.bool_]]:
-    """The evidence of these items alone, the features of the models, and where they predict."""
+def by_truth(pool: Calibrated, known: Total) -> Calibrated:
+    """The rest of step 3, by sums over `known_outputs`."""
+    (off,) = best_temperatures(known, 1, LogTemperature(0.0, pool.prior.sd))
+    residual = max(pool.residual / float(off), 1.0)
+    return pool.at(pool.temperature_m * off, pool.correlation_mm, residual)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some items alone: their labels and truths, features log p_m / S_n (M, N, J), and (N, M) who predicts them."""
+
+    evidence: Evidence
+    feature_mnj: Floats
+    predicts_nm: npt.NDArray[np.bool_]
+
+
+def part_of(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp]) -> Part:
+    """These items; the pool is over all of the evidence."""
     assert evidence.truth is not None
     annotations = evidence.annotations
     place_n = np.full(annotations.n_items, -1, np.int32)
     place_n[rows] = np.arange(rows.size)
     some = annotations.select(place_n[annotations.item] >= 0)
     some = replace(some, item=place_n[some.item], items=tuple(range(rows.size)))
+    return Part(Evidence(some, truth=evidence.truth[rows]), *features_of(pool, rows))
+
+
+def features_of(pool: Calibrated, rows: npt.NDArray[np.intp]) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """`Part.feature_mnj` and `Part.predicts_nm` of these items."""
     predicts_nm = pool.predicts_nm[rows]
-    feature_mnj = pool.log_p_mnj[:, rows] / predicts_nm.sum(axis=1)[:, None]
-    return Evidence(some, truth=evidence.truth[rows]), feature_mnj, predicts_nm
+    return pool.log_p_mnj[:, rows] / predicts_nm.sum(axis=1)[:, None], predicts_nm
 
 
 def _beliefs(evidence: Evidence, weight_m: Floats, feature_mnj: Floats, accuracy_k: Floats) -> Floats:
     logits_nj = kernels.messages(evidence.annotations, even_errors(evidence.annotations, accuracy_k))
     logits_nj += np.einsum("m,mnj->nj", weight_m, feature_mnj)
     return clamp(softmax(logits_nj, axis=1), evidence)
+
+
+def unmet(n_annotators: int) -> Floats:
+    """(K,) accuracies of annotators of whom nothing is known."""
+    return _accuracies(np.zeros((n_annotators, 2)))
 
 
 def _accuracies(right_and_wrong_k2: Floats) -> Floats:

@@ -105,7 +105,7 @@ def climb(passes: SplitPasses, prior: P, annotators: A, *, tolerance: float, max
     while not converged and made < max_iterations:
         left = max_iterations - made
         if near and split is not None and split.unsure_labels > LARGEST_PART * passes.labels:
-            rest = loop.climb(_From(found, passes), prior, annotators, tolerance=tolerance, max_iterations=left)
+            rest = loop.climb(loop.From(found, passes), prior, annotators, tolerance=tolerance, max_iterations=left)
             return replace(rest, objective=(*trace, *rest.objective))
         if near and split is not None and split.parts:
             inner = loop.climb(_Unsure(split), prior, annotators, tolerance=tolerance, max_iterations=left)
@@ -120,16 +120,6 @@ def climb(passes: SplitPasses, prior: P, annotators: A, *, tolerance: float, max
         converged = bool(gain < tolerance * max(1, passes.counted))
         near = near or gain < loop.MOMENTUM_BELOW * passes.counted
     return Climbed(prior, annotators, found.counts_klj, found.statistics, tuple(trace), converged)
-
-
-class _From:
-    """The same passes, from what the last one gave."""
-
-    def __init__(self, found: Expected, passes: loop.Passes) -> None:
-        self._found, self.counted, self.expected = found, passes.counted, passes.expected
-
-    def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
-        return self._found
 
 
 class _Unsure:

@@ -27,7 +27,8 @@ import numpy.typing as npt
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.calibration.temperature import LogTemperature, map_temperatures, pool_weights
+from hitl.models.calibration.temperature import Likelihood, LogTemperature, best_temperatures, pool_weights
+from hitl.models.inference.gathered import Total, over
 from hitl.models.numerics import kernels
 from hitl.models.priors import Mask, Posterior, factored
 from hitl.models.priors.model_outputs import ModelOutputs
@@ -94,19 +95,19 @@ class Calibrated:
     @classmethod
     def from_evidence(cls, evidence: Evidence, prior: LogTemperature, learned: Consensus | None = None) -> Calibrated:
         """The pool of all models in the evidence, as `learned`; models not met have the prior's mode, like copies."""
-        models, n_classes = tuple(evidence.probabilities), evidence.annotations.n_classes
-        outputs, temperature_m, correlation_mm = _learned(
-            models, ModelOutputs.of(models, evidence.probabilities, _used(evidence)), prior, learned
-        )
-        return cls(
-            models,
-            outputs,
-            *_log_predictions(models, outputs, evidence.probabilities),
-            temperature_m,
-            correlation_mm,
-            Shares.even(n_classes, smoothing=1.0),
-            prior,
-        )
+        models = tuple(evidence.probabilities)
+        outputs = ModelOutputs.of(models, evidence.probabilities, labels_used(evidence) > 0)
+        return cls.without_items(models, outputs, prior, learned).over(evidence.probabilities)
+
+    @classmethod
+    def without_items(
+        cls, models: tuple[str, ...], outputs: ModelOutputs, prior: LogTemperature, learned: Consensus | None = None
+    ) -> Calibrated:
+        """The same pool of these models over no items."""
+        outputs, temperature_m, correlation_mm = _learned(models, outputs, prior, learned)
+        n_models, n_classes = outputs.knows_mj.shape
+        nothing = np.empty((n_models, 0, n_classes)), np.empty((0, n_models), dtype=bool)
+        return cls(models, outputs, *nothing, temperature_m, correlation_mm, Shares.even(n_classes, 1.0), prior)
 
     @property
     def temperatures(self) -> dict[str, float]:
@@ -142,8 +143,11 @@ class Calibrated:
         Where a model abstains the shares were the prior: these are then what judges other items again.
         """
         everything = np.ones(len(q_nj), dtype=bool)
-        shares = self.shares if self.abstained_n.any() else self.shares.learn(kernels.totals(q_nj, everything))
-        return shares.share_j
+        return self.shares_by(bool(self.abstained_n.any()), kernels.totals(q_nj, everything))
+
+    def shares_by(self, abstained: bool, total_j: Floats) -> Floats:
+        """The same where all models abstain on some item or not, by the sum of all beliefs."""
+        return (self.shares if abstained else self.shares.learn(total_j)).share_j
 
     def log_prior(self) -> Floats:
         """(N, J) log probabilities of the pool; rows sum to 1 after exp."""
@@ -187,16 +191,17 @@ class Calibrated:
 
     def supervised(self, truth_nj: Floats, known_n: Mask) -> Self:
         """Held at the temperatures of largest posterior density given known classes; all known items set the shares."""
+        return self.supervised_by(over(self.likelihood(truth_nj, known_n)), kernels.totals(truth_nj, known_n))
+
+    def likelihood(self, truth_nj: Floats, known_n: Mask) -> Likelihood:
+        """What the likelihood of the temperatures is made of, by the known items that a model predicts."""
         rows = np.flatnonzero(known_n & ~self.abstained_n)
-        temperature_m = map_temperatures(
-            self.log_p_mnj[:, rows],
-            truth_nj[rows],
-            self.prior,
-            predicts_nm=self.predicts_nm[rows],
-            start_m=self.temperature_m,
-        )
-        shares = self.shares.learn(kernels.totals(truth_nj, known_n))
-        return replace(self, temperature_m=temperature_m, shares=shares, held=True)
+        return Likelihood.of(self.log_p_mnj[:, rows], truth_nj[rows], self.predicts_nm[rows])
+
+    def supervised_by(self, known: Total, total_j: Floats) -> Self:
+        """The same by sums over `likelihood`, and by (J,) the number of known items of each class."""
+        temperature_m = best_temperatures(known, len(self.models), self.prior, start_m=self.temperature_m)
+        return replace(self, temperature_m=temperature_m, shares=self.shares.learn(total_j), held=True)
 
     def log_density(self) -> float:
         """Log density of the shares, and of temperatures that are learned."""
@@ -208,13 +213,13 @@ class Calibrated:
         return np.logical_not(np.asarray(self.predicts_nm.any(axis=1)))
 
 
-def _used(evidence: Evidence) -> npt.NDArray[np.bool_]:
-    """(J,) classes that an annotator has given or that are true of a known item."""
+def labels_used(evidence: Evidence) -> npt.NDArray[np.int64]:
+    """(J,) how often an annotator has given each class, or it is true of a known item."""
     assert evidence.truth is not None
     annotations = evidence.annotations
     said = np.bincount(annotations.label, minlength=annotations.n_options)[: annotations.n_classes]
     known = np.bincount(evidence.truth[evidence.known], minlength=annotations.n_classes)
-    return np.asarray(said + known > 0)
+    return np.asarray(said + known)
 
 
 def _learned(

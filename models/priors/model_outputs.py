@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.crew import EXPECTED_ACCURACY
+from hitl.models.inference.passes import Additive
 
 FLOOR = 1e-12
 """No model may forbid a class for ever."""
@@ -28,6 +30,40 @@ FLOOR = 1e-12
 CERTAIN = 1 - 1e-9
 LEAST_ROWS = 20
 """Items that a model must predict before it shows what it never says; fewer may be alike by chance."""
+
+
+@dataclass(frozen=True, eq=False)
+class OutputsSeen(Additive):
+    """What there is to see of predictions; of two shards it adds up.
+
+    Attributes:
+        predicted_m: (M,) items that each model predicts.
+        unsure_m: (M,) those to which no class is certain.
+        possible_mj: (M, J) those in which each class has a chance.
+    """
+
+    predicted_m: npt.NDArray[np.int64]
+    unsure_m: npt.NDArray[np.int64]
+    possible_mj: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, models: tuple[str, ...], probabilities: Mapping[str, Floats]) -> Self:
+        """Of (N, J) predictions of each model, NaN where it abstains."""
+        counted = [_counted(probabilities[name]) for name in models]
+        return cls(*(np.array([one[field] for one in counted]) for field in range(3)))
+
+    def read(self, used_j: npt.NDArray[np.bool_]) -> ModelOutputs:
+        """How the models are read; `used_j` (J,) classes in use."""
+        enough_m = self.predicted_m >= LEAST_ROWS
+        knows_mj = (self.possible_mj > 0) | ~used_j | ~enough_m[:, None]
+        return ModelOutputs(np.where(enough_m & (self.unsure_m == 0), EXPECTED_ACCURACY, 1.0), knows_mj)
+
+
+def _counted(p_nj: Floats) -> tuple[int, int, npt.NDArray[np.int64]]:
+    """Items that a model predicts, those to which no class is certain, and (J,) those in which each has a chance."""
+    p_nj = p_nj[~np.isnan(p_nj[:, 0])]
+    unsure = len(p_nj) - np.count_nonzero(p_nj.max(axis=1) > CERTAIN)
+    return len(p_nj), int(unsure), np.count_nonzero(p_nj > 0, axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +78,7 @@ class ModelOutputs:
         cls, models: tuple[str, ...], probabilities: Mapping[str, Floats], used_j: npt.NDArray[np.bool_]
     ) -> ModelOutputs:
         """As these predictions, (N, J) of each model, NaN where it abstains, look; `used_j` (J,) classes in use."""
-        certainty_m, knows_mj = np.ones(len(models)), np.ones((len(models), used_j.size), dtype=bool)
-        for m, name in enumerate(models):
-            predicted = probabilities[name][~np.isnan(probabilities[name][:, 0])]
-            if len(predicted) >= LEAST_ROWS:
-                knows_mj[m] = (predicted > 0).any(axis=0) | ~used_j
-                certainty_m[m] = EXPECTED_ACCURACY if (predicted.max(axis=1) > CERTAIN).all() else 1.0
-        return cls(certainty_m, knows_mj)
+        return OutputsSeen.of(models, probabilities).read(used_j)
 
     def log_p(self, m: int, p_nj: Floats) -> Floats:
         """(N, J) log probabilities of model m as they are read; 0 where it abstains."""

@@ -19,6 +19,7 @@ from hitl.evidence import Evidence
 from hitl.models.dependence import design_effect
 from hitl.models.dependence.design_effect import EXPECTED, Independent, independent
 from hitl.models.dependence.uneven_errors import together
+from hitl.models.inference.gathered import over
 from tests import oracles
 from tests.dependent_labels import CROWDS, everywhere, labels_of, plain_log_posterior, some_crowd, table
 
@@ -239,9 +240,10 @@ def test_the_slope_of_the_loss_is_that_of_finite_differences(seed: int) -> None:
     rng = np.random.default_rng(seed)
     log_q_nj, truth_n = 3 * rng.normal(size=(30, 3)), rng.integers(3, size=30)
     labels_n, theta = rng.integers(1, 6, size=30), rng.normal(size=4)
+    known = design_effect.KnownItems(log_q_nj, truth_n, labels_n, np.zeros(30, dtype=bool))
 
     def loss(each: Floats) -> tuple[float, Floats]:
-        return design_effect._loss(each, log_q_nj, truth_n, 0.3 * labels_n * np.exp(0.9 * each[0]), 0.9)
+        return design_effect._loss(each, over(known), 0.3, 0.9)
 
     slope = approx_fprime(theta, lambda each: loss(each)[0], 1e-7)
     np.testing.assert_allclose(loss(theta)[1], slope, atol=1e-4)

@@ -58,6 +58,11 @@ def plain_weights(evidence: Evidence) -> Floats:
     return np.array([1.0 if known else alike * (m >= 2) for m, known in zip(labels_n, evidence.known, strict=True)])
 
 
+def weights(counted: Counted) -> Floats:
+    assert counted.weighed is not None
+    return counted.weighed.weight_n
+
+
 def plain_votes(evidence: Evidence) -> Floats:
     a = evidence.annotations
     votes_nj = np.zeros((a.n_items, a.n_classes))
@@ -83,12 +88,12 @@ def plain_agreement(evidence: Evidence) -> Floats:
 def test_counts_are_weighed_and_anchored_at_agreeing_votes(shape: dict[str, Any]) -> None:
     evidence = some(shape)
     counted, weight_n = Counted.of(evidence, 0.3), plain_weights(evidence)
-    np.testing.assert_allclose(counted.weight_n, weight_n)
+    np.testing.assert_allclose(weights(counted), weight_n)
     q_nj = np.random.default_rng(1).dirichlet(np.ones(evidence.annotations.n_classes), size=30)
     by_beliefs = oracles.counts(evidence.annotations, q_nj * weight_n[:, None]).transpose(0, 2, 1)
     by_votes = oracles.counts(evidence.annotations, plain_agreement(evidence) * weight_n[:, None]).transpose(0, 2, 1)
     np.testing.assert_allclose(counted.by(q_nj), by_beliefs, atol=1e-12)
-    np.testing.assert_allclose(counted.votes_klj, by_votes, atol=1e-12)
+    np.testing.assert_allclose(counted.tally.votes_klj, by_votes, atol=1e-12)
     np.testing.assert_allclose(counted.anchored(by_beliefs), 0.7 * by_beliefs + 0.3 * by_votes, atol=1e-12)
 
 
@@ -98,9 +103,9 @@ def test_pseudo_counts_and_counts_make_the_posterior_that_is_reported(shape: dic
     evidence = some(shape)
     counted = Counted.of(evidence, 0.3)
     counts_klj = counted.by(voted(evidence))
-    skills = counted.skills(counts_klj, voted(evidence), 0.75)
+    skills = counted.skills(counts_klj, counted.lone(voted(evidence)), 0.75)
     found = np.exp(SkilledRows.unlearned(counted.pseudo_counts(skills)).learn(counts_klj).log_pi_klj)
-    alpha_klj = skills.prior_klj + 0.7 * counts_klj + 0.3 * counted.votes_klj
+    alpha_klj = skills.prior_klj + 0.7 * counts_klj + 0.3 * counted.tally.votes_klj
     np.testing.assert_allclose(found, alpha_klj / alpha_klj.sum(axis=1, keepdims=True))
 
 
@@ -117,13 +122,13 @@ def test_shares_begin_near_even_over_the_classes_in_use(shape: dict[str, Any]) -
         for u, row in zip(weight_n, votes_nj, strict=True):
             expected[j] += (1 - u) * row[j] / max(row.sum(), 1)
     assert votes_nj.any(axis=0).all()
-    np.testing.assert_allclose(Counted.of(evidence, 0.3).shares(evidence).pseudo_j, expected)
+    np.testing.assert_allclose(Counted.of(evidence, 0.3).shares().pseudo_j, expected)
 
 
 def test_known_truth_counts_in_full_and_a_lone_label_not_at_all() -> None:
     said = np.array([[0, -1, -1], [1, 1, -1], [2, 2, 0], [1, -1, -1], [-1, -1, -1]])
     evidence = Evidence(table(said, 3, 3), truth=np.array([-1, -1, -1, 2, 0], np.int32))
-    np.testing.assert_allclose(Counted.of(evidence, 0.4).weight_n, [0, 3 / 5, 3 / 5, 1, 1])
+    np.testing.assert_allclose(weights(Counted.of(evidence, 0.4)), [0, 3 / 5, 3 / 5, 1, 1])
 
 
 @everywhere
@@ -137,7 +142,7 @@ def test_the_hierarchy_is_learned_from_anchored_counts_and_lone_labels(shape: di
             for option in a.label[a.item == n]:
                 lone_lj[option] += counted.weight * q_nj[n]
     expected = Skills.learned(counted.anchored(counted.by(q_nj)), 0.7, lone_lj)
-    found = counted.skills(counted.by(q_nj), q_nj, 0.7)
+    found = counted.skills(counted.by(q_nj), counted.lone(q_nj), 0.7)
     assert found.accuracy == pytest.approx(expected.accuracy)
     np.testing.assert_allclose(found.prior_klj, expected.prior_klj)
     if shape.get("asked") == 0.2:
@@ -161,8 +166,8 @@ def weighed_log_posterior(
 def climbed(evidence: Evidence, anchor: float, iterations: int) -> tuple[Any, Floats, Floats]:
     """One climb from the votes with the hierarchy held, (K, J, L) pseudo-counts of the rows and (J,) of the shares."""
     counted = Counted.of(evidence, anchor)
-    skills = counted.skills(counted.by(voted(evidence)), voted(evidence), 0.75)
-    pseudo_klj, prior = counted.pseudo_counts(skills), counted.shares(evidence)
+    skills = counted.skills(counted.by(voted(evidence)), counted.lone(voted(evidence)), 0.75)
+    pseudo_klj, prior = counted.pseudo_counts(skills), counted.shares()
     found = em.maximise(
         evidence,
         prior,

@@ -12,12 +12,13 @@ import pytest
 from hitl.consensus import Consensus
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
-from hitl.models import VBIBCC, DawidSkene
+from hitl.models import PL, PLEM, VBIBCC, DawidSkene
 from hitl.models.combiner import Shardable, given, needs_of
+from hitl.models.inference import gathered, unsupervised_pool
 from hitl.models.inference.passes import IN_TURN, summed
 from hitl.models.registry import COMBINERS, combiner
 from tests import oracles
-from tests.models.shards import Elsewhere, MadeAnew, cut, stacked
+from tests.models.shards import Counting, Elsewhere, MadeAnew, cut, stacked
 
 METHODS = [name for name in COMBINERS if isinstance(combiner(name), Shardable)]
 FAR = 1e-6
@@ -102,7 +103,77 @@ def test_who_computes_changes_nothing(method: str, table: str) -> None:
         np.testing.assert_array_equal(fields(there.consensus)[name], value, err_msg=name)
 
 
-@pytest.mark.parametrize("method", ["vb-ibcc", "dawid-skene"])
+WITH_KNOWN = [case for case in CASES if case[0] in ("default", "pl", "pl-em") and TABLES[case[1]].known.any()]
+
+
+@pytest.mark.parametrize(("method", "table"), WITH_KNOWN)
+def test_known_items_that_are_too_many_to_gather_are_found_anew_for_each_sum(
+    method: str, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence, engine = TABLES[table], Counting()
+    whole = combiner(method).fit(evidence)
+    combiner(method).fit_shards(cut(evidence, 1, 2, 40), engine=engine)
+    gathering = len(engine.passes)
+    monkeypatch.setattr(gathered, "MOST_NUMBERS", 10)
+    learned = combiner(method).fit_shards(cut(evidence, 1, 2, 40), engine=engine)
+    assert len(engine.passes) > 2 * gathering + 4
+    np.testing.assert_allclose(stacked(learned, cut(evidence, 1, 2, 40)), whole.probabilities, atol=FAR)
+    for name, value in fields(whole).items():
+        np.testing.assert_allclose(fields(learned.consensus)[name], value, rtol=FAR, atol=FAR, err_msg=name)
+
+
+@pytest.mark.parametrize("method", ["pl-em", "default"])
+@pytest.mark.parametrize("ends", [(), (9, 10, 33)])
+def test_of_many_items_a_pool_is_learned_from_the_same_sample(
+    method: str, ends: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = combiner(method).fit(TABLES["models"]).temperatures["m0"]
+    monkeypatch.setattr(unsupervised_pool, "ENOUGH", 17)
+    evidence = TABLES["models"]
+    whole, learned = combiner(method).fit(evidence), combiner(method).fit_shards(cut(evidence, *ends))
+    assert whole.temperatures["m0"] != everything
+    np.testing.assert_allclose(stacked(learned, cut(evidence, 40)), whole.probabilities, atol=FAR)
+
+
+@pytest.mark.parametrize("method", ["pl-em", "default"])
+def test_where_nothing_tells_of_models_or_all_truth_is_known_shards_are_the_table(method: str) -> None:
+    evidence = TABLES["models alone"]
+    truth = np.arange(60, dtype=np.int32) % 4
+    labels = evidence.annotations
+    for table in (
+        replace(evidence, truth=truth),
+        replace(evidence, annotations=labels.select(np.zeros(len(labels), bool))),
+        replace(evidence, annotations=labels.select(np.zeros(len(labels), bool)), truth=truth),
+    ):
+        whole, learned = combiner(method).fit(table), combiner(method).fit_shards(cut(table, 13, 44))
+        np.testing.assert_allclose(stacked(learned, cut(table, 13)), whole.probabilities, atol=FAR)
+        for name, value in fields(whole).items():
+            np.testing.assert_allclose(fields(learned.consensus)[name], value, rtol=FAR, atol=FAR, err_msg=name)
+
+
+@pytest.mark.parametrize("settings", [{"refit": True, "enough_labels": 1}, {"accuracy": 0.7, "off": 0.1}])
+@pytest.mark.parametrize("started", [False, True])
+def test_settings_of_pl_em_hold_over_shards(settings: dict[str, Any], started: bool) -> None:
+    evidence = TABLES["models"]
+    start = PLEM().fit(replace(evidence, truth=None)) if started else None
+    whole = PLEM(**settings).fit(evidence, start=start)
+    learned = PLEM(**settings).fit_shards(cut(evidence, 1, 30, 41), start=start)
+    np.testing.assert_allclose(stacked(learned, cut(evidence, 33)), whole.probabilities, atol=FAR)
+    np.testing.assert_allclose(list(learned.consensus.temperatures.values()), list(whole.temperatures.values()))
+
+
+def test_truth_that_a_method_needs_may_be_in_any_shard() -> None:
+    evidence = TABLES["models"]
+    assert evidence.truth is not None
+    truth = np.where(np.arange(70) < 50, -1, evidence.truth).astype(np.int32)
+    table = replace(evidence, truth=truth)
+    whole, learned = PL().fit(table), PL().fit_shards(cut(table, 20, 45))
+    np.testing.assert_allclose(stacked(learned, cut(table, 33)), whole.probabilities, atol=FAR)
+    with pytest.raises(BadEvidence, match="pl needs known truth"):
+        PL().fit_shards(cut(replace(evidence, truth=None), 20, 45))
+
+
+@pytest.mark.parametrize("method", ["vb-ibcc", "dawid-skene", "hierarchical-dawid-skene", "default"])
 def test_a_start_is_used_shard_by_shard(method: str) -> None:
     evidence = TABLES["known"]
     start = combiner(method).fit(replace(evidence, truth=None))
