@@ -193,19 +193,6 @@ def matched(learned: AnnotatorReport, value_kjl: Floats, unmet_jl: Floats, annot
     return value
 
 
-def right_answers(annotations: Annotations, q_nj: Floats) -> Floats:
-    """(K, 3) expected number of right and of wrong answers of each annotator by the beliefs `q_nj`; its variance.
-
-    An answer that is no class ("unsure") is neither.
-    """
-    is_class = annotations.label < annotations.n_classes
-    chance = np.where(is_class, q_nj[annotations.item, np.where(is_class, annotations.label, 0)], 0.0)
-    right = np.bincount(annotations.annotator, chance, annotations.n_annotators)
-    variance = np.bincount(annotations.annotator, chance * (1 - chance), annotations.n_annotators)
-    given = np.bincount(annotations.annotator, is_class, annotations.n_annotators)
-    return np.stack((right, given - right, variance), axis=1)
-
-
 def judged_by(learned: AnnotatorReport, annotations: Annotations) -> npt.NDArray[np.bool_]:
     """(N,) items on which an annotator whom an earlier fit has met has labeled.
 

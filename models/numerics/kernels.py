@@ -96,18 +96,21 @@ def _gathered(annotations: Labels, row_m: npt.NDArray[Any], rows: Floats) -> Flo
     return out
 
 
-def counts(annotations: Labels, q_nj: Floats, among_n: npt.NDArray[np.bool_] | None = None) -> Floats:
-    """(K, L, J) expected number of times annotator k said l for an item of class j, among some items or all."""
+def counts(annotations: Labels, q_nj: Floats, weight_n: npt.NDArray[Any] | None = None) -> Floats:
+    """(K, L, J) expected number of times annotator k said l for an item of class j.
+
+    `weight_n` (N,) says how much items count, or which do; None: all alike.
+    """
     out = np.zeros((annotations.n_annotators, annotations.n_options, annotations.n_classes))
     table = out.reshape(-1, annotations.n_classes)
     runs = equal_runs(annotations, threads_counting(len(annotations), out.nbytes))
-    among = np.ones(annotations.n_items, bool) if among_n is None else among_n
+    weight_n = np.ones(annotations.n_items, bool) if weight_n is None else weight_n
     q_nj = np.ascontiguousarray(q_nj)
     if len(runs) == 2:
-        scatter(0, len(q_nj), annotations.item_start, annotations.cell, q_nj, among, table)
+        scatter(0, len(q_nj), annotations.item_start, annotations.cell, q_nj, weight_n, table)
     else:
         others = np.zeros((len(runs) - 2, *table.shape))
-        _scatter_threaded(runs, annotations.item_start, annotations.cell, q_nj, among, table, others)
+        _scatter_threaded(runs, annotations.item_start, annotations.cell, q_nj, weight_n, table, others)
     return out
 
 
@@ -220,22 +223,23 @@ def _gather_threaded(runs: Any, start: Any, cell: Any, table: Any, out: Any) -> 
 
 
 @compiled
-def scatter(first: int, last: int, start: Any, cell: Any, q: Any, among: Any, out: Any) -> None:
-    """Adds the rows of some items into the table."""
+def scatter(first: int, last: int, start: Any, cell: Any, q: Any, weight: Any, out: Any) -> None:
+    """Adds the rows of items, each times its weight, into the table."""
     for n in range(first, last):
-        if among[n]:
+        times = weight[n]
+        if times:
             row = q[n]
             for m in range(start[n], start[n + 1]):
                 sums = out[cell[m]]
                 for j in range(row.shape[0]):
-                    sums[j] += row[j]
+                    sums[j] += times * row[j]
 
 
 @threaded
-def _scatter_threaded(runs: Any, start: Any, cell: Any, q: Any, among: Any, out: Any, others: Any) -> None:
+def _scatter_threaded(runs: Any, start: Any, cell: Any, q: Any, weight: Any, out: Any, others: Any) -> None:
     for run in prange(len(runs) - 1):
         # A threaded loop counts in unsigned integers; minus a signed 1 that would be a float.
-        scatter(runs[run], runs[run + 1], start, cell, q, among, others[np.int64(run) - 1] if run else out)
+        scatter(runs[run], runs[run + 1], start, cell, q, weight, others[np.int64(run) - 1] if run else out)
     for c in prange(out.shape[0]):
         for other in range(others.shape[0]):
             for j in range(out.shape[1]):
