@@ -113,11 +113,17 @@ class Evidence(Shown):
             self._check_graph()
 
     @classmethod
-    def trusted(cls, annotations: Annotations, probabilities: Mapping[str, Floats], truth: Ints) -> Evidence:
+    def trusted(
+        cls,
+        annotations: Annotations,
+        probabilities: Mapping[str, Floats],
+        truth: Ints,
+        sequence: npt.NDArray[np.int64] | None = None,
+    ) -> Evidence:
         """What was checked before it was written, as it is: neither looked at nor copied. For tables on disk."""
         made = object.__new__(cls)
-        none = dict.fromkeys(("features", "sequence", "graph", "parts"))
-        vars(made).update(none, annotations=annotations, probabilities=probabilities, truth=truth)
+        none = dict.fromkeys(("features", "graph", "parts"))
+        vars(made).update(none, annotations=annotations, probabilities=probabilities, truth=truth, sequence=sequence)
         return made
 
     @classmethod

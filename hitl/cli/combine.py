@@ -21,8 +21,8 @@ EXAMPLES = examples(
     "hitl combine annotations.csv --output consensus.csv",
     "hitl combine labels.parquet --method pl-em --probabilities resnet=probs.csv",
     "hitl combine spans.jsonl --texts texts.csv --output found.csv",
-    "hitl combine shards --method vb-ibcc --output results  # of `hitl shard`",
-    "hitl combine shards --engine dask --output results",
+    "hitl combine shards --output results  # of `hitl shard`",
+    "hitl combine shards --method vb-ibcc --engine dask --output results",
     "hitl combine  # inside a project",
 )
 

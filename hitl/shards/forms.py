@@ -7,6 +7,7 @@
         cell                list of uint32 (uint64 where there are many): annotator * options + option, in rising order
         time                list of float64: seconds since the epoch of each label, NaN where unknown; if there are any
         truth               int32: class code, -1 where unknown; if any is known
+        sequence            list of two int64: which sequence, which position; if the items are in sequences
         p of MODEL          list of float64 of the length of the classes, NaN where the model abstains
 
 A list column is what the hot loops read: its offsets say where the labels of an item begin, its values are the labels.
@@ -107,6 +108,7 @@ class Contents:
     time: Floats | None
     truth: Ints | None
     probabilities: Mapping[str, Floats]
+    sequence: npt.NDArray[np.int64] | None = None
 
     def to_bytes(self) -> pa.Buffer:
         """The file."""
@@ -115,9 +117,10 @@ class Contents:
             columns["time"] = self._of_items(self.time)
         if self.truth is not None:
             columns["truth"] = pa.array(self.truth)
+        if self.sequence is not None:
+            columns["sequence"] = _rows(self.sequence, np.int64)
         for model, p_nj in self.probabilities.items():
-            flat = pa.array(np.ascontiguousarray(p_nj, np.float64).ravel())
-            columns[MODEL + model] = pa.FixedSizeListArray.from_arrays(flat, p_nj.shape[1])
+            columns[MODEL + model] = _rows(p_nj, np.float64)
         batch = pa.record_batch(columns)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, batch.schema) as writer:
@@ -142,12 +145,16 @@ class Contents:
             np.asarray(beside["time"].values) if "time" in beside else None,
             np.asarray(beside["truth"]) if "truth" in beside else None,
             {model: _matrix(beside[MODEL + model]) for model in models},
+            _matrix(beside["sequence"]) if "sequence" in beside else None,
         )
 
 
-def _matrix(column: pa.FixedSizeListArray) -> Floats:
-    values: Floats = np.asarray(column.values).reshape(len(column), column.type.list_size)
-    return values
+def _rows(values: npt.NDArray[Any], of: type) -> pa.FixedSizeListArray:
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values, of).ravel()), values.shape[1])
+
+
+def _matrix(column: pa.FixedSizeListArray) -> npt.NDArray[Any]:
+    return np.asarray(column.values).reshape(len(column), column.type.list_size)
 
 
 class Folder:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.annotations import Annotations, Ints, Names
-from hitl.errors import BadTable
+from hitl.errors import BadEvidence, BadTable
 from hitl.evidence import Evidence
 from hitl.shards import places
 from hitl.shards.forms import ANNOTATORS, MANIFEST, Contents, Manifest, names_from
@@ -173,7 +173,7 @@ class Shards(Sequence[Evidence]):
         contents = self.contents(which)
         annotations = MappedAnnotations.of(contents, self.annotators, self.manifest)
         truth = np.full(len(contents.items), -1, np.int32) if contents.truth is None else contents.truth
-        return Evidence.trusted(annotations, contents.probabilities, truth)
+        return Evidence.trusted(annotations, contents.probabilities, truth, contents.sequence)
 
     def contents(self, which: int) -> Contents:
         """The arrays of a shard, of the file as it is mapped. Raises BadTable where it is not what was written."""
@@ -226,20 +226,33 @@ def manifest_of(folder: str) -> Manifest:
 def write(evidences: Sequence[Evidence], folder: str) -> None:
     """Write tables with the same classes, options and annotators, and disjoint items, as a shard each.
 
-    Features, sequence and graph are not kept. Raises BadTable where the folder does not exist.
+    Features and graph are not kept. Raises BadTable where the folder does not exist; BadEvidence where a sequence is in
+    two of the tables.
     """
     from hitl.shards.forms import Folder
 
+    _require_whole_sequences(evidences)
     written = Folder(folder)
     for evidence in evidences:
         annotations = evidence.annotations
         truth = evidence.truth
         items = pa.array(annotations.items)
         start, cell = annotations.item_start, annotations.cell
-        written.add(Contents(items, start, cell, annotations.time, truth, evidence.probabilities))
+        others = evidence.probabilities, evidence.sequence
+        written.add(Contents(items, start, cell, annotations.time, truth, *others))
     first = evidences[0].annotations
     models = tuple(evidences[0].probabilities)
     written.conclude(first.annotators, first.classes, first.options, first.anonymous, models, True)
+
+
+def _require_whole_sequences(evidences: Sequence[Evidence]) -> None:
+    shard_of: dict[int, int] = {}
+    for number, evidence in enumerate(evidences):
+        for one in [] if evidence.sequence is None else np.unique(evidence.sequence[:, 0]).tolist():
+            if shard_of.setdefault(one, number) != number:
+                raise BadEvidence(
+                    f"sequence {one} is in the tables {shard_of[one]} and {number}; expected all its items in one"
+                )
 
 
 def _common(manifest: Manifest) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ and held (`unsupervised_pool`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Self, TypeVar
 
@@ -19,6 +20,8 @@ from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.inference.passes import Additive, Engine, first_of
+from hitl.models.inference.pool_over_shards import PoolOverShards
 from hitl.models.inference.unsupervised_pool import unsupervised
 from hitl.models.priors import Mask, Posterior, TruthPrior
 from hitl.models.priors.calibrated import Calibrated
@@ -76,6 +79,20 @@ class Outputs:
         kept = None if learned is None else learned.parameters.get(MODEL_SHARES)
         return cls(pool, np.exp(pool.log_prior())[~pool.abstained_n].mean(axis=0) if kept is None else kept)
 
+    @classmethod
+    def over_shards(cls, shards: Sequence[Evidence], engine: Engine) -> Outputs:
+        """What `of` finds of the labels of one table; the pool is over no items."""
+        annotations, models = first_of(shards).annotations, first_of(shards).probabilities
+        if not models:
+            return cls(None, np.full(annotations.n_classes, 1 / annotations.n_classes))
+        pool, _ = PoolOverShards(shards, engine, TEMPERATURE).unsupervised()
+        said: Said = engine.total(_Said(pool), shards)
+        return cls(pool, said.total_j / max(1, said.items))
+
+    def on(self, evidence: Evidence) -> Outputs:
+        """The same models over the items of a shard."""
+        return self if self.pool is None else replace(self, pool=self.pool.over(evidence.probabilities))
+
     def beside(self, prior: P) -> Observed[P]:
         """The prior with what the models say of each item."""
         return Observed(prior, self.log_likelihood())
@@ -94,3 +111,21 @@ class Outputs:
             return {"parameters": parameters}
         own = self.pool.parameters | {MODEL_SHARES: self.share_j}
         return {"temperatures": self.pool.temperatures, "parameters": parameters | own}
+
+
+@dataclass(frozen=True, eq=False)
+class Said(Additive):
+    """(J,) sum of a pool's probabilities over the items that a model predicts, and their number."""
+
+    total_j: Floats
+    items: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Said:
+    pool: Calibrated
+
+    def __call__(self, evidence: Evidence) -> Said:
+        pool = self.pool.over(evidence.probabilities)
+        p_nj = np.exp(pool.log_prior())[~pool.abstained_n]
+        return Said(p_nj.sum(axis=0), len(p_nj))

@@ -64,15 +64,21 @@ class Census(Additive):
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Beliefs by the posterior under what was learned."""
+    """Beliefs by the posterior under what was learned, from items with `least_labels` labels or known truth.
+
+    Others are judged all the same. Of what is known of them, a prior that ties items together tells their neighbours
+    nothing.
+    """
 
     prior: Any
     log_pi_klj: Floats
     at: At = same
+    least_labels: int = 0
 
     def __call__(self, evidence: Evidence) -> Floats:
         """(N, J) beliefs of a shard's items."""
-        return em.expectation(evidence, self.at(self.prior, evidence), self.log_pi_klj).q_nj
+        counted_n = em.informative(evidence, self.least_labels)
+        return em.expectation(evidence, self.at(self.prior, evidence), self.log_pi_klj, counted_n).q_nj
 
 
 class OverShards:

@@ -17,6 +17,7 @@ import numpy as np
 
 from hitl.annotations import Floats, Ints
 from hitl.consensus import Consensus
+from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.inference.warm_start import require_same_classes
@@ -34,8 +35,9 @@ AT_ONCE = 500_000
 
 
 def sequences_of(evidence: Evidence) -> Sequences:
-    """Which items follow each other."""
-    assert evidence.sequence is not None
+    """Which items follow each other. Raises BadEvidence where nothing says so."""
+    if evidence.sequence is None:
+        raise BadEvidence("items without places in sequences; expected sequence=, in every shard if there are several")
     return Sequences(evidence.sequence)
 
 

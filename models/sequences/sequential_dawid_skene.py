@@ -12,7 +12,8 @@ Dawid-Skene.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
@@ -22,13 +23,15 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
-from hitl.models.combiner import require_given, used
+from hitl.models.combiner import FittedToShards, require_given, used
 from hitl.models.inference import em
-from hitl.models.inference.observed_outputs import Outputs
+from hitl.models.inference.observed_outputs import Observed, Outputs
+from hitl.models.inference.over_shards import Beliefs, Judge, OverShards, concluded, used_of
+from hitl.models.inference.passes import IN_TURN, Engine, first_of
 from hitl.models.inference.warm_start import beliefs_of
 from hitl.models.numerics.checks import require_counts, require_positive
-from hitl.models.numerics.votes import shares
-from hitl.models.priors.markov_chain import MarkovChain
+from hitl.models.numerics.votes import shares, smoothed
+from hitl.models.priors.markov_chain import MarkovChain, Sequences
 from hitl.models.sequences import learned_chain
 
 
@@ -81,6 +84,30 @@ class SequentialDawidSkene:
         chain = {learned_chain.FIRST: found.prior.prior.first_j, learned_chain.STEPS: found.prior.prior.step_ij}
         return em.concluded(self, began, evidence, found, people, **outputs.kept(chain))
 
+    def fit_shards(
+        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
+    ) -> FittedToShards:
+        """EM over shards that hold whole sequences; see `Shardable`. One in two shards would count as two."""
+        began = time.perf_counter()
+        shards = used_of(self, shards)
+        annotations = first_of(shards).annotations
+        pseudo_jl, outputs = self._pseudo_counts(annotations), Outputs.over_shards(shards, engine)
+        nothing = Sequences(np.empty((0, 2), np.int64))
+        at = _OnShard(outputs)
+        passes = OverShards(shards, engine, _First(self, start), at=at)
+        found = passes.climb(
+            Observed(MarkovChain.even(nothing, annotations.n_classes, self.step_smoothing), None),
+            confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators),
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+        )
+        judge = Judge(found.prior, found.annotators.log_pi_klj, at, least_labels=1)
+        share_j = smoothed(engine.total(_Total(judge), shards), passes.census.items)
+        people = confusion.report(annotations, found.counts_klj, pseudo_jl, share_j)
+        chain = {learned_chain.FIRST: found.prior.prior.first_j, learned_chain.STEPS: found.prior.prior.step_ij}
+        kept = outputs.kept(chain) | {"objective": found.objective, "converged": found.converged}
+        return concluded(self, began, annotations, people, passes.census.labels_k, judge, **kept)
+
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other sequences, by the same or new annotators, with what was learned."""
         require_given(self, evidence, self.needs)
@@ -100,3 +127,39 @@ class SequentialDawidSkene:
         """(K, L, J) of these annotators; those not met by the prior."""
         log_pi_klj: Floats = np.log(confusion.confusion_from(consensus, annotations, self._pseudo_counts(annotations)))
         return log_pi_klj
+
+
+# -- over shards ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _OnShard:
+    """The chain, and what the models say, on a shard's items."""
+
+    outputs: Outputs
+
+    def __call__(self, prior: Observed[MarkovChain], evidence: Evidence) -> Observed[MarkovChain]:
+        chain = replace(prior.prior, sequences=learned_chain.sequences_of(evidence))
+        return self.outputs.on(evidence).beside(chain)
+
+
+@dataclass(frozen=True, eq=False)
+class _First:
+    """(N, J) beliefs where iterations begin."""
+
+    method: SequentialDawidSkene
+    start: Consensus | None
+
+    def __call__(self, evidence: Evidence) -> Floats:
+        return beliefs_of(evidence, self.start, learned_chain.STEPS, partial(self.method._judged, evidence=evidence))
+
+
+@dataclass(frozen=True, eq=False)
+class _Total:
+    """(J,) the sum of a shard's beliefs."""
+
+    beliefs: Beliefs
+
+    def __call__(self, evidence: Evidence) -> Floats:
+        total_j: Floats = self.beliefs(evidence).sum(axis=0)
+        return total_j

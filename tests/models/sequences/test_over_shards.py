@@ -1,0 +1,103 @@
+"""Shards that hold whole sequences give what one table gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hitl.consensus import Consensus
+from hitl.errors import BadEvidence
+from hitl.evidence import Evidence
+from hitl.models import SequentialDawidSkene
+from hitl.models.inference.passes import IN_TURN
+from hitl.shards.combining import combine
+from hitl.shards.reading import Shards, write
+from tests.models.sequences.test_sequential import simulated
+from tests.models.shards import Elsewhere, MadeAnew, cut, stacked
+
+FAR = 1e-6
+
+
+def evidence_of(models: bool = False, known: bool = False, gaps: bool = False) -> Evidence:
+    evidence, truth, _, _ = simulated(400, 3, sticky=0.6)
+    rng, annotations = np.random.default_rng(1), evidence.annotations
+    if gaps:
+        annotations = annotations.select(rng.random(len(annotations)) < 0.15)
+    p_nj = rng.dirichlet(np.ones(4), size=400)
+    p_nj[np.arange(400), truth] += 0.5
+    p_nj /= p_nj.sum(axis=1, keepdims=True)
+    p_nj[rng.random(400) < 0.3] = np.nan
+    told = np.where(rng.random(400) < 0.1, truth, -1).astype(np.int32) if known else None
+    return Evidence(annotations, {"net": p_nj} if models else {}, truth=told, sequence=evidence.sequence)
+
+
+def ends(evidence: Evidence, every: int) -> list[int]:
+    """Where one of so many sequences ends."""
+    assert evidence.sequence is not None
+    return (np.flatnonzero(np.diff(evidence.sequence[:, 0])) + 1).tolist()[::every]
+
+
+CASES = [{}, {"known": True, "gaps": True}, {"models": True, "known": True}, {"models": True, "gaps": True}]
+cases = pytest.mark.parametrize("case", CASES, ids=[" ".join(case) or "plain" for case in CASES])
+
+
+def require_alike(found: Consensus, expected: Consensus, far: float) -> None:
+    assert found.fit.converged == expected.fit.converged
+    assert found.parameters.keys() == expected.parameters.keys()
+    for name, value in expected.parameters.items():
+        np.testing.assert_allclose(found.parameters[name], value, atol=far, rtol=far, err_msg=name)
+    np.testing.assert_allclose(found.class_shares, expected.class_shares, atol=far, rtol=far)
+    np.testing.assert_allclose(found.annotators.confusion, expected.annotators.confusion, atol=far, rtol=far)
+    np.testing.assert_allclose(found.fit.objective, expected.fit.objective, rtol=far)
+
+
+@cases
+def test_one_shard_is_the_table_to_the_last_bit(case: dict[str, bool]) -> None:
+    evidence = evidence_of(**case)
+    whole, learned = SequentialDawidSkene().fit(evidence), SequentialDawidSkene().fit_shards([evidence])
+    np.testing.assert_array_equal(learned.judge(evidence).probabilities, whole.probabilities)
+    require_alike(learned.consensus, whole, 0.0)
+
+
+@cases
+@pytest.mark.parametrize("every", [1, 4])
+def test_any_cut_between_sequences_gives_what_the_table_gives(case: dict[str, bool], every: int) -> None:
+    evidence = evidence_of(**case)
+    shards = MadeAnew(cut(evidence, *ends(evidence, every)))
+    assert len(shards) > 2
+    whole, learned = SequentialDawidSkene().fit(evidence), SequentialDawidSkene().fit_shards(shards)
+    np.testing.assert_allclose(stacked(learned, shards), whole.probabilities, atol=FAR)
+    require_alike(learned.consensus, whole, FAR)
+
+
+def test_who_computes_and_a_start_change_nothing() -> None:
+    evidence = evidence_of(models=True, known=True)
+    shards, start = cut(evidence, *ends(evidence, 3)), SequentialDawidSkene().fit(replace(evidence, truth=None))
+    here, there = (
+        SequentialDawidSkene().fit_shards(shards, start=start, engine=engine) for engine in (IN_TURN, Elsewhere())
+    )
+    np.testing.assert_array_equal(stacked(here, shards), stacked(there, shards))
+    whole = SequentialDawidSkene().fit(evidence, start=start)
+    assert whole.fit.iterations == here.consensus.fit.iterations
+    np.testing.assert_allclose(stacked(here, shards), whole.probabilities, atol=FAR)
+
+
+def test_a_folder_of_shards_keeps_places_in_sequences(tmp_path: Path) -> None:
+    evidence = evidence_of(models=True, known=True)
+    for name in ("shards", "cut"):
+        (tmp_path / name).mkdir()
+    parts = cut(evidence, *ends(evidence, 4))
+    write(parts, str(tmp_path / "shards"))
+    shards = Shards.open(str(tmp_path / "shards"))
+    np.testing.assert_array_equal(np.concatenate([shard.sequence for shard in shards]), evidence.sequence)
+    found = combine(shards, str(tmp_path / "out"), SequentialDawidSkene())
+    whole = SequentialDawidSkene().fit(evidence)
+    require_alike(found.learned, whole, FAR)
+    assert found.confidence == pytest.approx(whole.confidence.mean(), abs=FAR)
+    with pytest.raises(BadEvidence, match="is in the tables 0 and 1; expected all its items in one"):
+        write(cut(evidence, ends(evidence, 1)[0] + 1), str(tmp_path / "cut"))
+    with pytest.raises(BadEvidence, match="expected sequence=, in every shard"):
+        SequentialDawidSkene().fit_shards([parts[0], replace(parts[1], sequence=None)])
