@@ -26,6 +26,8 @@ from tests.store.conftest import postgres, postgres_url
 
 __all__ = ["postgres", "postgres_url"]
 
+ITEM = "/projects/p/items/i4?format=json"
+
 CONNECTIONS = 300
 """Tries to reach each of two workers: which of them accepts a connection nobody can say."""
 
@@ -123,8 +125,7 @@ def test_either_takes_a_label_and_both_show_it(service: Service) -> None:
         assert service.webhook(service.worker(number)) == 200
         for each in (1, 2):
             until(lambda each=each, turn=turn: service.labels(service.worker(each), "i4").get(f"new{turn}") == "yes")
-    beliefs = [service.worker(n).get("/projects/p/items/i4?format=json").json() for n in (1, 2)]
-    assert beliefs[0] == beliefs[1]
+    until(lambda: service.worker(1).get(ITEM).json() == service.worker(2).get(ITEM).json())
     pulls = {n: _figure(service.worker(n), "pulls_total", n) for n in (1, 2)}
     assert pulls[leader] > 0
     assert pulls[3 - leader] == 0, "one looks at the platform"
