@@ -15,6 +15,7 @@ from hitl.errors import BadSettings, MissingExtra
 EXAMPLES = examples(
     "hitl serve  # http://127.0.0.1:8500",
     "hitl serve -c a/hitl.toml -c b/hitl.toml --address 0.0.0.0:8500 --access postgresql://user@host/database",
+    "hitl serve --workers 4  # all projects in one PostgreSQL database",
     "hitl serve --no-scheduler  # where `hitl schedule` runs apart",
 )
 
@@ -39,6 +40,10 @@ def serve(
         str, typer.Option(help="Where to listen: host:port.", envvar="HITL_SERVE_ADDRESS")
     ] = "127.0.0.1:8500",
     access: Access = None,
+    workers: Annotated[
+        int,
+        typer.Option(help="Processes that serve; more than one needs PostgreSQL.", envvar="HITL_SERVE_WORKERS", min=1),
+    ] = 1,
     scheduler: Annotated[
         bool, typer.Option("--scheduler/--no-scheduler", help="Run the cycles that \\[schedule] wants.")
     ] = True,
@@ -71,7 +76,16 @@ def serve(
         raise MissingExtra("hitl serve needs more packages: pip install 'hitl-toolkit[service]'") from None
     host, port = _split(address)
     wanted = server.Wanted(
-        configs or [HERE], host, port, access, scheduler, tuple(proxies or ()), proxy_header, proxy_role, as_json
+        configs or [HERE],
+        host,
+        port,
+        access,
+        scheduler,
+        tuple(proxies or ()),
+        proxy_header,
+        proxy_role,
+        as_json,
+        workers,
     )
     server.serve(wanted, _say)
 

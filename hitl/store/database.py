@@ -13,10 +13,10 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -37,6 +37,8 @@ CONNECT_SECONDS = 10
 
 _MIGRATION_LOCK = 0x6869_746C
 """Advisory lock on PostgreSQL while the schema changes ("hitl")."""
+
+T = TypeVar("T")
 
 _one_migration = threading.Lock()  # alembic's `context` and `op` are global to the process
 
@@ -94,13 +96,13 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """A transaction that reads."""
-        with self._in_words(), self.engine.connect() as connection:
+        with self._in_words(), self._alive() as connection:
             yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:
         """A transaction that reads everything as it was at its first query, while others write."""
-        with self._in_words(), self.engine.connect() as connection:
+        with self._in_words(), self._alive() as connection:
             if self.postgres:  # on SQLite every transaction that reads is one
                 connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             yield connection
@@ -108,20 +110,79 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """A transaction that writes: committed at the end, undone by an exception."""
-        with self._in_words(), self.engine.connect() as connection:
+        with self._in_words(), self._alive() as connection:
             connection.execution_options(hitl_write=True)
             with connection.begin():
                 yield connection
 
     def rows(self, query: sa.Select[Any]) -> Sequence[Any]:
         """The rows of a query, read in a transaction of its own."""
-        with self.read() as connection:
-            return connection.execute(query).all()
+        return self._once(lambda connection: connection.execute(query).all())
 
     def scalar(self, query: sa.Select[Any]) -> Any:
         """The first value of a query's first row, None without rows."""
-        with self.read() as connection:
-            return connection.execute(query).scalar()
+        return self._once(lambda connection: connection.execute(query).scalar())
+
+    def change(self, statement: sa.Executable) -> int:
+        """One statement that writes, in a transaction of its own: how many rows it has changed.
+
+        Where the connection breaks it may be done twice.
+        """
+        return self._once(lambda connection: int(connection.execute(statement).rowcount), writes=True)
+
+    @contextmanager
+    def session(self, silent: int) -> Iterator[Any]:
+        """A connection of its own to PostgreSQL, as psycopg has it, that commits each statement.
+
+        What it holds the server lets go when it has heard nothing for `silent` seconds (by TCP), or at the end.
+        """
+        import psycopg
+
+        each, address = max(silent // 3, 1), self._url.set(drivername="postgresql")
+        lives = {"keepalives_idle": each, "keepalives_interval": each, "keepalives_count": 2}
+        given: dict[str, Any] = {"autocommit": True, "tcp_user_timeout": 1000 * silent, **lives}
+        try:
+            with psycopg.connect(address.render_as_string(hide_password=False), **given) as connection:
+                for name, value in {**lives, "user_timeout": 1000 * silent}.items():
+                    connection.execute(f"SET tcp_{name} = {value}")
+                yield connection
+        except psycopg.Error as error:
+            raise StoreError(self._sentence(str(error), connecting=True)) from None
+
+    def _alive(self) -> sa.Connection:
+        """A connection that has just answered."""
+        connection = self.engine.connect()
+        if self.postgres:
+            try:
+                self.engine.dialect.do_ping(connection.connection.dbapi_connection)  # type: ignore[arg-type]
+            except self.engine.dialect.loaded_dbapi.Error:  # as after a restart of the server: all are dead
+                connection.invalidate()
+                connection.close()
+                self.engine.dispose()
+                return self.engine.connect()
+        return connection
+
+    def _once(self, do: Callable[[sa.Connection], T], *, writes: bool = False) -> T:
+        """What takes one statement: PostgreSQL is asked that alone, not whether it lives, for a begin and for an end.
+
+        A connection that is dead is told by that statement; another one is asked again.
+        """
+        with self._in_words():
+            try:
+                return self._done(do, writes)
+            except DBAPIError as error:
+                if not error.connection_invalidated:
+                    raise
+                return self._done(do, writes)  # all that were there before are thrown away
+
+    def _done(self, do: Callable[[sa.Connection], T], writes: bool) -> T:
+        with self.engine.connect() as connection:
+            if self.postgres:
+                connection.execution_options(isolation_level="AUTOCOMMIT")
+                return do(connection)
+            connection.execution_options(hitl_write=writes)
+            with connection.begin():
+                return do(connection)
 
     def table(self, query: sa.Select[Any]) -> pa.Table:
         """The rows of a query as an Arrow table whose columns have the names and types of the query's."""
@@ -341,7 +402,7 @@ def _engine(url: sa.URL) -> sa.Engine:
         sa.event.listen(engine, "begin", _begin_sqlite)
         return engine
     try:
-        return sa.create_engine(url, isolation_level="READ COMMITTED", pool_pre_ping=True, hide_parameters=True)
+        return sa.create_engine(url, isolation_level="READ COMMITTED", hide_parameters=True)
     except ImportError:
         raise MissingExtra("a store on PostgreSQL needs more: pip install 'hitl-toolkit[postgres]'") from None
 

@@ -42,11 +42,10 @@ class Hinted(Leased):
         there = self.hint(project)
         if there is not None and there.count > there.taken:
             return False  # whoever clears it has to take it first, and pulls after that
-        with self.database.write() as connection:
-            now = self.database.now()
-            first = self.database.insert(hints).values(project=project, first_at=now, last_at=now, count=1, taken=0)
-            more = {"last_at": first.excluded.last_at, "count": hints.c.count + 1}
-            connection.execute(first.on_conflict_do_update(index_elements=[hints.c.project], set_=more))
+        now = self.database.now()
+        first = self.database.insert(hints).values(project=project, first_at=now, last_at=now, count=1, taken=0)
+        more = {"last_at": first.excluded.last_at, "count": hints.c.count + 1}
+        self.database.change(first.on_conflict_do_update(index_elements=[hints.c.project], set_=more))
         return True
 
     def hint(self, project: str) -> Hint | None:
@@ -74,5 +73,4 @@ class Hinted(Leased):
     def clear_hint(self, project: str, taken: Hint) -> bool:
         """The pull that took these has succeeded; whether no other has come since."""
         same = (hints.c.first_at == taken.first_at, hints.c.count == taken.count)
-        with self.database.write() as connection:
-            return connection.execute(sa.delete(hints).where(hints.c.project == project, *same)).rowcount == 1
+        return self.database.change(sa.delete(hints).where(hints.c.project == project, *same)) == 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,15 +147,42 @@ def test_a_wrong_database_says_where(postgres: str) -> None:
         Store(postgres.format("nowhere"))
 
 
-def test_connections_that_broke_are_replaced(postgres_url: str) -> None:
-    """As after a restart of the server."""
+@pytest.mark.parametrize("use", ["table", "rows", "change", "write"])
+def test_connections_that_broke_are_replaced(postgres_url: str, use: str) -> None:
+    """As after a restart of the server; whichever way the first query takes after it."""
     with Store(postgres_url) as store:
-        store.items("p")
+        gone = sa.delete(schema.hint).where(schema.hint.c.project == "p")
+        uses: dict[str, Callable[[], object]] = {
+            "table": lambda: store.items("p").num_rows,
+            "rows": lambda: store.counts("p")["items"],
+            "change": lambda: store.database.change(gone),
+            "write": lambda: store.take_hint("p"),
+        }
+        store.note_hint("p")
+        uses[use]()
         with psycopg.connect(postgres_url, autocommit=True) as connection:
             kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
             connection.execute(kill + " AND datname = current_database()")
+        uses[use]()
         assert store.items("p").num_rows == 0
         assert store.counts("p")["items"] == 0
+
+
+def test_a_hint_that_waits_for_a_pull_costs_one_question(postgres_url: str) -> None:
+    """300 webhooks a second: each message to the server and back may wait for a processor, and for the interpreter."""
+    asked: list[str] = []
+    with Store(postgres_url) as store:
+        store.note_hint("p")
+        store.note_hint("p")
+        with store.database.engine.connect() as connection:
+            driver = connection.connection.driver_connection
+        with tempfile.TemporaryFile("w+") as trace:
+            driver.pgconn.trace(trace.fileno())  # type: ignore[union-attr]
+            assert not store.note_hint("p")
+            driver.pgconn.untrace()  # type: ignore[union-attr]
+            trace.seek(0)
+            asked = [line for line in trace if "ReadyForQuery" in line]
+    assert len(asked) == 1
 
 
 def test_missing_extra(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,8 @@ class Watched:
         self.store = Store(store_url(self.settings.store, self.config.parent))
         self.snapshot: Snapshot | None = None
         self.trouble: str | None = None
-        self.work: Work | None = None  # what somebody has started here
+        self.work: Work | None = None  # what somebody has started
+        self.tell: Callable[[Work], object] = lambda work: None  # other workers of what was started here
         self.newer: Newer = lambda question, item: None
         self.differences: Differences = dict
         self.followed = False  # somebody else keeps the snapshot up to date

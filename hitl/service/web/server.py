@@ -1,12 +1,14 @@
-"""One process that serves: projects, accounts, scheduler and application put together, until a signal."""
+"""A process that serves: projects, accounts, scheduler and application put together, until a signal; or several."""
 
 from __future__ import annotations
 
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,16 +17,18 @@ import structlog
 import uvicorn
 from fastapi import APIRouter
 
-from hitl.errors import BadSettings
+from hitl.errors import BadSettings, HitlError
 from hitl.events.delivery import Couriers
 from hitl.service.scheduling.scheduler import Project, Scheduler, projects_of
 from hitl.service.web import backend
 from hitl.service.web.access import Accounts, Proxies, Role, must_have_credentials, public, requires
 from hitl.service.web.app import Parts, application
+from hitl.service.web.crew import Crew
 from hitl.service.web.live import Live
 from hitl.service.web.live.metrics import LiveFigures
 from hitl.service.web.pages.deliveries import EventFigures
 from hitl.service.web.projects import Projects
+from hitl.service.web.workers import Place, Workers, listening
 
 Say = Callable[[str], None]
 """Tells a line to whoever started it."""
@@ -35,6 +39,9 @@ FIRST = "admin"
 LEAST_SECONDS = 20
 """Seconds that open requests have to end when the service stops."""
 
+
+SECONDS_TO_LOAD = 300.0
+"""Seconds after which a worker that was started again accepts in any case."""
 
 TOLD = ("due", "new", "labels", "done", "items", "asks", "operations", "changed", "seconds", "stop", "error", "message")
 """What the log says of an event of the scheduler; the page of runs says the rest."""
@@ -53,37 +60,64 @@ class Wanted:
     proxy_header: str = ""
     proxy_role: str | None = None
     as_json: bool = False
+    workers: int = 1
 
 
 def serve(wanted: Wanted, say: Say) -> None:
     """Serve until SIGTERM or SIGINT. Raises BadSettings where the service would be open to everybody."""
     log(wanted.as_json)
-    projects = Projects(wanted.configs, backend.prepare)
+    projects, listener = Projects(wanted.configs, backend.prepare), None
     try:
-        trusted = Proxies.of(wanted.proxies, wanted.proxy_header, wanted.proxy_role)
-        accounts = Accounts(wanted.access or next(iter(projects.values())).store.database)
-        must_have_credentials(wanted.host, accounts, trusted)
+        accounts = _accounts(wanted, projects)
+        must_have_credentials(wanted.host, accounts, _proxies(wanted))
+        if wanted.workers > 1:
+            _one_database(projects)
+            listener = listening(wanted.host, wanted.port)
         say(f"serving {', '.join(projects)} at http://{_shown(wanted.host)}:{wanted.port}")
         if not accounts.anybody():
             say(_first_user(accounts))
-        scheduler = _scheduler(wanted) if wanted.scheduler else None
-        live = Live(projects, scheduler)
-        couriers = Couriers([(one.settings, one.store) for one in projects.values()])
-        beside: list[Couriers | Scheduler] = [couriers, *([] if scheduler is None else [scheduler])]
-        parts = Parts(
-            projects,
-            accounts,
-            routers=[live.router(requires(Role.VIEWER), _secret(projects), public), _backend(projects, accounts)],
-            collectors=[LiveFigures(live), EventFigures(projects)],
-            trouble=lambda: _trouble(live, scheduler),
-            starts=[live.start, *(each.start for each in beside)],
-            stops=[live.stop, *(each.stop for each in beside)],
-        )
-        app = application(parts)
-        app.state.proxies = trusted
-    except BaseException:
+        if listener is None:
+            _serve(wanted, projects, accounts)
+            return
+    finally:
         projects.stop()
-        raise
+    Workers(_work, wanted, wanted.workers, listener).run()
+
+
+def _work(wanted: Wanted, place: Place) -> None:
+    """One of several processes."""
+    log(wanted.as_json, place.number)
+    try:
+        projects = Projects(wanted.configs, backend.prepare)
+        try:
+            _serve(wanted, projects, _accounts(wanted, projects), place)
+        finally:
+            projects.stop()
+    except HitlError as error:  # a database that does not answer, for one: it is tried again
+        structlog.get_logger("hitl.serve").error("worker", error=type(error).__name__, message=str(error))
+        raise SystemExit(1) from None
+
+
+def _serve(wanted: Wanted, projects: Projects, accounts: Accounts, place: Place | None = None) -> None:
+    """Serve with this process, which is one of several where it has a place among them."""
+    scheduler = _scheduler(wanted) if wanted.scheduler else None
+    couriers = Couriers([(one.settings, one.store) for one in projects.values()])
+    crew = Crew([couriers, *([] if scheduler is None else [scheduler])])
+    if place is not None:
+        crew.join(place.number, next(iter(projects.values())).store.database, min(projects))
+    live = Live(projects, scheduler, crew.lead)
+    crew.heard = live.heard
+    parts = Parts(
+        projects,
+        accounts,
+        routers=[live.router(requires(Role.VIEWER), _secret(projects), public), _backend(projects, accounts)],
+        collectors=[LiveFigures(live, None if place is None else place.number), EventFigures(projects)],
+        trouble=lambda: _trouble(live, scheduler if crew.leads else None),
+        starts=[live.start, crew.start, lambda: _wait(projects, server, place)],
+        stops=[live.stop, crew.stop],
+    )
+    app = application(parts)
+    app.state.proxies = _proxies(wanted)
     config = uvicorn.Config(
         app,
         host=wanted.host,
@@ -94,7 +128,36 @@ def serve(wanted: Wanted, say: Say) -> None:
         proxy_headers=False,
         timeout_graceful_shutdown=LEAST_SECONDS,
     )
-    _Server(config, live.broadcast.close).run()
+    server = _Server(config, live.broadcast.close)
+    crew.end = server.end
+    server.run(None if place is None else [place.listener])
+
+
+def _wait(projects: Projects, server: _Server, place: Place | None) -> None:
+    """Accept nothing before there is something to show, where others do meanwhile."""
+    until = time.monotonic() + SECONDS_TO_LOAD
+    while place is not None and place.again and time.monotonic() < until and not server.should_exit:
+        if all(one.snapshot is not None for one in projects.values()):
+            return
+        time.sleep(0.05)
+
+
+def _accounts(wanted: Wanted, projects: Projects) -> Accounts:
+    return Accounts(wanted.access or next(iter(projects.values())).store.database)
+
+
+def _proxies(wanted: Wanted) -> Proxies:
+    return Proxies.of(wanted.proxies, wanted.proxy_header, wanted.proxy_role)
+
+
+def _one_database(projects: Projects) -> None:
+    """Raise BadSettings unless several processes can serve these."""
+    found = {one.store.database.name: one.store.database for one in projects.values()}
+    if len(found) > 1 or not all(one.postgres for one in found.values()):
+        raise BadSettings(
+            f"--workers: found stores in {', '.join(found)}; expected one PostgreSQL database for all projects: set "
+            'store = "postgresql://..." in hitl.toml, or serve with one worker'
+        )
 
 
 class _Server(uvicorn.Server):
@@ -104,17 +167,23 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._close = close
 
+    def end(self) -> None:
+        """End, as after a signal."""
+        self._close()
+        self.should_exit = True
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal; what it interrupts may hold a lock."""
         threading.Thread(target=self._close, daemon=True).start()
         super().handle_exit(sig, frame)
 
 
-def log(as_json: bool) -> None:
-    """One line an event on standard error: JSON, or words."""
+def log(as_json: bool, worker: int | None = None) -> None:
+    """One line an event on standard error: JSON, or words; with the number of the worker, where there are several."""
     shown: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=False)
     structlog.configure(
         processors=[
+            partial(_by, worker),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
@@ -124,6 +193,10 @@ def log(as_json: bool) -> None:
         logger_factory=structlog.PrintLoggerFactory(_standard_error()),
     )
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def _by(worker: int | None, logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return event if worker is None else {"worker": worker, **event}
 
 
 def _standard_error() -> Any:

@@ -12,5 +12,6 @@ from __future__ import annotations
 
 from hitl.service.web.live.live import Live
 from hitl.service.web.live.metrics import LiveFigures
+from hitl.service.web.live.puller import Lead
 
-__all__ = ["Live", "LiveFigures"]
+__all__ = ["Lead", "Live", "LiveFigures"]

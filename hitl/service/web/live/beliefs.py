@@ -45,11 +45,11 @@ TOLERANCE = 1e-6
 
 @dataclass
 class Heard:
-    """What the pages of a pull were about."""
+    """What the pages of a pull were about; `live`: how many items there are, where that was told."""
 
     items: dict[str, None] = field(default_factory=dict)
     annotators: dict[str, str] = field(default_factory=dict)
-    live: frozenset[str] | None = None
+    live: int | None = None
 
     def page(self, page: Page) -> None:
         """A page that was saved."""
@@ -57,7 +57,7 @@ class Heard:
         self.items |= dict.fromkeys(row.item for row in page.annotations)
         self.items |= dict.fromkeys(row.item for row in page.predictions)
         self.annotators |= {row.key: row.name for row in page.annotators}
-        self.live = self.live if page.live is None else page.live
+        self.live = self.live if page.live is None else len(page.live)
 
 
 @dataclass(eq=False)
@@ -185,7 +185,7 @@ class Beliefs:
             return None
         if not (heard.items.keys() <= self._row.keys()) or not self._same_people(heard):
             return None
-        if heard.live is not None and len(heard.live) != len(self._row):
+        if heard.live is not None and heard.live != len(self._row):
             return None
         changes = self._changes(list(heard.items))
         if changes is None:

@@ -22,10 +22,11 @@ GATHER = 0.01
 
 
 class Hints:
-    """The hints of one project on their way into its store. `written` is called, in its thread, when some are there."""
+    """The hints of one project on their way into its store. `noted` is called, in its thread, when some are there:
+    with whether they had to be written."""
 
-    def __init__(self, store: Store, project: str, written: Callable[[], None]) -> None:
-        self._store, self._project, self._written = store, project, written
+    def __init__(self, store: Store, project: str, noted: Callable[[bool], None]) -> None:
+        self._store, self._project, self._noted = store, project, noted
         self._waiting: list[Future[None]] = []
         self._lock, self._news = threading.Lock(), threading.Event()
         self._stopping = False
@@ -62,12 +63,12 @@ class Hints:
 
     def _write(self, taken: list[Future[None]]) -> None:
         """One transaction for all of them."""
-        failed: StoreError | None = None
+        failed, written = None, True
         try:
-            self._store.note_hint(self._project)
+            written = self._store.note_hint(self._project)
         except StoreError as error:
             failed = error
-        self._written()  # also where it failed: a look that is not durable is better than none
+        self._noted(written)  # also where it failed: a look that is not durable is better than none
         for one in taken:
             with suppress(Exception):  # whoever waited has gone
                 if failed is None:

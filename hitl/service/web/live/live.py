@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hitl.service.web.live.beliefs import Heard
 from hitl.service.web.live.broadcast import Broadcast
 from hitl.service.web.live.hints import Hints
-from hitl.service.web.live.puller import Figures, Puller
+from hitl.service.web.live.puller import Figures, Lead, Puller
+from hitl.service.web.work import Work
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from hitl.annotations import Floats
     from hitl.service.scheduling.scheduler import Scheduler
     from hitl.service.web.live.routes import Endpoint
-    from hitl.service.web.projects import Difference, Projects
+    from hitl.service.web.projects import Difference, Projects, Watched
 
 
 SWITCH = 0.0005
@@ -37,15 +39,21 @@ class Live:
     It takes the snapshots of `projects` over: they are made here, and no more by `Projects.look`. The `scheduler`, if
     one runs in this process, is told of hints too: its debounce decides about cycles.
 
+    With a `lead` this is one of several processes: one of them looks at the platforms, and what it tells the others
+    comes to `heard`.
+
     Attributes:
         projects: those that are served; broadcast: the events to browsers.
     """
 
-    def __init__(self, projects: Projects, scheduler: Scheduler | None = None) -> None:
+    def __init__(self, projects: Projects, scheduler: Scheduler | None = None, lead: Lead | None = None) -> None:
         self.projects = projects
         self.broadcast = Broadcast()
-        self._pullers = {name: Puller(one, partial(self.broadcast.publish, name)) for name, one in projects.items()}
-        self._hints = {name: Hints(one.store, name, self._pullers[name].wake) for name, one in projects.items()}
+        self._lead = lead or Lead()
+        self._pullers = {
+            name: Puller(one, partial(self.broadcast.publish, name), self._lead) for name, one in projects.items()
+        }
+        self._hints = {name: Hints(one.store, name, partial(self._noted, name)) for name, one in projects.items()}
         kept = () if scheduler is None else scheduler.projects
         self._cycles: dict[str, Callable[[], None]] = {
             one.name: scheduler.hint_of(one) for one in kept if scheduler is not None and one.name in projects
@@ -63,9 +71,10 @@ class Live:
         gc.set_threshold(*COLLECT)
         for name, one in self.projects.items():
             one.followed, one.newer = True, self._pullers[name].beliefs.newer
-            one.differences = partial(self.differences, name)
+            one.differences, one.tell = partial(self.differences, name), partial(self._tell_work, name)
             self._hints[name].start()
             self._pullers[name].start()
+        self._lead.tell({"joined": self._lead.worker})
 
     def stop(self) -> None:
         """Stop, after all hints taken are durable."""
@@ -88,9 +97,41 @@ class Live:
         Raises KeyError; the result may be a StoreError.
         """
         taken = self._hints[project].take()
+        if self._lead.mine():
+            self._plan_cycle(project)
+        return taken
+
+    def heard(self, message: Mapping[str, Any]) -> None:
+        """What another process tells: that it has pulled, written a hint, begun or ended some work, or begins itself.
+
+        Raises KeyError, TypeError.
+        """
+        pulled, hinted, work = (message.get(kind, "") for kind in ("pulled", "hinted", "work"))
+        if pulled in self._pullers:
+            found = Heard(dict.fromkeys(message["items"]), message["annotators"], message["live"])
+            self._pullers[pulled].told(found, message["before"], message["after"])
+        if hinted in self._pullers and self._lead.mine():
+            self._pullers[hinted].wake()
+            self._plan_cycle(hinted)
+        if work in self.projects and not _goes_on_here(self.projects[work]):
+            self.projects[work].work = Work(**message["is"])
+        for one in self.projects.values():
+            if one.work is not None and one.work.ended is None and message.get("joined", 0) == one.work.worker:
+                one.work = None  # whoever did it has died
+
+    def _tell_work(self, project: str, work: Work) -> None:
+        self._lead.tell({"work": project, "is": {**work.as_json(), "worker": self._lead.worker}})
+
+    def _noted(self, project: str, written: bool) -> None:
+        """A hint is durable: whoever leads looks at the platform, and knows already where nothing had to be written."""
+        if self._lead.mine():
+            self._pullers[project].wake()
+        elif written:
+            self._lead.tell({"hinted": project})
+
+    def _plan_cycle(self, project: str) -> None:
         if project in self._cycles:
             self._cycles[project]()
-        return taken
 
     def belief(self, project: str, question: str, item: str) -> Floats | None:
         """(J,) what is believed of an item (by its own id) now; None where it is not known. Raises KeyError."""
@@ -105,3 +146,7 @@ class Live:
     def differences(self, project: str) -> dict[str, Difference]:
         """Question -> how far the live beliefs were from the last cycle that came. Raises KeyError."""
         return dict(self._pullers[project].beliefs.differences)
+
+
+def _goes_on_here(one: Watched) -> bool:
+    return one.work is not None and one.work.ended is None and one.work.worker is None

@@ -2,6 +2,7 @@
 
     hint, or `schedule.poll` seconds     pull; what changed is taken in label by label; hints answered are cleared
     the store has moved by others        load: a cycle has come to its end, or somebody else has pulled
+    another process pulls (`Lead`)       what it tells is taken in label by label; what it does not tell is loaded
     many labels taken in                 load, so that the pages have everything; it takes SHARE of the time at most
 
 What fails is tried again, ever later, or soon after the next hint; requests wait for nothing of it.
@@ -13,6 +14,7 @@ import gc
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -60,8 +62,30 @@ HINTED_AGAIN = 2.0
 
 _log = logging.getLogger(__name__)
 
+PATIENCE = 1.0
+"""Seconds that a change of the store may wait to be told by the process that made it, before everything is read."""
+
 Publish = Callable[[str, Mapping[str, Any]], None]
 """Called with an event's name and data."""
+
+
+@dataclass(frozen=True)
+class Lead:
+    """Which process of a service looks at the platform: one does, and tells the others what it has pulled.
+
+    Attributes:
+        mine: whether it is this one; tell: tells the others, JSON values.
+        worker: the number of this process; None: there are no others.
+    """
+
+    mine: Callable[[], bool] = lambda: True
+    tell: Callable[[Mapping[str, Any]], object] = lambda message: None
+    worker: int | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether there are no others."""
+        return self.worker is None
 
 
 class Hearing(Store):
@@ -101,9 +125,9 @@ class Figures:
 class Puller(threading.Thread):
     """Keeps one project up to date."""
 
-    def __init__(self, watched: Watched, publish: Publish) -> None:
+    def __init__(self, watched: Watched, publish: Publish, lead: Lead | None = None) -> None:
         super().__init__(name=f"hitl live {watched.name}", daemon=True)
-        self._watched, self._publish = watched, publish
+        self._watched, self._publish, self._lead = watched, publish, lead or Lead()
         self._store = watched.store
         self.beliefs = Beliefs(watched.settings, watched.store)
         self.figures = Figures()
@@ -115,10 +139,17 @@ class Puller(threading.Thread):
         self._moved_at = 0.0
         self._told: dict[str, dict[str, None]] = {}  # before the pages had it
         self._fails = 0
+        self._pulled_elsewhere: deque[tuple[Heard, int, int]] = deque()
+        self._behind_at: float | None = None  # since when the store has what nobody has told
         self._more = False  # hints came while the last pull ran: they will during the next one
 
     def wake(self) -> None:
         """There may be news on the platform."""
+        self._hinted.set()
+
+    def told(self, heard: Heard, before: int, after: int) -> None:
+        """Another process has pulled; how often the store had changed before and after. From any thread."""
+        self._pulled_elsewhere.append((heard, before, after))
         self._hinted.set()
 
     def stop(self, seconds: float = 10.0) -> None:
@@ -147,6 +178,10 @@ class Puller(threading.Thread):
 
     def turn(self) -> None:
         """Wait for something to do, and do it."""
+        if not self._lead.mine():
+            self._follow()
+            return
+        self._ask_for_hints()
         now = time.monotonic()
         wait = max(self._not_before - now, 0.0) if self._hinted.is_set() else min(LOOK, max(self._pull_at - now, 0.0))
         if wait and not self._wait(wait):
@@ -162,6 +197,33 @@ class Puller(threading.Thread):
             return self._hinted.wait(seconds)
         threading.Event().wait(min(seconds, LOOK))
         return False
+
+    # -- beside other processes ----------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        """Take in what the process that leads has pulled."""
+        self._hinted.wait(LOOK)
+        self._hinted.clear()
+        while self._pulled_elsewhere:
+            self._take_in(*self._pulled_elsewhere.popleft())
+        self._look()
+
+    def _ask_for_hints(self) -> None:
+        """See whether another process has written a hint and died before it could tell."""
+        self._pulled_elsewhere.clear()
+        if self._lead.alone or self._fails or self._hinted.is_set():
+            return
+        with suppress(HitlError):
+            there = self._store.hint(self._watched.name)
+            if there is not None and there.count > there.taken:
+                self._hinted.set()
+
+    def _is_told_soon(self, now: float) -> bool:
+        """Whether the process that leads may yet tell what the store has more."""
+        if self._lead.mine() or self._at is None or self._watched.moment().cycle != self._at.cycle:
+            return False
+        self._behind_at = now if self._behind_at is None else self._behind_at
+        return now < self._behind_at + PATIENCE
 
     # -- pulling -------------------------------------------------------------------------------------------
 
@@ -181,6 +243,9 @@ class Puller(threading.Thread):
         self.figures.pulls += 1
         self.figures.seconds = time.monotonic() - began
         self._pull_at = began + self._watched.settings.schedule.poll
+        if before != after and not self._lead.alone:
+            told = {"items": list(heard.items), "annotators": heard.annotators, "live": heard.live}
+            self._lead.tell({"pulled": self._watched.name, "before": before, "after": after, **told})
         self._take_in(heard, before, after)
         self._more = self._hinted.is_set()
         if ahead:
@@ -266,12 +331,15 @@ class Puller(threading.Thread):
 
     def _look(self) -> None:
         """Load where the store has moved by others, or labels were taken in and loading is due again."""
+        now = time.monotonic()
         try:
             moved = self._watched.moment() != self._at
+            if moved and self._is_told_soon(now):
+                return
         except HitlError as error:
             self.figures.trouble = str(error)
             return
-        now = time.monotonic()
+        self._behind_at = None
         if moved and (self._at is None or now >= self._moved_at):
             self._load(reload=True)
             return
