@@ -11,7 +11,7 @@ import typer
 
 from hitl.cli import shard, show, spans
 from hitl.cli.evidence import Given, of_question
-from hitl.cli.options import AnnotatorsOutput, Json, examples, grouped
+from hitl.cli.options import AnnotatorsOutput, Engine, Json, examples, grouped
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
@@ -62,16 +62,14 @@ Texts = Annotated[
 
 
 @grouped
-def combine(
-    given: Given, results: Results, annotators: AnnotatorsOutput, where: shard.Engine, texts: Texts = None
-) -> None:
+def combine(given: Given, results: Results, annotators: AnnotatorsOutput, where: Engine, texts: Texts = None) -> None:
     """Fuse labels (and model probabilities) into the best-supported label of every item."""
     place = shard.named_by(given.annotations)
     if place is not None:
         results.require_only_output(texts)
         shard.combined(place, given, results.output, annotators.path, results.as_json, where)
         return
-    where.require_none()
+    where.require_none("for shards; make some with `hitl shard`")
     if given.annotations is not None and (texts is not None or spans.are_in(given.annotations, given.item)):
         _spans(given, texts, results, annotators.path)
     elif given.annotations is None:

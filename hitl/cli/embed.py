@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hitl.cli import show
 from hitl.cli.evidence import names
-from hitl.cli.options import HERE, Config, ItemColumn, Json, examples, grouped
+from hitl.cli.options import HERE, Config, Engine, ItemColumn, Json, examples, grouped
 from hitl.errors import BadInput, BadSettings
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ EXAMPLES = examples(
     "hitl embed items.csv --text text --model my.py:encode -o features.parquet",
     "hitl embed photos.csv --image path --model torchvision:resnet18 --weights DEFAULT -o features.parquet",
     "hitl embed items.csv --columns size,colour --missing refuse -o features.csv",
+    "hitl embed items.csv --text text --model my.py:encode -o features.parquet --engine dask",
     "hitl embed --project  # what hitl.toml asks for, before the next cycle does it",
 )
 
@@ -78,6 +80,7 @@ class How:
 def embed(
     seen: Seen,
     how: How,
+    where: Engine,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Features to write: item and numbers (.parquet, .csv).")
     ] = None,
@@ -92,7 +95,7 @@ def embed(
     from hitl.tables.files import require_distinct, require_writable
     from hitl.tables.vectors import write_vectors
 
-    _check(seen, how, output)
+    _check(seen, how, where, output)
     require_writable(output)
     if seen.items is not None:
         require_distinct([output], [seen.items])
@@ -101,7 +104,7 @@ def embed(
         if seen.project:
             own, x_nd, left_out = _of_project(seen.config, progress)
         else:
-            own, x_nd, left_out = _of_table(seen, how, cache or _beside(output), batch_size, progress)
+            own, x_nd, left_out = _of_table(seen, how, where, cache or _beside(output), batch_size, progress)
     if left_out and how.missing == "refuse":
         raise BadInput(f"embed: {without(left_out)}; with --missing skip they are left without")
     if output is not None:
@@ -117,10 +120,12 @@ def embed(
     show.wrote([output])
 
 
-def _check(seen: Seen, how: How, output: Path | None) -> None:
+def _check(seen: Seen, how: How, where: Engine, output: Path | None) -> None:
     if seen.project == (seen.items is not None):
         raise BadSettings("embed: expected either a table of items or --project")
     given = [flag for flag in ("text", "image", "columns") if getattr(seen, flag)]
+    if seen.project:
+        where.require_none("for a table of items; those of a project are embedded where its cycles run")
     if seen.project and (given or how != How()):
         raise BadSettings("embed --project: what to embed, and how, stands in hitl.toml: [features]")
     if seen.project:
@@ -143,7 +148,7 @@ def _beside(output: Path | None) -> Path:
 
 
 def _of_table(
-    seen: Seen, how: How, cache: Path, batch_size: int, progress: Progress
+    seen: Seen, how: How, where: Engine, cache: Path, batch_size: int, progress: Progress
 ) -> tuple[list[str], Floats, dict[str, str]]:
     """The items, their features (NaN where there are none), and those left out."""
     from hitl.models.predictors.embedders import embedder, identity
@@ -155,13 +160,20 @@ def _of_table(
     make: Callable[[], Embedder] | None = None
     kept = None
     if not (seen.columns or (seen.text and model == TFIDF)):
-        kind: Literal["text", "image"] = "text" if seen.text else "image"
         kept = VectorCache(cache, identity(model, how.weights))
-
-        def make() -> Embedder:
-            return embedder(model, kind, how.weights, how.device, read)
-
-    x_nd, left_out = embed(corpus, make, dimensions=how.dimensions, kept=kept, batch_size=batch_size, progress=progress)
+        make = partial(embedder, model, "text" if seen.text else "image", how.weights, how.device, read)
+    else:
+        where.require_none("for what sees each item by itself: --image, or --text with --model")
+    with where.executor() as executor:
+        x_nd, left_out = embed(
+            corpus,
+            make,
+            dimensions=how.dimensions,
+            kept=kept,
+            batch_size=batch_size,
+            progress=progress,
+            executor=executor,
+        )
     return own, aligned(corpus.items, x_nd, own), left_out
 
 
@@ -182,7 +194,7 @@ def _corpus(seen: Seen) -> tuple[list[str], Corpus, Callable[[str], Any] | None]
         return own, features.rows(own, list(zip(*values, strict=True)), columns), None
     if seen.text:
         return own, features.texts(own, values[0], columns[0]), None
-    images = Images(seen.image_folder or seen.items.parent)
+    images = Images((seen.image_folder or seen.items.parent).resolve())  # for workers elsewhere
     return own, features.places(own, values[0], images.stamp, columns[0]), images.open
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,8 +28,7 @@ from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
     from hitl.cli.evidence import Given
-    from hitl.exchange import Progress
-    from hitl.shards.cluster import OnCluster
+    from hitl.cli.options import Engine
 
 EXAMPLES = examples(
     "hitl shard labels.parquet --output shards",
@@ -120,43 +117,6 @@ def named_by(path: Path | None) -> str | None:
 def address(path: Path) -> str:
     """What was typed, where it was an address: a path keeps one slash of two."""
     return re.sub(r"^([a-z][a-z0-9+.-]+):/(?!/)", r"\1://", str(path))
-
-
-@dataclass(frozen=True)
-class Engine:
-    """Where passes over shards are made. Raises BadSettings for what does not go together."""
-
-    engine: Annotated[
-        Literal["here", "dask"], typer.Option(help="Shards: where they are worked on; in this process, or by Dask.")
-    ] = "here"
-    scheduler: Annotated[
-        str | None, typer.Option(help="Dask: address of a scheduler (tcp://host:8786); else workers of this machine.")
-    ] = None
-    workers: Annotated[int | None, typer.Option(min=1, help="Dask: workers of this machine; else one a core.")] = None
-
-    def __post_init__(self) -> None:
-        asked = {"scheduler": self.scheduler, "workers": self.workers}
-        given = [f"--{name}" for name, value in asked.items() if value is not None]
-        if given and self.engine != "dask":
-            raise BadSettings(f"{', '.join(given)}: for --engine dask")
-        if len(given) == 2:
-            raise BadSettings("--scheduler and --workers exclude each other: a scheduler has workers of its own")
-
-    def require_none(self) -> None:
-        """Raise BadSettings where something else than shards is combined."""
-        if self.engine != "here":
-            raise BadSettings(f"--engine {self.engine}: for shards; make some with `hitl shard`")
-
-    @contextmanager
-    def started(self, progress: Progress) -> Iterator[OnCluster | None]:
-        """The engine; None: this process."""
-        if self.engine == "here":
-            yield None
-            return
-        from hitl.shards.cluster import on_dask
-
-        with on_dask(self.scheduler, self.workers, progress) as engine:
-            yield engine
 
 
 def combined(

@@ -38,7 +38,8 @@ class Confusion:
 
     def learn(self, counts_klj: Floats) -> Self:
         """Posterior mode of every row."""
-        return replace(self, log_pi_klj=np.log(posterior_mode(counts_klj, self.pseudo_jl)))
+        log_pi_klj = posterior_mode(counts_klj, self.pseudo_jl)
+        return replace(self, log_pi_klj=np.log(log_pi_klj, out=log_pi_klj))
 
     def log_density(self) -> float:
         """Log Dirichlet density of all rows of all annotators, up to a constant."""
@@ -190,19 +191,6 @@ def matched(learned: AnnotatorReport, value_kjl: Floats, unmet_jl: Floats, annot
             if name in place:
                 value[k][:, shared] = value_kjl[place[name]][:, source]
     return value
-
-
-def right_answers(annotations: Annotations, q_nj: Floats) -> Floats:
-    """(K, 3) expected number of right and of wrong answers of each annotator by the beliefs `q_nj`; its variance.
-
-    An answer that is no class ("unsure") is neither.
-    """
-    is_class = annotations.label < annotations.n_classes
-    chance = np.where(is_class, q_nj[annotations.item, np.where(is_class, annotations.label, 0)], 0.0)
-    right = np.bincount(annotations.annotator, chance, annotations.n_annotators)
-    variance = np.bincount(annotations.annotator, chance * (1 - chance), annotations.n_annotators)
-    given = np.bincount(annotations.annotator, is_class, annotations.n_annotators)
-    return np.stack((right, given - right, variance), axis=1)
 
 
 def judged_by(learned: AnnotatorReport, annotations: Annotations) -> npt.NDArray[np.bool_]:

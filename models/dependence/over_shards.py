@@ -10,7 +10,6 @@ import numpy as np
 from hitl.annotations import Annotations, Floats
 from hitl.design_effect import SMALLEST, DesignEffect
 from hitl.evidence import Evidence
-from hitl.models.annotators.confusion import right_answers
 from hitl.models.dependence.design_effect import (
     Independent,
     KnownItems,
@@ -24,6 +23,7 @@ from hitl.models.dependence.uneven_errors import crowd_counts
 from hitl.models.inference.gathered import over_shards
 from hitl.models.inference.over_shards import Beliefs
 from hitl.models.inference.passes import Additive, Engine
+from hitl.models.numerics.answers import answered
 from hitl.models.numerics.clamping import clamp
 
 RATIO_VARIANCE = 0.25
@@ -35,7 +35,7 @@ or more (docs/benchmarks/honesty.txt); without it of 68 %."""
 
 @dataclass(frozen=True, eq=False)
 class Answers(Additive):
-    """What is said of annotators' answers: (K, 3) `confusion.right_answers`, and (K,) the sum of doubts."""
+    """What is said of annotators' answers: (K, 3) `numerics.answers.answered`, and (K,) the sum of doubts."""
 
     answers_k3: Floats
     doubted_k: Floats
@@ -43,9 +43,7 @@ class Answers(Additive):
     @classmethod
     def of(cls, annotations: Annotations, q_nj: Floats) -> Answers:
         """By beliefs (N, J)."""
-        doubt_m = 1 - q_nj.max(axis=1)[annotations.item]
-        doubted_k: Floats = np.bincount(annotations.annotator, doubt_m, annotations.n_annotators).astype(np.float64)
-        return cls(right_answers(annotations, q_nj), doubted_k)
+        return cls(*answered(annotations, q_nj))
 
     def reported(self) -> Floats:
         """(K, 3) right and wrong answers of each annotator, and the variance of that number.

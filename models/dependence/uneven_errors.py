@@ -22,11 +22,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy import sparse
 from scipy.special import expit, gammaln, logit, logsumexp
 
 from hitl.annotations import Floats
 from hitl.evidence import Evidence
+from hitl.models.numerics import kernels
+from hitl.models.numerics.sureness import Rows
+from hitl.models.numerics.votes import labels_of_a_class
 
 BEFOREHAND = 0.9
 """P0: of twenty public crowds with named annotators nineteen have uneven errors."""
@@ -51,12 +53,10 @@ def together_by(counts_lj: Floats) -> float:
 def crowd_counts(evidence: Evidence, q_nj: Floats) -> Floats:
     """(J, J) how often items of class j (column) were called l (row), weighed; answers that are no class left out."""
     annotations, classes = evidence.annotations, q_nj.shape[1]
-    labels_n = np.bincount(annotations.item[annotations.label < classes], minlength=annotations.n_items)
+    labels_n = labels_of_a_class(annotations)
     weight_n = np.where(evidence.known, 1.0, np.maximum(labels_n - 2, 0) / np.maximum(labels_n, 1))
-    weighed_nj = q_nj * weight_n[:, None]
-    said = np.ones(len(annotations)), (annotations.label, annotations.item)
-    counts_lj: Floats = sparse.csr_array(said, shape=(annotations.n_options, len(q_nj))) @ weighed_nj
-    return counts_lj[:classes]
+    crowd = Rows(annotations.item_start, annotations.label, 1, annotations.n_options, classes)
+    return kernels.counts(crowd, q_nj, weight_n)[0, :classes]
 
 
 def log_bayes_factor(counts_lj: Floats) -> float:

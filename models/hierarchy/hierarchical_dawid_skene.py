@@ -24,7 +24,7 @@ that most items are of it, explains the same labels. Hence the shares stay near 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -48,6 +48,7 @@ from hitl.models.inference.over_shards import Beliefs, Judge, OverShards, conclu
 from hitl.models.inference.passes import IN_TURN, Additive, Engine, first_of
 from hitl.models.inference.warm_start import goes_on, iterations, require_same_classes
 from hitl.models.numerics.checks import require_between, require_chances, require_counts, require_positive
+from hitl.models.numerics.clamping import clamp
 
 ANCHOR, ANCHOR_OF_TWO = 0.5, 0.2
 """Weight of the votes in what is learned from; with two classes there is no third that could be taken over."""
@@ -105,16 +106,18 @@ class HierarchicalDawidSkene:
         began = time.perf_counter()
         counted = Counted.of(evidence, self._anchor(evidence.annotations))
         prior = counted.shares()
-        q_nj = warm_start.first_beliefs(evidence, start, self._unmet(evidence.annotations))
-        skills = counted.skills(counted.by(q_nj), counted.lone(q_nj), self.accuracy)
+        q_nj = clamp(warm_start.first_beliefs(evidence, start, self._unmet(evidence.annotations)), evidence)
+        begun = [Expected(counted.by(q_nj), prior.weight_n @ q_nj, 0.0)]  # taken out, so that nobody holds its table
+        skills = counted.skills(begun[0].counts_klj, counted.lone(q_nj), self.accuracy)
         for _ in range(rounds):
-            found = self._climbed(evidence, prior, skills, q_nj, counted, STEPS)
+            found = self._climbed(evidence, prior, skills, q_nj, begun.pop, counted, STEPS)
             skills = counted.skills(found.counts_klj, counted.lone(found.q_nj), self.accuracy)
             moved, q_nj, prior = _moved(found.q_nj, q_nj), found.q_nj, found.prior
+            begun = [Expected(found.counts_klj, found.statistics, 0.0)]
             del found  # of many classes its tables are the largest part of memory
             if moved < AT_REST:
                 break
-        found = self._climbed(evidence, prior, skills, q_nj, counted, max_iterations)
+        found = self._climbed(evidence, prior, skills, q_nj, begun.pop, counted, max_iterations)
         return em.concluded(self, began, evidence, found, self._report(evidence.annotations, counted, skills, found))
 
     def _report(
@@ -201,7 +204,14 @@ class HierarchicalDawidSkene:
         )
 
     def _climbed(
-        self, evidence: Evidence, prior: WeighedShares, skills: Skills, q_nj: Floats, counted: Counted, most: int
+        self,
+        evidence: Evidence,
+        prior: WeighedShares,
+        skills: Skills,
+        q_nj: Floats,
+        begun: Callable[[], Expected],
+        counted: Counted,
+        most: int,
     ) -> em.Estimate[WeighedShares, SkilledRows]:
         return em.maximise(
             evidence,
@@ -212,6 +222,7 @@ class HierarchicalDawidSkene:
             max_iterations=most,
             least_labels=2,
             counts=lambda _annotations, q_nj, _among_n, _log_pi_klj: counted.by(q_nj),
+            begun=begun,
         )
 
     def _climbed_over(
@@ -233,7 +244,10 @@ class HierarchicalDawidSkene:
 
 
 def _moved(new_nj: Floats, old_nj: Floats) -> float:
-    return float(np.abs(new_nj - old_nj).mean()) if new_nj.size else 0.0
+    if not new_nj.size:
+        return 0.0
+    change_nj = new_nj - old_nj
+    return float(np.abs(change_nj, out=change_nj).mean())
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from hitl.evidence import Evidence
 from hitl.models.inference.passes import Additive
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp
-from hitl.models.numerics.votes import agreement, votes
+from hitl.models.numerics.votes import agreement, labels_of_a_class, votes
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Pairs(Additive):
     @classmethod
     def of(cls, evidence: Evidence) -> Self:
         """Of a shard."""
-        labels_n = _labels_of_a_class(evidence.annotations)
+        labels_n = labels_of_a_class(evidence.annotations)
         several_n = labels_n >= 2
         return cls(int(several_n.sum()), int(labels_n[several_n].sum()))
 
@@ -57,7 +57,7 @@ class Weighed:
     @classmethod
     def of(cls, evidence: Evidence, weight: float) -> Self:
         """By the number of labels of each item, and by known truth."""
-        labels_n = _labels_of_a_class(evidence.annotations)
+        labels_n = labels_of_a_class(evidence.annotations)
         weight_n = np.where(evidence.known, 1.0, weight * (labels_n >= 2))
         return cls(evidence.annotations, weight_n, (labels_n == 1) & ~evidence.known, weight)
 
@@ -68,7 +68,7 @@ class Weighed:
 
     def by(self, q_nj: Floats) -> Floats:
         """(K, L, J) expected counts by beliefs (N, J)."""
-        return kernels.counts(self.annotations, q_nj * self.weight_n[:, None])
+        return kernels.counts(self.annotations, q_nj, self.weight_n)
 
     def lone(self, q_nj: Floats) -> Floats:
         """(L, J) expected counts of lone labels by beliefs."""
@@ -101,16 +101,9 @@ class Tally(Additive):
         """Of a shard."""
         annotations, weight_n = evidence.annotations, weighed.weight_n
         agreed_nj = clamp(agreement(annotations), evidence)
-        votes_klj = kernels.counts(annotations, agreed_nj * weight_n[:, None])
+        votes_klj = kernels.counts(annotations, agreed_nj, weight_n)
         votes_nj = clamp(votes(annotations), evidence)
         votes_nj = votes_nj / np.maximum(votes_nj.sum(axis=1, keepdims=True), 1.0)
         labeled = int(((annotations.labels_per_item > 0) | evidence.known).sum())
         left_j = (1 - weight_n) @ votes_nj
         return cls(votes_klj, left_j, np.count_nonzero(votes_nj, axis=0), float(weight_n.sum()), labeled)
-
-
-def _labels_of_a_class(annotations: Annotations) -> npt.NDArray[np.int64]:
-    if annotations.n_options == annotations.n_classes:
-        return annotations.labels_per_item
-    of_a_class = annotations.label < annotations.n_classes
-    return np.bincount(annotations.item[of_a_class], minlength=annotations.n_items)

@@ -36,7 +36,7 @@ class WeighedShares:
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
         """Beliefs of each item by itself; the evidence is weighed."""
-        q_nj, log_evidence_n = kernels.beliefs(message_nj, self.log_prior())
+        q_nj, log_evidence_n = kernels.beliefs(message_nj, self.log_prior(), out=message_nj)
         return Posterior(q_nj, float(self.weight_n @ log_evidence_n), self.statistics(q_nj, counted_n))
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Floats:

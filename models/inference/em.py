@@ -54,13 +54,15 @@ def maximise(
     max_iterations: int,
     least_labels: int = 1,
     counts: Counts = counts_by_all,
+    begun: Callable[[], Expected] | None = None,
 ) -> Estimate[P, A]:
     """Iterate from the beliefs `q_nj` until an iteration gains less than `tolerance` nats an item.
 
     The parameters are learned from items with known truth or at least `least_labels` labels; all are judged. `counts`
-    says by which beliefs annotators are judged.
+    says by which beliefs annotators are judged. `begun` gives what `q_nj` lets expect, where that is known; it is asked
+    once.
     """
-    table = _Table(evidence, q_nj, informative(evidence, least_labels), counts)
+    table = _Table(evidence, q_nj, informative(evidence, least_labels), counts, begun)
     quick = counts is counts_by_all and working_set.pays(table.labels, annotators.log_pi_klj.size, prior)
     loop = working_set.climb if quick else climb
     found = loop(table, prior, annotators, tolerance=tolerance, max_iterations=max_iterations)
@@ -83,6 +85,7 @@ class _Table:
     q_nj: Floats
     informative_n: npt.NDArray[np.bool_]
     counts: Counts
+    begun: Callable[[], Expected] | None
 
     @property
     def counted(self) -> int:
@@ -93,11 +96,13 @@ class _Table:
         return len(self.evidence.annotations)
 
     def split(self, prior: Any, log_pi_klj: Floats, bins: int) -> Split:
-        found, self.q_nj = split(self.evidence, prior, log_pi_klj, self.informative_n, bins)
+        found, self.q_nj = split_of(self.evidence, prior, log_pi_klj, self.informative_n, bins)
         return found
 
     def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
         self.q_nj = clamp(self.q_nj, self.evidence)
+        if self.begun is not None:
+            return self.begun()
         return by_beliefs(self.evidence, prior, self.q_nj, self.informative_n, log_pi_klj, self.counts)
 
     def expected(self, prior: Any, log_pi_klj: Floats) -> Expected:
@@ -116,14 +121,6 @@ def expected(
     found = expectation(evidence, prior, log_pi_klj, informative_n)
     counts_klj = counts(evidence.annotations, found.q_nj, informative_n, log_pi_klj)
     return Expected(counts_klj, found.statistics, found.log_evidence), found.q_nj
-
-
-def split(
-    evidence: Evidence, prior: TruthPrior, log_pi_klj: Floats, informative_n: npt.NDArray[np.bool_], bins: int
-) -> tuple[Split, Floats]:
-    """The same with the unsure items apart: those in the first `bins` bins."""
-    found = expectation(evidence, prior, log_pi_klj, informative_n)
-    return split_of(evidence, prior, found.q_nj, found.log_evidence, informative_n, bins), found.q_nj
 
 
 def by_beliefs(

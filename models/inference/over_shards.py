@@ -24,7 +24,7 @@ from hitl.models.inference import em, loop, working_set
 from hitl.models.inference.em import Counts, counts_by_all
 from hitl.models.inference.loop import Climbed, Expected
 from hitl.models.inference.passes import Additive, Engine, first_of
-from hitl.models.inference.working_set import Split
+from hitl.models.inference.working_set import Split, split_of
 from hitl.models.numerics.clamping import clamp
 from hitl.models.priors import TruthPrior
 
@@ -120,7 +120,7 @@ class OverShards:
 
     def split(self, prior: Any, log_pi_klj: Floats, bins: int) -> Split:
         """By the posterior under these parameters, the unsure items apart."""
-        return self._engine.total(_Split(prior, log_pi_klj, self._least_labels, bins, self._at), self._shards)
+        return self._engine.total(_Split(prior, log_pi_klj, self._least_labels, bins), self._shards)
 
     def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
         """By the beliefs at which iterations begin; without log evidence."""
@@ -163,11 +163,10 @@ class _Split:
     log_pi_klj: Floats
     least_labels: int
     bins: int
-    at: At
 
     def __call__(self, evidence: Evidence) -> Split:
-        prior, informative_n = self.at(self.prior, evidence), em.informative(evidence, self.least_labels)
-        return em.split(evidence, prior, self.log_pi_klj, informative_n, self.bins)[0]
+        informative_n = em.informative(evidence, self.least_labels)
+        return split_of(evidence, self.prior, self.log_pi_klj, informative_n, self.bins)[0]
 
 
 @dataclass(frozen=True, eq=False)

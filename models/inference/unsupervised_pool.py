@@ -36,10 +36,10 @@ from scipy.special import softmax
 
 from hitl.annotations import Annotations, Floats
 from hitl.evidence import Evidence
-from hitl.models.annotators.confusion import right_answers
 from hitl.models.calibration.temperature import Likelihood, LogTemperature, best_temperatures, pool_weights
 from hitl.models.inference.gathered import Total, over
 from hitl.models.numerics import kernels
+from hitl.models.numerics.answers import answered
 from hitl.models.numerics.clamping import clamp
 from hitl.models.priors.calibrated import Calibrated
 
@@ -130,7 +130,7 @@ def learned(evidence: Evidence, feature_mnj: Floats, prior: LogTemperature) -> t
     q_nj = _beliefs(evidence, np.zeros(n_models), feature_mnj, accuracy_k)
     for _ in range(ROUNDS):
         before_m, before_k = weight_m, accuracy_k
-        accuracy_k = _accuracies(right_answers(annotations, q_nj)[:, :2])
+        accuracy_k = _accuracies(answered(annotations, q_nj)[0][:, :2])
         for _ in range(2):
             weight_m = newton_step(weight_m, feature_mnj, q_nj, mean, PRECISION / n_models**2)
         q_nj = _beliefs(evidence, weight_m, feature_mnj, accuracy_k)

@@ -32,7 +32,7 @@ from hitl.models.inference import loop
 from hitl.models.inference.loop import Climbed, Expected
 from hitl.models.inference.passes import Additive
 from hitl.models.numerics import kernels
-from hitl.models.numerics.sureness import BINS, Rows, binned, first_bins, rows_of
+from hitl.models.numerics.sureness import BINS, Rows, first_bins, judged, rows_of
 from hitl.models.priors import Same, TruthPrior
 
 UNSURE = 0.99
@@ -142,24 +142,12 @@ class _Unsure:
 
 
 def split_of(
-    evidence: Evidence,
-    prior: TruthPrior,
-    q_nj: Floats,
-    log_evidence: float,
-    counted_n: npt.NDArray[np.bool_],
-    bins: int,
-) -> Split:
-    """What the posterior (N, J) of a shard's items gives; items of known truth are sure."""
-    annotations = evidence.annotations
-    bin_n, labels_b = binned(annotations, q_nj, counted_n & ~evidence.known)
-    unsure_n = bin_n < min(bins, BINS - 1)
-    items = np.flatnonzero(unsure_n)
-    sure_n = counted_n & ~unsure_n
-    held_klj = kernels.counts(annotations, q_nj, sure_n)
-    held = Expected(held_klj, prior.statistics(q_nj, sure_n), log_evidence)
-    if not items.size:
-        nothing = Expected(np.zeros_like(held_klj), prior.statistics(q_nj[:0], sure_n[:0]), 0.0)
-        return Split(held, nothing, (), labels_b)
-    rows, q_nj = rows_of(annotations, items), q_nj[items]
-    unsure = Expected(kernels.counts(rows, q_nj), prior.statistics(q_nj, np.ones(len(q_nj), dtype=bool)), 0.0)
-    return Split(held, unsure, (rows,), labels_b)
+    evidence: Evidence, prior: Same, log_pi_klj: Floats, counted_n: npt.NDArray[np.bool_], bins: int
+) -> tuple[Split, Floats]:
+    """What the posterior of a shard's items gives, and its beliefs (N, J); items of known truth are sure."""
+    found = judged(evidence, log_pi_klj, prior.log_prior()[0], counted_n, min(bins, BINS - 1))
+    held = Expected(found.counts_klj, found.total_j, found.log_evidence)
+    items = np.flatnonzero(found.bin_n < min(bins, BINS - 1))
+    rows, q_nj = rows_of(evidence.annotations, items), found.q_nj[items]
+    unsure = Expected(kernels.counts(rows, q_nj), q_nj.sum(axis=0), 0.0)
+    return Split(held, unsure, (rows,) if items.size else (), found.labels_b), found.q_nj

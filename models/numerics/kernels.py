@@ -90,24 +90,27 @@ def _gathered(annotations: Labels, row_m: npt.NDArray[Any], rows: Floats) -> Flo
     table = np.ascontiguousarray(rows).reshape(-1, annotations.n_classes)
     runs = equal_runs(annotations, threads_for(len(annotations)))
     if len(runs) == 2:
-        _gather(0, len(out), annotations.item_start, row_m, table, out)
+        gather(0, len(out), annotations.item_start, row_m, table, out)
     else:
         _gather_threaded(runs, annotations.item_start, row_m, table, out)
     return out
 
 
-def counts(annotations: Labels, q_nj: Floats, among_n: npt.NDArray[np.bool_] | None = None) -> Floats:
-    """(K, L, J) expected number of times annotator k said l for an item of class j, among some items or all."""
+def counts(annotations: Labels, q_nj: Floats, weight_n: npt.NDArray[Any] | None = None) -> Floats:
+    """(K, L, J) expected number of times annotator k said l for an item of class j.
+
+    `weight_n` (N,) says how much items count, or which do; None: all alike.
+    """
     out = np.zeros((annotations.n_annotators, annotations.n_options, annotations.n_classes))
     table = out.reshape(-1, annotations.n_classes)
-    runs = equal_runs(annotations, min(threads_for(len(annotations)), max(1, TABLES // max(1, out.nbytes))))
-    among = np.ones(annotations.n_items, bool) if among_n is None else among_n
+    runs = equal_runs(annotations, threads_counting(len(annotations), out.nbytes))
+    weight_n = np.ones(annotations.n_items, bool) if weight_n is None else weight_n
     q_nj = np.ascontiguousarray(q_nj)
     if len(runs) == 2:
-        _scatter(0, len(q_nj), annotations.item_start, annotations.cell, q_nj, among, table)
+        scatter(0, len(q_nj), annotations.item_start, annotations.cell, q_nj, weight_n, table)
     else:
         others = np.zeros((len(runs) - 2, *table.shape))
-        _scatter_threaded(runs, annotations.item_start, annotations.cell, q_nj, among, table, others)
+        _scatter_threaded(runs, annotations.item_start, annotations.cell, q_nj, weight_n, table, others)
     return out
 
 
@@ -120,9 +123,9 @@ def beliefs(message_nj: Floats, log_prior_nj: Floats, out: Floats | None = None)
     assert out.flags.c_contiguous
     log_z_n = np.empty(len(out))
     log_prior_nj = np.ascontiguousarray(np.atleast_2d(log_prior_nj))
-    runs = np.linspace(0, len(out), threads_for(len(out)) + 1).astype(np.int64)
+    runs = even_runs(len(out))
     if len(runs) == 2:
-        _softmax(0, len(out), message_nj, log_prior_nj, out, log_z_n)
+        softmax(0, len(out), message_nj, log_prior_nj, out, log_z_n)
     else:
         _softmax_threaded(runs, message_nj, log_prior_nj, out, log_z_n)
     return out, log_z_n
@@ -130,7 +133,7 @@ def beliefs(message_nj: Floats, log_prior_nj: Floats, out: Floats | None = None)
 
 def totals(q_nj: Floats, among_n: npt.NDArray[np.bool_]) -> Floats:
     """(J,) expected number of items of each class, among some items."""
-    runs = np.linspace(0, len(q_nj), threads_for(len(q_nj)) + 1).astype(np.int64)
+    runs = even_runs(len(q_nj))
     sums = np.zeros((len(runs) - 1, q_nj.shape[1]))
     if len(runs) == 2:
         _total(0, len(q_nj), np.ascontiguousarray(q_nj), among_n, sums[0])
@@ -147,7 +150,7 @@ def expect(labels: Labels, log_pi_klj: Floats, log_prior_j: Floats, beside_klj: 
     """
     table = np.ascontiguousarray(log_pi_klj).reshape(-1, labels.n_classes)
     out = beside_klj.copy()
-    runs = equal_runs(labels, min(threads_for(len(labels)), max(1, TABLES // max(1, out.nbytes))))
+    runs = equal_runs(labels, threads_counting(len(labels), out.nbytes))
     others = np.zeros((len(runs) - 2, *table.shape))
     sums = np.zeros((len(runs) - 1, labels.n_classes + 1))
     loop = _expect_threaded if len(runs) > 2 else _expect_alone
@@ -175,6 +178,18 @@ def threads_for(size: int) -> int:
     return 1 if size < SERIAL_BELOW else int(get_num_threads())
 
 
+def threads_counting(labels: int, table: int) -> int:
+    """The same where each has a table of its own, of so many bytes."""
+    return min(threads_for(labels), max(1, TABLES // max(1, table)))
+
+
+def even_runs(size: int) -> npt.NDArray[np.int64]:
+    """(threads + 1,) bounds of runs of equally many items."""
+    threads = threads_for(size)
+    bounds: npt.NDArray[np.int64] = np.arange(threads + 1) * size // threads  # np.linspace takes ten times as long
+    return bounds
+
+
 def equal_runs(annotations: Labels, threads: int) -> npt.NDArray[np.int64]:
     """(threads + 1,) bounds of runs of items with equal numbers of labels and items together."""
     start, n = annotations.item_start, annotations.n_items
@@ -184,7 +199,8 @@ def equal_runs(annotations: Labels, threads: int) -> npt.NDArray[np.int64]:
 
 
 @compiled
-def _gather(first: int, last: int, start: Any, cell: Any, table: Any, out: Any) -> None:
+def gather(first: int, last: int, start: Any, cell: Any, table: Any, out: Any) -> None:
+    """Rows `first` to `last` of messages: the sum of an item's rows of the table."""
     for n in range(first, last):
         row = out[n]
         row[:] = 0.0
@@ -203,25 +219,27 @@ def _gather(first: int, last: int, start: Any, cell: Any, table: Any, out: Any) 
 @threaded
 def _gather_threaded(runs: Any, start: Any, cell: Any, table: Any, out: Any) -> None:
     for run in prange(len(runs) - 1):
-        _gather(runs[run], runs[run + 1], start, cell, table, out)
+        gather(runs[run], runs[run + 1], start, cell, table, out)
 
 
 @compiled
-def _scatter(first: int, last: int, start: Any, cell: Any, q: Any, among: Any, out: Any) -> None:
+def scatter(first: int, last: int, start: Any, cell: Any, q: Any, weight: Any, out: Any) -> None:
+    """Adds the rows of items, each times its weight, into the table."""
     for n in range(first, last):
-        if among[n]:
+        times = weight[n]
+        if times:
             row = q[n]
             for m in range(start[n], start[n + 1]):
                 sums = out[cell[m]]
                 for j in range(row.shape[0]):
-                    sums[j] += row[j]
+                    sums[j] += times * row[j]
 
 
 @threaded
-def _scatter_threaded(runs: Any, start: Any, cell: Any, q: Any, among: Any, out: Any, others: Any) -> None:
+def _scatter_threaded(runs: Any, start: Any, cell: Any, q: Any, weight: Any, out: Any, others: Any) -> None:
     for run in prange(len(runs) - 1):
         # A threaded loop counts in unsigned integers; minus a signed 1 that would be a float.
-        _scatter(runs[run], runs[run + 1], start, cell, q, among, others[np.int64(run) - 1] if run else out)
+        scatter(runs[run], runs[run + 1], start, cell, q, weight, others[np.int64(run) - 1] if run else out)
     for c in prange(out.shape[0]):
         for other in range(others.shape[0]):
             for j in range(out.shape[1]):
@@ -245,7 +263,8 @@ def _total_threaded(runs: Any, q: Any, among: Any, sums: Any) -> None:
 
 
 @compiled
-def _softmax(first: int, last: int, message: Any, log_prior: Any, out: Any, log_z: Any) -> None:
+def softmax(first: int, last: int, message: Any, log_prior: Any, out: Any, log_z: Any) -> None:
+    """Rows `first` to `last` of beliefs, and their log normalisers; `log_prior` has a row for each, or one."""
     totals = np.empty(BLOCK)
     for begin in range(first, last, BLOCK):
         end = min(begin + BLOCK, last)
@@ -282,9 +301,9 @@ def _expect(first: int, last: int, start: Any, cell: Any, table: Any, log_prior:
     for begin in range(first, last, BLOCK):
         size = min(begin + BLOCK, last) - begin
         block, tops = rows[:size], log_z[:size]
-        _gather(0, size, start[begin:], cell, table, block)
-        _softmax(0, size, block, log_prior, block, tops)
-        _scatter(0, size, start[begin:], cell, block, among, out)
+        gather(0, size, start[begin:], cell, table, block)
+        softmax(0, size, block, log_prior, block, tops)
+        scatter(0, size, start[begin:], cell, block, among, out)
         for i in range(size):
             for j in range(classes):
                 own[j] += block[i, j]
@@ -315,7 +334,7 @@ def _expect_threaded(
 @threaded
 def _softmax_threaded(runs: Any, message: Any, log_prior: Any, out: Any, log_z: Any) -> None:
     for run in prange(len(runs) - 1):
-        _softmax(runs[run], runs[run + 1], message, log_prior, out, log_z)
+        softmax(runs[run], runs[run + 1], message, log_prior, out, log_z)
 
 
 # As plain arithmetic the exponential and the logarithm become vector instructions, several times as fast as calls of

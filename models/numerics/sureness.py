@@ -1,4 +1,4 @@
-"""Which items are least sure, and their labels alone.
+"""One pass over all items that tells which are least sure, and the labels of these alone.
 
     u_n = 1 - max_j q_nj         bin = how often u halves from 1, in quarters of a halving: 0 is the least sure
 
@@ -15,8 +15,9 @@ import numpy.typing as npt
 from numba import prange
 
 from hitl.annotations import Annotations, Floats
+from hitl.evidence import Evidence
 from hitl.models.numerics.compiled import compiled, threaded
-from hitl.models.numerics.kernels import equal_runs, threads_for
+from hitl.models.numerics.kernels import BLOCK, equal_runs, gather, scatter, softmax, threads_counting
 
 BINS = 256
 """Four for each halving, down to the smallest difference from 1 and below."""
@@ -43,16 +44,65 @@ class Rows:
         return len(self.cell)
 
 
-def binned(
-    annotations: Annotations, q_nj: Floats, among_n: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """(N,) bin of each item, the last one outside `among_n`; and (BINS,) labels of each bin among them."""
-    bin_n = np.empty(len(q_nj), dtype=np.uint8)
-    runs = equal_runs(annotations, threads_for(len(annotations)))
-    labels = np.zeros((len(runs) - 1, BINS), dtype=np.int64)
-    loop = _binned if len(runs) == 2 else _binned_threaded
-    loop(runs, annotations.item_start, np.ascontiguousarray(q_nj), among_n, bin_n, labels)
-    return bin_n, labels.sum(axis=0)
+@dataclass(frozen=True, eq=False, slots=True)
+class Judged:
+    """What one pass over all items gives.
+
+    Attributes:
+        q_nj: (N, J) beliefs.
+        bin_n: (N,) bin of each item; the last one where the truth is known, or the item does not count.
+        labels_b: (BINS,) labels of the other items by bins.
+        counts_klj, total_j: expected counts (K, L, J) and numbers of items (J,) of the sure items that count.
+        log_evidence: sum of the log normalisers of all items that count.
+    """
+
+    q_nj: Floats
+    bin_n: npt.NDArray[np.uint8]
+    labels_b: npt.NDArray[np.int64]
+    counts_klj: Floats
+    total_j: Floats
+    log_evidence: float
+
+
+def judged(
+    evidence: Evidence,
+    log_pi_klj: Floats,
+    log_prior_j: Floats,
+    counted_n: npt.NDArray[np.bool_],
+    bins: int,
+    out: Floats | None = None,
+) -> Judged:
+    """Messages, beliefs, bins and counts of the sure items, block by block in the fastest cache.
+
+    Items in the first `bins` bins are not sure. The prior is the same for all items. `out` (N, J) takes the beliefs.
+    """
+    labels = evidence.annotations
+    table = np.ascontiguousarray(log_pi_klj).reshape(-1, labels.n_classes)
+    truth_n = np.full(labels.n_items, -1) if evidence.truth is None else evidence.truth
+    q_nj = np.empty((labels.n_items, labels.n_classes)) if out is None else out
+    bin_n = np.empty(labels.n_items, dtype=np.uint8)
+    counts_klj = np.zeros(log_pi_klj.shape)
+    runs = equal_runs(labels, threads_counting(len(labels), counts_klj.nbytes))
+    others = np.zeros((len(runs) - 2, *table.shape))
+    labels_rb = np.zeros((len(runs) - 1, BINS), dtype=np.int64)
+    sums = np.zeros((len(runs) - 1, labels.n_classes + 1))
+    loop = _judged if len(runs) == 2 else _judged_threaded
+    items = labels.item_start, labels.cell, truth_n, counted_n
+    loop(
+        runs,
+        *items,
+        table,
+        log_prior_j[None],
+        bins,
+        q_nj,
+        bin_n,
+        counts_klj.reshape(table.shape),
+        others,
+        labels_rb,
+        sums,
+    )
+    total: Floats = sums.sum(axis=0)
+    return Judged(q_nj, bin_n, labels_rb.sum(axis=0), counts_klj, total[:-1], float(total[-1]))
 
 
 def first_bins(labels_b: npt.NDArray[np.int64], share: float, most: int) -> int:
@@ -73,28 +123,120 @@ def rows_of(annotations: Annotations, items: npt.NDArray[np.intp]) -> Rows:
 
 
 @compiled
-def _of_run(first: int, last: int, start: Any, q: Any, among: Any, bins: Any, labels: Any) -> None:
-    for n in range(first, last):
-        bins[n] = BINS - 1
-        if among[n]:
-            top = 0.0
-            for j in range(q.shape[1]):
-                top = max(top, q[n, j])
-            halved = _ONE - (np.float64(1.0 - top).view(np.int64) >> 50)
-            b = min(max(halved, 0), BINS - 1) if top < 1.0 else BINS - 1
-            bins[n] = b
-            labels[b] += start[n + 1] - start[n]
+def _of_run(
+    first: Any,
+    last: Any,
+    start: Any,
+    cell: Any,
+    truth: Any,
+    counted: Any,
+    table: Any,
+    log_prior: Any,
+    bins: Any,
+    q: Any,
+    bin_n: Any,
+    counts: Any,
+    labels: Any,
+    sums: Any,
+) -> None:
+    classes = table.shape[1]
+    log_z, sure = np.empty(BLOCK), np.empty(BLOCK, dtype=np.bool_)
+    own = np.zeros(classes + 1)  # in no cache line that another thread writes to
+    for begin in range(first, last, BLOCK):
+        size = min(begin + BLOCK, last) - begin
+        block = q[begin : begin + size]
+        gather(0, size, start[begin:], cell, table, block)
+        for i in range(size):
+            if truth[begin + i] >= 0:
+                for j in range(classes):
+                    if j != truth[begin + i]:
+                        block[i, j] = -np.inf
+        softmax(0, size, block, log_prior, block, log_z)
+        for i in range(size):
+            n = begin + i
+            b = BINS - 1
+            if counted[n]:
+                own[classes] += log_z[i]
+                if truth[n] < 0:
+                    b = _bin(block[i])
+                    labels[b] += start[n + 1] - start[n]
+            bin_n[n] = b
+            sure[i] = counted[n] and b >= bins
+            if sure[i]:
+                for j in range(classes):
+                    own[j] += block[i, j]
+        scatter(0, size, start[begin:], cell, block, sure, counts)
+    sums[:] = own
 
 
 @compiled
-def _binned(runs: Any, start: Any, q: Any, among: Any, bins: Any, labels: Any) -> None:
-    _of_run(runs[0], runs[1], start, q, among, bins, labels[0])
+def _bin(row: Any) -> Any:
+    top = 0.0
+    for j in range(row.shape[0]):
+        top = max(top, row[j])
+    halved = _ONE - (np.float64(1.0 - top).view(np.int64) >> 50)
+    return min(max(halved, 0), BINS - 1) if top < 1.0 else BINS - 1
+
+
+@compiled
+def _judged(
+    runs: Any,
+    start: Any,
+    cell: Any,
+    truth: Any,
+    counted: Any,
+    table: Any,
+    log_prior: Any,
+    bins: Any,
+    q: Any,
+    bin_n: Any,
+    counts: Any,
+    others: Any,
+    labels: Any,
+    sums: Any,
+) -> None:
+    _of_run(runs[0], runs[1], start, cell, truth, counted, table, log_prior, bins, q, bin_n, counts, labels[0], sums[0])
 
 
 @threaded
-def _binned_threaded(runs: Any, start: Any, q: Any, among: Any, bins: Any, labels: Any) -> None:
+def _judged_threaded(
+    runs: Any,
+    start: Any,
+    cell: Any,
+    truth: Any,
+    counted: Any,
+    table: Any,
+    log_prior: Any,
+    bins: Any,
+    q: Any,
+    bin_n: Any,
+    counts: Any,
+    others: Any,
+    labels: Any,
+    sums: Any,
+) -> None:
     for run in prange(len(runs) - 1):
-        _of_run(runs[run], runs[run + 1], start, q, among, bins, labels[run])
+        mine = others[np.int64(run) - 1] if run else counts
+        _of_run(
+            runs[run],
+            runs[run + 1],
+            start,
+            cell,
+            truth,
+            counted,
+            table,
+            log_prior,
+            bins,
+            q,
+            bin_n,
+            mine,
+            labels[run],
+            sums[run],
+        )
+    for c in prange(counts.shape[0]):
+        for other in range(others.shape[0]):
+            for j in range(counts.shape[1]):
+                counts[c, j] += others[other, c, j]
 
 
 @compiled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
 from hitl.evidence import Evidence
@@ -47,3 +48,11 @@ def agreeing(votes_nj: Floats) -> Floats:
 def votes(annotations: Annotations) -> Floats:
     """(N, J) number of labels for each class."""
     return kernels.votes(annotations)
+
+
+def labels_of_a_class(annotations: Annotations) -> npt.NDArray[np.int64]:
+    """(N,) number of labels that are a class."""
+    if annotations.n_options == annotations.n_classes:
+        return annotations.labels_per_item
+    of_a_class = annotations.label < annotations.n_classes
+    return np.bincount(annotations.item[of_a_class], minlength=annotations.n_items)

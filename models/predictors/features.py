@@ -10,10 +10,13 @@ An item whose features cannot be made is left out, with the reason: its row is N
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, Protocol
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +32,9 @@ Kind = Literal["text", "image", "columns", "numbers"]
 TFIDF = "tfidf"
 BATCH = 64
 """Items that a network sees at once."""
+
+AHEAD = 256
+"""Batches at most that other processes are given before the first of them is answered."""
 
 
 NAMED = 3
@@ -202,23 +208,30 @@ def embed_each(
     *,
     batch_size: int = BATCH,
     progress: Progress = silent,
+    executor: Executor | None = None,
 ) -> dict[str, str]:
     """Make and keep, batch by batch, the numbers of the items that have none yet; those left out, and why.
 
     The embedder is made only where there is something to do. What it raises of a batch, or a wrong shape, is looked
     at again item by item, so that it is known which item it was.
+
+    `executor` has other processes embed batches: `make` is sent to them, and each makes an embedder of its own.
     """
     todo = np.flatnonzero(~kept.held(corpus.items, corpus.digests)).tolist()
     left_out: dict[str, str] = {}
     if not todo:
         return left_out
-    embedder, width = make(), kept.width
-    progress("embed", 0, len(todo))
-    with ThreadPoolExecutor(READERS, thread_name_prefix="hitl-embed") as pool:
-        for start in range(0, len(todo), batch_size):
-            part = corpus.take(todo[start : start + batch_size])
-            inputs = list(pool.map(lambda value: _prepared(embedder, value), part.values))
-            answers = _answers(embedder, inputs, width)
+    submit = _here(make()) if executor is None else _there(make, executor)
+    width, done = kept.width, 0
+    waiting: deque[tuple[Corpus, Callable[[], list[Any]]]] = deque()
+    progress("embed", done, len(todo))
+    for start in range(0, len(todo), batch_size):
+        part = corpus.take(todo[start : start + batch_size])
+        waiting.append((part, submit(part.values, width)))
+        last = start + batch_size >= len(todo)
+        while waiting and (last or width is None or len(waiting) > AHEAD):  # the first answer says how long all are
+            part, answered = waiting.popleft()
+            answers = answered()
             there = [n for n, answer in enumerate(answers) if not isinstance(answer, _Without)]
             left_out |= {part.items[n]: a.why for n, a in enumerate(answers) if isinstance(a, _Without)}
             if there:
@@ -226,7 +239,8 @@ def embed_each(
                 width = x_nd.shape[1]
                 some = part.take(there)
                 kept.add(some.items, some.digests, x_nd)
-            progress("embed", min(start + batch_size, len(todo)), len(todo))
+            done += len(answers)
+            progress("embed", done, len(todo))
     return left_out
 
 
@@ -256,11 +270,12 @@ def embed(
     kept: Kept | None = None,
     batch_size: int = BATCH,
     progress: Progress = silent,
+    executor: Executor | None = None,
 ) -> tuple[Floats, dict[str, str]]:
     """(N, D) features of `corpus.items`, NaN in the rows of those left out; all that were left out, and why.
 
     `make` gives the embedder that sees each item by itself; None: texts by TF-IDF, columns scaled. What `kept` has is
-    not made again. Raises BadInput where nothing can be made of any item.
+    not made again; `executor` as for `embed_each`. Raises BadInput where nothing can be made of any item.
 
     Example:
         >>> from hitl.models.predictors.features import embed, texts
@@ -272,7 +287,7 @@ def embed(
     there = corpus
     if make is not None and corpus.items:
         kept = InMemory() if kept is None else kept
-        left_out |= embed_each(corpus, make, kept, batch_size=batch_size, progress=progress)
+        left_out |= embed_each(corpus, make, kept, batch_size=batch_size, progress=progress, executor=executor)
         there = corpus.but(left_out)
         x_nd = kept.read(there.items, there.digests)
     if not there.items:
@@ -294,6 +309,37 @@ def without(left_out: Mapping[str, str]) -> str:
 def digest_of(*parts: Any) -> str:
     """A short SHA-256 of values, each of which says what it is when it is printed."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+Submit = Callable[[list[Any], int | None], Callable[[], list[Any]]]
+"""Values of items, and the D of batches before -> what gives an answer of each."""
+
+
+def _here(embedder: Embedder) -> Submit:
+    return lambda values, width: partial(_batch, embedder, values, width)
+
+
+def _there(make: Callable[[], Embedder], executor: Executor) -> Submit:
+    run = uuid4().hex
+    return lambda values, width: executor.submit(_batch_there, run, make, values, width).result
+
+
+_MADE: dict[str, Embedder] = {}
+"""What this process embeds with, by the run."""
+
+
+def _batch_there(run: str, make: Callable[[], Embedder], values: list[Any], width: int | None) -> list[Any]:
+    if run not in _MADE:
+        _MADE.clear()
+        _MADE[run] = make()
+    return _batch(_MADE[run], values, width)
+
+
+def _batch(embedder: Embedder, values: list[Any], width: int | None) -> list[Any]:
+    """An answer of each item: its numbers, or why there are none."""
+    with ThreadPoolExecutor(READERS, thread_name_prefix="hitl-embed") as pool:
+        inputs = list(pool.map(partial(_prepared, embedder), values))
+    return _answers(embedder, inputs, width)
 
 
 def _prepared(embedder: Embedder, value: Any) -> Any:

@@ -15,11 +15,11 @@ from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
-from hitl.models.annotators.confusion import right_answers
 from hitl.models.default import DefaultCombiner
 from hitl.models.dependence.design_effect import EXPECTED
 from hitl.models.dependence.uneven_errors import BEFOREHAND
 from hitl.models.majority import MajorityVote
+from hitl.models.numerics.answers import answered
 from hitl.models.pl_em import PLEM
 from hitl.models.vb_ibcc import VBIBCC
 from tests import oracles
@@ -198,12 +198,15 @@ def test_right_answers_are_those_of_a_plain_count(shape: dict[str, int]) -> None
     rng = np.random.default_rng(0)
     annotations = oracles.crowd(rng, 20, 4, 3, **shape)[0].annotations
     q_nj = rng.dirichlet(np.ones(3), size=20)
-    expected = np.zeros((annotations.n_annotators, 3))
+    expected, doubts = np.zeros((annotations.n_annotators, 3)), np.zeros(annotations.n_annotators)
     for n, k, option in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
         if option < 3:
             chance = q_nj[n, option]
             expected[k] += chance, 1 - chance, chance * (1 - chance)
-    np.testing.assert_allclose(right_answers(annotations, q_nj), expected, atol=1e-12)
+        doubts[k] += 1 - max(q_nj[n])
+    answers_k3, doubt_k = answered(annotations, q_nj)
+    np.testing.assert_allclose(answers_k3, expected, atol=1e-12)
+    np.testing.assert_allclose(doubt_k, doubts, atol=1e-12)
 
 
 def test_accuracy_and_interval_are_those_of_the_answers_and_the_crowd() -> None:

@@ -26,6 +26,7 @@ from hitl.shards.combining import combine
 from hitl.shards.encoding import encode
 from hitl.shards.reading import Shards
 from hitl.tables.files import write_table
+from hitl.tables.vectors import read_vectors
 from tests.command_line import Run
 from tests.shards.test_combining import crowd, results_in
 
@@ -151,6 +152,38 @@ def test_replays_are_those_of_one_machine(run: Run, engine: OnCluster, tmp_path:
     assert json.loads(there) == json.loads(here)
     code, _, err = run(*wanted, "--scheduler", scheduler)
     assert (code, "for --engine dask" in err) == (78, True)
+
+
+DEADLY = """
+import os, signal, time
+from pathlib import Path
+
+def lengths(texts):
+    time.sleep(0.01)
+    if "the end" in texts and not Path("{folder}/died").exists():
+        Path("{folder}/died").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [[len(text), 1.5] for text in texts]
+"""
+
+
+def test_features_are_made_by_workers_also_when_one_is_lost(run: Run, engine: OnCluster, tmp_path: Path) -> None:
+    texts = ["the end" if n == 30 else "x" * (n % 7 + 1) for n in range(60)]
+    write_table(tmp_path / "items.csv", pa.table({"item": [f"i{n}" for n in range(60)], "text": texts}))
+    (tmp_path / "mine.py").write_text(DEADLY.format(folder=tmp_path))
+    wanted = ["embed", str(tmp_path / "items.csv"), "--text", "text", "--batch-size", "4"]
+    named, output = ["--model", f"{tmp_path / 'mine.py'}:lengths"], tmp_path / "there.parquet"
+    there = ["--engine", "dask", "--scheduler", engine._client.scheduler.address]
+    code, _, err = run(*wanted, *named, "-o", str(output), *there)
+    assert code == 0, err
+    assert (tmp_path / "died").exists()
+    items, x_nd = read_vectors(output)
+    assert items == [f"i{n}" for n in range(60)]
+    assert x_nd.tolist() == [[len(text), 1.5] for text in texts]
+    code, _, err = run(*wanted, "-o", str(output), *there)
+    assert (code, "what sees each item by itself" in err) == (78, True), err
+    code, _, err = run("embed", "--project", *there)
+    assert (code, "for a table of items" in err) == (78, True), err
 
 
 @pytest.mark.parametrize(

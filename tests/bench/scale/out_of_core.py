@@ -1,11 +1,15 @@
-"""Labels that do not fit in memory: names to shards, a pass, a fit, beside the same in memory.
+"""Labels that do not fit in memory: names to shards, a pass, a fit, beside the same in memory and on a cluster.
 
-    python -m tests.bench.scale.out_of_core [--rows 100000000] [--kind csv|parquet] [--save]
+    python -m tests.bench.scale.out_of_core [--rows 100000000] [--parts 1] [--kind csv|parquet] [--save]
 
 Simulated annotators (10,000, accuracies Beta(3, 2), errors even over the ten classes), ten labels an item, all names
 text, a million rows at a time in no order. Each step is a process of its own, whose greatest resident memory is read
 (VmHWM: pages of mapped files that it looks at are in it); compiled code is on disk. The tables are removed when they
-are encoded, all else at the end.
+are encoded, all else at the end. With several parts the disk holds the tables of one at a time: each becomes a folder
+of shards like the first.
+
+The cluster is Dask's of this machine, with two workers of one thread. What an iteration costs beside its work: a pass
+whose work is nothing but that each shard gives a table of the size that a fit's are.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +32,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
-from hitl.annotations import Annotations
+from hitl.annotations import Annotations, Floats
 from hitl.evidence import Evidence
-from hitl.models.inference.passes import InTurn
+from hitl.models.default import DefaultCombiner
+from hitl.models.inference.passes import IN_TURN, Engine
 from hitl.models.numerics import kernels
 from hitl.models.vb_ibcc import VBIBCC
+from hitl.shards.cluster import on_dask
 from hitl.shards.combining import combine
 from hitl.shards.encoding import encode
 from hitl.shards.reading import Shards
@@ -47,8 +54,9 @@ FILE = 10_000_000
 
 MEMORY = 1.5e9
 ENCODING_MEMORY = 2e9
-TIMES = 1.5
-"""The bars: bytes of a fit and of encoding, time per label of a fit beside the one in memory."""
+TIMES, ON_CLUSTER = 1.5, 1.3
+"""The bars: bytes of a fit and of encoding; time per label of a fit beside the one in memory, and on a cluster beside
+the one in a single process."""
 
 
 def peak() -> int:
@@ -57,18 +65,18 @@ def peak() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
 
 
-def make(folder: str, rows: int, kind: str) -> dict[str, float]:
-    """Write the tables."""
-    rng = np.random.default_rng(0)
-    right = rng.beta(3, 2, size=ANNOTATORS)
+def make(folder: str, part: int, rows: int, kind: str) -> dict[str, float]:
+    """Write the tables of a part."""
+    right = np.random.default_rng(0).beta(3, 2, size=ANNOTATORS)
+    rng = np.random.default_rng([0, part])
     writer: Any = csv.CSVWriter if kind == "csv" else parquet.ParquetWriter
     for first in range(0, rows, FILE):
         path = Path(folder, f"labels-{first // FILE:03}.{kind}")
         open_table = None
         for begin in range(first, min(first + FILE, rows), 1_000_000):
-            part = _rows(rng, right, begin // EACH, min(1_000_000, rows - begin) // EACH)
-            open_table = open_table or writer(str(path), part.schema)
-            open_table.write_table(part)
+            table = _rows(rng, right, (part * rows + begin) // EACH, min(1_000_000, rows - begin) // EACH)
+            open_table = open_table or writer(str(path), table.schema)
+            open_table.write_table(table)
         assert open_table is not None
         open_table.close()
     return {"bytes": sum(path.stat().st_size for path in Path(folder).iterdir())}
@@ -90,40 +98,75 @@ def _named(text: str, codes: Any) -> pa.Array:
     return pc.binary_join_element_wise(text, pa.array(codes).cast(pa.string()), "")
 
 
-def encoded(folder: str, shards: str, kind: str) -> dict[str, float]:
+def encoded(folder: str, shards: str, kind: str, like: str | None = None) -> dict[str, float]:
     """Tables to shards."""
-    began = time.perf_counter()
-    made = encode([f"{folder}/*.{kind}"], shards)
+    began, first = time.perf_counter(), time.process_time()
+    made = encode([f"{folder}/*.{kind}"], shards, like=like)
+    took = {"s": time.perf_counter() - began, "processor s": time.process_time() - first}
     size = sum(path.stat().st_size for path in Path(shards).iterdir())
-    return {"s": time.perf_counter() - began, "peak": peak(), "shards": len(made.shards), "bytes": size}
+    return took | {"peak": peak(), "shards": len(made.shards), "bytes": size}
 
 
-def fitted(folder: str, out: str) -> dict[str, float]:
-    """VB-IBCC over shards to convergence, with checkpoints; results written. The better of two runs."""
-    runs = [_fitted(folder, f"{out}-{number}") for number in range(2)]
-    return min(runs, key=lambda run: run["s"]) | {"peak": peak()}
+def fitted(folders: str, out: str, runs: str) -> dict[str, float]:
+    """VB-IBCC over shards to convergence, with checkpoints; results written. The best of so many runs."""
+    found = [_fitted(folders, f"{out}-{number}", Timed(), VBIBCC()) for number in range(int(runs))]
+    return min(found, key=lambda run: run["s"]) | {"peak": peak(), "overhead s": _overhead(Timed(), folders)}
 
 
-def _fitted(folder: str, out: str) -> dict[str, float]:
-    timed = Timed()
-    shards = Shards.open(folder)
-    fit = combine(shards, out, VBIBCC(), engine=timed).learned.fit
+def fitted_by_default(folders: str, out: str, runs: str) -> dict[str, float]:
+    """The same of the default, once."""
+    return _fitted(folders, f"{out}-default", Timed(), DefaultCombiner()) | {"peak": peak()}
+
+
+def on_cluster(folders: str, out: str, runs: str) -> dict[str, float]:
+    """The same on two workers of this machine, which have compiled and seen the shards before."""
+    with on_dask(None, 2) as cluster:
+        cluster.total(_Nothing((ANNOTATORS, CLASSES, CLASSES), touch=True), Shards.open(folders))
+        found = [_fitted(folders, f"{out}-{number}", Timed(cluster), VBIBCC()) for number in range(int(runs))]
+        most = max(cluster._client.run(peak).values())
+        return min(found, key=lambda run: run["s"]) | {"peak": most, "overhead s": _overhead(cluster, folders)}
+
+
+def _fitted(folders: str, out: str, timed: Timed, method: Any) -> dict[str, float]:
+    shards = Shards.open(folders)
+    fit = combine(shards, out, method, engine=timed).learned.fit
     whole = time.perf_counter() - timed.began
     shutil.rmtree(out)
     figures = {"s": fit.seconds, "all s": whole, "processor s": timed.processor}
     return figures | {"labels": shards.n_labels, "iterations": fit.iterations, "converged": float(fit.converged)}
 
 
-class Timed(InTurn):
-    """Notes the processor's time from its making to the end of the last pass."""
+@dataclass(frozen=True, eq=False)
+class _Nothing:
+    """Of each shard a table; the labels are looked at only where they should be in memory."""
 
-    def __init__(self) -> None:
-        for name, now in (("began", time.perf_counter()), ("first", time.process_time())):
-            object.__setattr__(self, name, now)
+    shape: tuple[int, ...]
+    touch: bool = False
+
+    def __call__(self, evidence: Evidence) -> Floats:
+        given = np.zeros(self.shape)
+        return (
+            kernels.counts(evidence.annotations, kernels.messages(evidence.annotations, given)) if self.touch else given
+        )
+
+
+def _overhead(engine: Engine, folders: str) -> float:
+    """Seconds of a pass without work: that tables are sent, added up and given back."""
+    shards = Shards.open(folders)
+    table = (ANNOTATORS, CLASSES, CLASSES)
+    return best({"nothing": lambda: engine.total(_Nothing(table), shards)}, 3)["nothing"]
+
+
+class Timed:
+    """An engine, by default this process; notes the processor's time from its making to the end of the last pass."""
+
+    def __init__(self, engine: Engine = IN_TURN) -> None:
+        self._engine, self.each = engine, engine.each
+        self.began, self._first, self.processor = time.perf_counter(), time.process_time(), 0.0
 
     def total(self, work: Any, shards: Any) -> Any:
-        found = super().total(work, shards)
-        object.__setattr__(self, "processor", time.process_time() - self.first)  # type: ignore[attr-defined]
+        found = self._engine.total(work, shards)
+        self.processor = time.process_time() - self._first
         return found
 
 
@@ -173,9 +216,11 @@ def _together(shards: Any) -> Annotations:
 
 
 STEPS: dict[str, Callable[..., dict[str, float]]] = {
-    "make": lambda folder, rows, kind: make(folder, int(rows), kind),
+    "make": lambda folder, part, rows, kind: make(folder, int(part), int(rows), kind),
     "encode": encoded,
     "fit": fitted,
+    "default": fitted_by_default,
+    "cluster": on_cluster,
     "memory": in_memory,
     "pass": one_pass,
 }
@@ -190,31 +235,54 @@ def step(name: str, *arguments: str) -> dict[str, float]:
     return figures
 
 
-def measured(rows: int, kind: str, folder: Path) -> dict[str, dict[str, float]]:
+def measured(rows: int, parts: int, runs: int, kind: str, folder: Path) -> dict[str, dict[str, float]]:
     """All steps."""
-    tables, shards, out = (str(folder / name) for name in ("tables", "shards", "results"))
-    Path(tables).mkdir()
-    found = {"make": step("make", tables, str(rows), kind), "encode": step("encode", tables, shards, kind)}
-    shutil.rmtree(tables)
-    return found | {"memory": step("memory"), "pass": step("pass", shards), "fit": step("fit", shards, out)}
+    found = sharded(rows, parts, kind, folder)
+    folders, out = str(folder / "shards-*"), str(folder / "results")
+    found |= {"memory": step("memory"), "pass": step("pass", str(folder / "shards-000"))}
+    return found | {name: step(name, folders, out, str(runs)) for name in ("fit", "cluster", "default")}
+
+
+def sharded(rows: int, parts: int, kind: str, folder: Path) -> dict[str, dict[str, float]]:
+    """Tables of names to shards, part by part; of both the sums, of memory the most."""
+    made: list[dict[str, float]] = []
+    encodings: list[dict[str, float]] = []
+    tables = folder / "tables"
+    for part in range(parts):
+        tables.mkdir()
+        made.append(step("make", str(tables), str(part), str(rows // parts), kind))
+        like = [str(folder / "shards-000")] if part else []
+        encodings.append(step("encode", str(tables), str(folder / f"shards-{part:03d}"), kind, *like))
+        shutil.rmtree(tables)
+    whole = {name: sum(one[name] for one in encodings) for name in encodings[0]}
+    return {
+        "make": {"bytes": sum(one["bytes"] for one in made)},
+        "encode": whole | {"peak": max(one["peak"] for one in encodings)},
+    }
 
 
 def report(rows: int, kind: str, found: dict[str, dict[str, float]]) -> tuple[list[str], dict[str, Any]]:
     """Lines for people, figures for tests."""
     made, fit, memory, one = found["encode"], found["fit"], found["memory"], found["pass"]
+    cluster, default = found["cluster"], found["default"]
     each, each_in_memory = 1e9 * fit["s"] / rows, 1e9 * memory["s"] / IN_MEMORY
     ratio = each / each_in_memory
     lines = [
         f"{rows:,} labels of {ANNOTATORS:,} annotators, {EACH} an item, {CLASSES} classes; {os.cpu_count()} cores",
         "",
         f"names to shards: {kind}, {found['make']['bytes'] / 1e9:.1f} GB -> {made['bytes'] / 1e9:.1f} GB in "
-        f"{made['shards']:.0f} shards, {made['s']:.0f} s, {1e6 * made['s'] / rows:.2f} us a label, at most "
+        f"{made['shards']:.0f} shards, {made['s']:.0f} s ({made['processor s']:.0f} of a processor), "
+        f"{1e6 * made['s'] / rows:.2f} us a label, at most "
         f"{made['peak'] / 1e9:.2f} GB of memory",
         f"a pass (gather and scatter) over {one['labels']:,.0f} labels: {one['over shards']:.2f} ns a label over "
         f"shards (to open them: {one['open shards']:.3f}), {one['in memory']:.2f} in memory",
         f"VB-IBCC to convergence over shards: {fit['iterations']:.0f} passes, {fit['s']:.0f} s, {each:.0f} ns a label "
         f"({1e9 * fit['processor s'] / rows:.0f} of a processor); with results written {fit['all s']:.0f} s; at most "
-        f"{fit['peak'] / 1e9:.2f} GB of memory",
+        f"{fit['peak'] / 1e9:.2f} GB of memory; {1e3 * fit['overhead s']:.0f} ms a pass without work",
+        f"the same on a Dask cluster of two workers: {cluster['s']:.0f} s, with results {cluster['all s']:.0f} s; at "
+        f"most {cluster['peak'] / 1e9:.2f} GB a worker; {1e3 * cluster['overhead s']:.0f} ms a pass without work",
+        f"the default to convergence over shards: {default['s']:.0f} s ({1e9 * default['processor s'] / rows:.0f} ns a "
+        f"label of a processor); with results {default['all s']:.0f} s; at most {default['peak'] / 1e9:.2f} GB",
         f"VB-IBCC of {IN_MEMORY:,} labels in memory: {memory['iterations']:.0f} passes, {memory['s']:.1f} s, "
         f"{each_in_memory:.0f} ns a label ({1e9 * memory['processor s'] / IN_MEMORY:.0f} of a processor); at most "
         f"{memory['peak'] / 1e9:.2f} GB",
@@ -222,7 +290,13 @@ def report(rows: int, kind: str, found: dict[str, dict[str, float]]) -> tuple[li
     bars = [
         ("encoding in at most 2 GB", f"{made['peak'] / 1e9:.2f} GB", made["peak"] <= ENCODING_MEMORY),
         ("a fit over shards in at most 1.5 GB", f"{fit['peak'] / 1e9:.2f} GB", fit["peak"] <= MEMORY),
+        ("of the default too", f"{default['peak'] / 1e9:.2f} GB", default["peak"] <= MEMORY),
         ("at most 1.5 times the time per label in memory", f"{ratio:.2f}", ratio <= TIMES),
+        (
+            "on a cluster at most 1.3 times as long",
+            f"{cluster['s'] / fit['s']:.2f}",
+            cluster["s"] <= ON_CLUSTER * fit["s"],
+        ),
         ("converged", str(bool(fit["converged"])), bool(fit["converged"])),
     ]
     return [*lines, *results.held(bars)], {"rows": rows, "times the time per label": ratio, **found}
@@ -231,6 +305,8 @@ def report(rows: int, kind: str, found: dict[str, dict[str, float]]) -> tuple[li
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--parts", type=int, default=1, help="tables are made and encoded in so many parts")
+    parser.add_argument("--runs", type=int, default=2, help="fits, of which the best counts")
     parser.add_argument("--kind", choices=("csv", "parquet"), default="csv")
     parser.add_argument("--folder", help="where tables and shards are kept meanwhile; default: a temporary folder")
     parser.add_argument("--save", action="store_true")
@@ -240,12 +316,14 @@ def main() -> None:
         print(json.dumps(STEPS[given.step[0]](*given.step[1:])))
         return
     with tempfile.TemporaryDirectory(prefix="hitl-scale-", dir=given.folder) as folder:
-        found = measured(given.rows, given.kind, Path(folder))
+        found = measured(given.rows, given.parts, given.runs, given.kind, Path(folder))
     lines, figures = report(given.rows, given.kind, found)
     print("\n".join(lines))
     if given.save:
-        kind = "" if given.kind == "csv" else f" --kind {given.kind}"
-        results.save("scale_out_of_core", lines, figures, f"scale.out_of_core --rows {given.rows}{kind} --save")
+        more = "" if given.kind == "csv" else f" --kind {given.kind}"
+        more += "" if given.parts == 1 else f" --parts {given.parts}"
+        name = f"scale_out_of_core{'' if given.parts == 1 else '_in_parts'}"
+        results.save(name, lines, figures, f"scale.out_of_core --rows {given.rows}{more} --save")
 
 
 if __name__ == "__main__":

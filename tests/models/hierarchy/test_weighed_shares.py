@@ -43,7 +43,7 @@ def test_the_density_is_that_of_a_dirichlet_up_to_a_constant() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_beliefs_are_those_of_each_item_alone_and_evidence_is_weighed(seed: int) -> None:
     prior, message_nj = some(seed)
-    found = prior.posterior(message_nj, np.ones(12, bool))
+    found = prior.posterior(message_nj.copy(), np.ones(12, bool))
     for q, row in zip(found.q_nj, message_nj, strict=True):
         chance = prior.share_j * np.exp(row)
         np.testing.assert_allclose(q, chance / chance.sum(), atol=1e-12)
@@ -55,9 +55,9 @@ def test_beliefs_are_those_of_each_item_alone_and_evidence_is_weighed(seed: int)
 def test_an_item_that_counts_nothing_is_judged_and_teaches_nothing() -> None:
     prior, message_nj = some(4)
     weight_n = np.where(np.arange(12) < 6, prior.weight_n, 0)
-    none = WeighedShares(prior.share_j, weight_n, prior.pseudo_j).posterior(message_nj, np.ones(12, bool))
-    half = WeighedShares(prior.share_j, weight_n[:6], prior.pseudo_j).posterior(message_nj[:6], np.ones(6, bool))
-    np.testing.assert_allclose(none.q_nj, prior.posterior(message_nj, np.ones(12, bool)).q_nj)
+    none = WeighedShares(prior.share_j, weight_n, prior.pseudo_j).posterior(message_nj.copy(), np.ones(12, bool))
+    half = WeighedShares(prior.share_j, weight_n[:6], prior.pseudo_j).posterior(message_nj[:6].copy(), np.ones(6, bool))
+    np.testing.assert_allclose(none.q_nj, prior.posterior(message_nj.copy(), np.ones(12, bool)).q_nj)
     np.testing.assert_allclose(none.statistics, half.statistics)
     assert none.log_evidence == pytest.approx(half.log_evidence)
 
@@ -65,7 +65,7 @@ def test_an_item_that_counts_nothing_is_judged_and_teaches_nothing() -> None:
 def test_no_nearby_shares_are_better() -> None:
     rng = np.random.default_rng(5)
     prior, message_nj = some(5)
-    statistics = prior.posterior(message_nj, np.ones(12, bool)).statistics
+    statistics = prior.posterior(message_nj.copy(), np.ones(12, bool)).statistics
     learned = prior.learn(statistics)
     better = oracles.beaten_by_a_neighbour(
         lambda share_j: float(statistics @ np.log(share_j) + prior.pseudo_j @ np.log(share_j)), learned.share_j, rng
@@ -78,7 +78,7 @@ def test_each_step_raises_the_weighed_log_posterior(seed: int) -> None:
     prior, message_nj = some(seed)
     values = []
     for _ in range(10):
-        found = prior.posterior(message_nj, np.ones(12, bool))
+        found = prior.posterior(message_nj.copy(), np.ones(12, bool))
         values.append(found.log_evidence + prior.log_density())
         prior = prior.learn(found.statistics)
     assert (np.diff(values) >= -1e-10).all()

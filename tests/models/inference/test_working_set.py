@@ -11,7 +11,9 @@ from hitl.evidence import Evidence
 from hitl.models import VBIBCC, DawidSkene
 from hitl.models.inference import working_set
 from hitl.models.inference.loop import Climbed
-from hitl.models.numerics.sureness import BINS, binned, first_bins, rows_of
+from hitl.models.numerics import kernels
+from hitl.models.numerics.clamping import observe
+from hitl.models.numerics.sureness import BINS, first_bins, judged, rows_of
 from hitl.models.priors import Same
 from tests import oracles
 from tests.bench.bench_speed import crowd
@@ -110,26 +112,51 @@ def test_a_small_table_has_no_working_set(monkeypatch: pytest.MonkeyPatch) -> No
     DawidSkene().fit(oracles.crowd(np.random.default_rng(0), 200, 8, 3)[0])
 
 
+@pytest.mark.parametrize("n_items", [300, 20_000])  # one thread, and several
+@pytest.mark.parametrize("known", [0.0, 0.1])
+def test_one_pass_gives_what_each_step_by_itself_does(n_items: int, known: float) -> None:
+    rng = np.random.default_rng(0)
+    evidence, _ = oracles.crowd(rng, n_items, 6, 3, asked=0.6, known=known, unlabeled=3)
+    annotations = evidence.annotations
+    log_pi_klj, log_p_j = (
+        np.log(rng.dirichlet(np.ones(3), size=(6, 3))).transpose(0, 2, 1),
+        np.log(rng.dirichlet([2, 1, 1])),
+    )
+    counted_n = rng.random(len(annotations.labels_per_item)) < 0.8
+    message_nj = observe(kernels.messages(annotations, log_pi_klj), evidence)
+    q_nj, log_z_n = kernels.beliefs(message_nj, log_p_j[None])
+    for bins in (0, 7, BINS - 1):
+        found = judged(evidence, log_pi_klj, log_p_j, counted_n, bins)
+        sure_n = counted_n & (found.bin_n >= bins)
+        np.testing.assert_array_equal(found.q_nj, q_nj)
+        np.testing.assert_allclose(found.counts_klj, kernels.counts(annotations, q_nj, sure_n), atol=1e-9)
+        np.testing.assert_allclose(found.total_j, q_nj[sure_n].sum(axis=0), rtol=1e-12)
+        assert found.log_evidence == pytest.approx(log_z_n[counted_n].sum(), rel=1e-12)
+
+
 def test_bins_are_in_order_of_sureness_and_counted_in_labels() -> None:
     rng = np.random.default_rng(0)
-    evidence, _ = oracles.crowd(rng, 300, 6, 3, asked=0.6)
+    evidence, _ = oracles.crowd(rng, 300, 6, 3, asked=0.6, known=0.05)
     annotations = evidence.annotations
-    q_nj = rng.dirichlet(np.full(3, 0.1), size=300)
-    q_nj[:5] = np.eye(3)[0]
-    among_n = rng.random(300) < 0.8
-    bin_n, labels_b = binned(annotations, q_nj, among_n)
+    counted_n = rng.random(300) < 0.8
+    log_pi_klj = 3 * np.log(rng.dirichlet(np.ones(3), size=(6, 3))).transpose(0, 2, 1)
+    log_pi_klj[0] = np.log(np.eye(3) + 1e-300)  # whoever this one labels is sure
+    found = judged(evidence, log_pi_klj, np.log(np.full(3, 1 / 3)), counted_n, 0)
+    q_nj, bin_n, labels_b = found.q_nj, found.bin_n, found.labels_b
+    among_n = counted_n & ~evidence.known
     unsure_n = 1 - q_nj.max(axis=1)
     order = np.argsort(-unsure_n[among_n], kind="stable")
     assert (np.diff(bin_n[among_n][order].astype(int)) >= 0).all()
     assert (bin_n[~among_n] == BINS - 1).all()
-    assert (bin_n[:5] == BINS - 1).all()
+    assert (bin_n[unsure_n == 0] == BINS - 1).all()
+    assert 0 < (unsure_n[among_n] == 0).sum() < among_n.sum()
     labels_n = annotations.labels_per_item
     for b in np.unique(bin_n):
         assert labels_b[b] == labels_n[among_n & (bin_n == b)].sum()
     most = first_bins(labels_b, 0.9, 50)
     assert labels_b[:most].sum() <= 50 < labels_b[: most + 1].sum()
     some = first_bins(labels_b, 0.9, 10**9)
-    unsure = (1 - q_nj.max(axis=1)) * labels_n * among_n
+    unsure = unsure_n * labels_n * among_n
     assert unsure[bin_n < some].sum() == pytest.approx(0.9 * unsure.sum(), rel=0.15)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,33 @@ def test_an_item_that_breaks_the_model_is_named_and_the_others_are_made(kind: st
     well = [n for n, name in enumerate(NAMES) if name not in left_out]
     assert found[well].tolist() == [[n + 1, 1] for n in well]
     assert np.isnan(found[[3, 4, 8]]).all()
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 3, 100])
+def test_other_processes_make_the_same(ahead: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many batches are under way; what a batch of before says of the width holds for all."""
+    monkeypatch.setattr(features, "AHEAD", ahead)
+    for kind in ("raises", "nan", "wide", "short", "text"):
+        expected, left_out = embed(texts(NAMES, SAID), lambda kind=kind: Embedder(broken(kind)), batch_size=2)
+        with ThreadPoolExecutor(3) as pool:
+            found, other = embed(
+                texts(NAMES, SAID), lambda kind=kind: Embedder(broken(kind)), batch_size=2, executor=pool
+            )
+        np.testing.assert_array_equal(found, expected)
+        assert other == left_out
+
+
+def test_a_model_is_made_once_for_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def make() -> Embedder:
+        made.append(1)
+        return Embedder(lambda said: np.ones((len(said), 2)))
+
+    with ThreadPoolExecutor(1) as pool:
+        for runs in (1, 2):
+            embed(texts(NAMES, SAID), make, batch_size=2, executor=pool)
+            assert len(made) == runs
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ MORE = {
     "rework": "/projects/pets/rework",
     "views": "/projects/pets/views",
     "cycle": "/projects/pets/runs/1",
+    "deliveries": "/projects/pets/deliveries",
     "none-found": "/projects/pets/items?q=nothing-like-it",
     "unlabeled": "/projects/pets/items/photo-148",
     "missing": "/projects/pets/items/no-such-item",
@@ -48,6 +49,9 @@ MORE = {
 }
 SIZES = {"desktop": (1000, 760, "light"), "phone": (390, 760, "light")}
 ALL = {"desktop": (1280, 1500, "light"), "phone": (390, 1500, "dark")}
+STUDIED = "/projects/pets/team", "/projects/pets/models"
+"""Pages of which a part comes later."""
+
 LARGEST = 60_000
 """Bytes of a picture."""
 
@@ -66,6 +70,8 @@ def take(folder: Path, pages: dict[str, str], sizes: dict[str, tuple[int, int, s
                     page.set_viewport_size({"width": width, "height": height})
                     page.emulate_media(color_scheme=scheme)
                     page.goto(where.address + address)
+                    if address in STUDIED:
+                        page.wait_for_selector("[data-study]", timeout=60_000)
                     page.wait_for_timeout(400)
                     save(folder / f"serve-{name}-{size}.png", page, small)
         print("\n".join(sorted(set(where.troubles))))
