@@ -156,8 +156,10 @@ class HierarchicalDawidSkene:
             ended = engine.total(_Round(before, after, weight), shards)
             skills = counted.skills(found.counts_klj, ended.lone_lj, self.accuracy)
             expected, prior, before = Expected(found.counts_klj, found.statistics, 0.0), found.prior, after
+            del found, after  # of many classes their tables are the largest part of memory
             if ended.moved / max(1, passes.census.items * annotations.n_classes) < AT_REST:
                 break
+        del before
         found = self._climbed_over(passes, expected, prior, skills, counted, self.max_iterations)
         people = self._report(annotations, counted, skills, found)
         judge = Judge(found.prior, found.annotators.log_pi_klj, at)

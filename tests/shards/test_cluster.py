@@ -18,7 +18,7 @@ import pytest
 from hitl.consensus import Consensus
 from hitl.errors import MissingExtra, Unreachable
 from hitl.evidence import Evidence
-from hitl.models import VBIBCC, DawidSkene, MajorityVote
+from hitl.models import VBIBCC, DawidSkene, DefaultCombiner, MajorityVote
 from hitl.models.inference.passes import InTurn
 from hitl.shards import cluster
 from hitl.shards.cluster import OnCluster, on_dask
@@ -103,8 +103,9 @@ def test_the_only_worker_may_be_lost(shards: Shards, tmp_path: Path) -> None:
         assert alone.total(Labels(tmp_path / "killed"), shards) == shards.n_labels
 
 
-def test_a_worker_that_is_lost_during_a_fit_changes_nothing(shards: Shards, tmp_path: Path) -> None:
-    combine(shards, str(tmp_path / "here"), VBIBCC(), engine=InTurn())
+@pytest.mark.parametrize("method", [VBIBCC(), DefaultCombiner()])
+def test_a_worker_that_is_lost_during_a_fit_changes_nothing(method: Any, shards: Shards, tmp_path: Path) -> None:
+    combine(shards, str(tmp_path / "here"), method, engine=InTurn())
     with on_dask(None, 2) as engine:
         info = engine._client.scheduler_info(n_workers=-1)["workers"]
         victim = engine._client.run(os.getpid, workers=[next(iter(info))])
@@ -116,7 +117,7 @@ def test_a_worker_that_is_lost_during_a_fit_changes_nothing(shards: Shards, tmp_
                 threading.Thread(target=os.kill, args=(next(iter(victim.values())), signal.SIGKILL)).start()
 
         engine._progress = kill
-        combine(shards, str(tmp_path / "there"), VBIBCC(), engine=engine)
+        combine(shards, str(tmp_path / "there"), method, engine=engine)
     assert passes
     here, there = results_in(tmp_path / "here"), results_in(tmp_path / "there")
     assert {item: row["label"] for item, row in here.items()} == {item: row["label"] for item, row in there.items()}

@@ -399,3 +399,14 @@ def test_with_many_classes_a_fit_holds_nine_tables_of_matrices_at_most() -> None
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 9 * 8 * 120 * 120 * 8
+
+
+def test_with_many_classes_a_fit_of_shards_holds_eleven_tables_at_most() -> None:
+    """Two more: the annotators of the round before, whose beliefs are made anew, and the counts it ended with."""
+    evidence, _ = crowd(np.random.default_rng(0), n_items=60, n_annotators=8, n_classes=120)
+    DefaultCombiner().fit_shards([evidence])
+    tracemalloc.start()
+    DefaultCombiner().fit_shards([evidence])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 11 * 8 * 120 * 120 * 8
