@@ -10,15 +10,18 @@ Every entry gets the same "-1"; subtracting it on the diagonal alone would silen
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from numba import prange
 
 from hitl.annotations import Annotations, Floats, Names
 from hitl.consensus import AnnotatorReport, Consensus
 from hitl.models.inference.passes import Additive
 from hitl.models.numerics import kernels
+from hitl.models.numerics.compiled import compiled, inlined, threaded
+from hitl.models.numerics.kernels import threads_for
 from hitl.models.numerics.votes import smoothed
 
 
@@ -75,9 +78,35 @@ def over_options(values_klj: Floats) -> Floats:
 
 def posterior_mode(counts_klj: Floats, pseudo_jl: Floats) -> Floats:
     """(K, L, J) maximum a posteriori confusion matrices, sum over l is 1; needs pseudo-counts > 0."""
-    mode: Floats = counts_klj + pseudo_jl.T
-    mode /= over_options(mode)[:, None]
-    return mode
+    mode_klj = np.empty(counts_klj.shape)
+    loop = _mode_threaded if threads_for(counts_klj.size) > 1 else _mode
+    loop(counts_klj, np.ascontiguousarray(pseudo_jl.T), mode_klj)
+    return mode_klj
+
+
+@inlined
+def _mode_of(counts: Any, pseudo: Any, total: Any, mode: Any) -> None:
+    total[:] = 0.0
+    for option in range(counts.shape[0]):
+        for j in range(counts.shape[1]):
+            mode[option, j] = counts[option, j] + pseudo[option, j]
+            total[j] += mode[option, j]
+    for option in range(counts.shape[0]):
+        for j in range(counts.shape[1]):
+            mode[option, j] /= total[j]
+
+
+@compiled
+def _mode(counts: Any, pseudo: Any, mode: Any) -> None:
+    total = np.empty(counts.shape[2])
+    for k in range(counts.shape[0]):
+        _mode_of(counts[k], pseudo, total, mode[k])
+
+
+@threaded
+def _mode_threaded(counts: Any, pseudo: Any, mode: Any) -> None:
+    for k in prange(counts.shape[0]):
+        _mode_of(counts[k], pseudo, np.empty(counts.shape[2]), mode[k])
 
 
 def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, share_j: Floats) -> AnnotatorReport:

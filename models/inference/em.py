@@ -86,6 +86,7 @@ class _Table:
     informative_n: npt.NDArray[np.bool_]
     counts: Counts
     begun: Callable[[], Expected] | None
+    own_nj: Floats | None = None  # beliefs of an earlier pass, whose memory is taken for the next
 
     @property
     def counted(self) -> int:
@@ -96,7 +97,8 @@ class _Table:
         return len(self.evidence.annotations)
 
     def split(self, prior: Any, log_pi_klj: Floats, bins: int) -> Split:
-        found, self.q_nj = split_of(self.evidence, prior, log_pi_klj, self.informative_n, bins)
+        found, self.q_nj = split_of(self.evidence, prior, log_pi_klj, self.informative_n, bins, self.own_nj)
+        self.own_nj = self.q_nj
         return found
 
     def first(self, prior: Any, log_pi_klj: Floats) -> Expected:

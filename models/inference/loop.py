@@ -24,10 +24,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+from numba import prange
 
 from hitl.annotations import Floats
 from hitl.models.annotators import AnnotatorModel
 from hitl.models.inference.passes import Additive
+from hitl.models.numerics.compiled import compiled, inlined, threaded
+from hitl.models.numerics.kernels import threads_for
 from hitl.models.priors import TruthPrior
 
 MOMENTUM_BELOW = 1e-2
@@ -129,8 +132,23 @@ def _ahead(counts_klj: Floats, last_klj: Floats, momentum: float) -> Floats:
     """
     if not momentum:
         return counts_klj
-    ahead_klj = last_klj
-    ahead_klj -= counts_klj
-    ahead_klj *= -momentum
-    ahead_klj += counts_klj
-    return np.maximum(ahead_klj, 0.0, out=ahead_klj)
+    loop = _ahead_threaded if threads_for(counts_klj.size) > 1 else _ahead_alone
+    loop(counts_klj.ravel(), momentum, last_klj.reshape(-1))
+    return last_klj
+
+
+@inlined
+def _on(count: float, last: float, momentum: float) -> float:
+    return max(count - momentum * (last - count), 0.0)
+
+
+@compiled
+def _ahead_alone(counts: Any, momentum: float, last: Any) -> None:
+    for i in range(counts.shape[0]):
+        last[i] = _on(counts[i], last[i], momentum)
+
+
+@threaded
+def _ahead_threaded(counts: Any, momentum: float, last: Any) -> None:
+    for i in prange(counts.shape[0]):
+        last[i] = _on(counts[i], last[i], momentum)

@@ -108,7 +108,9 @@ def climb(passes: SplitPasses, prior: P, annotators: A, *, tolerance: float, max
             rest = loop.climb(loop.From(found, passes), prior, annotators, tolerance=tolerance, max_iterations=left)
             return replace(rest, objective=(*trace, *rest.objective))
         if near and split is not None and split.parts:
-            inner = loop.climb(_Unsure(split), prior, annotators, tolerance=tolerance, max_iterations=left)
+            inner = loop.climb(
+                _Unsure(split, passes.counted), prior, annotators, tolerance=tolerance, max_iterations=left
+            )
             prior, annotators, made = inner.prior, inner.annotators, made + len(inner.objective)
         else:
             prior, annotators, made = prior.learn(found.statistics), annotators.learn(found.counts_klj), made + 1
@@ -125,8 +127,8 @@ def climb(passes: SplitPasses, prior: P, annotators: A, *, tolerance: float, max
 class _Unsure:
     """Passes over the unsure items alone, beside what is held of the others."""
 
-    def __init__(self, split: Split) -> None:
-        self._split, self.counted = split, sum(rows.n_items for rows in split.parts)
+    def __init__(self, split: Split, counted: int) -> None:
+        self._split, self.counted = split, counted
 
     def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
         return self._split.all
@@ -142,10 +144,18 @@ class _Unsure:
 
 
 def split_of(
-    evidence: Evidence, prior: Same, log_pi_klj: Floats, counted_n: npt.NDArray[np.bool_], bins: int
+    evidence: Evidence,
+    prior: Same,
+    log_pi_klj: Floats,
+    counted_n: npt.NDArray[np.bool_],
+    bins: int,
+    out: Floats | None = None,
 ) -> tuple[Split, Floats]:
-    """What the posterior of a shard's items gives, and its beliefs (N, J); items of known truth are sure."""
-    found = judged(evidence, log_pi_klj, prior.log_prior()[0], counted_n, min(bins, BINS - 1))
+    """What the posterior of a shard's items gives, and its beliefs (N, J); items of known truth are sure.
+
+    `out` takes the beliefs.
+    """
+    found = judged(evidence, log_pi_klj, prior.log_prior()[0], counted_n, min(bins, BINS - 1), out)
     held = Expected(found.counts_klj, found.total_j, found.log_evidence)
     items = np.flatnonzero(found.bin_n < min(bins, BINS - 1))
     rows, q_nj = rows_of(evidence.annotations, items), found.q_nj[items]
