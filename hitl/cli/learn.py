@@ -16,7 +16,7 @@ EXAMPLES = examples("hitl learn", "hitl learn --json")
 
 
 def learn(config: Config = HERE, as_json: Json = False) -> None:
-    """Train the model of [learn] on the labels as last pulled, out of fold; the next cycle uses what it predicts."""
+    """Train the model of \\[learn] on the labels as last pulled, out of fold; the next cycle uses what it predicts."""
     from hitl import cycle
     from hitl.project import opened
 

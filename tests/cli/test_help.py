@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
+from rich.markup import render
 
 from hitl.active.registry import POLICIES
-from hitl.cli.app import PANELS
+from hitl.cli.app import PANELS, app
 from hitl.connectors.catalog import CONNECTORS
 from hitl.models.registry import COMBINERS
 from tests.command_line import Run
@@ -70,6 +72,15 @@ def test_help_groups_the_commands_and_names_what_the_registries_have(run: Run) -
     assert all(name in " ".join(run("combine", "--help")[1].split()) for name in COMBINERS)
     assert all(name in " ".join(run("replay", "--help")[1].split()) for name in (*COMBINERS, *POLICIES))
     assert "--install-completion" in out
+
+
+def test_brackets_in_a_help_are_text_and_not_markup() -> None:
+    command = typer.main.get_command(app)
+    texts = [command.help or ""]
+    for one in command.commands.values():  # type: ignore[attr-defined]
+        texts += [one.help or "", *(getattr(parameter, "help", None) or "" for parameter in one.params)]
+    lost = [text for text in texts if render(text).plain != text.replace(r"\[", "[")]
+    assert not lost
 
 
 @pytest.mark.parametrize(
