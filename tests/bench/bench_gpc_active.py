@@ -253,7 +253,10 @@ def page(figures: dict[str, Any]) -> list[str]:
         lines += [row(strategy, figures[name][strategy]) for strategy in STRATEGIES if strategy in figures[name]]
     if "limits" in figures:
         truth, every = figures["limits"]["ionosphere"]
-        lines += ["", f"ionosphere, the same splits: the truth of all training items gives {truth:.4f}, all 1,715 labels"]
+        lines += [
+            "",
+            f"ionosphere, the same splits: the truth of all training items gives {truth:.4f}, all 1,715 labels",
+        ]
         lines += [f"{every:.4f}: .979 after 350 labels would be more than the truth itself gives."]
     if "music_genre" in figures:
         lines += [
