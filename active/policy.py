@@ -137,20 +137,21 @@ class ExpectedGain:
         plan = Plan((), pool.done, len(pool.open_rows))
         if not (plan.open_items and budget.labels):
             return plan
+        asked = pool if budget.target_accuracy is None else pool.as_if_unknown
         matrices = [_confusion(evidence, consensus, crew) for evidence, consensus in pool]
-        gains = utility(pool, matrices, self.information)
+        gains = utility(asked, matrices, self.information)
         free = Eligibility.of(crew, pool.annotations)
         due = checks_due(self.calibrate, pool.answered + len(crew.asked), budget.labels)
         checked = checks(pool, free, due, budget.cost)
         audited, probability = self._audits(pool, free, checked, matrices, budget)
         beside = checked + audited
-        choice = self._choice(pool, free, beside, gains, budget)
-        limit, rows = budget.labels - len(beside), pool.fewest_first(pool.open_rows[~free.closed[pool.open_rows]])
-        rows = rows[~np.isin(rows, [item for item, _ in audited])]
+        choice = self._choice(asked, free, beside, gains, budget)
+        limit, rows = budget.labels - len(beside), asked.fewest_first(asked.open_rows[~free.closed[asked.open_rows]])
+        rows = rows[~np.isin(rows, [item for item, _ in beside])]
         drawn = not pool.answered and any(evidence.features is not None for evidence, _ in pool)
         if drawn:
             rows = pool.drawn(rows)  # all are alike, and what learns from the first labels should see all kinds
-        pairs = _best(pool, choice, crew, budget, rows, limit)
+        pairs = _best(asked, choice, crew, budget, rows, limit)
         if limit and not pairs and budget.worth is not None and not crew.asked and choice.best(rows, 1):
             return replace(plan, stop=NOT_WORTH)
         others = [(pair.item, pair.person) for pair in pairs]

@@ -185,13 +185,19 @@ class AnnotatorReport(Shown):
 
     @cached_property
     def interval(self) -> tuple[Floats, Floats]:
-        """(K,) low and (K,) high of the central 95 % interval of the accuracy (Beta with matched moments)."""
+        """(K,) low and (K,) high of the central 95 % interval of the accuracy (Beta with matched moments).
+
+        No Beta interval holds 0 or 1, and yet whoever gave only right answers has an accuracy that looks like 1. So an
+        end within half an answer of 0 or 1 is 0 or 1; EXPECTED_LABELS count as answers.
+        """
         from scipy.special import betaincinv
 
         mean, variance = self._moments
         strength = np.maximum(mean * (1 - mean) / np.maximum(variance, 1e-12) - 1, 1e-6)
         a, b = mean * strength, (1 - mean) * strength
-        return betaincinv(a, b, 0.025), betaincinv(a, b, 0.975)
+        low, high = betaincinv(a, b, 0.025), betaincinv(a, b, 0.975)
+        half = 0.5 / (self.labels + EXPECTED_LABELS)
+        return np.where(low < half, 0.0, low), np.where(high > 1 - half, 1.0, high)
 
     @cached_property
     def _moments(self) -> tuple[Floats, Floats]:

@@ -23,6 +23,7 @@ from hitl.active.policy import ExpectedGain, Policy
 from hitl.active.replay.oracles import Answers, RecordedAnswers, cost_of
 from hitl.active.replay.response_model import AnswerQueue, ResponseModel
 from hitl.active.replay.stop_rule import Stopped, StopRule
+from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
@@ -178,14 +179,15 @@ class Replay:
                 evidence = replace(known, annotations=answers.revealed(), truth=told)
                 # Cold, as in a cycle: a warm start keeps early mistakes.
                 consensus = self.combiner.fit(seen_by(self.combiner, evidence))
+                pool = PoolState.of([(evidence, consensus)], self.budget)
                 accuracy = accuracy_of(consensus, known)
                 steps.append((answers.spent, accuracy, cost_of(evidence.annotations, crew), round_))
                 done.append(0)
                 if self.stop and stopped is None:
-                    stopped = self.stop.stopped(evidence, consensus, known, answers.spent)
+                    stopped = self.stop.stopped(pool, known, answers.spent)
                 if on_step:
                     on_step(answers.spent, accuracy)
-            plan = self._plan(evidence, consensus, queue, round_)
+            plan = self._plan(pool, queue, round_)
             done[-1] = len(plan.done)
             if round_ == self.most_rounds:
                 break
@@ -195,14 +197,16 @@ class Replay:
         labels, right, cost, rounds = (np.array(column) for column in zip(*steps, strict=True))
         return ReplayResult(labels, cost, right, np.array(done), consensus, evidence, rounds, stopped=stopped)
 
-    def _plan(self, evidence: Evidence, consensus: Consensus, queue: AnswerQueue, round_: int) -> Plan:
+    def _plan(self, pool: PoolState, queue: AnswerQueue, round_: int) -> Plan:
         crew = queue.crew(round_)
         if not crew.names and not queue.staffed(round_):
             return Plan()
         batch = self.budget.labels
         if self.most_labels is not None:
-            batch = min(batch, max(self.most_labels - len(evidence.annotations) - queue.outstanding, 0))
-        return self.policy.plan([(evidence, consensus)], crew, replace(self.budget, labels=batch))
+            batch = min(batch, max(self.most_labels - pool.answered - queue.outstanding, 0))
+        target = self.stop.target if self.stop else self.budget.target_accuracy
+        budget = replace(self.budget, labels=batch, target_accuracy=target)
+        return self.policy.plan(pool, crew, budget)
 
 
 def _answer(answers: Answers, queue: AnswerQueue, round_: int) -> bool:

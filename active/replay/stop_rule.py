@@ -1,7 +1,7 @@
 """Where a project with a target accuracy would have ended in a replay: what it claimed there, and what was true.
 
-    reached when   the lower end of the 95 % interval of the accuracy is at the target (`stopping.rules`)
-    claimed        that interval, by the labels and the items of known truth, if there are any
+    reached when   the accuracy is surely at the target (`stopping.rules.reached`)
+    claimed        the accuracy expected, and its 95 % interval, by the labels and the items of known truth
     true           the accuracy of the labels by the recorded truth; items of known truth are right
 
 The replay goes on after it, so that curves stay comparable.
@@ -17,8 +17,8 @@ import numpy.typing as npt
 from hitl import score
 from hitl.active.replay.oracles import Answers
 from hitl.active.stopping import rules
+from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Ints
-from hitl.consensus import Consensus
 from hitl.crew import Crew
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
@@ -94,9 +94,9 @@ class StopRule:
                 if not missing:
                     break
 
-    def stopped(self, evidence: Evidence, consensus: Consensus, known: Evidence, spent: int) -> Stopped | None:
-        """Where it stands if the project would end here. `evidence` is what it sees, `known` has the whole truth."""
-        expected = rules.expected_accuracy([(evidence, consensus)])
+    def stopped(self, pool: PoolState, known: Evidence, spent: int) -> Stopped | None:
+        """Where it stands if the project would end here. `pool` is what it sees, `known` has the whole truth."""
+        (evidence, consensus), expected = pool[0], pool.expected
         if not rules.reached(expected, self.target):
             return None
         assert known.truth is not None

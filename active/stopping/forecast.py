@@ -197,7 +197,7 @@ class _Future:
         """(D,) whether the target is reached; sets the accuracy expected."""
         errors, variance, size = self.settled
         error_dn = np.mean([1 - belief.confidence_dn for belief in self.beliefs], axis=0)
-        r = self.expected.ratio, self.expected.ratio_variance
+        r = self.expected.ratio, self.expected.ratio_variance, self.expected.level
         low_d = np.empty(self.n_draws)
         for d, error_n in enumerate(error_dn):
             total = errors + self.scale * float(error_n.sum())

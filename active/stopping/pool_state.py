@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.active.stopping import rules
+from hitl.active.stopping.known_items import Checked, as_if_unknown, checked
 from hitl.active.stopping.rules import Expected, Judged
 from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.crew import Budget
@@ -134,7 +135,20 @@ class PoolState(tuple[Judged, ...]):
     @cached_property
     def expected(self) -> Expected:
         """The accuracy that the labels are expected to have."""
-        return rules.expected_accuracy(self)
+        return rules.expected_accuracy(self, self.checks)
+
+    @cached_property
+    def checks(self) -> list[Checked]:
+        """What known items say of the confidence of each question."""
+        return [checked(*question) for question in self]
+
+    @cached_property
+    def as_if_unknown(self) -> PoolState:
+        """The same, known items that are to check the confidence among those that may be asked about."""
+        if not any(evidence.known.any() for evidence, _ in self):
+            return self
+        blind = map(as_if_unknown, *zip(*self, strict=True), self.checks)
+        return PoolState.of(list(blind), self.budget)
 
     @cached_property
     def error(self) -> Floats:

@@ -8,22 +8,23 @@ its cost any more. Items of unknown truth are wrong with probability e_n = 1 - c
     X = number of wrong labels:     E X = r E,     Var X = r sum_n e_n (1 - e_n) + E^2 Var r,     E = sum_n e_n
 
 (Poisson-binomial), and the accuracy 1 - X / N has the central 95 % interval of the Beta with these moments. r says what
-the confidence is worth. With items of known truth, of which W are wrong where W0 errors were expected (each judged as
-if its truth were not known, by as many labels as the other items have),
+the confidence is worth. A fit that does not know the truth of known items (`known_items`) is wrong on W of them where
+it expected W0 errors, and expects s errors of the others for each that is expected with their truth. Then
 
-    r ~ Gamma(a + W, a + W0)        a = PRIOR_ERRORS
+    r / s ~ Gamma(a + W, a + W0)        a = PRIOR_CHECKED
 
-and without any W = W0 = 0: then r has mean 1 and standard deviation .7. So wide, the interval covers the accuracy of
-95 % of the public crowds of docs/benchmarks/honesty.txt, and a target is reached when the expected errors are about a
-third of those it allows.
+and without any r ~ Gamma(a, a), a = PRIOR_ERRORS: then r has mean 1 and standard deviation .7. So wide, the interval
+covers the accuracy of 95 % of the public crowds of docs/benchmarks/honesty.txt, and a target is reached when the
+expected errors are about a third of those it allows.
 
 Below FEW_LABELS labels an item, without known truth and without a model, nothing but the agreement of one pair or two
 says how good the labels are, and annotators who err together agree as well: then a target accuracy does not end a
 project, and `Expected.unknowable` says what would let it.
 
-The *lower* end of the interval has to reach the target. With the mean, the accuracy would be missed in every second
-project; with the lower end it is missed in one of forty, as far as the confidence holds. That the interval is looked at
-in every cycle does not spoil it: a posterior means the same whenever one stops.
+A target is reached by what the accuracy surely is (`Expected.sure`), not by its mean, or every second project would
+miss it. Beside known items that is what it exceeds in 19 of 20 cases, for one stop in twenty may be below the target;
+without any it is the lower end of the 95 % interval, for nothing checks a there. That one looks in every cycle does not
+spoil it as far as a posterior means the same whenever one stops.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ import numpy.typing as npt
 from scipy.special import betaincinv
 
 from hitl.active.acquisition import value_of_information
-from hitl.active.stopping.known_items import LEAST_KNOWN, checked
+from hitl.active.stopping.known_items import LEAST_KNOWN, PRIOR_CHECKED, Checked, checked
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
@@ -60,7 +61,8 @@ thinned and whole public crowds, with 4 in 85, with 20 in 65 (docs/benchmarks/ho
 FEW_LABELS = 3.0
 """Labels an item below which, without known truth or a model, the accuracy is not known."""
 
-LEVEL = 0.95
+LEVEL, SURE_LEVEL = 0.95, 0.90
+"""Of the interval that is shown, and of that whose lower end has to reach a target beside items of known truth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Expected:
         wrong, foreseen: how many of these are wrong without their truth, and how many were expected to be.
         unchecked: why it was not checked, in words, and what would help; empty where it was.
         unknowable: why labels as these cannot say how good they are, and what would; empty where they can.
+        sure: what it surely is, by which a target is reached: `low`, or the lower end of the 90 % interval if checked.
+        scale: errors expected of the other items without the truth of those checked, for each expected with it.
     """
 
     accuracy: float
@@ -84,16 +88,28 @@ class Expected:
     foreseen: float = 0.0
     unchecked: str = ""
     unknowable: str = ""
+    sure: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def level(self) -> float:
+        """Level of the interval whose lower end is `sure`."""
+        return SURE_LEVEL if self.checked else LEVEL
+
+    @property
+    def prior(self) -> float:
+        """a."""
+        return PRIOR_CHECKED if self.checked else PRIOR_ERRORS
 
     @property
     def ratio(self) -> float:
         """r: errors for each that is expected, in (0, inf); above 1 the confidence is too high."""
-        return (PRIOR_ERRORS + self.wrong) / (PRIOR_ERRORS + self.foreseen)
+        return self.scale * (self.prior + self.wrong) / (self.prior + self.foreseen)
 
     @property
     def ratio_variance(self) -> float:
         """Var r, > 0."""
-        return self.ratio / (PRIOR_ERRORS + self.foreseen)
+        return self.scale * self.ratio / (self.prior + self.foreseen)
 
     @property
     def overconfident(self) -> bool:
@@ -122,24 +138,30 @@ def accuracy_interval(error_n: Floats, ratio: float = 1.0, ratio_variance: float
 
 
 def interval_of_errors(
-    errors: float, variance: float, size: int, ratio: float = 1.0, ratio_variance: float = 0.0
+    errors: float,
+    variance: float,
+    size: int,
+    ratio: float = 1.0,
+    ratio_variance: float = 0.0,
+    level: float = LEVEL,
 ) -> tuple[float, float, float]:
-    """The same from E, sum_n e_n (1 - e_n) and N."""
+    """The same from E, sum_n e_n (1 - e_n) and N; the interval holds the share `level`."""
     wrong = min(ratio * errors / max(size, 1), 1.0)
     spread = (ratio * variance + errors**2 * ratio_variance) / max(size, 1) ** 2
     right = 1.0 - wrong
     if spread <= 0 or wrong <= 0 or right <= 0:
         return right, right, right
     strength = max(wrong * right / spread - 1, 1e-3)
-    ends = betaincinv(right * strength, wrong * strength, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
+    ends = betaincinv(right * strength, wrong * strength, [0.5 - level / 2, 0.5 + level / 2])
     return right, float(ends[0]), float(ends[1])
 
 
-def expected_accuracy(questions: Sequence[Judged]) -> Expected:
+def expected_accuracy(questions: Sequence[Judged], checks: Sequence[Checked] | None = None) -> Expected:
     """The accuracy of all labels as they are now; known truths are right, and say what the confidence is worth.
 
-    With several questions an item, accuracy is the mean over them, and an item's questions are taken to err together:
-    the interval is then rather too wide.
+    `checks` are what known items say of each question, where that was found before. With several questions an item,
+    accuracy is the mean over them, and an item's questions are taken to err together: the interval is then rather too
+    wide.
 
     Example:
         >>> from hitl import Evidence
@@ -151,13 +173,16 @@ def expected_accuracy(questions: Sequence[Judged]) -> Expected:
     """
     errors = [_error(*question) for question in questions]
     error, deviation = np.mean(errors, axis=0), np.mean([np.sqrt(e * (1 - e)) for e in errors], axis=0)
-    known, wrong, foreseen, why = zip(*(checked(*question) for question in questions), strict=True)
-    unknowable = "" if any(known) else next(filter(None, (_unknowable(evidence) for evidence, _ in questions)), "")
-    bare = Expected(1.0, 1.0, 1.0, sum(known), sum(wrong), sum(foreseen), "" if any(known) else why[0], unknowable)
-    mean, low, high = interval_of_errors(
-        float(error.sum()), float((deviation**2).sum()), error.size, bare.ratio, bare.ratio_variance
-    )
-    return replace(bare, accuracy=mean, low=low, high=high)
+    checks = [checked(*question) for question in questions] if checks is None else checks
+    known = sum(check.rows.size for check in checks)
+    unknowable = "" if known else next(filter(None, (_unknowable(evidence) for evidence, _ in questions)), "")
+    wrong, foreseen = sum(check.wrong for check in checks), sum(check.foreseen for check in checks)
+    scale = float(np.mean([check.scale for check in checks]))
+    why = "" if known else checks[0].why
+    bare = Expected(1.0, 1.0, 1.0, known, wrong, foreseen, why, unknowable, scale=scale)
+    moments = float(error.sum()), float((deviation**2).sum()), error.size, bare.ratio, bare.ratio_variance
+    mean, low, high = interval_of_errors(*moments)
+    return replace(bare, accuracy=mean, low=low, high=high, sure=interval_of_errors(*moments, bare.level)[1])
 
 
 def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
@@ -165,7 +190,11 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
     if not pool.open_rows.size:
         return "every item is done"
     if budget.target_accuracy is not None and reached(pool.expected, budget.target_accuracy):
-        return f"the accuracy expected is {pool.expected}, the target {budget.target_accuracy:.1%}"
+        found, chance = pool.expected, 50 + 50 * pool.expected.level
+        return (
+            f"the accuracy expected is {found}, {found.sure:.1%} or more with a probability of {chance:g} %; the "
+            f"target is {budget.target_accuracy:.1%}"
+        )
     if budget.worth is not None:
         gain, cost = value_of_information.best_next(pool, pool.open_rows, crew, budget)
         if budget.worth * gain < 1:
@@ -177,8 +206,8 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
 
 
 def reached(expected: Expected, target: float) -> bool:
-    """Whether the accuracy has reached the target: the lower end of its interval, where labels can tell."""
-    return expected.low >= target and not expected.unknowable
+    """Whether the accuracy has surely reached the target, where labels can tell."""
+    return expected.sure >= target and not expected.unknowable
 
 
 def _error(evidence: Evidence, consensus: Consensus) -> Floats:

@@ -182,8 +182,8 @@ class _Telling:
             if question not in told:
                 self.tell("target.reached", {"question": question, "why": why, "url": self.page()})
         if whole is None and "" in told and target is not None:
-            low = self.judgement.metrics.get("expected", {}).get("low", 0.0)
-            whole = "it was" if low >= _lost(target) else None
+            sure = self.judgement.metrics.get("expected", {}).get("sure", 0.0)
+            whole = "it was" if sure >= _lost(target) else None
         if whole is not None:
             now.append("")
             if "" not in told:
@@ -196,7 +196,7 @@ class _Telling:
             return
         for question, result in self.judgement.results.items():
             expected = expected_accuracy((self.judgement.evidence[question], result))
-            if reached(expected, target) or (question in told and expected.low >= _lost(target)):
+            if reached(expected, target) or (question in told and expected.sure >= _lost(target)):
                 yield question, f"the accuracy expected is {expected}, the target {target:.1%}"
 
     def left_out(self) -> list[str]:

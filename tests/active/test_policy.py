@@ -411,3 +411,24 @@ def test_a_negative_capacity_is_refused() -> None:
 def test_a_name_twice_in_a_crew_is_refused() -> None:
     with pytest.raises(BadSettings, match="names 'ann' twice"):
         Crew(("ann", "bob", "ann"))
+
+
+def test_with_a_target_known_items_are_asked_about_as_the_others_are() -> None:
+    """Or they could not tell how good the others are: of 200 items 40 are known, of 120 questions 24 are about them."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(2, size=200)
+    said = np.where(rng.random((200, 3)) < 0.75, truth[:, None], 1 - truth[:, None])
+    said = np.hstack([said, np.full((200, 9), -1)])
+    evidence = Evidence(Annotations.from_matrix(said, classes=(0, 1)), truth=np.where(np.arange(200) < 40, truth, -1))
+    consensus = DawidSkene().fit(evidence)
+    crew, budget = Crew(tuple(range(12))), Budget(labels=120, target_confidence=1.0)
+    plain = ExpectedGain().plan([(evidence, consensus)], crew, budget)
+    assert not any(ask.check for ask in plain.asks)
+    plan = ExpectedGain().plan([(evidence, consensus)], crew, replace(budget, target_accuracy=0.9))
+    assert {ask.item for ask in plan.asks if ask.check} == {ask.item for ask in plan.asks if ask.item < 40}
+    assert 12 <= sum(ask.check for ask in plan.asks) <= 36
+    assert {ask.why == CHECK for ask in plan.asks if ask.check} == {True}
+    assert list(plan.done.items) == list(plain.done.items)
+    share = ExpectedGain(calibrate=0.25).plan([(evidence, consensus)], crew, replace(budget, target_accuracy=0.9))
+    assert sum(ask.check for ask in share.asks) >= 30
+    assert len({(ask.item, ask.annotator) for ask in share.asks}) == len(share.asks) == 120

@@ -206,6 +206,7 @@ def test_accuracy_and_its_interval_are_those_of_a_beta_where_one_class_counts() 
         consensus_of().annotators,
         concentration=np.array([[[8.0, 2.0, 1.0], [5, 5, 5]]] * 2),
         shares=np.array([1.0, 0.0]),
+        labels=np.array([50, 60]),
     )
     beta = stats.beta(8, 2)  # the third option is no class: neither right nor wrong
     low, high = people.interval
@@ -215,7 +216,7 @@ def test_accuracy_and_its_interval_are_those_of_a_beta_where_one_class_counts() 
 
 
 def test_accuracy_and_its_interval_agree_with_draws_from_the_dirichlets() -> None:
-    people = consensus_of().annotators
+    people = replace(consensus_of().annotators, labels=np.array([50, 60]))
     rng = np.random.default_rng(1)
     draws = np.zeros((2, 200_000))
     for k in range(2):
@@ -224,6 +225,17 @@ def test_accuracy_and_its_interval_agree_with_draws_from_the_dirichlets() -> Non
             draws[k] += people.shares[j] * row[:, j] / row.sum(axis=1)
     np.testing.assert_allclose(people.accuracy, draws.mean(axis=1), atol=0.003)
     np.testing.assert_allclose(people.interval, np.quantile(draws, [0.025, 0.975], axis=1), atol=0.03)
+
+
+def test_an_interval_within_half_an_answer_of_an_end_has_the_end() -> None:
+    """Of 16 answers and the 4 that are expected of the crowd, a half is 1/40; a Beta interval holds neither 0 nor 1."""
+    people = consensus_of().annotators
+    for right, wrong, ends in ((20.0, 0.2, (None, 1.0)), (0.2, 20.0, (0.0, None)), (10.0, 10.0, (None, None))):
+        one = replace(people, answers=np.array([[right, wrong, 0.0]] * 2), labels=np.array([16, 16]))
+        mean, expected = one.accuracy[0], stats.beta(right + 4 * one.accuracy[0], wrong + 4 * (1 - one.accuracy[0]))
+        assert abs(mean - right / (right + wrong)) < 0.03
+        for found, end, level in zip(one.interval, ends, (0.025, 0.975), strict=True):
+            assert found[0] == (end if end is not None else pytest.approx(expected.ppf(level), abs=0.02))
 
 
 def test_more_labels_make_the_interval_narrower() -> None:

@@ -148,7 +148,7 @@ def test_the_end_of_the_project_is_told_once_and_again_after_it_was_lost(store: 
     settings = telling(URL, budget={"target_accuracy": 0.95})
 
     def at(stop: str | None, low: float) -> list[str]:
-        judgement = Judgement({}, {}, Plan(stop=stop), {"items": 9, "expected": {"low": low}})
+        judgement = Judgement({}, {}, Plan(stop=stop), {"items": 9, "expected": {"sure": low}})
         return [one["data"]["why"] for one in record(settings, store, judgement)]
 
     assert at(None, 0.90) == []
@@ -166,7 +166,7 @@ def test_each_of_several_questions_reaches_its_target_once(
 ) -> None:
     settings = telling(URL, budget={"target_accuracy": 0.95})
     low = {"a": 0.90, "b": 0.96}
-    monkeypatch.setattr(happenings, "expected_accuracy", lambda pair: Expected(0.97, low[pair[0]], 0.99))
+    monkeypatch.setattr(happenings, "expected_accuracy", lambda pair: Expected(0.97, low[pair[0]], 0.99, sure=low[pair[0]]))
     nothing: Any = {"a": "a", "b": "b"}
     monkeypatch.setattr(happenings, "newly_drifted", lambda *given: ([], {}))
 

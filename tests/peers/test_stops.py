@@ -84,7 +84,7 @@ def test_one_watched_replay_stops_where_replays_with_each_target_do() -> None:
             assert row["labels"] is None
             continue
         stops += 1
-        assert (row["labels"], row["claimed"], row["low"]) == (there.labels, there.expected, there.low)
+        assert (row["labels"], row["claimed"]) == (there.labels, there.expected)
         assert row["true"] == pytest.approx(there.accuracy)
     assert stops >= 2
 

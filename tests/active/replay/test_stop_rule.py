@@ -13,6 +13,7 @@ from hitl.active.replay.oracles import RecordedAnswers
 from hitl.active.replay.replay import Replay, Track
 from hitl.active.replay.stop_rule import GOLD_LABELS, StopRule
 from hitl.active.stopping import rules
+from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations
 from hitl.crew import Budget, Crew
 from hitl.errors import BadEvidence
@@ -101,7 +102,7 @@ def test_what_is_true_counts_known_items_as_right_and_scores_the_others() -> Non
     told = np.where(np.arange(200) < 50, evidence.truth, -1)
     seen = replace(evidence, truth=told)
     consensus = DefaultCombiner().fit(seen)
-    found = StopRule(0.01, 50).stopped(seen, consensus, evidence, 1800)
+    found = StopRule(0.01, 50).stopped(PoolState.of([(seen, consensus)], Budget()), evidence, 1800)
     expected = rules.expected_accuracy([(seen, consensus)])
     right = score.accuracy(consensus.probabilities[50:], evidence.truth[50:])
     assert found is not None

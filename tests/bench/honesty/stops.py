@@ -4,7 +4,7 @@
 
 Stops (`honesty.watched`): real crowds with named annotators and simulated ones (`honesty.crowds`), 600 items with known
 truth of each at most; targets .80, .90, .95; without known truth, and with 30 gold items that three annotators answer
-each. A replay goes to the last recorded label: 30 batches, of at most a label for every third item. A seed draws the
+each before the first plan. A replay goes to the last recorded label: 30 batches, of at most a label for every third item. A seed draws the
 items, the gold items and the simulated crowds.
 
 Every item done (`honesty.finished`): labels of the default beside VB-IBCC's where annotators err independently.
@@ -93,7 +93,7 @@ def judged(rows: Sequence[Row]) -> pd.DataFrame:
     ratio       labels at the stop in terms of the oracle's; NaN where one of both does not stop
     """
     frame = pd.DataFrame(rows)
-    numbers = ["labels", "oracle", "claimed", "low", "true", "others"]
+    numbers = ["labels", "oracle", "claimed", "sure", "true", "others"]
     frame[numbers] = frame[numbers].astype(float)
     stopped = frame["labels"].notna()
     return frame.assign(

@@ -21,8 +21,7 @@ from hitl import score
 from hitl.active.replay.experiments import reordered
 from hitl.active.replay.replay import Replay
 from hitl.active.replay.stop_rule import Stopped, StopRule
-from hitl.active.stopping import rules
-from hitl.consensus import Consensus
+from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Budget
 from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
@@ -45,14 +44,14 @@ class Step:
 
     Attributes:
         labels: spent, those of gold items among them.
-        claimed, low: accuracy expected, and the lower end of its interval.
+        claimed, sure: accuracy expected, and what it surely is.
         unknowable: whether the labels cannot say how good they are.
         accuracy, others: true accuracy of all labels, and of those of items that are not gold; ties shared.
     """
 
     labels: int
     claimed: float
-    low: float
+    sure: float
     unknowable: bool
     accuracy: float
     others: float
@@ -64,14 +63,14 @@ class Watched(StopRule):
 
     steps: list[Step] = field(default_factory=list)
 
-    def stopped(self, evidence: Evidence, consensus: Consensus, known: Evidence, spent: int) -> Stopped | None:
+    def stopped(self, pool: PoolState, known: Evidence, spent: int) -> Stopped | None:
         """None; every item has a truth in `known`."""
-        expected = rules.expected_accuracy([(evidence, consensus)])
+        (evidence, consensus), expected = pool[0], pool.expected
         assert known.truth is not None
         gold = evidence.known
         others = score.accuracy(consensus.probabilities[~gold], known.truth[~gold])
         accuracy = float(gold.mean() + (1 - gold.mean()) * others)
-        step = Step(spent, expected.accuracy, expected.low, bool(expected.unknowable), accuracy, others)
+        step = Step(spent, expected.accuracy, expected.sure, bool(expected.unknowable), accuracy, others)
         self.steps.append(step)
         return None
 
@@ -116,7 +115,7 @@ def watched(source: Source, gold: int) -> list[Row]:
 
 def ended(steps: Sequence[Step], target: float) -> Row:
     """Where it would have stopped, where it should have, and why it did not; None where there is nothing."""
-    stop = next((step for step in steps if step.low >= target and not step.unknowable), None)
+    stop = next((step for step in steps if step.sure >= target and not step.unknowable), None)
     low = [number for number, step in enumerate(steps) if step.others < target - NEAR]
     first = low[-1] + 1 if low else 0
     last = steps[-1]
@@ -126,10 +125,10 @@ def ended(steps: Sequence[Step], target: float) -> Row:
         "labels": None if stop is None else stop.labels,
         "oracle": steps[first].labels if first < len(steps) else None,
         "claimed": None if stop is None else stop.claimed,
-        "low": None if stop is None else stop.low,
+        "sure": None if stop is None else stop.sure,
         "true": None if stop is None else stop.accuracy,
         "others": None if stop is None else stop.others,
         "why": None if stop is not None else UNKNOWABLE if last.unknowable else INTERVAL,
         "end": last.accuracy,
-        "low at the end": last.low,
+        "sure at the end": last.sure,
     }
