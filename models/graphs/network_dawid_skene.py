@@ -25,7 +25,6 @@ from hitl.models.annotators import confusion
 from hitl.models.annotators.confusion import Confusion
 from hitl.models.combiner import require_given, used
 from hitl.models.graphs import learned_field
-from hitl.models.inference import em
 from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.inference.warm_start import beliefs_of
 from hitl.models.numerics.checks import require_counts, require_positive
@@ -39,6 +38,8 @@ class NetworkDawidSkene:
     Attributes:
         strength: log odds that an edge of weight 1 adds for its two items to be of one class, >= 0; None: learned,
             for each class by itself.
+        clear: probability that an item does not mislead: that it seems to annotators to be what it is, in (0, 1];
+            None: learned with the strength; 1 where that is given, or where few labeled items are linked to each other.
         approximation: how beliefs pass along edges: "mean-field", "icm" (iterated conditional modes), or
             "belief-propagation", which is exact on trees.
         smoothing: pseudo-count of each confusion cell, > 0.
@@ -59,6 +60,7 @@ class NetworkDawidSkene:
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
 
     strength: float | None = None
+    clear: float | None = None
     approximation: str = "mean-field"
     smoothing: float = 0.01
     share_smoothing: float = 0.01
@@ -69,6 +71,7 @@ class NetworkDawidSkene:
         require_positive(self, "smoothing", "share_smoothing", "tolerance")
         require_counts(self, "max_iterations")
         learned_field.require_strength(self.strength)
+        learned_field.require_clear(self.clear)
         learned_field.require_approximation(self.approximation)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
@@ -77,19 +80,15 @@ class NetworkDawidSkene:
         began = time.perf_counter()
         annotations, pseudo_jl = evidence.annotations, self._pseudo_counts(evidence.annotations)
         outputs = Outputs.of(evidence)
-        field = learned_field.at_start(evidence, self.strength, self.share_smoothing, self.approximation, start)
-        found = em.maximise(
+        found = learned_field.fitted(
             evidence,
-            outputs.beside(field),
+            self._settings,
+            outputs.beside(learned_field.at_start(evidence, self._settings, start)),
             Confusion.unlearned(pseudo_jl, annotations.n_annotators),
             beliefs_of(evidence, start, learned_field.STRENGTH, partial(self._judged, evidence=evidence)),
-            tolerance=self.tolerance,
-            max_iterations=self.max_iterations,
         )
-        people = confusion.report(annotations, found.counts_klj, pseudo_jl, shares(found.q_nj))
-        return em.concluded(
-            self, began, evidence, found, people, **outputs.kept(learned_field.parameters(found.prior.prior))
-        )
+        seen = confusion.report(annotations, found.counts_klj, pseudo_jl, shares(found.q_nj))
+        return learned_field.concluded(self, began, evidence, outputs, found, seen)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge the items of another graph, by the same or new annotators, with what was learned."""
@@ -98,8 +97,15 @@ class NetworkDawidSkene:
 
     def _judged(self, consensus: Consensus, evidence: Evidence) -> Floats:
         annotations = evidence.annotations
-        pi_klj = confusion.confusion_from(consensus, annotations, self._pseudo_counts(annotations))
+        seen, pseudo_jl = learned_field.as_seen(consensus), self._pseudo_counts(annotations)
+        pi_klj = confusion.confusion_from(seen, annotations, pseudo_jl)
         return learned_field.judged(consensus, evidence, np.log(pi_klj), self.approximation)
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
         return confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, self.smoothing)
+
+    @property
+    def _settings(self) -> learned_field.Settings:
+        return learned_field.Settings(
+            self.strength, self.clear, self.share_smoothing, self.approximation, self.tolerance, self.max_iterations
+        )

@@ -20,7 +20,6 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import dirichlet_confusion
 from hitl.models.combiner import require_given, used
 from hitl.models.graphs import learned_field
-from hitl.models.inference import em
 from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.inference.warm_start import beliefs_of
 from hitl.models.numerics.checks import require_counts, require_positive
@@ -35,6 +34,8 @@ class NetworkIBCC:
     Attributes:
         strength: log odds that an edge of weight 1 adds for its two items to be of one class, >= 0; None: learned,
             for each class by itself.
+        clear: probability that an item does not mislead: that it seems to annotators to be what it is, in (0, 1];
+            None: learned with the strength; 1 where that is given, or where few labeled items are linked to each other.
         approximation: how beliefs pass along edges: "mean-field", "icm" (iterated conditional modes), or
             "belief-propagation", which is exact on trees.
         diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0; where `shared`, the
@@ -57,6 +58,7 @@ class NetworkIBCC:
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
 
     strength: float | None = None
+    clear: float | None = None
     approximation: str = "mean-field"
     diagonal: float = 2.0
     off: float = 1.0
@@ -69,6 +71,7 @@ class NetworkIBCC:
         require_positive(self, "diagonal", "off", "share_smoothing", "tolerance")
         require_counts(self, "max_iterations")
         learned_field.require_strength(self.strength)
+        learned_field.require_clear(self.clear)
         learned_field.require_approximation(self.approximation)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
@@ -77,19 +80,15 @@ class NetworkIBCC:
         began = time.perf_counter()
         annotations = evidence.annotations
         outputs = Outputs.of(evidence)
-        field = learned_field.at_start(evidence, self.strength, self.share_smoothing, self.approximation, start)
-        found = em.maximise(
+        found = learned_field.fitted(
             evidence,
-            outputs.beside(field),
-            self._rows.annotators_at_start(annotations, start),
+            self._settings,
+            outputs.beside(learned_field.at_start(evidence, self._settings, start)),
+            self._rows.annotators_at_start(annotations, start if start is None else learned_field.as_seen(start)),
             beliefs_of(evidence, start, learned_field.STRENGTH, partial(self._judged, evidence=evidence)),
-            tolerance=self.tolerance,
-            max_iterations=self.max_iterations,
         )
-        people = dirichlet_confusion.report(annotations, found.annotators, shares(found.q_nj))
-        return em.concluded(
-            self, began, evidence, found, people, **outputs.kept(learned_field.parameters(found.prior.prior))
-        )
+        seen = dirichlet_confusion.report(annotations, found.annotators, shares(found.q_nj))
+        return learned_field.concluded(self, began, evidence, outputs, found, seen)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge the items of another graph, by the same or new annotators, with what was learned."""
@@ -97,10 +96,16 @@ class NetworkIBCC:
         return consensus.judging(evidence.annotations.items, self._judged(consensus, evidence))
 
     def _judged(self, consensus: Consensus, evidence: Evidence) -> Floats:
-        log_pi_klj = self._rows.expected_log(consensus, evidence.annotations)
+        log_pi_klj = self._rows.expected_log(learned_field.as_seen(consensus), evidence.annotations)
         return learned_field.judged(consensus, evidence, log_pi_klj, self.approximation)
 
     @property
     def _rows(self) -> VBIBCC:
         """What is expected of annotators."""
         return VBIBCC(self.diagonal, self.off, self.shared)
+
+    @property
+    def _settings(self) -> learned_field.Settings:
+        return learned_field.Settings(
+            self.strength, self.clear, self.share_smoothing, self.approximation, self.tolerance, self.max_iterations
+        )

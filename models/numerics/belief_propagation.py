@@ -5,7 +5,8 @@
     q_n[j]     ∝ exp( message_n[j] + ln share[j] + sum_m ln b_mn[j] )
 
 Exact on trees, where sum_m ln b_mn is what all other items say of n. All edges move at once and half of the way, so
-that their order does not matter. Each sweep costs 2 E J exponentials and twice as many logarithms.
+that their order does not matter. Beliefs are divided by what the item itself has told, so that a sweep costs N J
+exponentials and logarithms, and of edges only products and quotients.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from hitl.models.numerics.graph import Graph, Heard
 ENOUGH = 1e-9
 """Change of a c below which it stays."""
 
+LARGE = 1e100
+"""Product of what neighbours say of which the logarithm is taken, before it overflows."""
+
 
 def begin(graph: Graph, q_nj: Floats) -> Floats:
     """(2 E, J) c of each edge, in the row of who hears it: the beliefs as they are."""
@@ -35,42 +39,44 @@ def settle(
     own_nj = message_nj + log_share_j
     weight_u, code_e = graph.weights
     grown_uj = np.expm1(weight_u[:, None] * strength_j)
-    heard = _heard(graph, grown_uj, c_ej)
+    field_nj = np.empty((graph.n_items, c_ej.shape[1]))
+    hear, sweep = (_hear, _sweep) if len(graph.runs) == 2 else (_hear_threaded, _sweep_threaded)
+    hear(graph.runs, graph.start_n, code_e, grown_uj, c_ej, field_nj)
     for _ in range(sweeps):
         next_ej, changes = np.empty_like(c_ej), np.zeros(len(graph.runs) - 1)
+        told_nj = own_nj + field_nj
+        told_nj -= told_nj.max(axis=1, keepdims=True)
+        np.exp(told_nj, out=told_nj)
         given = (graph.runs, graph.start_n, graph.neighbour_e, graph.reverse_e, code_e, grown_uj)
-        (_sweep if len(changes) == 1 else _sweep_threaded)(*given, own_nj + heard.field_nj, c_ej, next_ej, changes)
-        c_ej, heard = next_ej, _heard(graph, grown_uj, next_ej)
+        sweep(*given, told_nj, c_ej, next_ej, changes)
+        c_ej = next_ej
+        hear(graph.runs, graph.start_n, code_e, grown_uj, c_ej, field_nj)
         if changes.max() < ENOUGH:
             break
-    return heard
+    return Heard(field_nj, _slope(graph, grown_uj, c_ej), c_ej)
 
 
-def _heard(graph: Graph, grown_uj: Floats, c_ej: Floats) -> Heard:
+def _slope(graph: Graph, grown_uj: Floats, c_ej: Floats) -> Floats:
     weight_u, code_e = graph.weights
-    field_nj, slope_nj = np.empty((2, graph.n_items, c_ej.shape[1]))
-    given = (graph.runs, graph.start_n, code_e, weight_u, grown_uj, c_ej, field_nj, slope_nj)
-    (_hear if len(graph.runs) == 2 else _hear_threaded)(*given)
-    return Heard(field_nj, slope_nj, c_ej)
+    slope_nj = np.empty((graph.n_items, c_ej.shape[1]))
+    loop = _slopes if len(graph.runs) == 2 else _slopes_threaded
+    loop(graph.runs, graph.start_n, code_e, weight_u, grown_uj, c_ej, slope_nj)
+    return slope_nj
 
 
 @compiled
 def _edges(
-    first: int, last: int, start: Any, neighbour: Any, reverse: Any, code: Any, grown: Any, total: Any, c: Any, out: Any
+    first: int, last: int, start: Any, neighbour: Any, reverse: Any, code: Any, grown: Any, told: Any, c: Any, out: Any
 ) -> float:
     """What the neighbours of these items believe without them; the largest change."""
-    classes = total.shape[1]
+    classes = told.shape[1]
     change = 0.0
     for n in range(first, last):
         for e in range(start[n], start[n + 1]):
             m, back = neighbour[e], reverse[e]
-            top = -np.inf
-            for j in range(classes):
-                out[e, j] = total[m, j] - np.log1p(grown[code[e], j] * c[back, j])
-                top = max(top, out[e, j])
             whole = 0.0
             for j in range(classes):
-                out[e, j] = np.exp(out[e, j] - top)
+                out[e, j] = told[m, j] / (1.0 + grown[code[e], j] * c[back, j])
                 whole += out[e, j]
             for j in range(classes):
                 step = 0.5 * (out[e, j] / whole - c[e, j])
@@ -81,37 +87,62 @@ def _edges(
 
 @compiled
 def _sweep(
-    runs: Any, start: Any, neighbour: Any, reverse: Any, code: Any, grown: Any, total: Any, c: Any, out: Any, most: Any
+    runs: Any, start: Any, neighbour: Any, reverse: Any, code: Any, grown: Any, told: Any, c: Any, out: Any, most: Any
 ) -> None:
-    most[0] = _edges(0, total.shape[0], start, neighbour, reverse, code, grown, total, c, out)
+    most[0] = _edges(0, told.shape[0], start, neighbour, reverse, code, grown, told, c, out)
 
 
 @threaded
 def _sweep_threaded(
-    runs: Any, start: Any, neighbour: Any, reverse: Any, code: Any, grown: Any, total: Any, c: Any, out: Any, most: Any
+    runs: Any, start: Any, neighbour: Any, reverse: Any, code: Any, grown: Any, told: Any, c: Any, out: Any, most: Any
 ) -> None:
     for run in prange(len(runs) - 1):
-        most[run] = _edges(runs[run], runs[run + 1], start, neighbour, reverse, code, grown, total, c, out)
+        most[run] = _edges(runs[run], runs[run + 1], start, neighbour, reverse, code, grown, told, c, out)
 
 
 @compiled
-def _add(first: int, last: int, start: Any, code: Any, weight: Any, grown: Any, c: Any, field: Any, slope: Any) -> None:
+def _add(first: int, last: int, start: Any, code: Any, grown: Any, c: Any, field: Any) -> None:
+    product = np.empty(field.shape[1])
     for n in range(first, last):
-        field[n], slope[n] = 0.0, 0.0
+        field[n], product[:] = 0.0, 1.0
         for e in range(start[n], start[n + 1]):
-            u = code[e]
             for j in range(field.shape[1]):
-                said = grown[u, j] * c[e, j]
-                field[n, j] += np.log1p(said)
-                slope[n, j] += weight[u] * (c[e, j] + said) / (1 + said)
+                product[j] *= 1.0 + grown[code[e], j] * c[e, j]
+                if product[j] > LARGE:
+                    field[n, j] += np.log(product[j])
+                    product[j] = 1.0
+        for j in range(field.shape[1]):
+            field[n, j] += np.log(product[j])
 
 
 @compiled
-def _hear(runs: Any, start: Any, code: Any, weight: Any, grown: Any, c: Any, field: Any, slope: Any) -> None:
-    _add(0, field.shape[0], start, code, weight, grown, c, field, slope)
+def _hear(runs: Any, start: Any, code: Any, grown: Any, c: Any, field: Any) -> None:
+    _add(0, field.shape[0], start, code, grown, c, field)
 
 
 @threaded
-def _hear_threaded(runs: Any, start: Any, code: Any, weight: Any, grown: Any, c: Any, field: Any, slope: Any) -> None:
+def _hear_threaded(runs: Any, start: Any, code: Any, grown: Any, c: Any, field: Any) -> None:
     for run in prange(len(runs) - 1):
-        _add(runs[run], runs[run + 1], start, code, weight, grown, c, field, slope)
+        _add(runs[run], runs[run + 1], start, code, grown, c, field)
+
+
+@compiled
+def _grow(first: int, last: int, start: Any, code: Any, weight: Any, grown: Any, c: Any, slope: Any) -> None:
+    for n in range(first, last):
+        slope[n] = 0.0
+        for e in range(start[n], start[n + 1]):
+            u = code[e]
+            for j in range(slope.shape[1]):
+                said = grown[u, j] * c[e, j]
+                slope[n, j] += weight[u] * (c[e, j] + said) / (1.0 + said)
+
+
+@compiled
+def _slopes(runs: Any, start: Any, code: Any, weight: Any, grown: Any, c: Any, slope: Any) -> None:
+    _grow(0, slope.shape[0], start, code, weight, grown, c, slope)
+
+
+@threaded
+def _slopes_threaded(runs: Any, start: Any, code: Any, weight: Any, grown: Any, c: Any, slope: Any) -> None:
+    for run in prange(len(runs) - 1):
+        _grow(runs[run], runs[run + 1], start, code, weight, grown, c, slope)

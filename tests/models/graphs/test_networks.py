@@ -119,6 +119,15 @@ def test_belief_propagation_is_exact_on_trees_and_its_evidence_is_that_of_each_i
         assert found.log_evidence == pytest.approx(sum(without), abs=1e-6)
 
 
+def test_belief_propagation_bears_neighbours_without_number() -> None:
+    """Their products overflow: ten thousand neighbours, each worth e^5."""
+    n, hub = 10_001, linked(10_001, [(0, other) for other in range(1, 10_001)])
+    c_ej = np.tile([1.0, 0.0, 0.0], (2 * (n - 1), 1))
+    heard = belief_propagation.settle(np.zeros((n, J)), np.zeros(J), Graph.of(hub), np.full(J, 5.0), c_ej, 0)
+    np.testing.assert_allclose(heard.field_nj[0], [5.0 * (n - 1), 0, 0], rtol=1e-9)
+    np.testing.assert_allclose(heard.slope_nj[0], [n - 1, 0, 0], rtol=1e-9)
+
+
 def silent(message_nj: Floats, item: int) -> Floats:
     """The messages without those of one item."""
     return np.where(np.arange(len(message_nj))[:, None] == item, 0.0, message_nj)

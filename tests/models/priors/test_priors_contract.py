@@ -17,6 +17,7 @@ from scipy.special import digamma
 import hitl.models.priors
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.numerics.graph import Graph
+from hitl.models.priors.apparent_classes import ApparentClasses
 from hitl.models.priors.calibrated import Calibrated
 from hitl.models.priors.covariance import CovarianceModule
 from hitl.models.priors.dirichlet_chain import DirichletChain
@@ -88,6 +89,14 @@ def cases() -> dict[str, PriorCase]:
         "VariationalGP": PriorCase(variational, N, J, None, variational.over),
         # Its evidence is a pseudo-likelihood: see test_networks for what it is on a tree.
         "GraphField": PriorCase(potts, N, J, None, lambda rows: replace(potts, graph=Graph.of(links[rows][:, rows]))),
+        # Known truth is known of the true class: see test_misleading_items for enumeration.
+        "ApparentClasses": PriorCase(
+            ApparentClasses(shares, shares.share_j, 0.8),
+            N,
+            J,
+            None,
+            lambda rows: ApparentClasses(shares, shares.share_j, 0.8),
+        ),
         "MarkovChain": chain_case(markov, np.log(p_rj)),
         "DirichletChain": chain_case(bayesian, digamma(bayesian.nu_rj) - digamma(bayesian.nu_rj.sum(axis=1))[:, None]),
         "ToyChain": PriorCase(chain, N, J, steps),

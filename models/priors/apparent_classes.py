@@ -1,0 +1,135 @@
+"""Items that mislead: annotators answer about the class that an item seems to be, which need not be its true class.
+
+    p(y_n | z_n)  =  clear [y_n = z_n]  +  (1 - clear) share[y_n]                     y_n the class that n seems to be
+
+Annotators know y_n alone, so that ten of them who agree are worth no more than one look at the item: their errors are
+shared. A prior over the true classes z whose items tell of each other finds out how often that happens, because
+neighbours foretell z_n and not y_n. This is the prior over y. Messages are about y, and so are its beliefs, by which
+annotators are judged; `truths` are those about z.
+
+    m_n[j]   = ln( clear exp L_n[j] + (1 - clear) sum_y share[y] exp L_n[y] )        what labels L_n say of z_n = j
+    q_n[z]   = the inner prior's beliefs by m                                        `truths`
+    q_n[y]   = exp L_n[y] ( clear q_n[z=y] exp -m_n[y] + (1 - clear) share[y] sum_z q_n[z] exp -m_n[z] )
+
+Shares are those of the classes, so that p(y) = p(z) where nothing else is known: without neighbours `clear` changes no
+likelihood. Then its prior, Beta(2, 1), leaves it where it began. An item of known truth does not mislead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+
+from hitl.annotations import Floats
+from hitl.models.numerics import kernels
+from hitl.models.priors import Mask, Posterior, TruthPrior
+
+P = TypeVar("P", bound=TruthPrior)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Seen:
+    """What is learned from: the statistics of the true classes, and of how they seem.
+
+    Attributes:
+        inner: of the prior over true classes.
+        seen_j: (J,) expected items that seem to be of each class.
+        clear: expected items, among those with labels and without known truth, that seem to be what they are.
+        items: how many these are.
+    """
+
+    inner: Any
+    seen_j: Floats
+    clear: float
+    items: float
+
+    def __add__(self, other: Seen) -> Seen:
+        return Seen(
+            self.inner + other.inner, self.seen_j + other.seen_j, self.clear + other.clear, self.items + other.items
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ApparentClasses(Generic[P]):
+    """A prior over the classes that items seem to be.
+
+    Attributes:
+        prior: over the true classes.
+        share_j: (J,) what misleading items seem to be; sum to 1.
+        clear: probability that an item does not mislead, in (0, 1]; with 1 this is `prior` itself.
+        learned: whether `clear` and the shares are learned.
+    """
+
+    prior: P
+    share_j: Floats
+    clear: float = 1.0
+    learned: bool = False
+
+    def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
+        """Beliefs about what items seem to be, given the messages of their labels."""
+        if self.clear == 1:
+            found = self.prior.posterior(message_nj, counted_n)
+            items = float(counted_n.sum())
+            return replace(
+                found, statistics=Seen(found.statistics, kernels.totals(found.q_nj, counted_n), items, items)
+            )
+        looked = _Looked(message_nj, self)
+        found = self.prior.posterior(looked.told_nj.copy(), counted_n)
+        q_nj, clear_n = looked.seen(found.q_nj)
+        counted = counted_n & ~looked.known_n
+        seen_j = kernels.totals(q_nj, counted_n)
+        statistics = Seen(found.statistics, seen_j, float(clear_n[counted].sum()), float(counted.sum()))
+        return Posterior(q_nj, found.log_evidence, statistics)
+
+    def truths(self, message_nj: Floats) -> Floats:
+        """(N, J) beliefs about the true classes; all items count."""
+        told_nj = message_nj if self.clear == 1 else _Looked(message_nj, self).told_nj
+        return self.prior.posterior(told_nj, np.ones(len(message_nj), dtype=bool)).q_nj
+
+    def statistics(self, q_nj: Floats, counted_n: Mask) -> Seen:
+        """Of beliefs that take every item for what it seems; `clear` stays as it is."""
+        items = float(counted_n.sum())
+        seen_j = kernels.totals(q_nj, counted_n)
+        return Seen(self.prior.statistics(q_nj, counted_n), seen_j, self.clear * items, items)
+
+    def learn(self, statistics: Seen) -> Self:
+        """A step of both; one item of each class and one that does not mislead stand beside those that were seen."""
+        inner = self.prior.learn(statistics.inner)
+        if not self.learned:
+            return replace(self, prior=inner)
+        share_j = (statistics.seen_j + 1) / (statistics.seen_j + 1).sum()
+        return replace(self, prior=inner, share_j=share_j, clear=(statistics.clear + 1) / (statistics.items + 1))
+
+    def log_density(self) -> float:
+        """Log density of the parameters of both, up to a constant."""
+        own = float(np.log(self.clear) + np.log(self.share_j).sum()) if self.learned else 0.0
+        return self.prior.log_density() + own
+
+
+class _Looked:
+    """What labels say of the true classes, and back.
+
+    known_n: (N,) items some of whose classes are ruled out: they are what they seem.
+    told_nj: (N, J) what labels say of the true class.
+    """
+
+    def __init__(self, message_nj: Floats, prior: ApparentClasses[Any]) -> None:
+        self._clear, self._share_j = prior.clear, prior.share_j
+        self.known_n = np.isneginf(message_nj).any(axis=1)
+        top_n1 = message_nj.max(axis=1, keepdims=True)
+        self._seen_nj = np.exp(message_nj - top_n1)
+        any_n1 = (self._seen_nj @ self._share_j)[:, None]
+        self._told_nj = self._clear * self._seen_nj + (1 - self._clear) * any_n1
+        self.told_nj: Floats = np.log(self._told_nj) + top_n1
+        self.told_nj[self.known_n] = message_nj[self.known_n]
+
+    def seen(self, truth_nj: Floats) -> tuple[Floats, Floats]:
+        """(N, J) beliefs about what items seem to be, and (N,) that they are it, by those about the truth."""
+        by_nj = truth_nj / self._told_nj
+        clear_nj = self._clear * self._seen_nj * by_nj
+        clear_n: Floats = clear_nj.sum(axis=1)
+        q_nj = clear_nj + (1 - self._clear) * self._share_j * self._seen_nj * by_nj.sum(axis=1, keepdims=True)
+        q_nj[self.known_n] = truth_nj[self.known_n]
+        return q_nj / q_nj.sum(axis=1, keepdims=True), clear_n
