@@ -23,6 +23,8 @@ import pyarrow.compute as pc
 
 Ints = npt.NDArray[np.int64]
 
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
 Range = tuple[int, int]
 """Items from the first to before the end."""
 
@@ -31,7 +33,7 @@ class ItemRows:
     """The rows of a table of which each is about one item."""
 
     def __init__(self, table: pa.Table, item: str) -> None:
-        self.table = table
+        self.table, self.item = table, item
         filled = pc.fill_null(table.column(item).cast(pa.string()), "")
         coded = filled.dictionary_encode().chunks  # one dictionary, in order of first appearance
         self.names: list[str] = coded[0].dictionary.to_pylist() if coded else []
@@ -44,7 +46,8 @@ class ItemRows:
         if rows.all():
             return self
         found = object.__new__(ItemRows)
-        found.table, found.names, found.codes = self.table.filter(pa.array(rows)), self.names, self.codes[rows]
+        found.table, found.item = self.table.filter(pa.array(rows)), self.item
+        found.names, found.codes = self.names, self.codes[rows]
         there = np.zeros(len(self.names), bool)
         there[found.codes] = True
         if not there.all():
@@ -60,24 +63,27 @@ class ItemRows:
         rows[last] = True
         return self.kept(rows) if len(self.codes) else self
 
-    def ordered(self, keys: Sequence[str], place: Mapping[str, int]) -> _Ordered:
+    def ordered(self, keys: Sequence[str]) -> _Ordered:
         """The rows in the order of these items."""
         codes = self.codes
         if self.names != keys[: len(self.names)]:
+            place = {key: number for number, key in enumerate(keys)}
             codes = np.fromiter((place[name] for name in self.names), np.int64, len(self.names))[codes]
         table = self.table
         if (np.diff(codes) < 0).any():
             order = np.argsort(codes, kind="stable")
             codes, table = codes[order], table.take(pa.array(order))
-        return _Ordered(table, codes)
+        return _Ordered(table, self.item, codes)
 
 
 class _Ordered:
     """Rows in the order of the items: those of a range of items are a slice."""
 
-    def __init__(self, table: pa.Table, codes: Ints) -> None:
+    def __init__(self, table: pa.Table, item: str, codes: Ints) -> None:
         self._table, self._codes = table, codes
-        self._columns = [_bytes_of(column) for column in table.columns]
+        columns = [table.column(name) for name in table.column_names if name != item]
+        self._names = [_hashes_of(column) for column in columns if pa.types.is_dictionary(column.type)]
+        self._columns = [_bytes_of(column) for column in columns if not pa.types.is_dictionary(column.type)]
 
     def rows(self, first: int, end: int) -> list[dict[str, Any]]:
         """The rows of the items from `first` to before `end`."""
@@ -85,13 +91,35 @@ class _Ordered:
         found: list[dict[str, Any]] = self._table.slice(start, stop - start).to_pylist()
         return found
 
-    def update(self, digest: Any, first: int, end: int) -> None:
-        """Add the same rows to a digest."""
-        start, stop = map(int, np.searchsorted(self._codes, [first, end]))
-        for offsets, text, valid in self._columns:
-            digest.update((offsets[start : stop + 1] - offsets[start]).tobytes())
-            digest.update(text[offsets[start] : offsets[stop]])
-            digest.update(valid[start:stop].tobytes())
+    def update(self, digests: Sequence[Any], bounds: Ints) -> None:
+        """Add to each digest the rows of its items, which begin and end at these bounds."""
+        starts = np.searchsorted(self._codes, bounds)
+        rows = (self._codes - np.repeat(bounds[:-1], np.diff(starts))).view(np.uint64)  # which of its block's items
+        for hashes in self._names:
+            rows *= _ODD
+            rows += hashes
+        for digest, (start, stop) in zip(digests, pairwise(starts.tolist()), strict=True):
+            digest.update(rows[start:stop])
+            for offsets, text, valid in self._columns:
+                digest.update((offsets[start : stop + 1] - offsets[start]).tobytes())
+                digest.update(text[offsets[start] : offsets[stop]])
+                digest.update(valid[start:stop].tobytes())
+
+
+def in_codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """A column of text of which many rows say the same."""
+    coded = column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
+    return pa.concat_arrays([*coded.unify_dictionaries().chunks] or [pa.array([], coded.type)])
+
+
+def _hashes_of(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    """Of each row 8 bytes of a digest of what it says; 0 where it says nothing."""
+    coded = in_codes(column)
+    said = (b"" if name is None else name.encode() for name in coded.dictionary.to_pylist())
+    digests = b"".join(hashlib.sha256(name).digest()[:8] for name in said) + bytes(8)
+    indices = np.asarray(pc.fill_null(coded.indices, len(coded.dictionary)))
+    hashes: npt.NDArray[np.uint64] = np.frombuffer(digests, np.uint64)[indices]
+    return hashes
 
 
 def _bytes_of(column: pa.ChunkedArray) -> tuple[Ints, memoryview, npt.NDArray[np.bool_]]:
@@ -114,13 +142,11 @@ class Blocks:
         self, keys: Sequence[str], size: int, rows: Sequence[ItemRows], named: Sequence[Mapping[str, Any]]
     ) -> None:
         self.keys = keys
-        place = {key: number for number, key in enumerate(keys)}
-        self.parts = [each.ordered(keys, place) for each in rows]
-        self._named = [each for each in named if each]
+        self.parts = [each.ordered(keys) for each in rows]
         hashes = np.fromiter(map(crc32, map(str.encode, keys)), np.int64, len(keys))
         ends = np.flatnonzero(hashes % size == 0) + 1
         self._bounds = [*dict.fromkeys([0, *map(int, ends), len(keys)])]
-        self.digests = [self._digest(first, end) for first, end in pairwise(self._bounds)]
+        self.digests = self._digests([each for each in named if each])
 
     @property
     def of_all_keys(self) -> str:
@@ -141,12 +167,16 @@ class Blocks:
         if ranges:
             yield ranges, digests
 
-    def _digest(self, first: int, end: int) -> str:
-        digest = hashlib.sha256()
-        keys = self.keys[first:end]
-        digest.update(json.dumps(keys).encode())
+    def _digests(self, named: Sequence[Mapping[str, Any]]) -> list[str]:
+        """That of each block."""
+        offsets, text, _ = _bytes_of(pa.chunked_array([pa.array(self.keys, pa.string())]))
+        digests = []
+        for first, end in pairwise(self._bounds):
+            digest = hashlib.sha256((offsets[first : end + 1] - offsets[first]).tobytes())
+            digest.update(text[offsets[first] : offsets[end]])
+            for said in named:
+                digest.update(repr([said.get(key) for key in self.keys[first:end]]).encode())
+            digests.append(digest)
         for part in self.parts:
-            part.update(digest, first, end)
-        for said in self._named:
-            digest.update(repr([said.get(key) for key in keys]).encode())
-        return digest.hexdigest()[:16]
+            part.update(digests, np.array(self._bounds, np.int64))
+        return [digest.hexdigest()[:12] for digest in digests]

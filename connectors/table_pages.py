@@ -17,7 +17,7 @@ from hitl.connectors.table_reading import QUESTION, Answers, Columns, Reading, d
 from hitl.connectors.table_rows import NEWEST, Keys
 from hitl.exchange import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Page, PredictionRow
 
-BLOCKS = 40
+BLOCKS = 100
 """About so many blocks are in a page: a changed label has the rows of its block compared in the store."""
 
 
@@ -29,7 +29,9 @@ class TablePages:
         self._people = tuple(sorted(answers.unique(columns.annotator)))
         self._gold, self._predictions = reading.gold, reading.predictions[0]
         rows = [part for part in (reading.items, answers.rows) if part is not None]
-        keys = [*dict.fromkeys(chain(*(part.names for part in rows), self._gold, self._predictions))]
+        others = [*(part.names for part in rows[1:]), self._gold, self._predictions]
+        first = rows[0].names if rows else []
+        keys = [*dict.fromkeys(chain(first, *others))] if any(others) else first
         self._blocks = Blocks(keys, max(size // BLOCKS, 1), rows, [self._gold, self._predictions])
         self._items = None if reading.items is None else self._blocks.parts[0]
         self._answers = None if answers.rows is None else self._blocks.parts[-1]

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.connectors import table_spans
-from hitl.connectors.table_blocks import ItemRows
+from hitl.connectors.table_blocks import ItemRows, in_codes
 from hitl.connectors.table_files import TableFiles, stem
 from hitl.connectors.table_rows import NEWEST, is_nothing, number_of
 from hitl.errors import BadTable
@@ -29,6 +29,9 @@ from hitl.tables.places import Place, place_in
 from hitl.tables.probabilities import read_probabilities
 
 QUESTION = "label"
+
+FEW_ROWS = 10
+"""Of so many rows an item each is compared with each."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,10 @@ class Reading:
         _require_filled(table.column(of.item), legal, of.item, place_of)
         seconds = seconds_of(table.column(of.time), of.time) if of.time else None
         named = [name for name in (of.item, of.annotator, of.label, "duration") if name in table.column_names]
-        rows = ItemRows(table.select(list(dict.fromkeys(named))).replace_schema_metadata(None), of.item)
+        table = table.select(list(dict.fromkeys(named))).replace_schema_metadata(None)
+        for name in {of.annotator, of.label}.intersection(named) - {of.item}:
+            table = table.set_column(table.column_names.index(name), name, in_codes(table.column(name)))
+        rows = ItemRows(table, of.item)
         wins, contradicted = self._winners(rows, legal, seconds)
         if contradicted:
             problems.append(
@@ -303,13 +309,25 @@ def _repeated(
     rows: ItemRows, annotator: str, legal: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """(rows,) a number for item and annotator; the legal rows, in order, that share it with another one."""
-    people = ItemRows(rows.table.select([annotator]), annotator)
-    anonymous = [code for code, name in enumerate(people.names) if not name]
-    pairs = rows.codes * (len(people.names) + 1) + people.codes
-    known = np.flatnonzero(legal & ~np.isin(people.codes, anonymous))
+    people = in_codes(rows.table.column(annotator))
+    names = people.dictionary.to_pylist()
+    codes = np.asarray(pc.fill_null(people.indices, len(names)))
+    pairs = rows.codes * (len(names) + 1) + codes
+    if _differ_within_items(rows.codes, codes):
+        return pairs, np.empty(0, np.int64)
+    anonymous = [len(names), *(code for code, name in enumerate(names) if not name)]
+    known = np.flatnonzero(legal & ~np.isin(codes, anonymous))
     order = known[np.argsort(pairs[known], kind="stable")]
     same = pairs[order][1:] == pairs[order][:-1]
     among = np.zeros(len(pairs), bool)
     among[order[1:][same]] = True
     among[order[:-1][same]] = True
     return pairs, np.flatnonzero(among)
+
+
+def _differ_within_items(item: npt.NDArray[np.int64], person: npt.NDArray[np.int32]) -> bool:
+    """Whether the rows of each item are together and of different people, as in most tables; if it is quick to tell."""
+    if len(item) < 2 or (item[1:] < item[:-1]).any() or np.bincount(item).max() > FEW_ROWS:
+        return False
+    lags = range(1, int(np.bincount(item).max()))
+    return not any(((item[lag:] == item[:-lag]) & (person[lag:] == person[:-lag])).any() for lag in lags)

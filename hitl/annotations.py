@@ -22,6 +22,7 @@ from hitl.errors import BadAnnotations, ConflictingLabels
 from hitl.shown import Shown, counted, listed
 from hitl.tables.arrow import table_of
 from hitl.tables.encoding import ANONYMOUS as ANONYMOUS
+from hitl.tables.encoding import CheckedNames as CheckedNames
 from hitl.tables.encoding import Floats as Floats
 from hitl.tables.encoding import Ints as Ints
 from hitl.tables.encoding import Name as Name
@@ -31,13 +32,16 @@ from hitl.tables.encoding import (
     check_names,
     codes_of,
     decoded,
+    distinct_codes,
     options_of,
     plain_names,
     seconds_of,
     warn_of_similar,
 )
+from hitl.tables.encoding import column_of as column_of
+from hitl.tables.encoding import places_of as places_of
 from hitl.tables.files import numbers_of, read_table, require_columns, write_table
-from hitl.tables.places import name_of, place_in
+from hitl.tables.places import Place, name_of, place_in, row_number
 from hitl.tables.wide import melted
 
 if TYPE_CHECKING:
@@ -151,20 +155,63 @@ class Annotations(Shown):
         annotators, annotator_code, anonymous = annotator_codes(table, annotator)
         seconds = None if time is None else seconds_of(table.column(time), time)
         length = None if duration is None else numbers_of(table.column(duration), f"column {duration!r}")
-        keep, contradicted = latest_answers(item_code, annotator_code, label_code, anonymous, seconds)
+        codes = (item_code, annotator_code, label_code)
+        return cls._latest(
+            codes, item_names, annotators, class_names, label_names, anonymous, seconds, length, place_of, strict
+        )
+
+    @classmethod
+    def from_codes(
+        cls,
+        items: Names,
+        item: Ints,
+        annotator: pa.DictionaryArray,
+        label: pa.DictionaryArray,
+        *,
+        classes: Sequence[Name],
+        options: Sequence[Name],
+        time: Floats | None = None,
+        duration: Floats | None = None,
+    ) -> Annotations:
+        """What `from_frame` makes of a table with these columns, of which `item` has codes of `items`."""
+        named, annotator_code = distinct_codes(annotator, lambda column: annotator_codes(pa.table({"_": column}), "_"))
+        chosen = options_of(classes, options)
+        known, label_code = distinct_codes(label, lambda column: codes_of("label", column, chosen))
+        codes = (item, named[1][annotator_code], known[1][label_code])
+        return cls._latest(
+            codes, items, named[0], tuple(classes), known[0], named[2], time, duration, row_number, strict=False
+        )
+
+    @classmethod
+    def _latest(
+        cls,
+        codes: tuple[Ints, Ints, Ints],
+        items: Names,
+        annotators: Names,
+        classes: Names,
+        options: Names,
+        anonymous: int | None,
+        time: Floats | None,
+        duration: Floats | None,
+        place_of: Place,
+        strict: bool,
+    ) -> Annotations:
+        """The latest answers of each annotator to each item."""
+        keep, contradicted = latest_answers(*codes, anonymous, time)
         if len(contradicted):
-            report_conflicts(len(contradicted), place_of(int(contradicted.min())), strict)
+            report_conflicts(len(contradicted), place_of(int(contradicted.min())), strict, stacklevel=4)
+        item, annotator, label = (code[keep] for code in codes)
         return cls(
-            item=item_code[keep],
-            annotator=annotator_code[keep],
-            label=label_code[keep],
-            items=item_names,
+            item=item,
+            annotator=annotator,
+            label=label,
+            items=items,
             annotators=annotators,
-            classes=class_names,
-            options=label_names,
+            classes=classes,
+            options=options,
             anonymous=anonymous,
-            time=None if seconds is None else seconds[keep],
-            duration=None if length is None else length[keep],
+            time=None if time is None else time[keep],
+            duration=None if duration is None else duration[keep],
         )
 
     @classmethod
@@ -342,7 +389,7 @@ def latest_answers(
     and no time tells which of the two is the later.
     """
     pair = item.astype(np.int64) * (int(annotator.max(initial=0)) + 1) + annotator
-    order, ordered = _order(pair)
+    order, ordered = _order(pair, item)
     same = _repeats(ordered)
     if anonymous is not None:
         same &= annotator[order][1:] != anonymous
@@ -371,8 +418,20 @@ def report_conflicts(number: int, first: str, strict: bool, stacklevel: int = 3)
     warnings.warn(f"{message}; the last row of each wins", ConflictingLabels, stacklevel=stacklevel)
 
 
-def _order(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
-    """Stable argsort of numbers >= 0, and these in order. With row numbers in the low bits a plain sort does both."""
+def _order(keys: npt.NDArray[np.int64], groups: Ints) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
+    """Stable argsort of numbers >= 0, and these in order. With row numbers in the low bits a plain sort does both.
+
+    Keys of a greater group are greater. Where groups are in order, those alone are sorted that are not in order.
+    """
+    falls = keys[1:] < keys[:-1]
+    if not (groups[1:] < groups[:-1]).any():
+        mixed = np.zeros(int(groups.max(initial=0)) + 1, bool)
+        mixed[groups[1:][falls]] = True
+        rows = np.flatnonzero(mixed[groups])
+        if len(rows) <= len(keys) // 4:
+            order: npt.NDArray[np.intp] = np.arange(len(keys))
+            order[rows] = rows[np.argsort(keys[rows], kind="stable")]
+            return order, keys[order]
     bits = len(keys).bit_length()
     if keys.max(initial=0) >= 2 ** (63 - bits):
         order = np.argsort(keys, kind="stable")

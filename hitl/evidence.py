@@ -23,7 +23,7 @@ from hitl.errors import BadEvidence
 from hitl.shown import Shown, counted, listed
 from hitl.tables import edges
 from hitl.tables.arrow import has_columns, is_pandas, table_of
-from hitl.tables.encoding import names_of, natural_order, warn_of_similar
+from hitl.tables.encoding import names_of, natural_order, places_of, warn_of_similar
 from hitl.tables.files import empty_as_null, numbers_of, require_columns, with_text
 from hitl.tables.places import Place, name_of, place_in
 from hitl.tables.probabilities import ROW_TOLERANCE as ROW_TOLERANCE
@@ -419,8 +419,8 @@ def _class_columns(table: pa.Table, classes: Names, item: str) -> dict[Name, str
 
 def _codes(column: pa.ChunkedArray, among: Names) -> tuple[list[Name], Ints]:
     """The (rows,) names of a column and their places among some names, -1 where they are not among them."""
-    place = {name: code for code, name in enumerate(among)}
     names: list[Name] = names_of(column).to_pylist()
+    place = places_of(among, names)
     return names, np.fromiter((place.get(name, -1) for name in names), dtype=np.int32, count=len(names))
 
 

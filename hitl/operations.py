@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from hitl.annotations import column_of, places_of
 from hitl.consensus import Consensus, FoundBox, FoundMask
 from hitl.evidence import Evidence
 from hitl.exchange import BOX_DIGITS, Operation
@@ -147,7 +149,8 @@ def consensus_operation(judgement: Judgement) -> Operation:
 def _label_columns(known: Evidence, result: Consensus) -> LabelColumns:
     """Of the items that have a label, known truth or a prediction."""
     rows = np.flatnonzero((known.annotations.labels_per_item > 0) | known.known | known.predicted)
-    items = result.items if len(rows) == len(result.items) else tuple(result.items[n] for n in rows)
+    items = column_of(result.items)
+    items = items if len(rows) == len(items) else items.take(pa.array(rows))
     return LabelColumns.of(
         items, result.classes, result.labels[rows], result.confidence[rows], result.probabilities[rows]
     )
@@ -317,6 +320,15 @@ def answers_per_item(evidence: Mapping[str, Evidence]) -> npt.NDArray[np.int64]:
     return np.bincount(item, minlength=first.annotations.n_items)
 
 
+def _are_done(names: pa.Array, done: DoneItems) -> npt.NDArray[np.bool_]:
+    """(N,) which items are done."""
+    if done.rows is None:
+        return np.asarray(pc.is_in(names, value_set=pa.array(list(map(str, done.items)), pa.string())))
+    found = np.zeros(len(names), dtype=bool)
+    found[done.rows] = True
+    return found
+
+
 def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> WantedOperation:
     """Answers each asked item should get in all, and the answers that done items have (which closes them).
 
@@ -326,9 +338,8 @@ def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> WantedOperat
     open. Items of known truth are left as they are, but for a question about them.
     """
     items, known_n, labels_n = _standing(evidence)
-    row = {name: n for n, name in enumerate(items)}
-    done_n = np.zeros(len(items), dtype=bool)
-    done_n[[row[item] for item in DoneItems.of(plan.done).items]] = True
+    row, names = places_of(items, (ask.item for ask in plan.asks)), column_of(items)
+    done_n = _are_done(names, DoneItems.of(plan.done))
     away = {person.annotator for person in plan.people if person.away}
     gone: dict[Name, set[Name]] = {}
     for expired in plan.expired:
@@ -345,4 +356,4 @@ def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> WantedOperat
     wanted_n[list(asked)] = list(asked.values())
     told_n[list(asked)] = True
     said = np.flatnonzero(told_n)
-    return WantedOperation(pa.array([str(items[n]) for n in said.tolist()], pa.string()), wanted_n[said])
+    return WantedOperation(names.take(pa.array(said)), wanted_n[said])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from operator import eq
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -21,6 +21,8 @@ from hitl.shown import Shown, counted
 from hitl.tables.files import atomic, write_table
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
 
 FORMAT = 1
@@ -103,9 +105,10 @@ class DoneItems(Sequence[Done]):
         labels: of each item its label of each question.
         confidence: M numbers in [0, 1].
         why: M reasons.
+        rows: where the items stand among those that the plan is about; None where that is not known.
     """
 
-    __slots__ = ("confidence", "items", "labels", "why")
+    __slots__ = ("confidence", "items", "labels", "rows", "why")
 
     def __init__(
         self,
@@ -113,19 +116,23 @@ class DoneItems(Sequence[Done]):
         labels: Sequence[tuple[Name, ...]],
         confidence: Sequence[float],
         why: Sequence[str],
+        rows: npt.NDArray[np.int64] | None = None,
     ) -> None:
         self.items = items
         self.labels = labels
         self.confidence = confidence
         self.why = why
+        self.rows = rows
 
     @classmethod
     def of(cls, done: Sequence[Done]) -> DoneItems:
         """The same in columns."""
         if isinstance(done, DoneItems):
             return done
-        columns = ([getattr(one, name) for one in done] for name in ("item", "labels", "confidence", "why"))
-        return cls(*columns)
+        item, labels, confidence, why = (
+            [getattr(one, name) for one in done] for name in ("item", "labels", "confidence", "why")
+        )
+        return cls(item, labels, confidence, why)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -272,7 +279,9 @@ class Plan(Shown):
     def to_json(self) -> str:
         """The plan as one JSON object that starts with its version."""
         done = [{"item": d.item, "labels": d.labels, "confidence": d.confidence, "why": d.why} for d in self.done]
-        data = {"format": FORMAT, **asdict(replace(self, done=())), "done": done}  # they may be a million
+        data = {"format": FORMAT, "asks": list(map(_as_dict, self.asks)), "done": done}  # they may be a million
+        data |= {"open_items": self.open_items, "stop": self.stop}
+        data |= {"expired": list(map(_as_dict, self.expired)), "people": list(map(_as_dict, self.people))}
         return json.dumps(data, ensure_ascii=False)
 
     @classmethod
@@ -305,6 +314,11 @@ class Plan(Shown):
             raise BadTable(f"{path}: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise BadTable(f"{path}: not a saved plan: {error}") from None
+
+
+def _as_dict(row: Ask | Expired | Activity) -> dict[str, Any]:
+    """As `asdict` has it, which copies every value."""
+    return {name: getattr(row, name) for name in row.__slots__}
 
 
 _ASK_SCHEMA = pa.schema(

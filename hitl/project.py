@@ -26,7 +26,7 @@ from hitl.exchange import Directory, Fenced, Located, Marked, id_in
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hitl.annotations import Floats, Name
+    from hitl.annotations import CheckedNames, Floats, Name, Names
     from hitl.consensus import Consensus
     from hitl.crew import Budget, Crew
     from hitl.evidence import Evidence
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hitl.models.combiner import Combiner
     from hitl.settings import Settings
     from hitl.store import Store
+    from hitl.store.packed import CodedAnswers
 
 
 one_fit = RLock()
@@ -153,17 +154,20 @@ def stored_evidence(settings: Settings, store: Store, questions: tuple[Question,
 
 def given_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
     """The same of annotators, the models of the platform and of `[models]`, the features made last, and the graph."""
+    from hitl.annotations import CheckedNames
     from hitl.learning.features import stored_features
     from hitl.models.segmentation import box_labels, mask_labels
     from hitl.texts import stored_answers
     from hitl.timelines import stored_segments
 
     project = settings.name
-    items = store.keys(project)
+    plain = next((question.name for question in questions if not _is_of_parts(question)), None)
+    first = None if plain is None else store.answers(project, plain)
+    items = CheckedNames.of(store.key_column(project) if first is None else first.items)
     if not items:
         raise BadInput(f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform")
     names, files = annotator_names(store, project), _model_files(settings, store, questions)
-    features = stored_features(settings, store, items)
+    features = stored_features(settings, store, cast("tuple[str, ...]", items))
     linked = graph_of(settings, store, items, features)
     given: dict[str, Evidence] = {}
     for question in questions:
@@ -180,12 +184,18 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
             answers, gold = store.annotations(project, question.name), store.gold(project, question.name)
             given[question.name] = box_labels.evidence_of(question, store.items(project), answers, gold, names)
         else:
-            given[question.name] = _evidence_of(store, project, question, items, names, files[question.name])
+            answers = first if first is not None and question.name == plain else store.answers(project, question.name)
+            given[question.name] = _evidence_of(store, project, question, answers, items, names, files[question.name])
     adjacency = None if linked is None else linked.adjacency
     return {name: replace(known, features=features, graph=adjacency) for name, known in given.items()}
 
 
-def graph_of(settings: Settings, store: Store, items: tuple[str, ...], features: Floats | None) -> ProjectGraph | None:
+def _is_of_parts(question: Question) -> bool:
+    """Whether an answer is parts of the item, and not one of the options."""
+    return any(part is not None for part in (question.text, question.line, question.image, question.boxes))
+
+
+def graph_of(settings: Settings, store: Store, items: Names, features: Floats | None) -> ProjectGraph | None:
     """Which of these items are linked, as `[graph]` says; None without it, or without the features it needs.
 
     Raises BadInput where its file does not fit.
@@ -195,7 +205,7 @@ def graph_of(settings: Settings, store: Store, items: tuple[str, ...], features:
     chosen = settings.graph
     if chosen.file is not None:
         names = item_names(settings, store)
-        return graph_of_file(chosen.file, chosen.item, [names[key] for key in items])
+        return graph_of_file(chosen.file, chosen.item, [names[str(key)] for key in items])
     if chosen.neighbours is None or features is None:
         return None
     return graph_of_features(features, chosen.neighbours)
@@ -205,33 +215,36 @@ def _evidence_of(
     store: Store,
     project: str,
     question: Question,
-    items: tuple[str, ...],
+    answers: CodedAnswers,
+    items: CheckedNames,
     names: Mapping[str, str],
     files: Mapping[str, pa.Table],
 ) -> Evidence:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+    from hitl.annotations import Annotations
     from hitl.evidence import Evidence
     from hitl.tables.arrow import renamed
 
-    table = store.annotations(project, question.name)
-    table = table.set_column(1, "annotator", renamed(table.column("annotator"), names))
-    gold = store.gold(project, question.name)
-    columns = {"item", *(f"p_{name}" for name in question.classes)}
-    return Evidence.from_tables(
-        table,
-        {
-            model: predicted.select([name for name in predicted.column_names if name in columns])
-            for model, predicted in {**store.predictions(project, question.name), **files}.items()
-        },
-        gold.filter(pc.is_in(gold.column("label"), value_set=pa.array(question.classes, pa.string()))),
-        items=items,
+    if not answers.items.equals(items.column):
+        raise BadInput(f"project {project!r}: items came or went while it was read; try again")
+    annotations = Annotations.from_codes(
+        items,
+        answers.item,
+        renamed(answers.annotator, names),
+        answers.label,
         classes=question.classes,
         options=question.options,
-        time="time",
-        duration="duration",
+        time=answers.time,
+        duration=answers.duration,
     )
+    columns = {"item", *(f"p_{name}" for name in question.classes)}
+    predicted = {**store.predictions(project, question.name), **files}
+    chosen = {
+        model: table.select([name for name in table.column_names if name in columns])
+        for model, table in predicted.items()
+    }
+    gold = store.gold(project, question.name).to_pandas().set_index("item")["label"]
+    known = gold[gold.isin(question.classes)]
+    return Evidence(annotations, chosen, truth=known if len(known) else None)
 
 
 def _model_files(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, dict[str, pa.Table]]:

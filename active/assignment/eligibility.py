@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from hitl.annotations import ANONYMOUS, Annotations, Ints, Name, Names
+from hitl.annotations import ANONYMOUS, Annotations, Ints, Name, Names, places_of
 from hitl.crew import UNLIMITED, Crew
 
 Rows = npt.NDArray[np.int64]
@@ -108,7 +108,7 @@ class Eligibility:
         n_items, place = len(items), {name: position for position, name in enumerate(crew.names)}
         only = [(person, name) for person, names in crew.only.items() for name in names]
         pairs = [*crew.never, *crew.asked, *only]
-        row = codes_of(items, [*(name for _, name in pairs), *crew.needs]) if pairs or crew.needs else {}
+        row = places_of(items, [*(name for _, name in pairs), *crew.needs]) if pairs or crew.needs else {}
         size = len(crew.members)
         barred = [_answered(given, place) for given in answered if len(given) and place]
         barred.append(PeopleOf.of(n_items, *_codes(crew.never, place, row)))
@@ -178,7 +178,7 @@ class Eligibility:
 
     def may_be_asked(self, pairs: Sequence[tuple[Name | None, Name]]) -> list[bool]:
         """The same for pairs of names, (annotator, item); False for an annotator or an item that is not known here."""
-        row = codes_of(self.items, (name for _, name in pairs))
+        row = places_of(self.items, (name for _, name in pairs))
         place = {name: position for position, name in enumerate(self.crew.members)}
         known = np.array([who in place and name in row for who, name in pairs], dtype=bool)
         codes = [(row[name], place[who]) for (who, name), here in zip(pairs, known, strict=True) if here]
@@ -186,12 +186,6 @@ class Eligibility:
         known[known] = self.eligible(item, person)
         found: list[bool] = known.tolist()
         return found
-
-
-def codes_of(items: Names, names: Iterable[Name]) -> dict[Name, int]:
-    """Codes of the items that are named; without a table of all the others."""
-    wanted = set(names)
-    return {name: code for code, name in enumerate(items) if name in wanted} if wanted else {}
 
 
 def _codes(pairs: Iterable[tuple[Name, Name]], place: Mapping[Name, int], row: Mapping[Name, int]) -> tuple[Rows, Rows]:

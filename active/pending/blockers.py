@@ -39,7 +39,8 @@ def why_nothing_is_asked(plan: Plan, crew: Crew, budget: Budget) -> str | None:
 
 def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: Budget) -> dict[Name, str]:
     """Annotators of the crew without a question, and why; empty where nothing is asked of anybody."""
-    left = [name for name in crew.names if name not in plan.annotators]
+    asked = set(plan.annotators)
+    left = [name for name in crew.names if name not in asked]
     if plan.stop or not plan.asks or not left:
         return {}
     pool = PoolState.of(questions, budget)

@@ -25,7 +25,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from hitl.active.assignment.eligibility import Eligibility, codes_of
+from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.missing_skills import lacking
 from hitl.active.pending.annotator_activity import activity_now, still_asked
 from hitl.active.pending.answer_times import with_answer_times
@@ -33,7 +33,7 @@ from hitl.active.policy import Policy
 from hitl.active.stopping import rules
 from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
-from hitl.annotations import Name
+from hitl.annotations import Name, places_of
 from hitl.crew import CENT, UNLIMITED, Budget, Crew
 from hitl.plan import Activity, Ask, Expired, Plan
 
@@ -161,7 +161,7 @@ def waiting(previous: Plan, pool: PoolState, crew: Crew, budget: Budget, now: fl
     free = Eligibility.of(replace(crew, asked=()), pool.annotations)
     named = [(ask.annotator, ask) for ask in previous.asks if ask.annotator is not None]
     pairs = [*((who, ask.item) for who, ask in named), *((e.annotator, e.item) for e in previous.expired)]
-    row = codes_of(pool.items, (item for _, item in pairs))
+    row = places_of(pool.items, (item for _, item in pairs))
     kept_open = {ask.item for ask in previous.asks if ask.check or ask.audit}
     done = {item for item, n in row.items() if not pool.open[n]} - kept_open
     may_answer = {pair for pair, may in zip(pairs, free.may_be_asked(pairs), strict=True) if may}
@@ -226,7 +226,7 @@ def _within(asks: Sequence[Ask], crew: Crew, budget: Budget, away: frozenset[Nam
 def _unwanted(expired: Sequence[Expired], free: Eligibility, away: frozenset[Name]) -> frozenset[Pair]:
     """The expired pairs whose items another annotator, who is there and has capacity, can answer."""
     place = {name: position for position, name in enumerate(free.crew.names)}
-    row = codes_of(free.items, (e.item for e in expired))
+    row = places_of(free.items, (e.item for e in expired))
     item, person = np.array([(row[e.item], place[e.annotator]) for e in expired], dtype=np.int64).reshape(-1, 2).T
     there = [position for name, position in place.items() if name not in away and free.crew.capacity_of(name) > 0]
     others_can = np.any(free.without(item, person).mask_rows(item)[:, there], axis=1)

@@ -20,9 +20,10 @@ import numpy as np
 
 from hitl.active.acquisition.scores import entropy
 from hitl.active.acquisition.utility import labels_of
-from hitl.active.assignment.eligibility import Eligibility, codes_of
+from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.stopping.pool_state import PoolState, Rows
 from hitl.active.stopping.rules import OPEN, Judged
+from hitl.annotations import places_of
 from hitl.crew import Budget, Crew
 from hitl.plan import Ask, Plan
 
@@ -137,7 +138,7 @@ def _with_probabilities(
         return tuple(replace(ask, probability=None) for ask in asks)
     might = np.concatenate([np.zeros(0, bool), *(mask[:, able].any(axis=1) for _, mask in free.blocks(rows))])
     there = Counter(rank[rows[might]].tolist())
-    rank_of = {item: int(rank[row]) for item, row in codes_of(pool.items, [ask.item for ask in asks]).items()}
+    rank_of = {item: int(rank[row]) for item, row in places_of(pool.items, [ask.item for ask in asks]).items()}
     asked = Counter(rank_of.values())
     return tuple(replace(ask, probability=asked[rank_of[ask.item]] / there[rank_of[ask.item]]) for ask in asks)
 

@@ -100,9 +100,17 @@ class PoolState(tuple[Judged, ...]):
         rows = np.flatnonzero(~self.open)
         confidence = np.min([consensus.confidence for _, consensus in self], axis=0)[rows].tolist()
         reason = self.states.max(axis=0)[rows].tolist()
-        labels = [[consensus.classes[j] for j in consensus.labels[rows].tolist()] for _, consensus in self]
-        items = [self.items[row] for row in rows.tolist()]
-        return DoneItems(items, list(zip(*labels, strict=True)), confidence, [rules.REASONS[why] for why in reason])
+        items = list(map(self.items.__getitem__, rows.tolist()))
+        return DoneItems(items, self._labels(rows), confidence, list(map(rules.REASONS.__getitem__, reason)), rows)
+
+    def _labels(self, rows: Rows) -> list[tuple[Name, ...]]:
+        """The labels of these items, a tuple each; of one question all with one label share a tuple."""
+        codes = [consensus.labels[rows].tolist() for _, consensus in self]
+        if len(self) == 1:
+            alone = [(name,) for name in self[0][1].classes]
+            return list(map(alone.__getitem__, codes[0]))
+        named = [map(consensus.classes.__getitem__, of) for (_, consensus), of in zip(self, codes, strict=True)]
+        return list(zip(*named, strict=True))
 
     @cached_property
     def known(self) -> Mask:

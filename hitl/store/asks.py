@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
+from hitl.annotations import places_of
 from hitl.consensus import Consensus
 from hitl.plan import DoneItems, Plan
 from hitl.store.database import Database
@@ -51,8 +52,9 @@ class Asked(Leased):
 
 def rows_of(project: str, plan: Plan, results: Mapping[str, Consensus]) -> list[dict[str, Any]]:
     """The questions of a plan, as rows without the number of the cycle."""
-    done = set(DoneItems.of(plan.done).items)
-    labels = {question: _labels(result, {ask.item for ask in plan.asks}) for question, result in results.items()}
+    asked = {ask.item for ask in plan.asks}
+    done = asked.intersection(DoneItems.of(plan.done).items)
+    labels = {question: _labels(result, asked) for question, result in results.items()}
     return [
         {
             "project": project,
@@ -82,6 +84,4 @@ def write(database: Database, connection: sa.Connection, number: int, rows: Iter
 
 def _labels(result: Consensus, items: set[Any]) -> dict[Any, str]:
     """The consensus label of each of these items."""
-    return {
-        item: str(result.classes[int(result.labels[row])]) for row, item in enumerate(result.items) if item in items
-    }
+    return {item: str(result.classes[int(result.labels[row])]) for item, row in places_of(result.items, items).items()}

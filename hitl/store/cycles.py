@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
 
@@ -31,7 +32,7 @@ from hitl.store.database import Database
 from hitl.store.events import Announcement, announce
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import consensus, cycle, operation
-from hitl.tables.label_columns import as_text, from_text
+from hitl.tables.label_columns import ConsensusOperation, WantedOperation, as_text, from_text
 
 PENDING, CONFIRMED = "pending", "confirmed"
 
@@ -71,6 +72,11 @@ class CycleSummary:
 class Concluded(Leased):
     """What was concluded, and the outbox."""
 
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._written: dict[str, Operation] = {}
+        """By digest, operations in columns that were written here and are not confirmed: not to be read again."""
+
     def record_cycle(self, lease: Lease, record: CycleRecord) -> int:
         """Write what a cycle concluded and what is to be pushed, together; gives its number, 1 for the first."""
         # All that takes time is done before the transaction, which should be short.
@@ -103,6 +109,9 @@ class Concluded(Leased):
             older = operation.c.number.between(BY_HAND + 1, number - 1)
             connection.execute(sa.delete(operation).where(_pending(lease.project), older))
             announce(self.database, connection, lease.project, record.told)
+        fresh, in_columns = {row["digest"] for row in rows[0]}, (ConsensusOperation, WantedOperation)
+        written = (each for each in record.operations if isinstance(each, in_columns))
+        self._written = {each.digest: each for each in written if each.digest in fresh}
         return number
 
     def forget(self, lease: Lease, *, deleted_seconds: float, cycles: int) -> None:
@@ -193,12 +202,19 @@ class Concluded(Leased):
         with self._fenced(lease) as connection:
             _drop_queued(connection, lease.project, receipt.operation)
             connection.execute(sa.update(operation).where(_is(lease.project, receipt.operation)).values(values))
+        self._written.pop(receipt.operation.digest, None)
 
     def _outbox(self, wanted: sa.ColumnElement[bool]) -> list[tuple[Operation, str]]:
         """The wanted operations with the state of each, oldest cycle first, each cycle in its order."""
-        columns = (operation.c[name] for name in ("kind", "key", "payload", "digest", "state"))
+        written = dict(self._written)
+        is_written = sa.or_(*(_says(each) for each in written.values())) if written else sa.false()
+        payload = sa.case((is_written, sa.null()), else_=operation.c.payload)
+        columns = (operation.c.kind, operation.c.key, payload, operation.c.digest, operation.c.state)
         query = sa.select(*columns).where(wanted).order_by(operation.c.number, operation.c.position)
-        return [(from_text(*said), state) for *said, state in self.database.rows(query)]
+        return [
+            (written[digest] if text is None else from_text(kind, key, text, digest), state)
+            for kind, key, text, digest, state in self.database.rows(query)
+        ]
 
     def _last_cycles(self, project: str, count: int | None) -> list[CycleSummary]:
         """So many of the last cycles (None: all), newest first."""
@@ -224,11 +240,20 @@ def _forget_results(connection: sa.Connection, project: str) -> None:
 def _packed(done: Sequence[Done]) -> bytes:
     """As Arrow: there may be a million."""
     done = DoneItems.of(done)
-    table = pa.table(dict(zip(DONE, (done.items, done.labels, done.confidence, done.why), strict=True)))
+    columns = (done.items, _few(done.labels), done.confidence, _few(done.why))
+    table = pa.table(dict(zip(DONE, columns, strict=True)))
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+    options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)  # a thread a column costs more
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue().to_pybytes())
+
+
+def _few(values: Sequence[Any]) -> pa.Array:
+    """A column of values of which many are the same: each is converted once."""
+    place = {value: n for n, value in enumerate(dict.fromkeys(values))}
+    codes = np.fromiter(map(place.__getitem__, values), np.int32, len(values))
+    return pa.array(list(place)).take(pa.array(codes))
 
 
 def _unpacked(packed: bytes) -> DoneItems:
@@ -290,9 +315,9 @@ def _pending(project: str) -> sa.ColumnElement[bool]:
 
 
 def _is(project: str, this: Operation) -> sa.ColumnElement[bool]:
-    return sa.and_(
-        operation.c.project == project,
-        operation.c.kind == this.kind,
-        operation.c.key == this.key,
-        operation.c.digest == this.digest,
-    )
+    return sa.and_(operation.c.project == project, _says(this))
+
+
+def _says(this: Operation) -> sa.ColumnElement[bool]:
+    """Whether it is of the same kind and key, and says the same."""
+    return sa.and_(operation.c.kind == this.kind, operation.c.key == this.key, operation.c.digest == this.digest)

@@ -249,6 +249,13 @@ class Database:
         each = sa.func.json_each(json.dumps(keys)).table_valued("value")
         return column.in_(sa.select(each.c.value))
 
+    def among_numbers(self, column: sa.Column[Any], numbers: Sequence[int]) -> sa.ColumnElement[bool]:
+        """The same of whole numbers."""
+        if self.postgres:
+            return column == sa.any_(sa.literal(list(numbers), sa.ARRAY(sa.BigInteger())))
+        each = sa.func.json_each(json.dumps(numbers)).table_valued("value")
+        return column.in_(sa.select(each.c.value))
+
     def now(self) -> sa.ColumnElement[float]:
         """Seconds since the epoch: the server's clock on PostgreSQL, whose clients' clocks may differ."""
         if self.postgres:

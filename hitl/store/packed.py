@@ -1,19 +1,22 @@
 """The answers to a question as Arrow, by blocks of items: all evidence is read from some hundred blobs, not row by row.
 
-    pack   makes the blocks that are not there, from the rows
-    drop   forgets those of items of which a page changes anything, in the transaction of the page
+    pack   makes the blocks that are not there, or not as the rows are, from the rows
+    note   notes with the blocks which of their items a page may have changed, in the transaction of the page
 
-The rows are what is true; what has no block is read from them. A block is of the items of so many positions, and has
-one row for each answer of `Pulled.annotations`.
+The rows are what is true; what has no block, and what has changed since its block was made, is read from them. A block
+is of the items of so many positions. It has a row for each item that exists now, with a list of its answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import sqlalchemy as sa
 
@@ -27,67 +30,165 @@ SIZE = 1_000
 AT_ONCE = 100
 """Blocks that are made from the rows at a time."""
 
-COLUMNS = ("item", "annotator", "label", "time", "duration")
+MOST = 10
+"""A block of which more than one item in so many may have changed is made from the rows as a whole."""
+
+COLUMNS = ("annotator", "label", "time", "duration")
+
+_CODED = pa.dictionary(pa.int32(), pa.string())
+_ANSWER = pa.struct([("annotator", _CODED), ("label", _CODED), ("time", pa.float64()), ("duration", pa.float64())])
+_BLOCK = pa.schema([("position", pa.int64()), ("item", pa.string()), ("answers", pa.list_(_ANSWER))])
+
+_SIZE_BYTES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class CodedAnswers:
+    """The live answers to a question, item by item, those to one from the oldest to the newest.
+
+    Attributes:
+        items: (N,) keys of all live items, answered or not, in the order of `Store.items`.
+        item: (M,) codes of items.
+        annotator, label: (M,) keys, of which some may be null, and labels.
+        time, duration: (M,) of the version, in seconds since the epoch; seconds the answer took; NaN where unknown.
+    """
+
+    items: pa.Array
+    item: npt.NDArray[np.int32]
+    annotator: pa.DictionaryArray
+    label: pa.DictionaryArray
+    time: npt.NDArray[np.float64]
+    duration: npt.NDArray[np.float64]
+
+    def table(self) -> pa.Table:
+        """item, annotator, label, time, duration, as text and numbers."""
+        coded = {"annotator": self.annotator.cast(pa.string()), "label": self.label.cast(pa.string())}
+        numbers = {name: pa.array(getattr(self, name), from_pandas=True) for name in ("time", "duration")}
+        return pa.table({"item": self.items.take(pa.array(self.item))} | coded | numbers)
 
 
 class Packed(Leased):
     """Answers by blocks."""
 
     def pack(self, lease: Lease, questions: Iterable[str]) -> int:
-        """Make the blocks of these questions that are not there; gives how many."""
+        """Make the blocks of these questions that are not as the rows are; gives how many."""
         made = 0
         for question in questions:
             there = self._blocks(lease.project, question)
             for first, end in _gaps(there, self._count(lease.project)):
                 for start in range(first, end, AT_ONCE):
                     made += self._pack(lease, question, start, min(start + AT_ONCE, end))
+            behind = {block: changed for block, changed in there.items() if changed}
+            made += self._mend(lease, question, behind) if behind else 0
         return made
+
+    def key_column(self, project: str) -> pa.Array:
+        """The live items alone, in the order of `items`."""
+        return _one(self._items(project, None).column("item"))
 
     def annotations(self, project: str, question: str) -> pa.Table:
         """Live answers: item, annotator (or null), label, time (of the version, seconds since the epoch), duration.
 
         Items in the order of `items`, the answers to one from the oldest to the newest.
         """
+        return self.answers(project, question).table()
+
+    def answers(self, project: str, question: str) -> CodedAnswers:
+        """The same in codes, with all items."""
+        whole = self._whole(project, question)
+        listed = [chunk for chunk in whole.column("answers").chunks if len(chunk)]
+        counts = [np.diff(chunk.offsets.to_numpy()) for chunk in listed]
+        answers = [chunk.flatten() for chunk in listed]
+        annotator, label, time, duration = (
+            _one(pa.chunked_array([each.field(n) for each in answers], field.type)) for n, field in enumerate(_ANSWER)
+        )
+        items = _one(whole.column("item"))
+        item = np.repeat(np.arange(len(items), dtype=np.int32), np.concatenate([np.empty(0, np.int32), *counts]))
+        numbers = (column.to_numpy(zero_copy_only=False) for column in (time, duration))
+        return CodedAnswers(items, item, annotator, label, *numbers)
+
+    def _whole(self, project: str, question: str) -> pa.Table:
+        """All items with their answers: what is packed, and from the rows what is not."""
+        query = sa.select(packed.c.block, packed.c.answers, packed.c.changed)
         with self.database.read() as connection:
-            query = sa.select(packed.c.block, packed.c.answers).where(_is(project, question)).order_by(packed.c.block)
-            blobs = {block: bytes(answers) for block, answers in connection.execute(query)}
+            found = connection.execute(query.where(_is(project, question))).all()
+        blobs = {block: bytes(answers) for block, answers, _ in found}
+        behind = {block: _listed(changed) for block, _, changed in found if changed}
         if not blobs:
-            return self._rows(project, question, None)
-        tables = {block: _unpacked(blob) for block, blob in blobs.items()}
+            return self._from_rows(project, question, None)
+        tables = {block: _unpacked(blob) for block, blob in blobs.items() if block not in behind}
+        tables |= self._mended(project, question, behind, blobs)
         for first, end in _gaps(tables, self._count(project)):
-            tables[first] = self._rows(project, question, (first, end))
-        return pa.concat_tables(tables[block] for block in sorted(tables)).combine_chunks()
+            tables[first] = self._from_rows(project, question, item.c.position.between(*_of(first, end)))
+        return pa.concat_tables(tables[block] for block in sorted(tables))
+
+    def _mended(
+        self, project: str, question: str, behind: Mapping[int, list[int]], blobs: Mapping[int, bytes]
+    ) -> dict[int, pa.Table]:
+        """These blocks as the rows are now, of which the items at these positions may have changed."""
+        positions = sorted(place for places in behind.values() for place in places)
+        if not positions:
+            return {}
+        fresh = self._from_rows(project, question, Few(self.database.among_numbers(item.c.position, positions)))
+        block = np.asarray(fresh.column("position")) // SIZE
+        found = {}
+        for number, places in behind.items():
+            old = _unpacked(blobs[number])
+            kept = old.filter(pa.array(~np.isin(np.asarray(old.column("position")), places)))
+            both = pa.concat_tables([kept, fresh.filter(pa.array(block == number))]).unify_dictionaries()
+            found[number] = both.take(pa.array(np.argsort(np.asarray(both.column("position")), kind="stable")))
+        return found
+
+    def _mend(self, lease: Lease, question: str, behind: Mapping[int, list[int]]) -> int:
+        query = sa.select(packed.c.block, packed.c.answers).where(_is(lease.project, question))
+        blobs = {
+            int(block): bytes(answers)
+            for block, answers in self.database.rows(query.where(packed.c.block.in_(sorted(behind))))
+        }
+        return self._write(lease, question, self._mended(lease.project, question, behind, blobs))
 
     def _pack(self, lease: Lease, question: str, first: int, end: int) -> int:
-        rows = self._rows(lease.project, question, (first, end), with_position=True)
+        rows = self._from_rows(lease.project, question, item.c.position.between(*_of(first, end)))
         blocks = np.asarray(rows.column("position")) // SIZE
         bounds = np.searchsorted(blocks, np.arange(first, end + 1))
-        rows = rows.select(COLUMNS)
-        place = {"project": lease.project, "question": question}
-        values = [
-            {**place, "block": first + n, "answers": _packed(rows.slice(start, stop - start))}
-            for n, (start, stop) in enumerate(pairwise(map(int, bounds)))
-        ]
+        parts = enumerate(pairwise(map(int, bounds)), start=first)
+        return self._write(lease, question, {block: rows.slice(start, stop - start) for block, (start, stop) in parts})
+
+    def _write(self, lease: Lease, question: str, tables: Mapping[int, pa.Table]) -> int:
+        place = {"project": lease.project, "question": question, "changed": None}
+        values = [{**place, "block": block, "answers": _packed(table)} for block, table in tables.items()]
         with self._fenced(lease) as connection:
             self.database.upsert(connection, packed, values)
         return len(values)
 
-    def _rows(
-        self, project: str, question: str, blocks: tuple[int, int] | None, *, with_position: bool = False
-    ) -> pa.Table:
-        """The answers, of items of these blocks alone, from the rows."""
-        columns = [annotation.c[name] for name in COLUMNS] + ([item.c.position] if with_position else [])
+    def _from_rows(self, project: str, question: str, where: sa.ColumnElement[bool] | None) -> pa.Table:
+        """Items, of these alone, with their answers, from the rows."""
+        items, rows = self._items(project, where), self._rows(project, question, where)
+        counts = np.searchsorted(np.asarray(rows.column("position")), np.asarray(items.column("position")))
+        offsets = pa.array(np.append(counts, rows.num_rows).astype(np.int32))
+        fields = [_one(rows.column(field.name)) for field in _ANSWER]
+        fields = [_coded(c) if f.type == _CODED else c for f, c in zip(_ANSWER, fields, strict=True)]
+        answers = pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(fields, fields=list(_ANSWER)))
+        return pa.table([_one(items.column("position")), _one(items.column("item")), answers], schema=_BLOCK)
+
+    def _items(self, project: str, where: sa.ColumnElement[bool] | None) -> pa.Table:
+        """Position and key of live items, of these alone."""
+        query = sa.select(item.c.position, item.c.item).where(item.c.project == project, item.c.deleted.is_(sa.false()))
+        query = query if where is None else query.where(where)
+        return self.database.table(query.order_by(item.c.position))
+
+    def _rows(self, project: str, question: str, where: sa.ColumnElement[bool] | None) -> pa.Table:
+        """The answers, of these items alone, from the rows: position, item, and `COLUMNS`."""
+        columns = [item.c.position, annotation.c.item, *(annotation.c[name] for name in COLUMNS)]
         query = live(project, "answer", *columns).where(annotation.c.question == question)
-        if blocks is not None:
-            first, end = blocks
-            positions = item.c.position.between(first * SIZE, end * SIZE - 1)
-            query = query.where(positions)
+        query = query if where is None else query.where(where)
         order = (item.c.position, annotation.c.version, annotation.c.annotation)
         return self.database.table(query.order_by(*order))
 
-    def _blocks(self, project: str, question: str) -> set[int]:
-        query = sa.select(packed.c.block).where(_is(project, question))
-        return {int(row.block) for row in self.database.rows(query)}
+    def _blocks(self, project: str, question: str) -> dict[int, list[int]]:
+        """The blocks that are there, and positions of items that may have changed since."""
+        query = sa.select(packed.c.block, packed.c.changed).where(_is(project, question))
+        return {int(row.block): _listed(row.changed) for row in self.database.rows(query)}
 
     def _count(self, project: str) -> int:
         """How many blocks the items have."""
@@ -95,14 +196,25 @@ class Packed(Leased):
         return 0 if last is None else int(last) // SIZE + 1
 
 
-def drop(database: Database, connection: sa.Connection, project: str, items: Iterable[str]) -> None:
-    """Forget the blocks of these items."""
+def note(database: Database, connection: sa.Connection, project: str, items: Iterable[str]) -> None:
+    """Note that the blocks of these items are not as the rows are; forget those of which much may have changed."""
     wanted = sa.and_(item.c.project == project, database.among(item.c.item, list(items)))
-    positions = connection.execute(sa.select(item.c.position).where(wanted)).scalars()
-    blocks = sorted({int(position) // SIZE for position in positions})
+    positions = [int(place) for place in connection.execute(sa.select(item.c.position).where(wanted)).scalars()]
+    blocks: dict[int, set[int]] = {}
+    for place in positions:
+        blocks.setdefault(place // SIZE, set()).add(place)
     mine = packed.c.project == project
-    for start in range(0, len(blocks), 500):
-        connection.execute(sa.delete(packed).where(mine, packed.c.block.in_(blocks[start : start + 500])))
+    gone = sorted(block for block, places in blocks.items() if len(places) * MOST > SIZE)
+    for start in range(0, len(gone), 500):
+        connection.execute(sa.delete(packed).where(mine, packed.c.block.in_(gone[start : start + 500])))
+    rest = sorted(blocks.keys() - set(gone))
+    for start in range(0, len(rest), 500):
+        of_these = packed.c.block.in_(rest[start : start + 500])
+        there = connection.execute(sa.select(packed.c.question, packed.c.block, packed.c.changed).where(mine, of_these))
+        for question, block, changed in there.all():
+            places = sorted(blocks[int(block)].union(_listed(changed)))
+            this = sa.and_(_is(project, question), packed.c.block == block)
+            connection.execute(sa.update(packed).where(this).values(changed=json.dumps(places)))
 
 
 def are_there(connection: sa.Connection, project: str) -> bool:
@@ -137,6 +249,15 @@ def _is(project: str, question: str) -> sa.ColumnElement[bool]:
     return sa.and_(packed.c.project == project, packed.c.question == question)
 
 
+def _of(first: int, end: int) -> tuple[int, int]:
+    """The first and the last position of these blocks."""
+    return first * SIZE, end * SIZE - 1
+
+
+def _listed(changed: str | None) -> list[int]:
+    return [] if changed is None else json.loads(changed)
+
+
 def _gaps(there: Iterable[int], count: int) -> Iterator[tuple[int, int]]:
     """The ranges of blocks that are not there, from the first to before the end."""
     for before, after in pairwise([-1, *sorted(there), count]):
@@ -144,18 +265,26 @@ def _gaps(there: Iterable[int], count: int) -> Iterator[tuple[int, int]]:
             yield before + 1, after
 
 
+def _coded(column: pa.Array) -> pa.DictionaryArray:
+    return column.dictionary_encode()
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    """One array of all chunks, with one dictionary where they have any."""
+    whole = column.unify_dictionaries().combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+
+
 def _packed(table: pa.Table) -> bytes:
+    """As one compressed piece: column by column it takes three times as long to read."""
     sink = pa.BufferOutputStream()
-    codes = {name: table.column(name).dictionary_encode() for name in ("annotator", "label")}
-    for name, column in codes.items():
-        table = table.set_column(table.column_names.index(name), name, column)
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+    with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
-    return bytes(sink.getvalue().to_pybytes())
+    plain = sink.getvalue()
+    small: bytes = pa.Codec("zstd", 1).compress(plain, asbytes=True)
+    return int(plain.size).to_bytes(_SIZE_BYTES, "little") + small
 
 
-def _unpacked(answers: bytes) -> pa.Table:
-    table = pa.ipc.open_stream(answers).read_all()
-    for name in ("annotator", "label"):
-        table = table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.string()))
-    return table
+def _unpacked(blob: bytes) -> pa.Table:
+    size, packed = int.from_bytes(blob[:_SIZE_BYTES], "little"), memoryview(blob)[_SIZE_BYTES:]
+    return pa.ipc.open_stream(pa.Codec("zstd").decompress(packed, size)).read_all()

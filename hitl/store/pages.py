@@ -54,7 +54,7 @@ def save(database: Database, connection: sa.Connection, lease: Lease, page: Page
     saver.predictions(page, fresh)
     saver.annotators(page)
     saver.live(page)
-    saver.drop_packed()
+    saver.note_packed()
     _save_cursor(connection, lease, page)
     if saver.changed or saver.deleted:
         one_more = sa.func.coalesce(project.c.revision, 0) + 1
@@ -198,10 +198,10 @@ class _Saver:
             query = sa.select(annotation.c.item).where(mine, self._database.among(annotation.c.annotation, keys))
             self._touched.update(self._connection.execute(query).scalars())
 
-    def drop_packed(self) -> None:
-        """Forget what is packed of the items of which something may have changed."""
+    def note_packed(self) -> None:
+        """Note with the blocks the items of which something may have changed."""
         if self._packed and self._touched:
-            packed.drop(self._database, self._connection, self._project, self._touched)
+            packed.note(self._database, self._connection, self._project, self._touched)
 
     def _mark_deleted(self, table: sa.Table, keys: Sequence[Key], stored: Mapping[Key, Row]) -> int:
         self._touched.update(stored[key]["item"] for key in keys)

@@ -5,7 +5,8 @@
                  complete, what was learned from them last, which push is under way, how often a pull changed what is
                  stored, and when a cycle last found nothing new
     item, annotator, annotation, prediction     what was pulled, keyed by the platform's own keys
-    packed                                      the answers once more, as Arrow by blocks of items
+    packed                                      the answers once more, as Arrow by blocks of items; of which items they
+                                                may have changed since
     vector                                      features made of items, keyed by how they were made as well
     fold                                        what models predict that learned from the labels of other items
     cycle, consensus                            what was concluded
@@ -27,7 +28,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0020"
+HEAD = "0021"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -145,6 +146,7 @@ packed = _table(
     key("question"),
     sa.Column("block", sa.BigInteger(), primary_key=True, autoincrement=False),
     column("answers", sa.LargeBinary()),
+    column("changed", sa.Text(), null=True),
     with_rowid=True,
 )
 

@@ -15,11 +15,6 @@ from hitl.store.schema import annotation, annotator, item, prediction
 class Pulled(Packed):
     """What was pulled, as tables."""
 
-    def keys(self, project: str) -> tuple[str, ...]:
-        """The live items alone, in the order of `items`."""
-        query = sa.select(item.c.item).where(item.c.project == project, item.c.deleted.is_(sa.false()))
-        return tuple(self.database.table(query.order_by(item.c.position)).column("item").to_pylist())
-
     def items(self, project: str) -> pa.Table:
         """Live items in the order first seen: item, data (JSON text), labels_wanted, closed, ref (own id or null)."""
         query = (

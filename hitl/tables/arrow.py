@@ -34,12 +34,11 @@ def table_of(given: Any, where: str = "the table") -> pa.Table:
     return _plain_text(table)
 
 
-def renamed(column: pa.ChunkedArray, names: Mapping[str, str]) -> pa.ChunkedArray:
-    """A column of text with other names where there are any."""
-    coded = column.dictionary_encode().chunks  # one dictionary
-    found = coded[0].dictionary.to_pylist() if coded else []
-    others = pa.array([names.get(name, name) for name in found], pa.string())
-    return pa.chunked_array([others.take(chunk.indices) for chunk in coded], pa.string())
+def renamed(column: pa.DictionaryArray, names: Mapping[str, str]) -> pa.DictionaryArray:
+    """Text in codes with other names where there are any; two that have one name now are one."""
+    others = pa.array([names.get(name, name) for name in column.dictionary.to_pylist()], pa.string())
+    coded = others.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(coded.indices.take(column.indices), coded.dictionary)
 
 
 def is_pandas(given: Any, kind: str) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import unicodedata
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,40 @@ Name = str | int
 Names = tuple[Name, ...]
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
+T = TypeVar("T")
+
+
+class CheckedNames(tuple[Name, ...]):
+    """Names that differ and are all text, looked at once, with the column they are from: there may be a million."""
+
+    column: pa.Array
+
+    @classmethod
+    def of(cls, column: pa.Array) -> CheckedNames:
+        """The names of a column of text. Raises BadAnnotations where they do not differ."""
+        names = tuple(column.to_pylist())
+        check_names("items", names)
+        made = cls(names)
+        made.column = column
+        return made
+
+
+def column_of(names: Names) -> pa.Array:
+    """The names as text."""
+    return names.column if isinstance(names, CheckedNames) else pa.array(list(map(str, names)), pa.string())
+
+
+def places_of(names: Names, wanted: Iterable[Name]) -> dict[Name, int]:
+    """Where these names stand, of those that are among them; without a table of all the others."""
+    few = set(wanted)
+    if not few:
+        return {}
+    if isinstance(names, CheckedNames):
+        text = pa.array([name for name in few if isinstance(name, str)], pa.string())
+        rows = np.flatnonzero(np.asarray(pc.is_in(names.column, value_set=text)))
+        return {names[row]: row for row in rows.tolist()}
+    return {name: place for place, name in enumerate(names) if name in few}
+
 
 ANONYMOUS = "(anonymous)"
 """Name of the pool of annotators without ids."""
@@ -59,6 +94,8 @@ def warn_of_similar(classes: Names) -> None:
 
 def plain_names(names: Sequence[Name]) -> Names:
     """As a tuple of Python's own str and int, which JSON and Arrow know."""
+    if isinstance(names, CheckedNames):
+        return names
     if set(map(type, names)) <= {str, int}:
         return tuple(names)
     return tuple(name.item() if isinstance(name, np.generic) else name for name in names)
@@ -66,6 +103,8 @@ def plain_names(names: Sequence[Name]) -> Names:
 
 def check_names(kind: str, names: Names) -> None:
     """Raise BadAnnotations unless names differ and are all text or all whole numbers."""
+    if isinstance(names, CheckedNames):
+        return
     twice = repeated(names)
     if twice is not None:
         raise BadAnnotations(f"{kind}: the name {twice!r} appears twice; names must differ")
@@ -137,6 +176,16 @@ def annotator_codes(table: pa.Table, name: str | None) -> tuple[Names, Ints, int
     codes = np.full(table.num_rows, len(names), np.int32)
     codes[np.asarray(column.is_valid())] = known
     return (*names, ANONYMOUS), codes, len(names)
+
+
+def distinct_codes(column: pa.DictionaryArray, codes: Callable[[pa.ChunkedArray], T]) -> tuple[T, Ints]:
+    """What `codes` finds of the different values of a column, and (M,) which of them each row has."""
+    indices = column.indices
+    used = pc.unique(indices)
+    place = np.zeros(len(column.dictionary) + 1, np.int32)
+    rows = np.asarray(pc.fill_null(indices, len(column.dictionary)))
+    place[np.asarray(pc.fill_null(used, len(column.dictionary)))] = np.arange(len(used))
+    return codes(pa.chunked_array([column.dictionary.take(used)])), place[rows]
 
 
 def options_of(classes: Sequence[Name] | None, options: Sequence[Name] | None) -> Sequence[Name] | None:

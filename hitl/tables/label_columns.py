@@ -50,16 +50,17 @@ class LabelColumns:
     @classmethod
     def of(
         cls,
-        items: Names,
+        items: pa.Array,
         classes: Names,
         labels: npt.NDArray[Any],
         confidence: npt.NDArray[np.float64],
         probabilities: npt.NDArray[np.float64],
     ) -> LabelColumns:
         """Those of (N,) items and labels, with (N, J) probabilities."""
-        shares = np.rint(np.column_stack([confidence, probabilities]) * MILLION).astype(np.int32)
-        names = pa.array(list(map(str, items)), pa.string())
-        return cls(names, tuple(map(str, classes)), np.asarray(labels, np.int32), shares)
+        shares = np.empty((1 + len(classes), len(labels)), np.int32).T  # columns as they are stored and written
+        for n, column in enumerate((confidence, *probabilities.T)):
+            shares[:, n] = np.rint(column * MILLION)
+        return cls(items, tuple(map(str, classes)), np.asarray(labels, np.int32), shares)
 
     def rows(self) -> list[dict[str, Any]]:
         """As an operation's payload has them."""
@@ -92,14 +93,13 @@ class LabelColumns:
             and bool((np.abs(self.shares - other.shares) <= CLOSE).all())
         )
 
-    @cached_property
-    def packed(self) -> bytes:
+    def packed(self, compression: str | None = "zstd") -> bytes:
         """The bytes from which `unpacked` makes the same columns."""
         table = pa.table({"item": self.items, "label": pa.array(self.labels)})
         for n in range(self.shares.shape[1]):
             table = table.append_column(str(n), pa.array(np.ascontiguousarray(self.shares[:, n])))
         table = table.replace_schema_metadata({"classes": json.dumps(self.classes)})
-        return _as_bytes(table)
+        return _as_bytes(table, compression)
 
     @classmethod
     def unpacked(cls, packed: bytes) -> LabelColumns:
@@ -107,7 +107,7 @@ class LabelColumns:
         table = pa.ipc.open_stream(packed).read_all().combine_chunks()
         items, labels, *shares = (column.combine_chunks() for column in table.columns)
         classes = tuple(json.loads((table.schema.metadata or {})[b"classes"]))
-        return cls(items, classes, labels.to_numpy(), np.column_stack([share.to_numpy() for share in shares]))
+        return cls(items, classes, labels.to_numpy(), np.stack([share.to_numpy() for share in shares]).T)
 
 
 class ConsensusOperation(Operation):
@@ -130,7 +130,7 @@ class ConsensusOperation(Operation):
         digest = hashlib.sha256()
         for name, columns in self.columns.items():
             digest.update(json.dumps(name).encode())
-            digest.update(columns.packed)
+            digest.update(columns.packed(None))  # of what is said, however it is compressed
         return digest.hexdigest()[:16]
 
     def is_close_to(self, other: ConsensusOperation) -> bool:
@@ -185,9 +185,10 @@ class WantedOperation(Operation):
         return cls(pa.array(list(wanted), pa.string()), np.array(list(wanted.values()), np.int32))
 
 
-def _as_bytes(table: pa.Table) -> bytes:
+def _as_bytes(table: pa.Table, compression: str | None = None) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue().to_pybytes())
 
@@ -195,7 +196,7 @@ def _as_bytes(table: pa.Table) -> bytes:
 def as_text(operation: Operation) -> str:
     """What is stored of an operation's payload."""
     if isinstance(operation, ConsensusOperation):
-        packed = {name: b64encode(columns.packed).decode() for name, columns in operation.columns.items()}
+        packed = {name: b64encode(columns.packed()).decode() for name, columns in operation.columns.items()}
         return json.dumps({"columns": packed})
     if isinstance(operation, WantedOperation):
         return json.dumps({"columns": b64encode(operation.packed).decode()})

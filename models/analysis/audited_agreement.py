@@ -112,6 +112,8 @@ def audited_agreement(asks: pa.Table, evidence: Mapping[str, Evidence]) -> Audit
 
 def _answers(given: Annotations, wanted: Collection[Pair]) -> dict[Pair, str]:
     """The answers of these pairs, as far as they were given."""
+    if not wanted:
+        return {}
     items = {item for item, _ in wanted}
     place = {str(name): k for k, name in enumerate(given.annotators)}
     row = {str(name): n for n, name in enumerate(given.items) if str(name) in items}

@@ -401,7 +401,7 @@ def test_codes_in_any_order_are_sorted_by_item_then_annotator() -> None:
 @pytest.mark.parametrize("scale", [1, 2**58])  # row numbers fit below the keys, or do not
 def test_rows_with_equal_keys_stay_in_order(scale: int) -> None:
     keys = np.random.default_rng(0).integers(5, size=300) * scale
-    order, ordered = _order(keys)
+    order, ordered = _order(keys, np.zeros(300, np.int32))
     assert order.tolist() == np.argsort(keys, kind="stable").tolist()
     assert ordered.tolist() == sorted(keys.tolist())
 

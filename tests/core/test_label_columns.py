@@ -17,7 +17,7 @@ P = np.array([[0.25, 0.75], [1 / 3, 2 / 3], [1.0, 0.0]])
 def columns(
     p: np.ndarray = P, labels: tuple[int, ...] = (1, 1, 0), items: tuple[str, ...] = ("a", "b", "ü")
 ) -> LabelColumns:
-    return LabelColumns.of(items, ("no", "yes"), np.array(labels), p.max(axis=1), p)
+    return LabelColumns.of(pa.array(items), ("no", "yes"), np.array(labels), p.max(axis=1), p)
 
 
 def test_the_payload_is_what_the_exchange_says() -> None:

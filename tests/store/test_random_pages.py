@@ -116,7 +116,7 @@ def pages(draw: st.DrawFn) -> Page:
 def test_the_store_agrees_with_the_model(store: Store, sequence: list[tuple[Page, set[str]]]) -> None:
     """Whatever is packed in between."""
     project, model = f"p{next(_projects)}", Model()
-    with patch.object(packed, "SIZE", 1), store.lease(project) as lease:
+    with patch.multiple(packed, SIZE=2, MOST=2), store.lease(project) as lease:
         for each, packs in sequence:
             model.apply(each)
             store.save_page(lease, each)
