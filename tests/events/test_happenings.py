@@ -166,7 +166,9 @@ def test_each_of_several_questions_reaches_its_target_once(
 ) -> None:
     settings = telling(URL, budget={"target_accuracy": 0.95})
     low = {"a": 0.90, "b": 0.96}
-    monkeypatch.setattr(happenings, "expected_accuracy", lambda pair: Expected(0.97, low[pair[0]], 0.99, sure=low[pair[0]]))
+    monkeypatch.setattr(
+        happenings, "expected_accuracy", lambda pair: Expected(0.97, low[pair[0]], 0.99, sure=low[pair[0]])
+    )
     nothing: Any = {"a": "a", "b": "b"}
     monkeypatch.setattr(happenings, "newly_drifted", lambda *given: ([], {}))
 

@@ -4,8 +4,8 @@
 
 Stops (`honesty.watched`): real crowds with named annotators and simulated ones (`honesty.crowds`), 600 items with known
 truth of each at most; targets .80, .90, .95; without known truth, and with 30 gold items that three annotators answer
-each before the first plan. A replay goes to the last recorded label: 30 batches, of at most a label for every third item. A seed draws the
-items, the gold items and the simulated crowds.
+each before the first plan. A replay goes to the last recorded label: 30 batches, of at most a label for every third
+item. A seed draws the items, the gold items and the simulated crowds.
 
 Every item done (`honesty.finished`): labels of the default beside VB-IBCC's where annotators err independently.
 
