@@ -1,11 +1,10 @@
-"""The default combiner: picks by what the evidence holds.
+"""The default combiner: Dawid–Skene with a hierarchy of priors, beside models; its confidence corrected.
 
-    model probabilities   P+L-EM (calibrated models x confusion matrices), its confidence corrected for shared errors
-    annotators only       Dawid–Skene with a hierarchy of priors, its confidence corrected for shared errors
-
-Two things make Dawid–Skene fit for any crowd (docs/decisions.md has figures):
+Three things make Dawid–Skene fit for any crowd and any model (docs/decisions.md has figures):
 
     hierarchy      crowd, person, confusion rows: matrices are believed only as far as labels bear them
+    observations   what models say of an item counts beside its labels, less what they say of every item: a model that
+                   tells nothing changes nothing
     correction     annotators err together: alike answers are worth less than they seem, unless errors lie so evenly
                    that no item can have misled them
 """
@@ -16,37 +15,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-
 from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_ACCURACY
-from hitl.design_effect import SMALLEST, DesignEffect
+from hitl.design_effect import DesignEffect
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.combiner import FittedToShards, name_of, used
 from hitl.models.dependence import over_shards
 from hitl.models.dependence.corrected import Corrected
-from hitl.models.dependence.design_effect import (
-    Independent,
-    beside_models,
-    independent,
-    log_means,
-    of_annotators,
-    residual_temperature,
-)
-from hitl.models.dependence.over_shards import Answers, BesideModels, ByRows, Judged, Tempered
+from hitl.models.dependence.design_effect import Independent, independent, log_means, of_annotators
+from hitl.models.dependence.over_shards import Answers, ByRows, Tempered
 from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
+from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.inference.over_shards import used_of
 from hitl.models.inference.passes import IN_TURN, Engine, first_of
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics.checks import require_chances
 from hitl.models.numerics.clamping import clamp
-from hitl.models.pl_em import PLEM
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultCombiner:
-    """P+L-EM where there are model probabilities, else Dawid–Skene with a hierarchy of priors; both corrected.
+    """Dawid–Skene with a hierarchy of priors, beside models where there are any; its confidence corrected.
 
     `accuracy` is expected of annotators, in (0, 1).
 
@@ -67,24 +57,20 @@ class DefaultCombiner:
         require_chances(self, "accuracy")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Fit the combiner that suits the evidence."""
+        """Fit to a table."""
         evidence = used(self, evidence)
-        return self._corrected(self._method(evidence).fit(evidence, start=start), evidence)
+        return self._corrected(self._method.fit(evidence, start=start), evidence)
 
     def fit_shards(
         self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
     ) -> FittedToShards:
-        """Fit the combiner that suits the evidence, over shards; see `Shardable`."""
+        """Fit to shards; see `Shardable`."""
         shards = used_of(self, shards)
-        if first_of(shards).probabilities:
-            raw = self._with_models.fit_shards(shards, start=start, engine=engine)
-            judged: Judged = BesideModels(self._with_models.judge(raw.consensus, first_of(shards)))
-            effect = over_shards.beside_models(shards, engine, judged, residual_temperature(raw.consensus))
-            return FittedToShards(_named(replace(raw.consensus, design_effect=effect)), Tempered(judged, effect))
-        raw = self._without_models.fit_shards(shards, start=start, engine=engine)
+        raw = self._method.fit_shards(shards, start=start, engine=engine)
         people, shares = raw.consensus.annotators, raw.consensus.class_shares
-        judged = ByRows(log_means(people.concentration), shares)
-        effect = over_shards.of_annotators(shards, engine, raw.beliefs, people.concentration, shares)
+        outputs = Outputs.of(first_of(shards), raw.consensus)
+        judged = ByRows(log_means(people.concentration), shares, outputs)
+        effect = over_shards.of_annotators(shards, engine, raw.beliefs, people.concentration, shares, outputs)
         beliefs = Tempered(judged, effect)
         people = replace(people, answers=over_shards.answers(shards, engine, beliefs).reported())
         found = replace(raw.consensus, annotators=people, design_effect=effect)
@@ -92,64 +78,51 @@ class DefaultCombiner:
 
     def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """What `consensus` becomes with what is known now, in a few iterations; see `Updatable`."""
-        method = self._method(evidence)
-        if consensus.fit.settings.get("method") != name_of(method):
+        if not self._learned_from_such(consensus, evidence):
             return self.fit(evidence)
-        return self._corrected(method.update(consensus, evidence), evidence)
+        return self._corrected(self._method.update(consensus, evidence), evidence)
 
     def follow(self, consensus: Consensus, evidence: Evidence) -> Corrected:
         """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
         self._require_own(consensus, evidence)
-        return Corrected(consensus, self._method(evidence).follow(consensus, evidence), self._corrected)
-
-    def _corrected(self, raw: Consensus, evidence: Evidence) -> Consensus:
-        """What the chosen method says, its confidence corrected."""
-        if evidence.probabilities:
-            known = self._beside_models(raw, evidence)
-            effect = beside_models(evidence, known.log_q0_nj, residual_temperature(raw))
-            return _named(_tempered(raw, evidence, known, effect))
-        alpha_kjl = raw.annotators.concentration
-        effect = of_annotators(evidence, alpha_kjl, raw.class_shares, raw.probabilities)
-        known = independent(evidence.annotations, alpha_kjl, raw.class_shares)
-        judged = _tempered(raw, evidence, known, effect)
-        answers = Answers.of(evidence.annotations, judged.probabilities).reported()
-        return _named(replace(judged, annotators=replace(raw.annotators, answers=answers)))
+        return Corrected(consensus, self._method.follow(consensus, evidence), self._corrected)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned."""
         self._require_own(consensus, evidence)
         require_same_classes(consensus, evidence)
-        if evidence.probabilities:
-            known = self._beside_models(consensus, evidence)
-        else:
-            alpha_kjl = self._without_models.concentration(consensus, evidence.annotations)
-            known = independent(evidence.annotations, alpha_kjl, consensus.class_shares)
+        alpha_kjl = self._method.concentration(consensus, evidence.annotations)
+        outputs = Outputs.of(evidence, consensus)
+        known = independent(evidence.annotations, alpha_kjl, consensus.class_shares, outputs)
         return _tempered(consensus, evidence, known, consensus.design_effect)
+
+    def _corrected(self, raw: Consensus, evidence: Evidence) -> Consensus:
+        """What the hierarchy says, its confidence corrected."""
+        alpha_kjl, outputs = raw.annotators.concentration, Outputs.of(evidence, raw)
+        effect = of_annotators(evidence, alpha_kjl, raw.class_shares, raw.probabilities, outputs)
+        known = independent(evidence.annotations, alpha_kjl, raw.class_shares, outputs)
+        judged = _tempered(raw, evidence, known, effect)
+        answers = Answers.of(evidence.annotations, judged.probabilities).reported()
+        return _named(replace(judged, annotators=replace(raw.annotators, answers=answers)))
 
     def _require_own(self, consensus: Consensus, evidence: Evidence) -> None:
         """Raise BadEvidence where the consensus was not learned by this method from evidence of this kind."""
-        if consensus.fit.method != "default" or consensus.fit.settings.get("method") != name_of(self._method(evidence)):
+        if consensus.fit.method != "default" or not self._learned_from_such(consensus, evidence):
             raise BadEvidence(
                 "not learned by the default combiner of this version from such evidence: "
                 + ("with" if evidence.probabilities else "without")
                 + " model probabilities (rows of NaN where a model abstains); apply the method that learned it"
             )
+        unmet = sorted(set(evidence.probabilities) - set(consensus.temperatures))
+        if unmet:
+            raise BadEvidence(f"probabilities of {', '.join(unmet)}: had no part in the fit; fit again to add a model")
 
-    def _beside_models(self, learned: Consensus, evidence: Evidence) -> Independent:
-        """The posterior under independence as if no truth were known."""
-        applied = self._with_models.apply(learned, replace(evidence, truth=None)).probabilities
-        log_q0_nj = np.log(np.maximum(applied, SMALLEST))
-        return Independent(evidence.annotations, log_q0_nj, evidence.predicted)
-
-    def _method(self, evidence: Evidence) -> PLEM | HierarchicalDawidSkene:
-        return self._with_models if evidence.probabilities else self._without_models
+    def _learned_from_such(self, consensus: Consensus, evidence: Evidence) -> bool:
+        own = consensus.fit.settings.get("method") == name_of(self._method)
+        return own and bool(consensus.temperatures) == bool(evidence.probabilities)
 
     @property
-    def _with_models(self) -> PLEM:
-        return PLEM(accuracy=self.accuracy)
-
-    @property
-    def _without_models(self) -> HierarchicalDawidSkene:
+    def _method(self) -> HierarchicalDawidSkene:
         return HierarchicalDawidSkene(accuracy=self.accuracy)
 
 

@@ -1,28 +1,28 @@
 """The design effect of a fit: estimated without truth, or from the items of known truth.
 
-`hitl.design_effect` says what it does. What is estimated depends on what the evidence holds:
+`hitl.design_effect` says what it does. Items are judged by labels, class shares, and what models say of them.
 
-**Annotators alone.** Without truth rho is EXPECTED times the probability that annotators err together at all
-(`uneven_errors`), and the shift is 0. With truth for some items ln rho and the shift b (J,) are maximum a posteriori on
-these items, each judged without its own labels: ln rho ~ N(ln of the above, s^2), b_j ~ N(0, SHIFT^2), with
-s^2 = SPREAD^2 + (ln of that probability)^2, for where it is doubtful whether they err together, so is how much.
-The posterior under independence takes the mean of the matrices, exact for an item that nothing was learned from. (By
-exp E ln pi one answer of a new annotator among ten options would be certain.) Annotators were learned from one another,
-so that `echo` is 1.
+Without truth rho is EXPECTED times the probability that annotators err together at all (`uneven_errors`), and the shift
+is 0. With truth for some items ln rho and the shift b (J,) are maximum a posteriori on these items, each judged without
+its own labels: ln rho ~ N(ln of the above, s^2), b_j ~ N(0, SHIFT^2), with s^2 = SPREAD^2 + (ln of that probability)^2,
+for where it is doubtful whether they err together, so is how much. The posterior under independence takes the mean of
+the matrices, exact for an item that nothing was learned from. (By exp E ln pi one answer of a new annotator among ten
+options would be certain.) Annotators were learned from one another, so that `echo` is 1.
 
-**Annotators beside models.** How much one error tells of the next cannot be seen where each item has one or two labels:
-rho is BESIDE_MODELS without truth; with truth ln rho ~ N(ln BESIDE_MODELS, SPREAD^2), at its mode. The residual
-temperature of the pool comes from `inference.unsupervised_pool`.
+Beside models rho is expected to be BESIDE_MODELS, as far as they tell a class (`Outputs.told`); for the rest it is that
+of annotators alone. The shift is b_j ~ N(0, (SHIFT (1 - told))^2), and the residual temperature of the pool
+(`inference.unsupervised_pool`) counts as far as models tell a class. The models are one judge more of an item, in place
+of the echo.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from hitl.annotations import Annotations, Floats, Ints
@@ -32,6 +32,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import confusion_from, over_options
 from hitl.models.dependence.uneven_errors import crowd_counts, together_by
 from hitl.models.inference.gathered import Rows, Total, over
+from hitl.models.inference.observed_outputs import MODEL_TOLD, Outputs
 from hitl.models.inference.passes import Additive
 from hitl.models.numerics.kernels import messages
 from hitl.models.priors.calibrated import RESIDUAL
@@ -42,7 +43,6 @@ any one group of them left out) and the calibration error at .35 (tests.bench.be
 
 BESIDE_MODELS = 0.4
 SPREAD, SHIFT = 0.7, 1.0
-LOWEST_RHO, HIGHEST_RHO = 0.01, 3.0
 
 LEAST = 1e-3
 """What is left at least of a Dirichlet parameter when an item's own count is taken back."""
@@ -84,35 +84,40 @@ class KnownItems(Rows):
     predicted_n: npt.NDArray[np.bool_]
 
 
-# -- annotators alone ----------------------------------------------------------------------------------------
-
-
-def of_annotators(evidence: Evidence, alpha_kjl: Floats, share_j: Floats, q_nj: Floats) -> DesignEffect:
+def of_annotators(
+    evidence: Evidence, alpha_kjl: Floats, share_j: Floats, q_nj: Floats, outputs: Outputs | None = None
+) -> DesignEffect:
     """The effect of a fit that learned Dirichlet posteriors `alpha_kjl` (K, J, L), class shares (J,), beliefs (N, J).
 
     Known truths of the evidence, which that fit has used, set its size and the shift.
     """
-    counts_lj = crowd_counts(evidence, q_nj)
-    return by_crowd(counts_lj, over(held_out(evidence, alpha_kjl, share_j)) if evidence.known.any() else None)
+    outputs = Outputs(None, share_j) if outputs is None else outputs
+    known = over(held_out(evidence, alpha_kjl, share_j, outputs)) if evidence.known.any() else None
+    return by_crowd(crowd_counts(evidence, q_nj), outputs, known)
 
 
-def by_crowd(counts_lj: Floats, known: Total | None) -> DesignEffect:
+def by_crowd(counts_lj: Floats, outputs: Outputs, known: Total | None) -> DesignEffect:
     """The same by the counts of the crowd (`uneven_errors.crowd_counts`) and sums over what `held_out` gives.
 
     `known` is None where no truth is known.
     """
-    chance = together_by(counts_lj)
+    chance, told = together_by(counts_lj), outputs.told
+    expected, together = (told * BESIDE_MODELS + (1 - told) * EXPECTED * p for p in (chance, 1.0))
+    begun = DesignEffect(expected, echo=1.0 if outputs.pool is None else 0.0, residual=outputs.residual)
     if known is None:
-        return DesignEffect(EXPECTED * chance, echo=1.0)
-    expected, spread = EXPECTED * chance, float(np.hypot(SPREAD, np.log(chance)))
-    loss = partial(_loss, known=known, expected=expected, spread=spread)
-    theta = minimize(loss, np.zeros(1 + len(counts_lj)), jac=True, method="L-BFGS-B").x
-    return DesignEffect(expected * float(np.exp(spread * theta[0])), echo=1.0, shift=SHIFT * theta[1:])
+        return begun
+    spread = float(np.hypot(SPREAD, np.log(expected / together)))
+    sd = np.array([spread, *np.full(len(counts_lj), SHIFT * (1 - told))])
+    loss = partial(_loss, known=known, begun=begun, sd=sd)
+    theta = sd * minimize(loss, np.zeros(sd.size), jac=True, method="L-BFGS-B").x
+    return replace(begun, rho=expected * float(np.exp(theta[0])), shift=theta[1:])
 
 
-def independent(annotations: Annotations, alpha_kjl: Floats, share_j: Floats) -> Independent:
-    """The posterior by the means of Dirichlet matrices and class shares, no truth known and nothing predicted."""
-    return independent_by(annotations, log_means(alpha_kjl), share_j)
+def independent(
+    annotations: Annotations, alpha_kjl: Floats, share_j: Floats, outputs: Outputs | None = None
+) -> Independent:
+    """The posterior by the means of Dirichlet matrices, class shares and what models say; no truth is known."""
+    return independent_by(annotations, log_means(alpha_kjl), share_j, outputs)
 
 
 def log_means(alpha_kjl: Floats) -> Floats:
@@ -123,23 +128,31 @@ def log_means(alpha_kjl: Floats) -> Floats:
     return log_pi_klj
 
 
-def independent_by(annotations: Annotations, log_pi_klj: Floats, share_j: Floats) -> Independent:
-    """The posterior by these log chances of answers (K, L, J) and class shares, as `independent` has it."""
+def independent_by(
+    annotations: Annotations, log_pi_klj: Floats, share_j: Floats, outputs: Outputs | None = None
+) -> Independent:
+    """The posterior by these log chances of answers (K, L, J), as `independent` has it."""
     log_q0_nj = messages(annotations, log_pi_klj)
     log_q0_nj += np.log(share_j)
-    return Independent(annotations, log_q0_nj, np.zeros(annotations.n_items, dtype=bool))
+    said_nj, predicted_n = (None, None) if outputs is None else (outputs.log_likelihood(), outputs.predicted_n)
+    if said_nj is None or predicted_n is None:
+        return Independent(annotations, log_q0_nj, np.zeros(annotations.n_items, dtype=bool))
+    log_q0_nj += said_nj
+    return Independent(annotations, log_q0_nj, predicted_n)
 
 
-def held_out(evidence: Evidence, alpha_kjl: Floats, share_j: Floats) -> KnownItems:
+def held_out(evidence: Evidence, alpha_kjl: Floats, share_j: Floats, outputs: Outputs) -> KnownItems:
     """The items of known truth that have labels, each judged without its own."""
     assert evidence.truth is not None
     labels_n = evidence.annotations.labels_per_item
     rows = np.flatnonzero(evidence.known & (labels_n > 0))
-    log_q_nj = without_own_labels(evidence, alpha_kjl, share_j)[labels_n[evidence.known] > 0]
-    return KnownItems(log_q_nj, evidence.truth[rows], labels_n[rows], np.zeros(rows.size, dtype=bool))
+    log_q_nj = without_own_labels(evidence, alpha_kjl, share_j, outputs)[labels_n[evidence.known] > 0]
+    return KnownItems(log_q_nj, evidence.truth[rows], labels_n[rows], evidence.predicted[rows])
 
 
-def without_own_labels(evidence: Evidence, alpha_kjl: Floats, share_j: Floats) -> Floats:
+def without_own_labels(
+    evidence: Evidence, alpha_kjl: Floats, share_j: Floats, outputs: Outputs | None = None
+) -> Floats:
     """(n, J) log posteriors of the items of known truth, each judged by what annotators showed on the other items.
 
     A known item gave its annotators one whole count a label: that is taken back.
@@ -153,7 +166,7 @@ def without_own_labels(evidence: Evidence, alpha_kjl: Floats, share_j: Floats) -
     left_m = np.maximum(cell_m - _alike(answered_m * annotations.n_options + annotations.label), LEAST)
     left_total_m = np.maximum(total_m - _alike(answered_m), left_m)
     change_m = np.log(left_m / left_total_m) - np.log(cell_m / total_m)
-    log_q_nj = independent(annotations, alpha_kjl, share_j).log_q0_nj
+    log_q_nj = independent(annotations, alpha_kjl, share_j, outputs).log_q0_nj
     log_q_nj[np.arange(truth_n.size), truth_n] += np.bincount(annotations.item, change_m, truth_n.size)
     held_out: Floats = log_q_nj[evidence.known]
     return held_out
@@ -166,10 +179,11 @@ def _alike(code_m: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return alike
 
 
-def _loss(theta: Floats, known: Total, expected: float, spread: float) -> tuple[float, Floats]:
-    """Minus the log posterior of theta = (ln(rho / expected) / spread, b / SHIFT), and its gradient."""
-    fit: Fit = known(_FitAt(expected, float(np.exp(spread * theta[0])), SHIFT * theta[1:]))
-    gradient = np.append(spread * fit.by_log_rho, SHIFT * fit.excess_j)
+def _loss(theta: Floats, known: Total, begun: DesignEffect, sd: Floats) -> tuple[float, Floats]:
+    """Minus the log posterior of theta = (ln(rho / expected rho), b) / sd, and its gradient."""
+    log_times, shift_j = sd[0] * theta[0], sd[1:] * theta[1:]
+    fit: Fit = known(_FitAt(begun, float(np.exp(log_times)), shift_j))
+    gradient = sd * np.append(fit.by_log_rho, fit.excess_j)
     return float(0.5 * theta @ theta - fit.log_p), theta + gradient
 
 
@@ -190,67 +204,27 @@ class Fit(Additive):
 
 @dataclass(frozen=True, eq=False)
 class _FitAt:
-    """The fit of some items with `times` the expected rho and this shift (J,), echo 1."""
+    """The fit of some items with `times` the rho that is expected, and this shift (J,)."""
 
-    expected: float
+    begun: DesignEffect
     times: float
     shift_j: Floats
 
     def __call__(self, known: KnownItems) -> Fit:
-        excess_n = known.labels_n * self.expected * self.times  # T_n - 1 grows with rho as rho does
-        tempered_nj = known.log_q_nj / (1 + excess_n)[:, None]
+        alone_n = np.where(known.predicted_n, self.begun.residual, 1.0)
+        excess_n = self.times * (self.begun.temperature(known.labels_n, known.predicted_n) - alone_n)  # grows as rho
+        tempered_nj = known.log_q_nj / (alone_n + excess_n)[:, None]
         log_p_nj = log_softmax(tempered_nj + self.shift_j, axis=1)
         excess_nj = np.exp(log_p_nj) - np.eye(self.shift_j.size)[known.truth_n]
-        by_log_rho = -((excess_nj * tempered_nj).sum(axis=1) @ (excess_n / (1 + excess_n)))
+        by_log_rho = -((excess_nj * tempered_nj).sum(axis=1) @ (excess_n / (alone_n + excess_n)))
         log_p = log_p_nj[np.arange(known.truth_n.size), known.truth_n].sum()
         return Fit(float(log_p), float(by_log_rho), excess_nj.sum(axis=0))
 
 
-# -- annotators beside models --------------------------------------------------------------------------------
-
-
-def beside_models(evidence: Evidence, log_q0_nj: Floats, residual: float) -> DesignEffect:
-    """rho by the items of known truth, if there are any; log_q0_nj (N, J) as if nothing were known."""
-    independent = Independent(evidence.annotations, log_q0_nj, evidence.predicted)
-    return by_known(over(known_of(evidence, independent)) if evidence.known.any() else None, residual)
-
-
-def known_of(evidence: Evidence, independent: Independent) -> KnownItems:
-    """The items of known truth."""
-    assert evidence.truth is not None
-    rows = np.flatnonzero(evidence.known)
-    labels_n, predicted_n = evidence.annotations.labels_per_item[rows], independent.predicted_n[rows]
-    return KnownItems(independent.log_q0_nj[rows], evidence.truth[rows], labels_n, predicted_n)
-
-
-def by_known(known: Total | None, residual: float) -> DesignEffect:
-    """The effect beside models by sums over what `known_of` gives; `known` is None where no truth is known."""
-    if known is None:
-        return DesignEffect(BESIDE_MODELS, residual=residual)
-
-    def cost(log_rho: float) -> float:
-        log_p = known(_LogChance(DesignEffect(float(np.exp(log_rho)), residual=residual)))
-        return float(((log_rho - np.log(BESIDE_MODELS)) / SPREAD) ** 2 / 2 - log_p)
-
-    bounds = (np.log(LOWEST_RHO), np.log(HIGHEST_RHO))
-    return DesignEffect(float(np.exp(minimize_scalar(cost, bounds=bounds, method="bounded").x)), residual=residual)
-
-
-@dataclass(frozen=True, eq=False)
-class _LogChance:
-    """The log probability of known truths with this effect, in nats."""
-
-    effect: DesignEffect
-
-    def __call__(self, known: KnownItems) -> float:
-        temperature = self.effect.temperature(known.labels_n, known.predicted_n)[:, None]
-        log_p_nj = log_softmax(known.log_q_nj / temperature, axis=1)
-        return float(log_p_nj[np.arange(known.truth_n.size), known.truth_n].sum())
-
-
 def residual_temperature(consensus: Consensus) -> float:
     """What the models of a consensus still need where they alone judge an item, >= 1."""
-    return float(consensus.parameters.get(RESIDUAL, np.array(1.0)))
+    told = float(consensus.parameters.get(MODEL_TOLD, np.array(1.0)))
+    return 1 + told * (float(consensus.parameters.get(RESIDUAL, np.array(1.0))) - 1)
 
 
 def beliefs_for_gain(evidence: Evidence, consensus: Consensus) -> Floats:

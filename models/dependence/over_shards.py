@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from hitl.annotations import Annotations, Floats
-from hitl.design_effect import SMALLEST, DesignEffect
+from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence
 from hitl.models.dependence.design_effect import (
     Independent,
     KnownItems,
     by_crowd,
-    by_known,
     held_out,
     independent_by,
-    known_of,
 )
 from hitl.models.dependence.uneven_errors import crowd_counts
 from hitl.models.inference.gathered import over_shards
+from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.inference.over_shards import Beliefs
 from hitl.models.inference.passes import Additive, Engine
 from hitl.models.numerics.answers import answered
@@ -54,40 +53,28 @@ class Answers(Additive):
         return np.asarray(self.answers_k3 + np.outer(RATIO_VARIANCE * self.doubted_k**2, [0.0, 0.0, 1.0]))
 
 
-Judged = Callable[[Evidence], Independent]
-"""A shard -> its posterior under independence, as if no truth were known."""
-
-
 @dataclass(frozen=True, eq=False)
 class ByRows:
-    """By log chances of answers (K, L, J) and class shares (J,)."""
+    """A shard -> its posterior under independence, as if no truth were known.
+
+    By log chances of answers (K, L, J), class shares (J,), and the models, which are over no items.
+    """
 
     log_pi_klj: Floats
     share_j: Floats
+    outputs: Outputs
 
     def __call__(self, evidence: Evidence) -> Independent:
         """Of a shard."""
-        return independent_by(evidence.annotations, self.log_pi_klj, self.share_j)
-
-
-@dataclass(frozen=True, eq=False)
-class BesideModels:
-    """By beliefs that models have a part in."""
-
-    beliefs: Beliefs
-
-    def __call__(self, evidence: Evidence) -> Independent:
-        """Of a shard."""
-        q0_nj = self.beliefs(replace(evidence, truth=None))
-        log_q0_nj = np.log(np.maximum(q0_nj, SMALLEST))
-        return Independent(evidence.annotations, log_q0_nj, evidence.predicted)
+        outputs = self.outputs.on(evidence)
+        return independent_by(evidence.annotations, self.log_pi_klj, self.share_j, outputs)
 
 
 @dataclass(frozen=True, eq=False)
 class Tempered:
     """Beliefs with a design effect, known truths put in."""
 
-    judged: Judged
+    judged: ByRows
     effect: DesignEffect
 
     def __call__(self, evidence: Evidence) -> Floats:
@@ -96,23 +83,19 @@ class Tempered:
 
 
 def of_annotators(
-    shards: Sequence[Evidence], engine: Engine, beliefs: Beliefs, alpha_kjl: Floats, share_j: Floats
+    shards: Sequence[Evidence],
+    engine: Engine,
+    beliefs: Beliefs,
+    alpha_kjl: Floats,
+    share_j: Floats,
+    outputs: Outputs,
 ) -> DesignEffect:
     """What `design_effect.of_annotators` finds of one table."""
     counted: Counted = engine.total(_Counted(beliefs), shards)
     if not counted.known:
-        return by_crowd(counted.counts_lj, None)
-    held_out = over_shards(engine, shards, _HeldOut(alpha_kjl, share_j), counted.known * share_j.size)
-    return by_crowd(counted.counts_lj, held_out)
-
-
-def beside_models(shards: Sequence[Evidence], engine: Engine, judged: Judged, residual: float) -> DesignEffect:
-    """What `design_effect.beside_models` finds of one table."""
-    known: int = engine.total(_known, shards)
-    if not known:
-        return by_known(None, residual)
-    classes = shards[0].annotations.n_classes
-    return by_known(over_shards(engine, shards, _Known(judged), known * classes), residual)
+        return by_crowd(counted.counts_lj, outputs, None)
+    held_out = over_shards(engine, shards, _HeldOut(alpha_kjl, share_j, outputs), counted.known * share_j.size)
+    return by_crowd(counted.counts_lj, outputs, held_out)
 
 
 def answers(shards: Sequence[Evidence], engine: Engine, beliefs: Beliefs) -> Answers:
@@ -141,17 +124,10 @@ class _Counted:
 class _HeldOut:
     alpha_kjl: Floats
     share_j: Floats
+    outputs: Outputs
 
     def __call__(self, evidence: Evidence) -> KnownItems:
-        return held_out(evidence, self.alpha_kjl, self.share_j)
-
-
-@dataclass(frozen=True, eq=False)
-class _Known:
-    judged: Judged
-
-    def __call__(self, evidence: Evidence) -> KnownItems:
-        return known_of(evidence, self.judged(evidence))
+        return held_out(evidence, self.alpha_kjl, self.share_j, self.outputs.on(evidence))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,16 @@ annotators seem worse than they are, and in replays whole classes were lost (doc
 
 With two labels an item nothing but the votes tells classes from errors: that most answers of a kind are errors, or
 that most items are of it, explains the same labels. Hence the shares stay near even until hundreds of pairs say more.
+
+What models say of an item is one more observation of it, p(x_n | z_n) (`observed_outputs`), with the class shares of
+the models taken out: these may be as wrong as the labels that a model has learned. As far as models tell a class
+(k = `told`, in [0, 1], for items that they predict), less of the labels is spent on it:
+
+    weight     u = sum (m_n - 1 + k) / sum m_n; an item with less than two labels counts k
+    lone       such an item counts u (1 - k) for the crowd
+    shares     the `SHARES` items beside are even but for k of them, which are as the models have them
+
+So a model that says the same of every item changes nothing, and the more one tells, the more it is believed.
 """
 
 from __future__ import annotations
@@ -44,11 +54,16 @@ from hitl.models.hierarchy.weighed_shares import WeighedShares
 from hitl.models.inference import em, loop, warm_start
 from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.loop import Climbed, Expected, From, Passes
+from hitl.models.inference.observed_outputs import Observed, Outputs
 from hitl.models.inference.over_shards import Beliefs, Judge, OverShards, concluded, used_of
 from hitl.models.inference.passes import IN_TURN, Additive, Engine, first_of
+from hitl.models.inference.per_item_outputs import weights_per_item
 from hitl.models.inference.warm_start import goes_on, iterations, require_same_classes
 from hitl.models.numerics.checks import require_between, require_chances, require_counts, require_positive
 from hitl.models.numerics.clamping import clamp
+from hitl.models.numerics.votes import voted
+from hitl.models.priors.followed import FollowedOutputs, FollowedPrior, FollowedShares
+from hitl.models.priors.learned import learned_shares
 
 ANCHOR, ANCHOR_OF_TWO = 0.5, 0.2
 """Weight of the votes in what is learned from; with two classes there is no third that could be taken over."""
@@ -68,7 +83,7 @@ AT_REST = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class HierarchicalDawidSkene:
-    """Dawid–Skene with a hierarchy of priors: crowd, person, confusion rows.
+    """Dawid–Skene with a hierarchy of priors: crowd, person, confusion rows; models are observations of the items.
 
     Attributes:
         accuracy: expected of annotators before any label is seen, in (0, 1).
@@ -84,7 +99,7 @@ class HierarchicalDawidSkene:
         [0, 1, 1]
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+    uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
 
     accuracy: float = EXPECTED_ACCURACY
     anchor: float | None = None
@@ -104,10 +119,13 @@ class HierarchicalDawidSkene:
 
     def _fitted(self, evidence: Evidence, start: Consensus | None, rounds: int, max_iterations: int) -> Consensus:
         began = time.perf_counter()
-        counted = Counted.of(evidence, self._anchor(evidence.annotations))
-        prior = counted.shares()
-        q_nj = clamp(warm_start.first_beliefs(evidence, start, self._unmet(evidence.annotations)), evidence)
-        begun = [Expected(counted.by(q_nj), prior.weight_n @ q_nj, 0.0)]  # taken out, so that nobody holds its table
+        outputs = Outputs.of(evidence, weigh=weights_per_item)
+        counted = Counted.of(evidence, self._anchor(evidence.annotations), outputs)
+        prior = outputs.beside(counted.shares())
+        q_nj = self._first(evidence, start, outputs)
+        begun = [
+            Expected(counted.by(q_nj), prior.prior.weight_n @ q_nj, 0.0)
+        ]  # taken out, so that nobody holds its table
         skills = counted.skills(begun[0].counts_klj, counted.lone(q_nj), self.accuracy)
         for _ in range(rounds):
             found = self._climbed(evidence, prior, skills, q_nj, begun.pop, counted, STEPS)
@@ -118,19 +136,8 @@ class HierarchicalDawidSkene:
             if moved < AT_REST:
                 break
         found = self._climbed(evidence, prior, skills, q_nj, begun.pop, counted, max_iterations)
-        return em.concluded(self, began, evidence, found, self._report(evidence.annotations, counted, skills, found))
-
-    def _report(
-        self,
-        annotations: Annotations,
-        counted: Counted,
-        skills: Skills,
-        found: Climbed[WeighedShares, SkilledRows],
-    ) -> AnnotatorReport:
-        alpha_klj = counted.anchored(found.counts_klj)
-        alpha_klj += skills.prior_klj
-        alpha_kjl = alpha_klj.transpose(0, 2, 1)
-        return confusion.report_of(annotations, alpha_kjl, found.prior.share_j, prior=skills.crowd_jl)
+        people = _report(evidence.annotations, counted, skills, found.counts_klj, found.prior.prior)
+        return em.concluded(self, began, evidence, found, people, **outputs.kept({}))
 
     def fit_shards(
         self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
@@ -142,18 +149,22 @@ class HierarchicalDawidSkene:
         began = time.perf_counter()
         shards = used_of(self, shards)
         annotations = first_of(shards).annotations
-        weight = engine.total(Pairs.of, shards).weight
-        counted = Counted(weight, self._anchor(annotations), engine.total(partial(_tally, weight=weight), shards))
-        at, prior = _OnShard(weight), counted.shares()
-        before: Beliefs = partial(warm_start.first_beliefs, start=start, unmet_jl=self._unmet(annotations))
-        passes = OverShards(shards, engine, before, least_labels=2, counts=_Counts(weight), at=at)
+        outputs = Outputs.over_shards(shards, engine, weigh=weights_per_item)
+        labels = _Labels(engine.total(Pairs.of, shards).weight(outputs.told), outputs.told)
+        tally = engine.total(partial(_tally, labels=labels), shards)
+        counted = Counted(labels.weight, self._anchor(annotations), tally, outputs.told, outputs.share_j)
+        at, prior = _OnShard(labels, outputs), counted.shares()
+        before: Beliefs = partial(self._first_of_shard, start=start, outputs=outputs)
+        passes = OverShards(
+            shards, engine, before, least_labels=2 if outputs.pool is None else 1, counts=_Counts(labels), at=at
+        )
         expected = passes.first(prior, np.empty(0))
-        lone_lj = engine.total(_Round(before, before, weight), shards).lone_lj
+        lone_lj = engine.total(_Round(before, before, labels), shards).lone_lj
         skills = counted.skills(expected.counts_klj, lone_lj, self.accuracy)
         for _ in range(ROUNDS):
             found = self._climbed_over(passes, expected, prior, skills, counted, STEPS)
             after = Judge(found.prior, found.annotators.log_pi_klj, at)
-            ended = engine.total(_Round(before, after, weight), shards)
+            ended = engine.total(_Round(before, after, labels), shards)
             skills = counted.skills(found.counts_klj, ended.lone_lj, self.accuracy)
             expected, prior, before = Expected(found.counts_klj, found.statistics, 0.0), found.prior, after
             del found, after  # of many classes their tables are the largest part of memory
@@ -161,15 +172,27 @@ class HierarchicalDawidSkene:
                 break
         del before
         found = self._climbed_over(passes, expected, prior, skills, counted, self.max_iterations)
-        people = self._report(annotations, counted, skills, found)
+        people = _report(annotations, counted, skills, found.counts_klj, found.prior)
         judge = Judge(found.prior, found.annotators.log_pi_klj, at)
-        labels_k, trace = passes.census.labels_k, found.objective
-        return concluded(self, began, annotations, people, labels_k, judge, objective=trace, converged=found.converged)
+        return concluded(
+            self,
+            began,
+            annotations,
+            people,
+            passes.census.labels_k,
+            judge,
+            objective=found.objective,
+            converged=found.converged,
+            **outputs.kept({}),
+        )
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""
+        require_same_classes(consensus, evidence)
         known = consensus.annotators.prior
-        return warm_start.applied(consensus, evidence, self._unmet(evidence.annotations) if known is None else known)
+        unmet_jl = self._unmet(evidence.annotations) if known is None else known
+        prior = Outputs.of(evidence, consensus).beside(learned_shares(consensus))
+        return warm_start.applied_under(prior, consensus, evidence, unmet_jl)
 
     def concentration(self, consensus: Consensus, annotations: Annotations) -> Floats:
         """(K, J, L) Dirichlet parameters of these annotators by what was learned; those not met as the crowd."""
@@ -182,15 +205,16 @@ class HierarchicalDawidSkene:
     def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
         """Follow the labels one by one, the hierarchy held; see `Followable`."""
         require_same_classes(consensus, evidence)
-        q_nj = warm_start.first_beliefs(evidence, consensus, self._unmet(evidence.annotations))
+        q_nj = self._first(evidence, consensus, Outputs.of(evidence, consensus))
         return IncrementalEM(consensus, evidence, q_nj, self._rule, self._again, self.fit)
 
     def _again(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         return self._fitted(evidence, consensus, ROUNDS_OF_UPDATE, iterations(self.max_iterations))
 
     def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
-        counted = Counted.of(evidence, self._anchor(evidence.annotations))
-        q_nj = warm_start.first_beliefs(evidence, consensus, self._unmet(evidence.annotations))
+        outputs = Outputs.of(evidence, consensus)
+        counted = Counted.of(evidence, self._anchor(evidence.annotations), outputs)
+        q_nj = self._first(evidence, consensus, outputs)
         skills = counted.skills(counted.by(q_nj), counted.lone(q_nj), self.accuracy)
         return Rule(
             skills.crowd_jl,
@@ -201,18 +225,33 @@ class HierarchicalDawidSkene:
             weight=counted.weight,
             of_a_class=True,
             above_mode=0.0,
+            prior=partial(_followed, outputs),
         )
+
+    def _first(self, evidence: Evidence, start: Consensus | None, outputs: Outputs) -> Floats:
+        """(N, J) beliefs where iterations begin: at the votes and the models, or at what `start` says beside them."""
+        q_nj = outputs.beside_votes(voted(evidence), evidence)
+        if start is None or not warm_start.usable(start, evidence.annotations):
+            return q_nj
+        met_n = confusion.judged_by(start.annotators, evidence.annotations)
+        log_pi_klj = np.log(confusion.confusion_from(start, evidence.annotations, self._unmet(evidence.annotations)))
+        prior = outputs.beside(learned_shares(start))
+        judged_nj = em.expectation(evidence, prior, log_pi_klj).q_nj
+        return clamp(np.where(met_n[:, None], judged_nj, q_nj), evidence)
+
+    def _first_of_shard(self, evidence: Evidence, start: Consensus | None, outputs: Outputs) -> Floats:
+        return self._first(evidence, start, outputs.on(evidence))
 
     def _climbed(
         self,
         evidence: Evidence,
-        prior: WeighedShares,
+        prior: Observed[WeighedShares],
         skills: Skills,
         q_nj: Floats,
         begun: Callable[[], Expected],
         counted: Counted,
         most: int,
-    ) -> em.Estimate[WeighedShares, SkilledRows]:
+    ) -> em.Estimate[Observed[WeighedShares], SkilledRows]:
         return em.maximise(
             evidence,
             prior,
@@ -220,7 +259,7 @@ class HierarchicalDawidSkene:
             q_nj,
             tolerance=self.tolerance,
             max_iterations=most,
-            least_labels=2,
+            least_labels=2 if prior.log_likelihood_nj is None else 1,
             counts=lambda _annotations, q_nj, _among_n, _log_pi_klj: counted.by(q_nj),
             begun=begun,
         )
@@ -243,6 +282,22 @@ class HierarchicalDawidSkene:
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, CROWD * self.accuracy, wrong)
 
 
+def _report(
+    annotations: Annotations, counted: Counted, skills: Skills, counts_klj: Floats, shares: WeighedShares
+) -> AnnotatorReport:
+    alpha_klj = counted.anchored(counts_klj)
+    alpha_klj += skills.prior_klj
+    return confusion.report_of(annotations, alpha_klj.transpose(0, 2, 1), shares.share_j, prior=skills.crowd_jl)
+
+
+def _followed(outputs: Outputs, evidence: Evidence) -> FollowedPrior:
+    """The prior of items that are followed, beside what models say of them."""
+    if outputs.pool is None:
+        return FollowedShares(evidence.annotations.n_classes)
+    predictions, kept = dict(evidence.probabilities), outputs.kept({})["parameters"]
+    return FollowedOutputs(outputs.pool.over(predictions), predictions, outputs.share_j, outputs.told, kept)
+
+
 def _moved(new_nj: Floats, old_nj: Floats) -> float:
     if not new_nj.size:
         return 0.0
@@ -258,20 +313,24 @@ class Counted:
         weight: u, in [0, 1).
         anchor: w, weight of the votes, in [0, 1).
         tally: what votes say.
+        told: k, how much models tell of a class, in [0, 1].
+        model_share_j: (J,) class shares of the models.
         weighed: the labels and what they count, where they are in one table.
     """
 
     weight: float
     anchor: float
     tally: Tally
+    told: float
+    model_share_j: Floats
     weighed: Weighed | None = None
 
     @classmethod
-    def of(cls, evidence: Evidence, anchor: float) -> Counted:
+    def of(cls, evidence: Evidence, anchor: float, outputs: Outputs) -> Counted:
         """Of one table."""
-        weight = Pairs.of(evidence).weight
-        weighed = Weighed.of(evidence, weight)
-        return cls(weight, anchor, Tally.of(evidence, weighed), weighed)
+        weight = Pairs.of(evidence).weight(outputs.told)
+        weighed = Weighed.of(evidence, weight, outputs.told)
+        return cls(weight, anchor, Tally.of(evidence, weighed), outputs.told, outputs.share_j, weighed)
 
     def by(self, q_nj: Floats) -> Floats:
         """(K, L, J) expected counts of the table by beliefs (N, J)."""
@@ -306,7 +365,8 @@ class Counted:
         evenly over the classes that anybody has named."""
         tally, used_j = self.tally, self.tally.named_j > 0
         even = SHARES * tally.labeled / max(tally.counted, 1.0)
-        even_j = np.where(used_j, even / max(used_j.sum(), 1), 0.0) + 1 / used_j.size
+        even_j = np.where(used_j, even / max(used_j.sum(), 1), 0.0)
+        even_j = (1 - self.told) * even_j + self.told * even * self.model_share_j + 1 / used_j.size
         left_j = tally.left_j if tally.counted > 0 else np.zeros(used_j.size)
         weight_n = np.empty(0) if self.weighed is None else self.weighed.weight_n
         return WeighedShares.unlearned(weight_n, left_j + even_j)
@@ -315,24 +375,37 @@ class Counted:
 # -- over shards ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _OnShard:
-    """The shares on a shard's items."""
+@dataclass(frozen=True)
+class _Labels:
+    """How much the labels of a shard count."""
 
     weight: float
+    told: float
 
-    def __call__(self, prior: WeighedShares, evidence: Evidence) -> WeighedShares:
-        return replace(prior, weight_n=Weighed.of(evidence, self.weight).weight_n)
+    def weighed(self, evidence: Evidence) -> Weighed:
+        return Weighed.of(evidence, self.weight, self.told)
+
+
+@dataclass(frozen=True, eq=False)
+class _OnShard:
+    """The shares on a shard's items, beside what models say of these."""
+
+    labels: _Labels
+    outputs: Outputs
+
+    def __call__(self, prior: WeighedShares, evidence: Evidence) -> Observed[WeighedShares]:
+        shares = replace(prior, weight_n=self.labels.weighed(evidence).weight_n)
+        return self.outputs.on(evidence).beside(shares)
 
 
 @dataclass(frozen=True, eq=False)
 class _Counts:
     """Counts of a shard by weighed beliefs."""
 
-    weight: float
+    labels: _Labels
 
     def __call__(self, evidence: Evidence) -> em.Counts:
-        weighed = Weighed.of(evidence, self.weight)
+        weighed = self.labels.weighed(evidence)
         return lambda _annotations, q_nj, _among_n, _log_pi_klj: weighed.by(q_nj)
 
 
@@ -348,13 +421,13 @@ class Round(Additive):
 class _Round:
     before: Beliefs
     after: Beliefs
-    weight: float
+    labels: _Labels
 
     def __call__(self, evidence: Evidence) -> Round:
         q_nj = self.after(evidence)
-        lone_lj = Weighed.of(evidence, self.weight).lone(q_nj)
+        lone_lj = self.labels.weighed(evidence).lone(q_nj)
         return Round(float(np.abs(q_nj - self.before(evidence)).sum()), lone_lj)
 
 
-def _tally(evidence: Evidence, weight: float) -> Tally:
-    return Tally.of(evidence, Weighed.of(evidence, weight))
+def _tally(evidence: Evidence, labels: _Labels) -> Tally:
+    return Tally.of(evidence, labels.weighed(evidence))

@@ -20,22 +20,23 @@ from hitl.models.numerics.votes import agreement, labels_of_a_class, votes
 
 @dataclass(frozen=True, eq=False)
 class Pairs(Additive):
-    """Items with two labels or more that are a class, and their labels."""
+    """Items with two labels or more that are a class, their labels, and how many of the items models predict."""
 
     items: int
     labels: int
+    predicted: int
 
     @classmethod
     def of(cls, evidence: Evidence) -> Self:
         """Of a shard."""
         labels_n = labels_of_a_class(evidence.annotations)
         several_n = labels_n >= 2
-        return cls(int(several_n.sum()), int(labels_n[several_n].sum()))
+        predicted = int(np.count_nonzero(several_n & evidence.predicted))
+        return cls(int(several_n.sum()), int(labels_n[several_n].sum()), predicted)
 
-    @property
-    def weight(self) -> float:
-        """u, in [0, 1): one label of each item is spent on its class."""
-        return 1 - self.items / max(self.labels, 1) if self.items else 0.0
+    def weight(self, told: float) -> float:
+        """u, in [0, 1]: one label of each item is spent on its class, as far as models do not tell it."""
+        return 1 - (self.items - told * self.predicted) / max(self.labels, 1) if self.items else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,22 +45,23 @@ class Weighed:
 
     Attributes:
         annotations: the labels.
-        weight_n: (N,) how much an item counts: u, 1 with known truth, 0 with less than two labels.
+        weight_n: (N,) how much an item counts: u, 1 with known truth; with less than two labels what models tell of it.
         lone_n: (N,) items with one label that is a class, and no known truth.
-        weight: u.
+        crowd_n: (N,) how much a lone label counts for the crowd: u, less what models tell of its item.
     """
 
     annotations: Annotations
     weight_n: Floats
     lone_n: npt.NDArray[np.bool_]
-    weight: float
+    crowd_n: Floats
 
     @classmethod
-    def of(cls, evidence: Evidence, weight: float) -> Self:
-        """By the number of labels of each item, and by known truth."""
+    def of(cls, evidence: Evidence, weight: float, told: float) -> Self:
+        """By the number of labels of each item, by known truth, and by how much models tell of an item's class."""
         labels_n = labels_of_a_class(evidence.annotations)
-        weight_n = np.where(evidence.known, 1.0, weight * (labels_n >= 2))
-        return cls(evidence.annotations, weight_n, (labels_n == 1) & ~evidence.known, weight)
+        told_n = np.where(evidence.predicted, told, 0.0)
+        weight_n = np.where(evidence.known, 1.0, np.where(labels_n >= 2, weight, told_n))
+        return cls(evidence.annotations, weight_n, (labels_n == 1) & ~evidence.known, weight * (1 - told_n))
 
     @cached_property
     def lone_m(self) -> npt.NDArray[np.intp]:
@@ -72,11 +74,10 @@ class Weighed:
 
     def lone(self, q_nj: Floats) -> Floats:
         """(L, J) expected counts of lone labels by beliefs."""
-        label_m, q_mj = self.annotations.label[self.lone_m], q_nj[self.annotations.item[self.lone_m]]
-        options = self.annotations.n_options
-        said = np.ones(len(label_m)), (label_m, np.arange(len(label_m)))
-        lone_lj: Floats = sparse.csr_array(said, shape=(options, len(label_m))) @ q_mj
-        return self.weight * lone_lj
+        label_m, item_m = self.annotations.label[self.lone_m], self.annotations.item[self.lone_m]
+        said = self.crowd_n[item_m], (label_m, np.arange(len(label_m)))
+        lone_lj: Floats = sparse.csr_array(said, shape=(self.annotations.n_options, len(label_m))) @ q_nj[item_m]
+        return lone_lj
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +88,7 @@ class Tally(Additive):
         votes_klj: (K, L, J) counts by the shares of agreeing pairs of votes, weighed.
         left_j: (J,) votes, in items, less the weights.
         named_j: (J,) items that anybody has named so.
-        counted, labeled: sum of the weights, and number of items with a label or known truth.
+        counted, labeled: sum of the weights, and number, of items with a label or known truth.
     """
 
     votes_klj: Floats
@@ -104,6 +105,8 @@ class Tally(Additive):
         votes_klj = kernels.counts(annotations, agreed_nj, weight_n)
         votes_nj = clamp(votes(annotations), evidence)
         votes_nj = votes_nj / np.maximum(votes_nj.sum(axis=1, keepdims=True), 1.0)
-        labeled = int(((annotations.labels_per_item > 0) | evidence.known).sum())
+        unlabeled_n = (annotations.labels_per_item == 0) & ~evidence.known
+        counted = float(weight_n.sum() - weight_n[unlabeled_n].sum())
+        labeled = annotations.n_items - int(np.count_nonzero(unlabeled_n))
         left_j = (1 - weight_n) @ votes_nj
-        return cls(votes_klj, left_j, np.count_nonzero(votes_nj, axis=0), float(weight_n.sum()), labeled)
+        return cls(votes_klj, left_j, np.count_nonzero(votes_nj, axis=0), counted, labeled)

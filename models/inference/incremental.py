@@ -68,8 +68,8 @@ Label = tuple[int, int, int]
 
 
 def _shares(evidence: Evidence) -> FollowedPrior:
-    """Class shares need nothing of the evidence."""
-    return FollowedShares()
+    """Class shares, the same for all items."""
+    return FollowedShares(evidence.annotations.n_classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ class Rule:
         least_labels: labels an item of unknown truth needs to be learned from.
         prior: makes the truth prior, from the evidence that is followed.
         pseudo_klj: (K, L, J) a of the annotators of the fit, or None.
-        weight: u, how much an item of unknown truth counts.
+        weight: u, how much an item of unknown truth counts that has labels enough.
         of_a_class: whether labels that are no class ("unsure") are left out of `least_labels`.
         above_mode: what the mean of a row has more than its parameters in each cell: 1 of a mode, 0 of a mean.
     """
@@ -113,9 +113,9 @@ class Rule:
         logarithm: Floats = np.log(raised) - np.log(raised.sum(axis=1, keepdims=True))
         return logarithm
 
-    def weights(self, truth: Codes, labels: Codes) -> Floats:
-        """(rows,) u of items with these truths (-1: unknown) and so many labels to learn from."""
-        return np.where(truth >= 0, 1.0, self.weight * (labels >= self.least_labels))
+    def weights(self, truth: Codes, labels: Codes, told: Floats) -> Floats:
+        """(rows,) u of items with these truths (-1: unknown), so many labels to learn from, and told so by models."""
+        return np.where(truth >= 0, 1.0, np.where(labels >= self.least_labels, self.weight, told))
 
     def pseudo(self, annotators: Codes) -> Floats:
         """(rows, L, J) a of these annotators; (1, L, J) where all have the same."""
@@ -168,12 +168,13 @@ class IncrementalEM:
         self.rule = rule = self._rule_of(consensus, evidence)
         self.labels = GrowingLabels(evidence.annotations)
         self.truth = evidence.truth.astype(np.int64)
-        self.weight_n = rule.weights(self.truth, self._labels_to_learn_from(evidence.annotations))
+        self.prior = rule.prior(evidence)
+        told_n = self.prior.told(np.arange(len(self.truth)))
+        self.weight_n = rule.weights(self.truth, self._labels_to_learn_from(evidence.annotations), told_n)
         self.q_nj = q_nj.copy()
         self.counts_klj, self.share_j = self._sums(evidence, self.q_nj)
         if rule.anchor:
             self.votes_klj, self.vote_j = self._sums(evidence, clamp(agreement(evidence.annotations), evidence))
-        self.prior = rule.prior(evidence)
         self.log_pi_klj = np.empty_like(self.counts_klj)
         self.estimate(np.arange(self.labels.n_annotators))
 
@@ -278,8 +279,8 @@ class IncrementalEM:
     def judge(self, items: Codes) -> None:
         """E-step of these items: beliefs by the parameters in force, and the sums after them."""
         where = self.labels.first, self.labels.size, self.labels.cells
-        log_prior_nj = self.prior.log_prior(self.rule.expected_log(self._raised_shares()[None], 1)[0])
-        parameters = _by_cell(self.log_pi_klj), log_prior_nj
+        log_share_j = self.prior.log_shares(self.rule.expected_log(self._raised_shares()[None], 1)[0])
+        parameters = _by_cell(self.log_pi_klj), log_share_j, self.prior.log_items()
         sums = _by_cell(self.counts_klj), self.share_j
         steps.judge(items, *where, *parameters, self.truth, self.weight_n, self.q_nj, *sums)
 
@@ -313,7 +314,7 @@ class IncrementalEM:
         self.judge(touched)
         self._vote(touched, annotators[self.counts_klj[annotators].sum(axis=(1, 2)) > 0])
         labels_n = [self._counting(self.labels.of(n) % len(self.labels.options)).sum() for n in touched]
-        self.weight_n[touched] = self.rule.weights(self.truth[touched], np.array(labels_n))
+        self.weight_n[touched] = self.rule.weights(self.truth[touched], np.array(labels_n), self.prior.told(touched))
         self._count(touched, 1.0)
         for _ in range(ROUNDS):
             self.estimate(annotators)

@@ -19,7 +19,8 @@ def judge(
     size: Any,
     cells: Any,
     log_pi: Any,
-    log_prior: Any,
+    log_share: Any,
+    log_item: Any,
     truth: Any,
     weight: Any,
     q: Any,
@@ -30,9 +31,9 @@ def judge(
     n_classes = q.shape[1]
     belief = np.empty(n_classes)
     for n in items:
-        prior = log_prior[n if log_prior.shape[0] > 1 else 0]
+        own = log_item[n if log_item.shape[0] > 1 else 0]
         for j in range(n_classes):
-            belief[j] = prior[j]
+            belief[j] = log_share[j] + own[j]
         for m in range(first[n], first[n] + size[n]):
             term = log_pi[cells[m]]
             for j in range(n_classes):

@@ -6,6 +6,11 @@ with p(z_n | x_n) the calibrated pool of the models, and share[j] its mean over 
 field has its own shares, which must not count twice (the scaled likelihoods of Bourlard & Morgan 1994). So a token
 classifier joins a chain, and a segmentation network a field. What the models are worth is found first, without truth,
 and held (`unsupervised_pool`).
+
+A model that says the same of every item says nothing. How much the models tell is the information that they have about
+a class, as a part of all there is to know of it, in [0, 1]:
+
+    told  =  1 - mean_n H( p(z_n | x_n) ) / H( share )
 """
 
 from __future__ import annotations
@@ -15,21 +20,25 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
+from scipy.special import softmax
 
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
+from hitl.design_effect import SMALLEST
 from hitl.evidence import Evidence
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.inference.passes import Additive, Engine, first_of
 from hitl.models.inference.pool_over_shards import PoolOverShards
-from hitl.models.inference.unsupervised_pool import unsupervised
+from hitl.models.inference.unsupervised_pool import Weigh, unsupervised, weights_by
+from hitl.models.numerics.clamping import clamp
 from hitl.models.priors import Mask, Posterior, TruthPrior
-from hitl.models.priors.calibrated import Calibrated
+from hitl.models.priors.calibrated import RESIDUAL, Calibrated
 
 TEMPERATURE = LogTemperature(0.45)
 """Expected of a model whose temperature is not known, as in P+L-EM."""
 
-MODEL_SHARES = "model shares"
+MODEL_SHARES, MODEL_TOLD = "model shares", "model told"
 
 P = TypeVar("P", bound=TruthPrior)
 
@@ -62,32 +71,43 @@ class Observed(Generic[P]):
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """The pool of the evidence's models and its mean probabilities (J,); None and even ones where there is no model."""
+    """What the models of the evidence say.
+
+    Attributes:
+        pool: the pool of them, or None where there is no model.
+        share_j: (J,) its mean probabilities; even ones where there is no model.
+        told: how much it tells of a class, in [0, 1].
+    """
 
     pool: Calibrated | None
     share_j: Floats
+    told: float = 0.0
 
     @classmethod
-    def of(cls, evidence: Evidence, learned: Consensus | None = None) -> Outputs:
-        """As the labels of the evidence suggest, or as a consensus has learned."""
+    def of(cls, evidence: Evidence, learned: Consensus | None = None, weigh: Weigh = weights_by) -> Outputs:
+        """As the labels of the evidence suggest, or as a consensus has learned; `weigh`: see `unsupervised`."""
         j = evidence.annotations.n_classes
         if not evidence.probabilities:
             return cls(None, np.full(j, 1 / j))
         pool = Calibrated.from_evidence(evidence, TEMPERATURE, learned)
         if learned is None:
-            pool, _ = unsupervised(evidence, pool)
-        kept = None if learned is None else learned.parameters.get(MODEL_SHARES)
-        return cls(pool, np.exp(pool.log_prior())[~pool.abstained_n].mean(axis=0) if kept is None else kept)
+            pool, _ = unsupervised(evidence, pool, weigh)
+        kept = {} if learned is None else learned.parameters
+        if MODEL_SHARES in kept:
+            pool = replace(pool, residual=float(kept[RESIDUAL]))
+            return cls(pool, kept[MODEL_SHARES], float(kept.get(MODEL_TOLD, 0.0)))
+        said = Said.by(pool)
+        return cls(pool, said.share_j, said.told)
 
     @classmethod
-    def over_shards(cls, shards: Sequence[Evidence], engine: Engine) -> Outputs:
+    def over_shards(cls, shards: Sequence[Evidence], engine: Engine, weigh: Weigh = weights_by) -> Outputs:
         """What `of` finds of the labels of one table; the pool is over no items."""
         annotations, models = first_of(shards).annotations, first_of(shards).probabilities
         if not models:
             return cls(None, np.full(annotations.n_classes, 1 / annotations.n_classes))
-        pool, _ = PoolOverShards(shards, engine, TEMPERATURE).unsupervised()
+        pool, _ = PoolOverShards(shards, engine, TEMPERATURE).unsupervised(weigh)
         said: Said = engine.total(_Said(pool), shards)
-        return cls(pool, said.total_j / max(1, said.items))
+        return cls(pool, said.share_j, said.told)
 
     def on(self, evidence: Evidence) -> Outputs:
         """The same models over the items of a shard."""
@@ -105,20 +125,57 @@ class Outputs:
         said_nj[self.pool.abstained_n] = 0.0
         return said_nj
 
+    def beside_votes(self, voted_nj: Floats, evidence: Evidence) -> Floats:
+        """(N, J) beliefs by shares of votes and by what the models say; known truths as they are."""
+        said_nj = self.log_likelihood()
+        if said_nj is None:
+            return voted_nj
+        return clamp(softmax(np.log(np.maximum(voted_nj, SMALLEST)) + said_nj, axis=1), evidence)
+
+    @property
+    def predicted_n(self) -> npt.NDArray[np.bool_] | None:
+        """(N,) items that a model predicts; None where there is no model."""
+        return None if self.pool is None else ~self.pool.abstained_n
+
+    @property
+    def residual(self) -> float:
+        """Temperature that beliefs still need as far as models tell them, >= 1."""
+        return 1.0 if self.pool is None else 1 + self.told * (self.pool.residual - 1)
+
     def kept(self, parameters: dict[str, Floats]) -> dict[str, Any]:
         """Fields of a consensus that keeps the models, and these parameters of the prior."""
         if self.pool is None:
             return {"parameters": parameters}
-        own = self.pool.parameters | {MODEL_SHARES: self.share_j}
+        own = self.pool.parameters | {MODEL_SHARES: self.share_j, MODEL_TOLD: np.array(self.told)}
         return {"temperatures": self.pool.temperatures, "parameters": parameters | own}
 
 
 @dataclass(frozen=True, eq=False)
 class Said(Additive):
-    """(J,) sum of a pool's probabilities over the items that a model predicts, and their number."""
+    """Sums over the items that a model predicts: (J,) a pool's probabilities, their entropy in nats, and the number."""
 
     total_j: Floats
+    entropy: float
     items: int
+
+    @classmethod
+    def by(cls, pool: Calibrated) -> Said:
+        """By a pool over its items."""
+        log_p_nj = pool.log_prior()[~pool.abstained_n]
+        p_nj = np.exp(log_p_nj)
+        return cls(p_nj.sum(axis=0), float(-np.einsum("nj,nj->", p_nj, log_p_nj)), len(p_nj))
+
+    @property
+    def share_j(self) -> Floats:
+        """(J,) the mean; even where nothing is predicted."""
+        return self.total_j / self.items if self.items else np.full(self.total_j.size, 1 / self.total_j.size)
+
+    @property
+    def told(self) -> float:
+        """What the pool tells of a class, in [0, 1]."""
+        share_j = self.share_j
+        unknown = self.items * float(-(share_j @ np.log(np.maximum(share_j, np.finfo(float).tiny))))
+        return max(1 - self.entropy / unknown, 0.0) if unknown > 0 else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +183,4 @@ class _Said:
     pool: Calibrated
 
     def __call__(self, evidence: Evidence) -> Said:
-        pool = self.pool.over(evidence.probabilities)
-        p_nj = np.exp(pool.log_prior())[~pool.abstained_n]
-        return Said(p_nj.sum(axis=0), len(p_nj))
+        return Said.by(self.pool.over(evidence.probabilities))

@@ -18,6 +18,7 @@ from hitl.models.inference.over_shards import Beliefs
 from hitl.models.inference.passes import Additive, Engine, first_of
 from hitl.models.inference.unsupervised_pool import (
     Part,
+    Weigh,
     by_truth,
     chosen,
     even_errors,
@@ -97,14 +98,14 @@ class PoolOverShards:
         numbers = self.census.known * total_j.size * len(pool.models)
         return pool.supervised_by(over_shards(self._engine, self._shards, _Known(pool), numbers), total_j)
 
-    def unsupervised(self) -> tuple[Calibrated, Beliefs]:
+    def unsupervised(self, weigh: Weigh = weights_by) -> tuple[Calibrated, Beliefs]:
         """What `unsupervised_pool.unsupervised` finds of one table."""
         pool, annotations, places = self.as_learned(), first_of(self._shards).annotations, self.census.places
         if not places.informative_s.any():
             found = pool.at(pool.temperature_m, pool.correlation_mm)
             return found, _EvenErrors(found, even_errors(annotations, unmet(annotations.n_annotators)))
         labeled = self._sample(pool, places.informative_s, True)
-        weights = weights_by(
+        weights = weigh(
             labeled.part(annotations),
             lambda: self._sample(pool, places.predicted_s, False).part(annotations),
             pool.prior,

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -64,16 +65,17 @@ class PoolWeights:
     accuracy_k: Floats
 
 
-def unsupervised(evidence: Evidence, pool: Calibrated) -> tuple[Calibrated, Floats]:
+def unsupervised(evidence: Evidence, pool: Calibrated, weigh: Weigh | None = None) -> tuple[Calibrated, Floats]:
     """The pool held at the temperatures found, and the beliefs (N, J) of all items by it and annotators who err evenly.
 
-    Known truths were learned from, but do not stand in these beliefs.
+    Known truths were learned from, but do not stand in these beliefs. `weigh` does steps 1 and 2; as it comes,
+    `weights_by`.
     """
     rows = informative_rows(evidence, pool)
     if not rows.size:
         found, weights = pool.at(pool.temperature_m, pool.correlation_mm), None
     else:
-        weights = estimated_weights(evidence, pool, rows)
+        weights = estimated_weights(evidence, pool, rows, weigh)
         found = tempered(pool, pool.predicts_nm[rows], weights)
         if np.any(evidence.known & ~pool.abstained_n):
             found = by_truth(found, over(known_outputs(evidence, found)))
@@ -102,21 +104,26 @@ def chosen(among: int) -> npt.NDArray[np.intp]:
     return np.arange(among) if among <= ENOUGH else np.linspace(0, among - 1, ENOUGH).astype(np.intp)
 
 
-def estimated_weights(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp]) -> PoolWeights:
+def estimated_weights(
+    evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp], weigh: Weigh | None = None
+) -> PoolWeights:
     """Step 1 by these items, and step 2 by all items that models predict; without labels by the models' own beliefs.
 
     Annotators are often asked where models disagree: there, errors look far less correlated than they are.
     """
-    return weights_by(
-        part_of(evidence, pool, rows), lambda: part_of(evidence, pool, _some(~pool.abstained_n)), pool.prior
-    )
+    predicted = partial(part_of, evidence, pool, _some(~pool.abstained_n))
+    return (weigh or weights_by)(part_of(evidence, pool, rows), predicted, pool.prior)
 
 
 def weights_by(labeled: Part, predicted: Callable[[], Part], prior: LogTemperature) -> PoolWeights:
     """The same by these items and, asked for later, those that models predict."""
     weight_m, accuracy_k = learned(labeled.evidence, labeled.feature_mnj, prior)
     del labeled
-    part = predicted()
+    return correlated(predicted(), weight_m, accuracy_k)
+
+
+def correlated(part: Part, weight_m: Floats, accuracy_k: Floats) -> PoolWeights:
+    """Step 2, by items that models predict."""
     q_nj = _beliefs(part.evidence, weight_m, part.feature_mnj, accuracy_k)
     return PoolWeights(weight_m, error_correlation(part.feature_mnj, part.predicts_nm, q_nj), accuracy_k)
 
@@ -124,7 +131,7 @@ def weights_by(labeled: Part, predicted: Callable[[], Part], prior: LogTemperatu
 def learned(evidence: Evidence, feature_mnj: Floats, prior: LogTemperature) -> tuple[Floats, Floats]:
     """Step 1 on these items, with features log p_m / S_n (M, N, J), 0 where a model abstains: u_m and a_k."""
     annotations, n_models = evidence.annotations, len(feature_mnj)
-    mean = 0.8 / prior.mode
+    mean = usual_weight(prior)
     weight_m: Floats = np.full(n_models, mean)
     accuracy_k = unmet(annotations.n_annotators)
     q_nj = _beliefs(evidence, np.zeros(n_models), feature_mnj, accuracy_k)
@@ -137,6 +144,11 @@ def learned(evidence: Evidence, feature_mnj: Floats, prior: LogTemperature) -> t
         if max(np.abs(weight_m - before_m).max(), np.abs(accuracy_k - before_k).max(initial=0.0)) < TOLERANCE:
             break
     return weight_m, accuracy_k
+
+
+def usual_weight(prior: LogTemperature) -> float:
+    """The weight u that is expected of a model."""
+    return 0.8 / prior.mode
 
 
 def newton_step(weight_m: Floats, feature_mnj: Floats, q_nj: Floats, mean: float, precision: float) -> Floats:
@@ -213,6 +225,10 @@ class Part:
     evidence: Evidence
     feature_mnj: Floats
     predicts_nm: npt.NDArray[np.bool_]
+
+
+Weigh = Callable[[Part, Callable[[], Part], LogTemperature], PoolWeights]
+"""Items with labels, those that models predict (asked for later), the prior -> what steps 1 and 2 find."""
 
 
 def part_of(evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp]) -> Part:

@@ -22,7 +22,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.inference import em
 from hitl.models.numerics.votes import voted
-from hitl.models.priors import FactoredPrior
+from hitl.models.priors import TruthPrior
 from hitl.models.priors.learned import learned_prior
 from hitl.shown import listed
 
@@ -51,7 +51,7 @@ def applied(learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Consens
     return applied_under(learned_prior(learned, evidence), learned, evidence, unmet_jl)
 
 
-def applied_under(prior: FactoredPrior, learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Consensus:
+def applied_under(prior: TruthPrior, learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Consensus:
     """The same under another prior than the one that was learned."""
     log_pi_klj = np.log(confusion.confusion_from(learned, evidence.annotations, unmet_jl))
     return learned.judging(evidence.annotations.items, em.expectation(evidence, prior, log_pi_klj).q_nj)

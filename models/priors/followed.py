@@ -2,6 +2,7 @@
 
 FollowedShares    the same log prior for all items, from the running sums of classes
 FollowedPool      one of each item, from what the models predict of it
+FollowedOutputs   the running sums, beside what the models say of each item
 """
 
 from __future__ import annotations
@@ -32,8 +33,12 @@ class FollowedPrior(Protocol):
         """Model name -> (N or more, J) probabilities, NaN where the model abstains."""
         ...
 
-    def log_prior(self, expected_log_share_j: Floats) -> Floats:
-        """(1, J) or (N or more, J) log prior, given the expected log of the running class shares."""
+    def log_shares(self, expected_log_share_j: Floats) -> Floats:
+        """(J,) part of the log prior that all items have, given the expected log of the running class shares."""
+        ...
+
+    def log_items(self) -> Floats:
+        """(1, J) or (N or more, J) part that items have of their own."""
         ...
 
     def join(self, n_items: int) -> None:
@@ -42,6 +47,10 @@ class FollowedPrior(Protocol):
 
     def predict(self, items: Codes, probabilities: Mapping[str, Floats]) -> None:
         """Models predict these probabilities of these items."""
+        ...
+
+    def told(self, items: Codes) -> Floats:
+        """(n,) how much these items count with too few labels to learn from: as far as models tell their classes."""
         ...
 
     def reported_shares(self, q_nj: Floats, running_j: Floats) -> Floats:
@@ -58,18 +67,27 @@ class FollowedShares:
 
     uninformed = True
 
-    def __init__(self) -> None:
+    def __init__(self, n_classes: int) -> None:
         self.predictions: dict[str, Floats] = {}
+        self._nothing = np.zeros((1, n_classes))
 
-    def log_prior(self, expected_log_share_j: Floats) -> Floats:
-        """(1, J)."""
-        return expected_log_share_j[None]
+    def log_shares(self, expected_log_share_j: Floats) -> Floats:
+        """The running shares."""
+        return expected_log_share_j
+
+    def log_items(self) -> Floats:
+        """Nothing."""
+        return self._nothing
 
     def join(self, n_items: int) -> None:
         """Nothing is kept of an item."""
 
     def predict(self, items: Codes, probabilities: Mapping[str, Floats]) -> None:
         """Predictions change nothing."""
+
+    def told(self, items: Codes) -> Floats:
+        """0: there is no model."""
+        return np.zeros(len(items))
 
     def reported_shares(self, q_nj: Floats, running_j: Floats) -> Floats:
         """The running shares."""
@@ -90,18 +108,22 @@ class FollowedPool:
 
     def __post_init__(self) -> None:
         self.predictions = {model: rows.copy() for model, rows in self.predictions.items()}
-        self._log_prior_nj = self.pool.log_prior()
+        self._log_items_nj = self._said(self.predictions)
 
-    def log_prior(self, expected_log_share_j: Floats) -> Floats:
+    def log_shares(self, expected_log_share_j: Floats) -> Floats:
+        """Nothing: the pool has shares of its own."""
+        return np.zeros_like(expected_log_share_j)
+
+    def log_items(self) -> Floats:
         """(N or more, J)."""
-        return self._log_prior_nj
+        return self._log_items_nj
 
     def join(self, n_items: int) -> None:
         """Items that join have no predictions: their prior is the class shares."""
-        if n_items > len(self._log_prior_nj):
-            size = max(n_items, 2 * len(self._log_prior_nj))
-            rows = np.repeat(self.pool.shares.log_prior(), size - len(self._log_prior_nj), axis=0)
-            self._log_prior_nj = np.concatenate((self._log_prior_nj, rows))
+        if n_items > len(self._log_items_nj):
+            size = max(n_items, 2 * len(self._log_items_nj))
+            rows = np.repeat(self._unsaid(), size - len(self._log_items_nj), axis=0)
+            self._log_items_nj = np.concatenate((self._log_items_nj, rows))
             self.predictions = {
                 model: np.concatenate((known, np.full_like(rows, np.nan))) for model, known in self.predictions.items()
             }
@@ -112,7 +134,11 @@ class FollowedPool:
             predicted = ~np.isnan(rows[:, 0])
             self.predictions[model][items[predicted]] = rows[predicted]
         here = {model: rows[items] for model, rows in self.predictions.items()}
-        self._log_prior_nj[items] = self.pool.over(here).log_prior()
+        self._log_items_nj[items] = self._said(here)
+
+    def told(self, items: Codes) -> Floats:
+        """0: what a pool tells of items with few labels teaches nobody."""
+        return np.zeros(len(items))
 
     def reported_shares(self, q_nj: Floats, running_j: Floats) -> Floats:
         """Those of the pool."""
@@ -121,3 +147,52 @@ class FollowedPool:
     def report(self) -> tuple[dict[str, float], dict[str, Floats]]:
         """Those of the pool."""
         return self.pool.temperatures, self.pool.parameters
+
+    def _said(self, probabilities: Mapping[str, Floats]) -> Floats:
+        """(n, J) what models with these predictions say of items."""
+        return self.pool.over(probabilities).log_prior()
+
+    def _unsaid(self) -> Floats:
+        """(1, J) the same of an item without predictions."""
+        return self.pool.shares.log_prior()
+
+
+@dataclass(eq=False)
+class FollowedOutputs(FollowedPool):
+    """Class shares from the running sums, and what a held pool says of each item beside its own shares.
+
+    `share_j` (J,) are those, `certain` in [0, 1] how much the pool tells of a class, `parameters` what a consensus
+    keeps of it. An item without predictions has the class shares.
+    """
+
+    share_j: Floats = field(default_factory=lambda: np.ones(1))
+    certain: float = 0.0
+    parameters: dict[str, Floats] = field(default_factory=dict)
+
+    def log_shares(self, expected_log_share_j: Floats) -> Floats:
+        """The running shares."""
+        return expected_log_share_j
+
+    def told(self, items: Codes) -> Floats:
+        """What the pool tells of items that a model predicts."""
+        predicted_n = np.zeros(len(items), dtype=bool)
+        for rows in self.predictions.values():
+            predicted_n |= ~np.isnan(rows[items, 0])
+        return self.certain * predicted_n
+
+    def reported_shares(self, q_nj: Floats, running_j: Floats) -> Floats:
+        """The running shares."""
+        return running_j
+
+    def report(self) -> tuple[dict[str, float], dict[str, Floats]]:
+        """Those of the pool."""
+        return self.pool.temperatures, self.parameters
+
+    def _said(self, probabilities: Mapping[str, Floats]) -> Floats:
+        pool = self.pool.over(probabilities)
+        said_nj: Floats = pool.log_prior() - np.log(self.share_j)
+        said_nj[pool.abstained_n] = 0.0
+        return said_nj
+
+    def _unsaid(self) -> Floats:
+        return np.zeros((1, self.share_j.size))

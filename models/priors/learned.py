@@ -17,8 +17,13 @@ LEAST_SHARE = 1e-6
 
 def learned_prior(consensus: Consensus, evidence: Evidence) -> FactoredPrior:
     """Class shares; where the consensus learned what models are worth, the pool of the evidence's models."""
-    share_j = np.maximum(consensus.class_shares, LEAST_SHARE)
-    shares = Shares(share_j / share_j.sum())
+    shares = learned_shares(consensus)
     if not (evidence.probabilities and consensus.temperatures):
         return shares
     return Calibrated.from_evidence(evidence, LogTemperature(), consensus).with_shares(shares)
+
+
+def learned_shares(consensus: Consensus) -> Shares:
+    """The class shares alone."""
+    share_j = np.maximum(consensus.class_shares, LEAST_SHARE)
+    return Shares(share_j / share_j.sum())

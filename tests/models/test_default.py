@@ -20,7 +20,6 @@ from hitl.models.dependence.design_effect import EXPECTED
 from hitl.models.dependence.uneven_errors import BEFOREHAND
 from hitl.models.majority import MajorityVote
 from hitl.models.numerics.answers import answered
-from hitl.models.pl_em import PLEM
 from hitl.models.vb_ibcc import VBIBCC
 from tests import oracles
 from tests.reference_data import crowd, without_truth
@@ -320,22 +319,16 @@ def test_new_items_are_judged_with_the_same_correction(fitted: tuple[Evidence, C
     np.testing.assert_allclose(judged.probabilities[0], expected / expected.sum())
 
 
-def test_with_model_probabilities_it_is_pl_em() -> None:
+def test_what_was_learned_beside_models_is_not_applied_without_them() -> None:
     evidence, _ = oracles.crowd(np.random.default_rng(0), 60, models=1, known=0.2)
-    found, raw = DefaultCombiner(0.8).fit(evidence), PLEM(accuracy=0.8).fit(evidence)
-    untold = PLEM(accuracy=0.8).apply(raw, Evidence(evidence.annotations, evidence.probabilities)).probabilities
-    rho = found.design_effect.rho
-    assert found.design_effect.echo == 0
-    caution = float(raw.parameters["residual temperature"])
-    temperature_n = caution + rho * evidence.annotations.labels_per_item[:, None]
-    expected = untold ** (1 / temperature_n)
-    expected /= expected.sum(axis=1, keepdims=True)
-    expected[evidence.known] = np.eye(3)[evidence.truth[evidence.known]]
-    np.testing.assert_allclose(found.probabilities, expected, atol=1e-12)
-    assert found.annotators.answers is None
-    assert found.temperatures == raw.temperatures
+    found = DefaultCombiner(0.8).fit(evidence)
+    assert found.temperatures
+    assert found.annotators.answers is not None
     with pytest.raises(BadEvidence, match="not learned by the default combiner"):
         DefaultCombiner().apply(found, Evidence(evidence.annotations))
+    other = {"another": next(iter(evidence.probabilities.values()))}
+    with pytest.raises(BadEvidence, match="another: had no part in the fit"):
+        DefaultCombiner().apply(found, Evidence(evidence.annotations, other))
 
 
 def test_an_expected_accuracy_out_of_range_is_named() -> None:

@@ -240,10 +240,11 @@ def test_the_slope_of_the_loss_is_that_of_finite_differences(seed: int) -> None:
     rng = np.random.default_rng(seed)
     log_q_nj, truth_n = 3 * rng.normal(size=(30, 3)), rng.integers(3, size=30)
     labels_n, theta = rng.integers(1, 6, size=30), rng.normal(size=4)
-    known = design_effect.KnownItems(log_q_nj, truth_n, labels_n, np.zeros(30, dtype=bool))
+    known = design_effect.KnownItems(log_q_nj, truth_n, labels_n, rng.random(30) < 0.5)
+    begun = DesignEffect(0.3, echo=1.0, residual=1.3)
 
     def loss(each: Floats) -> tuple[float, Floats]:
-        return design_effect._loss(each, over(known), 0.3, 0.9)
+        return design_effect._loss(each, over(known), begun, np.array([0.9, 0.5, 0.5, 0.5]))
 
     slope = approx_fprime(theta, lambda each: loss(each)[0], 1e-7)
     np.testing.assert_allclose(loss(theta)[1], slope, atol=1e-4)

@@ -21,6 +21,7 @@ from hitl.models import DefaultCombiner, HierarchicalDawidSkene, MajorityVote
 from hitl.models.hierarchy.hierarchical_dawid_skene import ANCHOR, ANCHOR_OF_TWO, SHARES, Counted
 from hitl.models.hierarchy.skills import CROWD, SkilledRows, Skills
 from hitl.models.inference import em
+from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.numerics.votes import voted
 from hitl.testing import crowd
 from hitl.testing.combiners import assert_permuted
@@ -87,7 +88,7 @@ def plain_agreement(evidence: Evidence) -> Floats:
 @everywhere
 def test_counts_are_weighed_and_anchored_at_agreeing_votes(shape: dict[str, Any]) -> None:
     evidence = some(shape)
-    counted, weight_n = Counted.of(evidence, 0.3), plain_weights(evidence)
+    counted, weight_n = Counted.of(evidence, 0.3, Outputs.of(evidence)), plain_weights(evidence)
     np.testing.assert_allclose(weights(counted), weight_n)
     q_nj = np.random.default_rng(1).dirichlet(np.ones(evidence.annotations.n_classes), size=30)
     by_beliefs = oracles.counts(evidence.annotations, q_nj * weight_n[:, None]).transpose(0, 2, 1)
@@ -101,7 +102,7 @@ def test_counts_are_weighed_and_anchored_at_agreeing_votes(shape: dict[str, Any]
 def test_pseudo_counts_and_counts_make_the_posterior_that_is_reported(shape: dict[str, Any]) -> None:
     """Rows learned from beliefs beside the pseudo-counts are those of prior and anchored counts."""
     evidence = some(shape)
-    counted = Counted.of(evidence, 0.3)
+    counted = Counted.of(evidence, 0.3, Outputs.of(evidence))
     counts_klj = counted.by(voted(evidence))
     skills = counted.skills(counts_klj, counted.lone(voted(evidence)), 0.75)
     found = np.exp(SkilledRows.unlearned(counted.pseudo_counts(skills)).learn(counts_klj).log_pi_klj)
@@ -122,19 +123,19 @@ def test_shares_begin_near_even_over_the_classes_in_use(shape: dict[str, Any]) -
         for u, row in zip(weight_n, votes_nj, strict=True):
             expected[j] += (1 - u) * row[j] / max(row.sum(), 1)
     assert votes_nj.any(axis=0).all()
-    np.testing.assert_allclose(Counted.of(evidence, 0.3).shares().pseudo_j, expected)
+    np.testing.assert_allclose(Counted.of(evidence, 0.3, Outputs.of(evidence)).shares().pseudo_j, expected)
 
 
 def test_known_truth_counts_in_full_and_a_lone_label_not_at_all() -> None:
     said = np.array([[0, -1, -1], [1, 1, -1], [2, 2, 0], [1, -1, -1], [-1, -1, -1]])
     evidence = Evidence(table(said, 3, 3), truth=np.array([-1, -1, -1, 2, 0], np.int32))
-    np.testing.assert_allclose(weights(Counted.of(evidence, 0.4)), [0, 3 / 5, 3 / 5, 1, 1])
+    np.testing.assert_allclose(weights(Counted.of(evidence, 0.4, Outputs.of(evidence))), [0, 3 / 5, 3 / 5, 1, 1])
 
 
 @everywhere
 def test_the_hierarchy_is_learned_from_anchored_counts_and_lone_labels(shape: dict[str, Any]) -> None:
     evidence = some(shape)
-    a, counted = evidence.annotations, Counted.of(evidence, 0.3)
+    a, counted = evidence.annotations, Counted.of(evidence, 0.3, Outputs.of(evidence))
     q_nj = np.random.default_rng(2).dirichlet(np.ones(a.n_classes), size=30)
     lone_lj = np.zeros((a.n_options, a.n_classes))
     for n, votes in enumerate(plain_votes(evidence)):
@@ -165,7 +166,7 @@ def weighed_log_posterior(
 
 def climbed(evidence: Evidence, anchor: float, iterations: int) -> tuple[Any, Floats, Floats]:
     """One climb from the votes with the hierarchy held, (K, J, L) pseudo-counts of the rows and (J,) of the shares."""
-    counted = Counted.of(evidence, anchor)
+    counted = Counted.of(evidence, anchor, Outputs.of(evidence))
     skills = counted.skills(counted.by(voted(evidence)), counted.lone(voted(evidence)), 0.75)
     pseudo_klj, prior = counted.pseudo_counts(skills), counted.shares()
     found = em.maximise(

@@ -13,6 +13,7 @@ from hitl.models.hierarchy import hierarchical_dawid_skene
 from hitl.models.inference import incremental
 from hitl.models.inference.incremental import IncrementalEM
 from hitl.models.pl_em import PLEM
+from hitl.models.priors.followed import FollowedOutputs
 from hitl.models.vb_ibcc import VBIBCC
 from hitl.testing.crowds import of_use
 from tests import oracles
@@ -93,13 +94,14 @@ class Climb:
         learned_j = (1 - of_votes) * live.share_j + (of_votes * live.vote_j if of_votes else 0)
         nu_j = learned_j + rule.share_smoothing  # the best shares, which every step has
         log_p_j = digamma(nu_j) - digamma(nu_j.sum()) if rule.variational else np.log(nu_j / nu_j.sum())
-        log_prior_nj = np.tile(log_p_j, (len(q_nj), 1)) if live.prior.uninformed else live.prior.log_prior(log_p_j)
+        has_shares = live.prior.log_shares(log_p_j).any()  # a pool has its own
+        log_prior_nj = np.broadcast_to(live.prior.log_items()[: len(q_nj)] + has_shares * log_p_j, q_nj.shape)
         total = 0.0
         for n in np.flatnonzero(live.weight_n):
             gained = float(q_nj[n] @ (message_nj[n] + log_prior_nj[n]) - xlogy(q_nj[n], q_nj[n]).sum())
             total += live.weight_n[n] * gained
         if not rule.variational:
-            shares = (rule.share_smoothing * log_p_j).sum() if live.prior.uninformed else 0.0  # models': as learned
+            shares = (rule.share_smoothing * log_p_j).sum() if has_shares else 0.0  # models': as learned
             beside_klj = (rule.pseudo(np.arange(len(log_pi_klj))) + (w * live.votes_klj if w else 0)) / (1 - w)
             return total + float((beside_klj * log_pi_klj).sum() + shares)
         total *= 1 - w
@@ -145,15 +147,18 @@ def test_one_item_and_one_annotator_are_judged_as_the_equations_say(method: Any)
     live.estimate(np.array([2]))
     expected = f(alpha_kjl[2]) - f(alpha_kjl[2].sum(axis=1, keepdims=True))
     np.testing.assert_allclose(live.log_pi_klj[2].T, expected, atol=1e-10)
-    if live.prior.uninformed:
-        of_votes = rule.share_anchor
-        learned_j = (1 - of_votes) * live.share_j + (of_votes * live.vote_j if of_votes else 0)
-        raised = learned_j + rule.share_smoothing
-        prior = np.tile(f(raised) - f(raised.sum()), (len(q_nj), 1))
-    else:
+    prior = np.zeros((len(q_nj), 1))
+    if not live.prior.uninformed:
         models = live.prior.pool
         shares, correlation = models.shares.share_j, models.correlation_mm
         prior = oracles.pool(evidence, models.temperatures, shares, correlation=correlation)
+    if isinstance(live.prior, FollowedOutputs):
+        prior = np.where(evidence.predicted[:, None], prior - np.log(live.prior.share_j), 0.0)
+    if live.prior.uninformed or isinstance(live.prior, FollowedOutputs):
+        of_votes = rule.share_anchor
+        learned_j = (1 - of_votes) * live.share_j + (of_votes * live.vote_j if of_votes else 0)
+        raised = learned_j + rule.share_smoothing
+        prior = prior + f(raised) - f(raised.sum())
     logits = prior + oracles.messages(evidence.annotations, live.log_pi_klj.transpose(0, 2, 1))
     n = int(np.flatnonzero(~evidence.known)[3])
     live.judge(np.array([n]))

@@ -155,7 +155,7 @@ def test_models_speak_of_new_items_and_anew_of_old_ones() -> None:
     models = live.prior.pool
     shares, correlation = models.shares.share_j, models.correlation_mm
     expected = oracles.pool(now, models.temperatures, shares, correlation=correlation)
-    np.testing.assert_allclose(live.prior.log_prior(np.zeros(3))[[0, 28, 30]], expected[[0, 28, 30]], atol=1e-9)
+    np.testing.assert_allclose(live.prior.log_items()[[0, 28, 30]], expected[[0, 28, 30]], atol=1e-9)
     assert live.consensus().labels[-1] == 1
     live.label("of which models are abstaining", "k0", "j2")
     raised_j = live.prior.pool.shares.share_j * np.exp(live.log_pi_klj[0, 2])
