@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ import numpy as np
 
 from hitl.annotations import Floats, Name
 from hitl.basis import revision_of
-from hitl.errors import HitlError, IgnoredEvidence
+from hitl.errors import BadEvidence, HitlError, IgnoredEvidence
 from hitl.exchange import silent
 from hitl.models.combiner import Combiner, Followable, Following, Updatable, name_of, seen_by
 from hitl.models.learning.learned import NAME as LEARNED
@@ -147,7 +148,13 @@ class Beliefs:
             if not follows or result.fit.method != name_of(self._method):
                 return _Live(known, result, row, None)
             assert isinstance(self._method, Followable)
-            return _Live(known, result, row, self._method.follow(result, seen_by(self._method, known)))
+            seen = seen_by(self._method, known)
+            try:
+                following = self._method.follow(result, seen)
+            except BadEvidence:  # learned by an earlier version of the method
+                result = combined(self._settings, {name: known}, silent)[name]
+                following = self._method.follow(result, seen)
+            return _Live(known, result, row, following)
 
     def _judged(self, name: str, known: Evidence, settled: Consensus | None, stands: bool) -> Consensus:
         """That of the cycle; brought up to date where it `stands` no more; fitted where that cannot be done."""
@@ -164,7 +171,8 @@ class Beliefs:
         if goes_on:
             assert settled is not None
             assert isinstance(self._method, Updatable)
-            return self._method.update(settled, seen_by(self._method, known))
+            with suppress(BadEvidence):  # learned by an earlier version of the method
+                return self._method.update(settled, seen_by(self._method, known))
         return combined(self._settings, {name: known}, silent)[name]
 
     def _compare(self, loaded: Mapping[str, _Live], cycle: int) -> None:

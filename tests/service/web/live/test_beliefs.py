@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from hitl.connectors.catalog import connector_of
+from hitl.consensus import Consensus
 from hitl.models.default import DefaultCombiner
+from hitl.plan import Plan
 from hitl.project import stored_evidence
 from hitl.service.web.live import LiveFigures, puller
 from hitl.service.web.live import beliefs as live_beliefs
@@ -237,6 +240,28 @@ def test_a_method_that_does_not_follow_is_fitted_anew(follow: Callable[..., Foll
     assert before is not None
     assert now is not None
     assert now[1] > before[1]
+
+
+def test_a_consensus_that_an_earlier_version_learned_is_fitted_anew(
+    follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Store.latest
+
+    def by_another_method(store: Store, project: str) -> tuple[dict[str, Consensus], Plan] | None:
+        found = kept(store, project)
+        assert found is not None
+        settings = {**found[0]["label"].fit.settings, "method": "pl-em"}
+        return {"label": replace(found[0]["label"], fit=replace(found[0]["label"].fit, settings=settings))}, found[1]
+
+    monkeypatch.setattr(Store, "latest", by_another_method)
+    followed = follow()
+    assert followed.apart()[0] < 1e-6
+    answer(followed.config, "i4,eve,yes", "i4,fay,yes", "i4,zoe,yes")
+    followed.pull()
+    followed.puller._load_at = followed.puller._moved_at = 0.0
+    followed.puller._look()
+    assert followed.puller.figures.trouble is None
+    assert followed.apart()[0] <= 0.05
 
 
 def test_many_labels_at_once_are_read_anew(follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch) -> None:
