@@ -204,6 +204,8 @@ class VBIBCC:
     def annotators_at_start(self, annotations: Annotations, start: Consensus | None) -> DirichletConfusion:
         """All annotators at the shared prior: the one that `start` learned, where it has the same classes."""
         people = DirichletConfusion.unlearned(self.hyper(annotations), annotations.n_annotators, self.shared)
+        large = working_set.is_large(len(annotations), people.counts_klj.size)
+        people = replace(people, newton=large)
         if start is None or not warm_start.usable(start, annotations):
             return people
         learned_jl = start.annotators.prior if self.shared else None

@@ -91,9 +91,14 @@ class SplitPasses(loop.Passes, Protocol):
         ...
 
 
-def pays(labels: int, n_cells: int, prior: TruthPrior) -> bool:
+def is_large(labels: int, n_cells: int) -> bool:
     """Whether the labels, not the tables of annotators (of so many cells), are what iterations cost."""
-    return isinstance(prior, Same) and labels >= max(LEAST_LABELS, n_cells)
+    return labels >= max(LEAST_LABELS, n_cells)
+
+
+def pays(labels: int, n_cells: int, prior: TruthPrior) -> bool:
+    """Whether iterations over unsure items are worth it: items do not depend on each other, and the table is large."""
+    return isinstance(prior, Same) and is_large(labels, n_cells)
 
 
 def climb(passes: SplitPasses, prior: P, annotators: A, *, tolerance: float, max_iterations: int) -> Climbed[P, A]:
