@@ -11,9 +11,9 @@ from sklearn.metrics import f1_score
 
 from hitl import Annotations, Evidence
 from hitl.annotations import Floats, Ints
-from hitl.models import DawidSkene, SequentialDawidSkene, SequentialIBCC
+from hitl.models import BSCSeq, DawidSkene, SequentialDawidSkene, SequentialIBCC
 from hitl.models.annotators.confusion import Confusion
-from hitl.models.inference import em
+from hitl.models.inference import em, working_set
 from hitl.models.numerics.forward_backward import forward_backward
 from hitl.models.priors.markov_chain import MarkovChain, Sequences
 from tests.models.priors.chains import ToyChain
@@ -159,3 +159,17 @@ def test_an_estimate_climbs_and_no_nearby_chain_is_better() -> None:
         rng = np.random.default_rng(seed)
         step_ij = found.prior.step_ij * np.exp(0.05 * rng.normal(size=(J, J)))
         assert objective(replace(found.prior, step_ij=step_ij / step_ij.sum(axis=1, keepdims=True))) < top
+
+
+@pytest.mark.parametrize("method", [SequentialIBCC(), BSCSeq()])
+def test_large_tables_end_at_the_same_top_in_fewer_iterations(
+    method: SequentialIBCC | BSCSeq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence, _, _, _ = simulated(2_000, 0)
+    exact = replace(method, tolerance=1e-10, max_iterations=2_000)
+    creeping = exact.fit(evidence)
+    monkeypatch.setattr(working_set, "LEAST_LABELS", 0)  # as if it were large
+    found = exact.fit(evidence)
+    assert found.fit.iterations < creeping.fit.iterations
+    assert found.fit.objective[-1] >= creeping.fit.objective[-1] - 1e-3
+    assert np.abs(found.probabilities - creeping.probabilities).max() < 1e-3
