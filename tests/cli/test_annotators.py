@@ -133,7 +133,7 @@ def test_truth_models_and_more_options_than_classes(run: Run, tmp_path: Path) ->
         "task,p_a,p_b\n" + "".join(f"{n},0.{7 - n % 2 * 4},0.{3 + n % 2 * 4}\n" for n in range(60))
     )
     flags = ["--item", "task", "--annotator", "who", "--label", "said", "--classes", "a,b", "--options", "a,b,unsure"]
-    more = ["--truth", "truth.csv", "--probabilities", "net=p.csv", "--json"]
+    more = ["--method", "pl-em", "--truth", "truth.csv", "--probabilities", "net=p.csv", "--json"]
     code, out, _ = run("annotators", "a.csv", *flags, *more)
     assert code == 0
     people = {row["annotator"]: row for row in json.loads(out)["annotators"]}

@@ -227,7 +227,10 @@ def test_what_it_needs_it_says() -> None:
     evidence, truth = oracles.crowd(np.random.default_rng(9), 20, 3, 3, models=1)
     with pytest.raises(BadEvidence, match=r"bayesian-pl needs class probabilities of a model .* found none"):
         BayesianPL().fit(Evidence(evidence.annotations, truth=truth))
-    with pytest.raises(BadEvidence, match=r"bayesian-pl needs known truth .* found none; default and pl-em do without"):
+    with pytest.raises(
+        BadEvidence,
+        match=r"bayesian-pl needs known truth .* found none; default and hierarchical-dawid-skene do without",
+    ):
         BayesianPL().fit(evidence)
     for setting in ({"accuracy": 1.0}, {"off": 0.0}):
         with pytest.raises(BadSettings, match=next(iter(setting))):

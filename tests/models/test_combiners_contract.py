@@ -42,6 +42,7 @@ EXEMPT: dict[tuple[str, str], str] = (
             "the order of everything does not matter",
         ): "without numbers as names, the order gives the scores",
         ("MeanScore", "names do not matter"): "names that are numbers are the scores",
+        ("Learned", START): "judges by the default, whose trace holds the last climb alone",
         ("HierarchicalDawidSkene", START): "its trace holds the last climb alone: see test_hierarchical_dawid_skene",
         ("MomentMatching", START): "matches moments from a fixed start; one answer",
         (
@@ -151,7 +152,10 @@ def test_votes_are_the_same_in_any_order(seed: int) -> None:
 
 def test_what_is_ignored_is_named_with_a_method_that_would_use_it() -> None:
     evidence, _ = crowd(np.random.default_rng(0), 20, models=2)
-    with pytest.warns(IgnoredEvidence, match=r"^vb-ibcc ignores the probabilities of .m0., .m1.; default and pl-em do"):
+    with pytest.warns(
+        IgnoredEvidence,
+        match=r"^vb-ibcc ignores the probabilities of .m0., .m1.; default and hierarchical-dawid-skene do",
+    ):
         VBIBCC().fit(evidence)
     featured = Evidence(evidence.annotations, features=np.zeros((20, 1)))
     with pytest.warns(IgnoredEvidence, match="^default ignores the features; gpc-ma and variational-gpc-ma do not$"):
@@ -169,7 +173,10 @@ def test_the_command_line_shows_it_as_one_line(run: Run, tmp_path: Path) -> None
     (tmp_path / "labels.csv").write_text("item,annotator,label\na,ann,x\nb,ann,y\na,bob,x\nb,bob,y\n")
     (tmp_path / "net.csv").write_text("item,p_x,p_y\na,0.9,0.1\nb,0.2,0.8\n")
     code, _, err = run("combine", "labels.csv", "--method", "vb-ibcc", "--probabilities", "net=net.csv")
-    assert (code, err) == (0, "hitl: warning: vb-ibcc ignores the probabilities of 'net'; default and pl-em do not\n")
+    assert (code, err) == (
+        0,
+        "hitl: warning: vb-ibcc ignores the probabilities of 'net'; default and hierarchical-dawid-skene do not\n",
+    )
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,9 @@ def test_what_it_needs_it_says() -> None:
     evidence, truth = oracles.crowd(np.random.default_rng(7), 20, 3, 3, models=1)
     with pytest.raises(BadEvidence, match=r"ll needs class probabilities of a model .* found none"):
         LL().fit(Evidence(evidence.annotations, truth=truth))
-    with pytest.raises(BadEvidence, match=r"ll needs known truth .* found none; default and pl-em do without"):
+    with pytest.raises(
+        BadEvidence, match=r"ll needs known truth .* found none; default and hierarchical-dawid-skene do without"
+    ):
         LL().fit(evidence)
     for setting in ({"accuracy": 1.0}, {"off": 0.0}, {"share_smoothing": 0.0}):
         with pytest.raises(BadSettings, match=next(iter(setting))):

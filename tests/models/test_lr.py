@@ -169,7 +169,9 @@ def test_what_it_needs_it_says() -> None:
     evidence, truth = oracles.crowd(np.random.default_rng(6), 20, 3, 3, models=1)
     with pytest.raises(BadEvidence, match=r"lr needs class probabilities of a model .* found none"):
         LR().fit(Evidence(evidence.annotations, truth=truth))
-    with pytest.raises(BadEvidence, match=r"lr needs known truth .* found none; default and pl-em do without"):
+    with pytest.raises(
+        BadEvidence, match=r"lr needs known truth .* found none; default and hierarchical-dawid-skene do without"
+    ):
         LR().fit(evidence)
     for setting in ({"strength": 0.0}, {"pseudo_items": 0.0}, {"own_weights": 0}, {"max_iterations": 0}):
         with pytest.raises(BadSettings, match=next(iter(setting))):

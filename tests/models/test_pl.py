@@ -254,7 +254,9 @@ def test_what_it_needs_it_says(method: PL | PLEM) -> None:
 
 def test_pl_without_truth_says_what_to_do() -> None:
     evidence, _ = oracles.crowd(np.random.default_rng(36), 20, 3, 3, models=1)
-    with pytest.raises(BadEvidence, match=r"pl needs known truth .* found none; default and pl-em do without"):
+    with pytest.raises(
+        BadEvidence, match=r"pl needs known truth .* found none; default and hierarchical-dawid-skene do without"
+    ):
         PL().fit(evidence)
 
 

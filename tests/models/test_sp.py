@@ -92,7 +92,9 @@ def test_what_it_needs_it_says() -> None:
     evidence, truth = oracles.crowd(np.random.default_rng(5), 20, 3, 3, models=1)
     with pytest.raises(BadEvidence, match=r"sp needs class probabilities of a model .* found none"):
         SP().fit(Evidence(evidence.annotations, truth=truth))
-    with pytest.raises(BadEvidence, match=r"sp needs known truth .* found none; default and pl-em do without"):
+    with pytest.raises(
+        BadEvidence, match=r"sp needs known truth .* found none; default and hierarchical-dawid-skene do without"
+    ):
         SP().fit(evidence)
     for setting in ({"accuracy": 0.0}, {"strength": 0.0}):
         with pytest.raises(BadSettings, match=next(iter(setting))):
