@@ -126,14 +126,16 @@ def test_a_saved_consensus_judges_without_a_fit(run: Run, tables: Path, monkeypa
 
 
 def test_truth_models_and_more_options_than_classes(run: Run, tmp_path: Path) -> None:
-    lines = [f"{n},{who},{'unsure' if n % 7 == 0 else 'ab'[n % 2]}" for n in range(60) for who in ("x", "y", "")]
+    said = ["unsure" if (n // 2 + 3 * k) % 7 == 0 else "ab"[n % 2] for n in range(60) for k in range(3)]
+    who = ["x", "y", ""] * 60
+    lines = [f"{place // 3},{who[place]},{label}" for place, label in enumerate(said)]
     (tmp_path / "a.csv").write_text("\n".join(["task,who,said", *lines]))
     (tmp_path / "truth.csv").write_text("task,said\n0,a\n1,b\n")
     (tmp_path / "p.csv").write_text(
         "task,p_a,p_b\n" + "".join(f"{n},0.{7 - n % 2 * 4},0.{3 + n % 2 * 4}\n" for n in range(60))
     )
     flags = ["--item", "task", "--annotator", "who", "--label", "said", "--classes", "a,b", "--options", "a,b,unsure"]
-    more = ["--method", "pl-em", "--truth", "truth.csv", "--probabilities", "net=p.csv", "--json"]
+    more = ["--truth", "truth.csv", "--probabilities", "net=p.csv", "--json"]
     code, out, _ = run("annotators", "a.csv", *flags, *more)
     assert code == 0
     people = {row["annotator"]: row for row in json.loads(out)["annotators"]}
