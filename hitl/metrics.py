@@ -153,7 +153,7 @@ def _checked(expected: rules.Expected) -> str:
         return f"unchecked: {expected.unchecked or known_items.too_few(0)}"  # older versions recorded no reason
     return (
         f"checked on {expected.checked} items of known truth: {expected.wrong:.0f} would be wrong without it, "
-        f"{expected.foreseen:.1f} were foreseen"
+        f"{expected.expected_wrong:.1f} were expected"
     )
 
 

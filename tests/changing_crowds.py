@@ -87,7 +87,7 @@ def assert_sums_are_exact(live: IncrementalEM, atol: float = 1e-9) -> None:
     for item in range(n):
         labels = a.label[a.item == item]
         enough = np.sum(labels < a.n_classes if rule.of_a_class else labels >= 0) >= rule.least_labels
-        told = float(live.prior.told(np.array([item]))[0])
+        told = float(live.prior.informativeness(np.array([item]))[0])
         teaches[item] = 1.0 if evidence.truth[item] >= 0 else rule.weight if enough else told
     np.testing.assert_array_equal(live.weight_n[:n], teaches)
     q_nj = live.q_nj[:n] * teaches[:, None]

@@ -288,7 +288,7 @@ def _doubts(pool: PoolState) -> tuple[float, str | None]:
     if expected.overconfident:
         return UNCHECKED, (
             f"the confidence is too high: {expected.wrong:.0f} of {expected.checked} known items would be wrong "
-            f"where {expected.foreseen:.0f} were expected; expect more labels"
+            f"where {expected.expected_wrong:.0f} were expected; expect more labels"
         )
     if min(_informative_labels(evidence) for evidence, _ in pool) < WELL_KNOWN:
         return HARDLY_KNOWN, (

@@ -1,8 +1,8 @@
 """What the confidence is worth: items of known truth, judged as if nobody knew it.
 
-The method is fitted without the truth of the known items that check it (at most MOST_CHECKED; others may teach). What
-that fit expects of all items, and how often it is wrong on those where it expects it, say how many labels are wrong.
-Each known truth counts once so. A fit that knew it would count it twice: a few known items that happen to be right make
+The method is fitted without the truth of the known items that check it (at most MOST_CHECKED; it may learn from
+others). What that fit expects of all items, and how often it is wrong on these, say how many labels are wrong. Each
+known truth counts once so. A fit that knew it would count it twice: a few known items that happen to be right make
 it surer of all items, and again say that its confidence holds.
 
 Known items tell of the others as far as they are like them, in their labels too: with more labels confidence grows, and
@@ -28,7 +28,7 @@ from hitl.models.registry import combiner_of
 Rows = npt.NDArray[np.int64]
 
 PRIOR_CHECKED = 4.0
-"""Errors that the word of the confidence is worth beside known items: the ratio of errors to those expected has the
+"""Errors that the confidence by itself counts as beside known items: the ratio of errors to those expected has the
 standard deviation .5 before they say anything. Chosen from 2, 3, 4, 6 and 8 on the crowds of docs/benchmarks/stops.txt,
 drawn with another seed; with one group left out it is 4 for 16 of 21 groups."""
 
@@ -36,7 +36,8 @@ LEAST_KNOWN = 20
 """Items of known truth below which the confidence is not checked: of fewer the chance errors are too many."""
 
 MOST_CHECKED = 100
-"""Known items that check the confidence, at most: of more, chance errors matter little, and they can teach instead."""
+"""Known items that check the confidence, at most: chance errors matter little then, and the fit can learn from
+the others."""
 
 LEAST_ERRORS = 1e-9
 """Expected errors below which their ratio to others is not taken."""
@@ -51,7 +52,7 @@ class Checked:
 
     Attributes:
         rows: (n,) codes of those that checked it, none where it could not be checked.
-        wrong, foreseen: how many of them are wrong without their truth, and how many were expected to be.
+        wrong, expected_wrong: how many of them are wrong without their truth, and how many were expected to be.
         scale: errors that are expected of the other items without these truths, for each that is expected with them.
         why: in words, why it could not be checked.
         beliefs_nj: (n, J) what is believed of them by all their labels, without their truth.
@@ -59,7 +60,7 @@ class Checked:
 
     rows: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     wrong: float = 0.0
-    foreseen: float = 0.0
+    expected_wrong: float = 0.0
     scale: float = 1.0
     why: str = ""
     beliefs_nj: Floats = field(default_factory=lambda: np.zeros((0, 1)))
@@ -128,8 +129,8 @@ def _blind(method: ApplicableCombiner, evidence: Evidence, consensus: Consensus,
     blind = method.fit(_without_truth(evidence, rows))
     scale = (1 - blind.confidence[others]).sum() / max((1 - consensus.confidence[others]).sum(), LEAST_ERRORS)
     thinned = method.apply(blind, _with_labels_of_others(evidence, rows, 1 - blind.confidence[rows]))
-    wrong, foreseen = max((_errors(found, evidence, rows) for found in (blind, thinned)), key=_excess)
-    return Checked(rows, wrong, foreseen, float(scale), "", blind.probabilities[rows])
+    wrong, expected_wrong = max((_errors(found, evidence, rows) for found in (blind, thinned)), key=_excess)
+    return Checked(rows, wrong, expected_wrong, float(scale), "", blind.probabilities[rows])
 
 
 def _errors(found: Consensus, evidence: Evidence, rows: Rows) -> tuple[float, float]:
@@ -140,8 +141,8 @@ def _errors(found: Consensus, evidence: Evidence, rows: Rows) -> tuple[float, fl
 
 def _excess(errors: tuple[float, float]) -> float:
     """Errors for each that is expected, beside the prior's."""
-    wrong, foreseen = errors
-    return (PRIOR_CHECKED + wrong) / (PRIOR_CHECKED + foreseen)
+    wrong, expected_wrong = errors
+    return (PRIOR_CHECKED + wrong) / (PRIOR_CHECKED + expected_wrong)
 
 
 def _with_labels_of_others(evidence: Evidence, rows: Rows, doubt_n: Floats) -> Evidence:

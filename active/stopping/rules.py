@@ -73,7 +73,7 @@ class Expected:
         accuracy: share of items whose label is expected to be right, in [0, 1].
         low, high: ends of its central 95 % interval.
         checked: items of known truth that say whether the confidence holds; 0: it was not checked.
-        wrong, foreseen: how many of these are wrong without their truth, and how many were expected to be.
+        wrong, expected_wrong: how many of these are wrong without their truth, and how many were expected to be.
         unchecked: why it was not checked, in words, and what would help; empty where it was.
         unknowable: why labels as these cannot say how good they are, and what would; empty where they can.
         sure: what it surely is, by which a target is reached: `low`, or the lower end of the 90 % interval if checked.
@@ -85,7 +85,7 @@ class Expected:
     high: float
     checked: int = 0
     wrong: float = 0.0
-    foreseen: float = 0.0
+    expected_wrong: float = 0.0
     unchecked: str = ""
     unknowable: str = ""
     sure: float = 0.0
@@ -104,17 +104,17 @@ class Expected:
     @property
     def ratio(self) -> float:
         """r: errors for each that is expected, in (0, inf); above 1 the confidence is too high."""
-        return self.scale * (self.prior + self.wrong) / (self.prior + self.foreseen)
+        return self.scale * (self.prior + self.wrong) / (self.prior + self.expected_wrong)
 
     @property
     def ratio_variance(self) -> float:
         """Var r, > 0."""
-        return self.scale * self.ratio / (self.prior + self.foreseen)
+        return self.scale * self.ratio / (self.prior + self.expected_wrong)
 
     @property
     def overconfident(self) -> bool:
         """Whether known items are wrong more often than chance explains (by two standard deviations)."""
-        return self.checked > 0 and bool(self.wrong > self.foreseen + 2 * np.sqrt(max(self.foreseen, 1.0)))
+        return self.checked > 0 and bool(self.wrong > self.expected_wrong + 2 * np.sqrt(max(self.expected_wrong, 1.0)))
 
     def __str__(self) -> str:
         return f"{self.accuracy:.1%} (95 % interval {self.low:.1%} to {self.high:.1%})"
@@ -176,10 +176,10 @@ def expected_accuracy(questions: Sequence[Judged], checks: Sequence[Checked] | N
     checks = [checked(*question) for question in questions] if checks is None else checks
     known = sum(check.rows.size for check in checks)
     unknowable = "" if known else next(filter(None, (_unknowable(evidence) for evidence, _ in questions)), "")
-    wrong, foreseen = sum(check.wrong for check in checks), sum(check.foreseen for check in checks)
+    wrong, expected_wrong = sum(check.wrong for check in checks), sum(check.expected_wrong for check in checks)
     scale = float(np.mean([check.scale for check in checks]))
     why = "" if known else checks[0].why
-    bare = Expected(1.0, 1.0, 1.0, known, wrong, foreseen, why, unknowable, scale=scale)
+    bare = Expected(1.0, 1.0, 1.0, known, wrong, expected_wrong, why, unknowable, scale=scale)
     moments = float(error.sum()), float((deviation**2).sum()), error.size, bare.ratio, bare.ratio_variance
     mean, low, high = interval_of_errors(*moments)
     return replace(bare, accuracy=mean, low=low, high=high, sure=interval_of_errors(*moments, bare.level)[1])

@@ -9,10 +9,9 @@ for where it is doubtful whether they err together, so is how much. The posterio
 the matrices, exact for an item that nothing was learned from. (By exp E ln pi one answer of a new annotator among ten
 options would be certain.) Annotators were learned from one another, so that `echo` is 1.
 
-Beside models rho is expected to be BESIDE_MODELS, as far as they tell a class (`Outputs.told`); for the rest it is that
-of annotators alone. The shift is b_j ~ N(0, (SHIFT (1 - told))^2), and the residual temperature of the pool
-(`inference.unsupervised_pool`) counts as far as models tell a class. The models are one judge more of an item, in place
-of the echo.
+Beside models of informativeness k (`observed_outputs`) rho is expected to be k BESIDE_MODELS and (1 - k) of that of
+annotators alone. The shift is b_j ~ N(0, (SHIFT (1 - k))^2), and of the residual temperature of the pool
+(`inference.unsupervised_pool`) k counts. The models are one judge more of an item, in place of the echo.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import confusion_from, over_options
 from hitl.models.dependence.uneven_errors import crowd_counts, together_by
 from hitl.models.inference.gathered import Rows, Total, over
-from hitl.models.inference.observed_outputs import MODEL_TOLD, Outputs
+from hitl.models.inference.observed_outputs import MODEL_INFORMATIVENESS, Outputs
 from hitl.models.inference.passes import Additive
 from hitl.models.numerics.kernels import messages
 from hitl.models.priors.calibrated import RESIDUAL
@@ -101,13 +100,13 @@ def by_crowd(counts_lj: Floats, outputs: Outputs, known: Total | None) -> Design
 
     `known` is None where no truth is known.
     """
-    chance, told = together_by(counts_lj), outputs.told
-    expected, together = (told * BESIDE_MODELS + (1 - told) * EXPECTED * p for p in (chance, 1.0))
+    chance, informativeness = together_by(counts_lj), outputs.informativeness
+    expected, together = (informativeness * BESIDE_MODELS + (1 - informativeness) * EXPECTED * p for p in (chance, 1.0))
     begun = DesignEffect(expected, echo=1.0 if outputs.pool is None else 0.0, residual=outputs.residual)
     if known is None:
         return begun
     spread = float(np.hypot(SPREAD, np.log(expected / together)))
-    sd = np.array([spread, *np.full(len(counts_lj), SHIFT * (1 - told))])
+    sd = np.array([spread, *np.full(len(counts_lj), SHIFT * (1 - informativeness))])
     loss = partial(_loss, known=known, begun=begun, sd=sd)
     theta = sd * minimize(loss, np.zeros(sd.size), jac=True, method="L-BFGS-B").x
     return replace(begun, rho=expected * float(np.exp(theta[0])), shift=theta[1:])
@@ -223,8 +222,8 @@ class _FitAt:
 
 def residual_temperature(consensus: Consensus) -> float:
     """What the models of a consensus still need where they alone judge an item, >= 1."""
-    told = float(consensus.parameters.get(MODEL_TOLD, np.array(1.0)))
-    return 1 + told * (float(consensus.parameters.get(RESIDUAL, np.array(1.0))) - 1)
+    informativeness = float(consensus.parameters.get(MODEL_INFORMATIVENESS, np.array(1.0)))
+    return 1 + informativeness * (float(consensus.parameters.get(RESIDUAL, np.array(1.0))) - 1)
 
 
 def beliefs_for_gain(evidence: Evidence, consensus: Consensus) -> Floats:

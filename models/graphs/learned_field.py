@@ -200,7 +200,7 @@ def concluded(
 
 
 def _of_truths(seen: AnnotatorReport, prior: Prior, share_j: Floats) -> AnnotatorReport:
-    """How often answers are right: an item may mislead, and what it seems to be may be told wrong."""
+    """How often answers are right: an item may mislead, and its answer may be wrong about what it seems to be."""
     step_jj = prior.clear * np.eye(len(prior.share_j)) + (1 - prior.clear) * prior.share_j
 
     def composed(alpha: Floats) -> Floats:

@@ -21,8 +21,8 @@ With two labels an item nothing but the votes tells classes from errors: that mo
 that most items are of it, explains the same labels. Hence the shares stay near even until hundreds of pairs say more.
 
 What models say of an item is one more observation of it, p(x_n | z_n) (`observed_outputs`), with the class shares of
-the models taken out: these may be as wrong as the labels that a model has learned. As far as models tell a class
-(k = `told`, in [0, 1], for items that they predict), less of the labels is spent on it:
+the models taken out: these may be as wrong as the labels that a model has learned. With models of informativeness k, in
+[0, 1], less of the labels of an item that they predict is spent on its class:
 
     weight     u = sum (m_n - 1 + k) / sum m_n; an item with less than two labels counts k
     lone       such an item counts u (1 - k) for the crowd
@@ -150,9 +150,9 @@ class HierarchicalDawidSkene:
         shards = used_of(self, shards)
         annotations = first_of(shards).annotations
         outputs = Outputs.over_shards(shards, engine, weigh=weights_per_item)
-        labels = _Labels(engine.total(Pairs.of, shards).weight(outputs.told), outputs.told)
+        labels = _Labels(engine.total(Pairs.of, shards).weight(outputs.informativeness), outputs.informativeness)
         tally = engine.total(partial(_tally, labels=labels), shards)
-        counted = Counted(labels.weight, self._anchor(annotations), tally, outputs.told, outputs.share_j)
+        counted = Counted(labels.weight, self._anchor(annotations), tally, outputs.informativeness, outputs.share_j)
         at, prior = _OnShard(labels, outputs), counted.shares()
         before: Beliefs = partial(self._first_of_shard, start=start, outputs=outputs)
         passes = OverShards(
@@ -295,7 +295,7 @@ def _followed(outputs: Outputs, evidence: Evidence) -> FollowedPrior:
     if outputs.pool is None:
         return FollowedShares(evidence.annotations.n_classes)
     predictions, kept = dict(evidence.probabilities), outputs.kept({})["parameters"]
-    return FollowedOutputs(outputs.pool.over(predictions), predictions, outputs.share_j, outputs.told, kept)
+    return FollowedOutputs(outputs.pool.over(predictions), predictions, outputs.share_j, outputs.informativeness, kept)
 
 
 def _moved(new_nj: Floats, old_nj: Floats) -> float:
@@ -313,7 +313,7 @@ class Counted:
         weight: u, in [0, 1).
         anchor: w, weight of the votes, in [0, 1).
         tally: what votes say.
-        told: k, how much models tell of a class, in [0, 1].
+        informativeness: k, in [0, 1].
         model_share_j: (J,) class shares of the models.
         weighed: the labels and what they count, where they are in one table.
     """
@@ -321,16 +321,16 @@ class Counted:
     weight: float
     anchor: float
     tally: Tally
-    told: float
+    informativeness: float
     model_share_j: Floats
     weighed: Weighed | None = None
 
     @classmethod
     def of(cls, evidence: Evidence, anchor: float, outputs: Outputs) -> Counted:
         """Of one table."""
-        weight = Pairs.of(evidence).weight(outputs.told)
-        weighed = Weighed.of(evidence, weight, outputs.told)
-        return cls(weight, anchor, Tally.of(evidence, weighed), outputs.told, outputs.share_j, weighed)
+        weight = Pairs.of(evidence).weight(outputs.informativeness)
+        weighed = Weighed.of(evidence, weight, outputs.informativeness)
+        return cls(weight, anchor, Tally.of(evidence, weighed), outputs.informativeness, outputs.share_j, weighed)
 
     def by(self, q_nj: Floats) -> Floats:
         """(K, L, J) expected counts of the table by beliefs (N, J)."""
@@ -366,7 +366,9 @@ class Counted:
         tally, used_j = self.tally, self.tally.named_j > 0
         even = SHARES * tally.labeled / max(tally.counted, 1.0)
         even_j = np.where(used_j, even / max(used_j.sum(), 1), 0.0)
-        even_j = (1 - self.told) * even_j + self.told * even * self.model_share_j + 1 / used_j.size
+        even_j = (
+            (1 - self.informativeness) * even_j + self.informativeness * even * self.model_share_j + 1 / used_j.size
+        )
         left_j = tally.left_j if tally.counted > 0 else np.zeros(used_j.size)
         weight_n = np.empty(0) if self.weighed is None else self.weighed.weight_n
         return WeighedShares.unlearned(weight_n, left_j + even_j)
@@ -380,10 +382,10 @@ class _Labels:
     """How much the labels of a shard count."""
 
     weight: float
-    told: float
+    informativeness: float
 
     def weighed(self, evidence: Evidence) -> Weighed:
-        return Weighed.of(evidence, self.weight, self.told)
+        return Weighed.of(evidence, self.weight, self.informativeness)
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,9 +34,9 @@ class Pairs(Additive):
         predicted = int(np.count_nonzero(several_n & evidence.predicted))
         return cls(int(several_n.sum()), int(labels_n[several_n].sum()), predicted)
 
-    def weight(self, told: float) -> float:
+    def weight(self, informativeness: float) -> float:
         """u, in [0, 1]: one label of each item is spent on its class, as far as models do not tell it."""
-        return 1 - (self.items - told * self.predicted) / max(self.labels, 1) if self.items else 0.0
+        return 1 - (self.items - informativeness * self.predicted) / max(self.labels, 1) if self.items else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +56,12 @@ class Weighed:
     crowd_n: Floats
 
     @classmethod
-    def of(cls, evidence: Evidence, weight: float, told: float) -> Self:
+    def of(cls, evidence: Evidence, weight: float, informativeness: float) -> Self:
         """By the number of labels of each item, by known truth, and by how much models tell of an item's class."""
         labels_n = labels_of_a_class(evidence.annotations)
-        told_n = np.where(evidence.predicted, told, 0.0)
-        weight_n = np.where(evidence.known, 1.0, np.where(labels_n >= 2, weight, told_n))
-        return cls(evidence.annotations, weight_n, (labels_n == 1) & ~evidence.known, weight * (1 - told_n))
+        informativeness_n = np.where(evidence.predicted, informativeness, 0.0)
+        weight_n = np.where(evidence.known, 1.0, np.where(labels_n >= 2, weight, informativeness_n))
+        return cls(evidence.annotations, weight_n, (labels_n == 1) & ~evidence.known, weight * (1 - informativeness_n))
 
     @cached_property
     def lone_m(self) -> npt.NDArray[np.intp]:

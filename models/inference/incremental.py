@@ -113,9 +113,9 @@ class Rule:
         logarithm: Floats = np.log(raised) - np.log(raised.sum(axis=1, keepdims=True))
         return logarithm
 
-    def weights(self, truth: Codes, labels: Codes, told: Floats) -> Floats:
-        """(rows,) u of items with these truths (-1: unknown), so many labels to learn from, and told so by models."""
-        return np.where(truth >= 0, 1.0, np.where(labels >= self.least_labels, self.weight, told))
+    def weights(self, truth: Codes, labels: Codes, informativeness: Floats) -> Floats:
+        """(rows,) u of items with these truths (-1: unknown), numbers of labels, and models."""
+        return np.where(truth >= 0, 1.0, np.where(labels >= self.least_labels, self.weight, informativeness))
 
     def pseudo(self, annotators: Codes) -> Floats:
         """(rows, L, J) a of these annotators; (1, L, J) where all have the same."""
@@ -169,8 +169,8 @@ class IncrementalEM:
         self.labels = GrowingLabels(evidence.annotations)
         self.truth = evidence.truth.astype(np.int64)
         self.prior = rule.prior(evidence)
-        told_n = self.prior.told(np.arange(len(self.truth)))
-        self.weight_n = rule.weights(self.truth, self._labels_to_learn_from(evidence.annotations), told_n)
+        informativeness_n = self.prior.informativeness(np.arange(len(self.truth)))
+        self.weight_n = rule.weights(self.truth, self._labels_to_learn_from(evidence.annotations), informativeness_n)
         self.q_nj = q_nj.copy()
         self.counts_klj, self.share_j = self._sums(evidence, self.q_nj)
         if rule.anchor:
@@ -314,7 +314,9 @@ class IncrementalEM:
         self.judge(touched)
         self._vote(touched, annotators[self.counts_klj[annotators].sum(axis=(1, 2)) > 0])
         labels_n = [self._counting(self.labels.of(n) % len(self.labels.options)).sum() for n in touched]
-        self.weight_n[touched] = self.rule.weights(self.truth[touched], np.array(labels_n), self.prior.told(touched))
+        self.weight_n[touched] = self.rule.weights(
+            self.truth[touched], np.array(labels_n), self.prior.informativeness(touched)
+        )
         self._count(touched, 1.0)
         for _ in range(ROUNDS):
             self.estimate(annotators)

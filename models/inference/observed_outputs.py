@@ -7,10 +7,10 @@ field has its own shares, which must not count twice (the scaled likelihoods of 
 classifier joins a chain, and a segmentation network a field. What the models are worth is found first, without truth,
 and held (`unsupervised_pool`).
 
-A model that says the same of every item says nothing. How much the models tell is the information that they have about
-a class, as a part of all there is to know of it, in [0, 1]:
+A model that says the same of every item says nothing. The informativeness of the models is the information that they
+have about a class, as a share of its entropy, in [0, 1] (the uncertainty coefficient of Theil 1970):
 
-    told  =  1 - mean_n H( p(z_n | x_n) ) / H( share )
+    informativeness  =  1 - mean_n H( p(z_n | x_n) ) / H( share )
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hitl.models.priors.calibrated import RESIDUAL, Calibrated
 TEMPERATURE = LogTemperature(0.45)
 """Expected of a model whose temperature is not known, as in P+L-EM."""
 
-MODEL_SHARES, MODEL_TOLD = "model shares", "model told"
+MODEL_SHARES, MODEL_INFORMATIVENESS = "model shares", "model informativeness"
 
 P = TypeVar("P", bound=TruthPrior)
 
@@ -76,12 +76,12 @@ class Outputs:
     Attributes:
         pool: the pool of them, or None where there is no model.
         share_j: (J,) its mean probabilities; even ones where there is no model.
-        told: how much it tells of a class, in [0, 1].
+        informativeness: of the pool, in [0, 1].
     """
 
     pool: Calibrated | None
     share_j: Floats
-    told: float = 0.0
+    informativeness: float = 0.0
 
     @classmethod
     def of(cls, evidence: Evidence, learned: Consensus | None = None, weigh: Weigh = weights_by) -> Outputs:
@@ -95,9 +95,9 @@ class Outputs:
         kept = {} if learned is None else learned.parameters
         if MODEL_SHARES in kept:
             pool = replace(pool, residual=float(kept[RESIDUAL]))
-            return cls(pool, kept[MODEL_SHARES], float(kept.get(MODEL_TOLD, 0.0)))
+            return cls(pool, kept[MODEL_SHARES], float(kept.get(MODEL_INFORMATIVENESS, 0.0)))
         said = Said.by(pool)
-        return cls(pool, said.share_j, said.told)
+        return cls(pool, said.share_j, said.informativeness)
 
     @classmethod
     def over_shards(cls, shards: Sequence[Evidence], engine: Engine, weigh: Weigh = weights_by) -> Outputs:
@@ -107,7 +107,7 @@ class Outputs:
             return cls(None, np.full(annotations.n_classes, 1 / annotations.n_classes))
         pool, _ = PoolOverShards(shards, engine, TEMPERATURE).unsupervised(weigh)
         said: Said = engine.total(_Said(pool), shards)
-        return cls(pool, said.share_j, said.told)
+        return cls(pool, said.share_j, said.informativeness)
 
     def on(self, evidence: Evidence) -> Outputs:
         """The same models over the items of a shard."""
@@ -140,13 +140,13 @@ class Outputs:
     @property
     def residual(self) -> float:
         """Temperature that beliefs still need as far as models tell them, >= 1."""
-        return 1.0 if self.pool is None else 1 + self.told * (self.pool.residual - 1)
+        return 1.0 if self.pool is None else 1 + self.informativeness * (self.pool.residual - 1)
 
     def kept(self, parameters: dict[str, Floats]) -> dict[str, Any]:
         """Fields of a consensus that keeps the models, and these parameters of the prior."""
         if self.pool is None:
             return {"parameters": parameters}
-        own = self.pool.parameters | {MODEL_SHARES: self.share_j, MODEL_TOLD: np.array(self.told)}
+        own = self.pool.parameters | {MODEL_SHARES: self.share_j, MODEL_INFORMATIVENESS: np.array(self.informativeness)}
         return {"temperatures": self.pool.temperatures, "parameters": parameters | own}
 
 
@@ -171,7 +171,7 @@ class Said(Additive):
         return self.total_j / self.items if self.items else np.full(self.total_j.size, 1 / self.total_j.size)
 
     @property
-    def told(self) -> float:
+    def informativeness(self) -> float:
         """What the pool tells of a class, in [0, 1]."""
         share_j = self.share_j
         unknown = self.items * float(-(share_j @ np.log(np.maximum(share_j, np.finfo(float).tiny))))

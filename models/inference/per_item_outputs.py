@@ -1,15 +1,15 @@
-"""What models say of one item rather than of any, and how probable it is that they know anything.
+"""What models say of one item rather than of any, and how probable it is that this informs.
 
     f_mnj  =  log p_m[n, j] / S_n  -  log mean_n p_m[n, j]^(1 / S_n)
 
 A model may have the class shares of the labels that it has learned, which are as wrong as these; they tell nothing of
 an item. So models are compared with annotators by f, which is 0 for a model that says the same of every item.
 
-    P(m knows)  =  P0 B_m / (P0 B_m + 1 - P0)         B_m  =  E_u[ p(labels | u f_m) ] / p(labels | u = 0)
+    P(m informs)  =  P0 B_m / (P0 B_m + 1 - P0)         B_m  =  E_u[ p(labels | u f_m) ] / p(labels | u = 0)
 
 u ~ N(mean, M^2 / PRECISION), u > 0, as `unsupervised_pool` expects it; the other models have the weights found, the
-annotators err evenly. Weights count as far as models know: u_m P(m knows), their mean over both cases. A model that
-knows nothing has some weight by chance alone, more of it the fewer labels there are.
+annotators err evenly. Weights count as far as models inform: u_m P(m informs), their mean over both cases. A model that
+says nothing has some weight by chance alone, more of it the fewer labels there are.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import observe
 
 BEFOREHAND = 0.9
-"""P0: who gives a model expects that it knows something."""
+"""P0: who gives a model expects that it informs."""
 
 GRID: Floats = np.arange(1, 31, dtype=np.float64) / 20
 """Weights u over which the expectation is taken."""
 
 
 def weights_per_item(labeled: Part, predicted: Callable[[], Part], prior: LogTemperature) -> PoolWeights:
-    """Steps 1 and 2 of `unsupervised_pool` by features f, the weights counted as far as models know anything."""
+    """Steps 1 and 2 of `unsupervised_pool` by features f, the weights counted as far as models inform."""
     labeled = less_what_is_always_said(labeled)
     weight_m, accuracy_k = learned(labeled.evidence, labeled.feature_mnj, prior)
     annotations = labeled.evidence.annotations
     message_nj = kernels.messages(annotations, even_errors(annotations, accuracy_k))
-    chance_m = knows(labeled, message_nj, weight_m, usual_weight(prior), PRECISION / weight_m.size**2)
+    chance_m = probability_informative(labeled, message_nj, weight_m, usual_weight(prior), PRECISION / weight_m.size**2)
     del labeled
     weight_m = np.maximum(weight_m * chance_m, LEAST_WEIGHT)
     return correlated(less_what_is_always_said(predicted()), weight_m, accuracy_k)
@@ -63,8 +63,8 @@ def less_what_is_always_said(part: Part) -> Part:
     return replace(part, feature_mnj=feature_mnj)
 
 
-def knows(part: Part, message_nj: Floats, weight_m: Floats, mean: float, precision: float) -> Floats:
-    """(M,) P(m knows) by features f, the log likelihoods (N, J) of labels, weights (M,), and the prior of each."""
+def probability_informative(part: Part, message_nj: Floats, weight_m: Floats, mean: float, precision: float) -> Floats:
+    """(M,) P(m informs) by features f, the log likelihoods (N, J) of labels, weights (M,), and the prior of each."""
     message_nj = observe(message_nj.copy(), part.evidence)
     pooled_nj = np.einsum("m,mnj->nj", weight_m, part.feature_mnj)
     log_prior_u = -precision / 2 * (GRID - mean) ** 2

@@ -5,8 +5,8 @@
     q_n[j]     ∝ exp( message_n[j] + ln share[j] + sum_m ln b_mn[j] )
 
 Exact on trees, where sum_m ln b_mn is what all other items say of n. All edges move at once and half of the way, so
-that their order does not matter. Beliefs are divided by what the item itself has told, so that a sweep costs N J
-exponentials and logarithms, and of edges only products and quotients.
+that their order does not matter. A belief without an item is the belief divided by the message of that item, so
+that a sweep costs N J exponentials and logarithms, and of edges only products and quotients.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LARGE = 1e100
 
 
 def begin(graph: Graph, q_nj: Floats) -> Floats:
-    """(2 E, J) c of each edge, in the row of who hears it: the beliefs as they are."""
+    """(2 E, J) c of each edge, in the row of who receives it: the beliefs as they are."""
     return q_nj[graph.neighbour_e]
 
 
@@ -40,17 +40,17 @@ def settle(
     weight_u, code_e = graph.weights
     grown_uj = np.expm1(weight_u[:, None] * strength_j)
     field_nj = np.empty((graph.n_items, c_ej.shape[1]))
-    hear, sweep = (_hear, _sweep) if len(graph.runs) == 2 else (_hear_threaded, _sweep_threaded)
-    hear(graph.runs, graph.start_n, code_e, grown_uj, c_ej, field_nj)
+    receive, sweep = (_receive, _sweep) if len(graph.runs) == 2 else (_receive_threaded, _sweep_threaded)
+    receive(graph.runs, graph.start_n, code_e, grown_uj, c_ej, field_nj)
     for _ in range(sweeps):
         next_ej, changes = np.empty_like(c_ej), np.zeros(len(graph.runs) - 1)
-        told_nj = own_nj + field_nj
-        told_nj -= told_nj.max(axis=1, keepdims=True)
-        np.exp(told_nj, out=told_nj)
+        belief_nj = own_nj + field_nj
+        belief_nj -= belief_nj.max(axis=1, keepdims=True)
+        np.exp(belief_nj, out=belief_nj)
         given = (graph.runs, graph.start_n, graph.neighbour_e, graph.reverse_e, code_e, grown_uj)
-        sweep(*given, told_nj, c_ej, next_ej, changes)
+        sweep(*given, belief_nj, c_ej, next_ej, changes)
         c_ej = next_ej
-        hear(graph.runs, graph.start_n, code_e, grown_uj, c_ej, field_nj)
+        receive(graph.runs, graph.start_n, code_e, grown_uj, c_ej, field_nj)
         if changes.max() < ENOUGH:
             break
     return Heard(field_nj, _slope(graph, grown_uj, c_ej), c_ej)
@@ -66,17 +66,26 @@ def _slope(graph: Graph, grown_uj: Floats, c_ej: Floats) -> Floats:
 
 @compiled
 def _edges(
-    first: int, last: int, start: Any, neighbour: Any, reverse: Any, code: Any, grown: Any, told: Any, c: Any, out: Any
+    first: int,
+    last: int,
+    start: Any,
+    neighbour: Any,
+    reverse: Any,
+    code: Any,
+    grown: Any,
+    belief: Any,
+    c: Any,
+    out: Any,
 ) -> float:
     """What the neighbours of these items believe without them; the largest change."""
-    classes = told.shape[1]
+    classes = belief.shape[1]
     change = 0.0
     for n in range(first, last):
         for e in range(start[n], start[n + 1]):
             m, back = neighbour[e], reverse[e]
             whole = 0.0
             for j in range(classes):
-                out[e, j] = told[m, j] / (1.0 + grown[code[e], j] * c[back, j])
+                out[e, j] = belief[m, j] / (1.0 + grown[code[e], j] * c[back, j])
                 whole += out[e, j]
             for j in range(classes):
                 step = 0.5 * (out[e, j] / whole - c[e, j])
@@ -87,17 +96,17 @@ def _edges(
 
 @compiled
 def _sweep(
-    runs: Any, start: Any, neighbour: Any, reverse: Any, code: Any, grown: Any, told: Any, c: Any, out: Any, most: Any
+    runs: Any, start: Any, neighbour: Any, reverse: Any, code: Any, grown: Any, belief: Any, c: Any, out: Any, most: Any
 ) -> None:
-    most[0] = _edges(0, told.shape[0], start, neighbour, reverse, code, grown, told, c, out)
+    most[0] = _edges(0, belief.shape[0], start, neighbour, reverse, code, grown, belief, c, out)
 
 
 @threaded
 def _sweep_threaded(
-    runs: Any, start: Any, neighbour: Any, reverse: Any, code: Any, grown: Any, told: Any, c: Any, out: Any, most: Any
+    runs: Any, start: Any, neighbour: Any, reverse: Any, code: Any, grown: Any, belief: Any, c: Any, out: Any, most: Any
 ) -> None:
     for run in prange(len(runs) - 1):
-        most[run] = _edges(runs[run], runs[run + 1], start, neighbour, reverse, code, grown, told, c, out)
+        most[run] = _edges(runs[run], runs[run + 1], start, neighbour, reverse, code, grown, belief, c, out)
 
 
 @compiled
@@ -116,12 +125,12 @@ def _add(first: int, last: int, start: Any, code: Any, grown: Any, c: Any, field
 
 
 @compiled
-def _hear(runs: Any, start: Any, code: Any, grown: Any, c: Any, field: Any) -> None:
+def _receive(runs: Any, start: Any, code: Any, grown: Any, c: Any, field: Any) -> None:
     _add(0, field.shape[0], start, code, grown, c, field)
 
 
 @threaded
-def _hear_threaded(runs: Any, start: Any, code: Any, grown: Any, c: Any, field: Any) -> None:
+def _receive_threaded(runs: Any, start: Any, code: Any, grown: Any, c: Any, field: Any) -> None:
     for run in prange(len(runs) - 1):
         _add(runs[run], runs[run + 1], start, code, grown, c, field)
 

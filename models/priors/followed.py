@@ -49,7 +49,7 @@ class FollowedPrior(Protocol):
         """Models predict these probabilities of these items."""
         ...
 
-    def told(self, items: Codes) -> Floats:
+    def informativeness(self, items: Codes) -> Floats:
         """(n,) how much these items count with too few labels to learn from: as far as models tell their classes."""
         ...
 
@@ -85,7 +85,7 @@ class FollowedShares:
     def predict(self, items: Codes, probabilities: Mapping[str, Floats]) -> None:
         """Predictions change nothing."""
 
-    def told(self, items: Codes) -> Floats:
+    def informativeness(self, items: Codes) -> Floats:
         """0: there is no model."""
         return np.zeros(len(items))
 
@@ -136,8 +136,8 @@ class FollowedPool:
         here = {model: rows[items] for model, rows in self.predictions.items()}
         self._log_items_nj[items] = self._said(here)
 
-    def told(self, items: Codes) -> Floats:
-        """0: what a pool tells of items with few labels teaches nobody."""
+    def informativeness(self, items: Codes) -> Floats:
+        """0: no annotator is learned from items with few labels, whatever a pool says of them."""
         return np.zeros(len(items))
 
     def reported_shares(self, q_nj: Floats, running_j: Floats) -> Floats:
@@ -173,7 +173,7 @@ class FollowedOutputs(FollowedPool):
         """The running shares."""
         return expected_log_share_j
 
-    def told(self, items: Codes) -> Floats:
+    def informativeness(self, items: Codes) -> Floats:
         """What the pool tells of items that a model predicts."""
         predicted_n = np.zeros(len(items), dtype=bool)
         for rows in self.predictions.values():

@@ -44,7 +44,7 @@ def test_known_items_have_as_many_errors_for_each_expected_as_open_ones() -> Non
         assert check.rows.tolist() == list(range(KNOWN))
         assert check.why == ""
         np.testing.assert_allclose(check.beliefs_nj, blind.probabilities[:KNOWN])
-        of_known += check.wrong, check.foreseen
+        of_known += check.wrong, check.expected_wrong
         rows = ~evidence.known
         of_open += (blind.labels[rows] != truth[rows]).sum(), (1 - blind.confidence[rows]).sum()
         expected = (1 - blind.confidence[rows]).sum() / (1 - consensus.confidence[rows]).sum()
@@ -56,7 +56,7 @@ def test_the_same_evidence_is_checked_the_same_way() -> None:
     evidence, _ = project(0)
     consensus = DefaultCombiner().fit(evidence)
     first, second = (known_items.checked(evidence, consensus) for _ in range(2))
-    assert (first.wrong, first.foreseen, first.scale) == (second.wrong, second.foreseen, second.scale)
+    assert (first.wrong, first.expected_wrong, first.scale) == (second.wrong, second.expected_wrong, second.scale)
 
 
 def test_known_items_whose_truth_is_wrong_are_not_judged_by_it() -> None:

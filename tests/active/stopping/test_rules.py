@@ -125,12 +125,12 @@ def test_known_items_say_what_the_confidence_is_worth() -> None:
     assert (unchecked.checked, unchecked.ratio, unchecked.overconfident) == (0, 1.0, False)
     holds = rules.expected_accuracy([gold(rng, True)])
     assert holds.checked == 100
-    assert holds.wrong == pytest.approx(holds.foreseen, abs=8)
+    assert holds.wrong == pytest.approx(holds.expected_wrong, abs=8)
     assert not holds.overconfident
     spoilt = rules.expected_accuracy([gold(rng, True, wrong_gold=0.3)])
     assert spoilt.overconfident
     assert spoilt.ratio > 1.2
-    r = stats.gamma(4 + spoilt.wrong, scale=spoilt.scale / (4 + spoilt.foreseen))
+    r = stats.gamma(4 + spoilt.wrong, scale=spoilt.scale / (4 + spoilt.expected_wrong))
     assert (spoilt.ratio, spoilt.ratio_variance) == (pytest.approx(r.mean()), pytest.approx(r.var()))
     evidence, consensus = question = gold(np.random.default_rng(0), True)
     found, error = rules.expected_accuracy([question]), np.where(evidence.known, 0.0, 1 - consensus.confidence)

@@ -89,10 +89,12 @@ def test_rho_and_shift_beside_models_are_the_best_that_a_search_of_its_own_finds
     known = KnownItems(log_q_nj, truth[:20], labels_n, rng.random(20) < 0.6)
     found = by_crowd(np.zeros((3, 3)), outputs, over(known))
     begun = by_crowd(np.zeros((3, 3)), outputs, None)
-    assert begun.rho == pytest.approx(outputs.told * BESIDE_MODELS + (1 - outputs.told) * EXPECTED * BEFOREHAND)
+    assert begun.rho == pytest.approx(
+        outputs.informativeness * BESIDE_MODELS + (1 - outputs.informativeness) * EXPECTED * BEFOREHAND
+    )
     assert (begun.echo, begun.residual) == (0, outputs.residual)
-    most = outputs.told * BESIDE_MODELS + (1 - outputs.told) * EXPECTED
-    spread, sd = np.hypot(SPREAD, np.log(begun.rho / most)), SHIFT * (1 - outputs.told)
+    most = outputs.informativeness * BESIDE_MODELS + (1 - outputs.informativeness) * EXPECTED
+    spread, sd = np.hypot(SPREAD, np.log(begun.rho / most)), SHIFT * (1 - outputs.informativeness)
 
     def cost(theta: Floats) -> float:
         effect = replace(begun, rho=begun.rho * np.exp(spread * theta[0]), shift=sd * theta[1:])

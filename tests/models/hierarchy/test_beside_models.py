@@ -14,8 +14,13 @@ from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner
 from hitl.models.hierarchy.hierarchical_dawid_skene import SHARES, Counted, HierarchicalDawidSkene
-from hitl.models.inference.observed_outputs import MODEL_TOLD, Outputs
-from hitl.models.inference.per_item_outputs import BEFOREHAND, GRID, knows, less_what_is_always_said
+from hitl.models.inference.observed_outputs import MODEL_INFORMATIVENESS, Outputs
+from hitl.models.inference.per_item_outputs import (
+    BEFOREHAND,
+    GRID,
+    less_what_is_always_said,
+    probability_informative,
+)
 from hitl.models.inference.unsupervised_pool import Part
 from tests import oracles
 
@@ -53,7 +58,7 @@ def some(seed: int = 0, known: float = 0.2) -> Evidence:
 # -- how much models tell, and what it counts ---------------------------------------------------------------
 
 
-def plain_told(evidence: Evidence, outputs: Outputs) -> tuple[float, Floats]:
+def plain_informativeness(evidence: Evidence, outputs: Outputs) -> tuple[float, Floats]:
     """1 - mean entropy / entropy of the mean, and (J,) the mean, by loops over the items that are predicted."""
     assert outputs.pool is not None
     rows = [row for row, one in zip(np.exp(outputs.pool.log_prior()), evidence.predicted, strict=True) if one]
@@ -66,9 +71,9 @@ def plain_told(evidence: Evidence, outputs: Outputs) -> tuple[float, Floats]:
 def test_what_models_tell_is_their_information_about_a_class(seed: int) -> None:
     evidence = some(seed)
     outputs = Outputs.of(evidence)
-    told, share_j = plain_told(evidence, outputs)
+    told, share_j = plain_informativeness(evidence, outputs)
     assert 0 < told < 1
-    assert outputs.told == pytest.approx(told)
+    assert outputs.informativeness == pytest.approx(told)
     np.testing.assert_allclose(outputs.share_j, share_j)
 
 
@@ -77,15 +82,15 @@ def test_a_model_that_says_the_same_of_all_tells_nothing_and_one_that_is_certain
     truth = np.arange(40) % 3
     says = Annotations.from_matrix(truth[:, None], classes=[0, 1, 2])
     for p_nj, told in ((np.tile([0.6, 0.3, 0.1], (40, 1)), 0.0), (np.eye(3)[truth] * 0.9997 + 0.0001, 1.0)):
-        assert Outputs.of(Evidence(says, {"m": p_nj})).told == pytest.approx(told, abs=0.05)
-    assert Outputs.of(replace(evidence, probabilities={})).told == 0
+        assert Outputs.of(Evidence(says, {"m": p_nj})).informativeness == pytest.approx(told, abs=0.05)
+    assert Outputs.of(replace(evidence, probabilities={})).informativeness == 0
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_labels_count_as_far_as_they_are_not_spent_on_the_class(seed: int) -> None:
     evidence = some(seed)
     outputs = Outputs.of(evidence)
-    counted, a, k = Counted.of(evidence, 0.3, outputs), evidence.annotations, outputs.told
+    counted, a, k = Counted.of(evidence, 0.3, outputs), evidence.annotations, outputs.informativeness
     spent, labels, expected_n, votes = 0.0, 0, np.zeros(a.n_items), np.zeros(3)
     for n in range(a.n_items):
         m, told = int((a.item == n).sum()), k if evidence.predicted[n] else 0.0
@@ -113,7 +118,7 @@ def test_a_lone_label_counts_for_the_crowd_as_far_as_models_do_not_tell_its_item
     q_nj = np.random.default_rng(1).dirichlet(np.ones(3), size=a.n_items)
     expected_lj = np.zeros((a.n_options, 3))
     for n in np.flatnonzero(a.labels_per_item == 1):
-        told = outputs.told if evidence.predicted[n] else 0.0
+        told = outputs.informativeness if evidence.predicted[n] else 0.0
         expected_lj[a.label[a.item == n][0]] += counted.weight * (1 - told) * q_nj[n]
     assert expected_lj.sum() > 0
     np.testing.assert_allclose(counted.lone(q_nj), expected_lj)
@@ -142,7 +147,9 @@ def test_how_probably_a_model_knows_anything_is_bayes_rule(seed: int) -> None:
     truth = np.where(np.arange(12) < 3, rng.integers(3, size=12), -1).astype(np.int32)
     evidence = Evidence(Annotations.from_matrix(np.zeros((12, 1), int), classes=[0, 1, 2]), truth=truth)
     weight_m, mean, precision = np.array([0.4, 0.7]), 0.5, 15.0
-    found = knows(Part(evidence, feature_mnj, np.ones((12, 2), bool)), message_nj, weight_m, mean, precision)
+    found = probability_informative(
+        Part(evidence, feature_mnj, np.ones((12, 2), bool)), message_nj, weight_m, mean, precision
+    )
     for m in range(2):
 
         def likelihood(u: float, m: int = m) -> float:
@@ -168,7 +175,7 @@ def test_beliefs_are_those_of_shares_labels_and_what_the_pool_says_beside_its_ow
     outputs, a = Outputs.of(evidence, raw), evidence.annotations
     pool_nj = oracles.pool(evidence, raw.temperatures, np.ones(3) / 3, correlation=raw.parameters["model correlation"])
     pi_kjl = raw.annotators.concentration / raw.annotators.concentration.sum(axis=2, keepdims=True)
-    effect, told = found.design_effect, float(raw.parameters[MODEL_TOLD])
+    effect, told = found.design_effect, float(raw.parameters[MODEL_INFORMATIVENESS])
     residual = 1 + told * (float(raw.parameters["residual temperature"]) - 1)
     for n in range(a.n_items):
         log_q = np.log(raw.class_shares)
