@@ -59,19 +59,28 @@ class Service:
         return int(until(lambda: self.log("this worker leads:"))[-1]["worker"])
 
     def worker(self, number: int) -> httpx.Client:
-        """A connection that this worker has accepted."""
+        """A connection that this worker has accepted, and has just answered on: idle ones are closed after a while."""
+        kept = self._kept.pop(number, None)
+        if kept is not None and self._answers(kept) == number:
+            self._kept[number] = kept
         for _ in range(CONNECTIONS):
             if number in self._kept:
                 return self._kept[number]
             client = httpx.Client(base_url=self.address, cookies=self.client.cookies, timeout=60)
             self._opened.append(client)
-            try:
-                found = re.search(r'hitl_live_pulls_total{project="p",worker="(\d)"}', client.get("/metrics").text)
-            except httpx.TransportError:  # of one that was just killed
-                continue
-            assert found is not None
-            self._kept.setdefault(int(found.group(1)), client)
+            found = self._answers(client)
+            if found is not None:
+                self._kept.setdefault(found, client)
         raise AssertionError(f"no connection to worker {number}")
+
+    def _answers(self, client: httpx.Client) -> int | None:
+        """The number of the worker that answers on this connection; None: of one that was just killed."""
+        try:
+            found = re.search(r'hitl_live_pulls_total{project="p",worker="(\d)"}', client.get("/metrics").text)
+        except httpx.TransportError:
+            return None
+        assert found is not None
+        return int(found.group(1))
 
     def forget(self, number: int) -> None:
         """This worker is no more."""
