@@ -38,6 +38,12 @@ CONNECT_SECONDS = 10
 _MIGRATION_LOCK = 0x6869_746C
 """Advisory lock on PostgreSQL while the schema changes ("hitl")."""
 
+_GROWN = sa.text(
+    r"SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE 'hitl\_%' AND pg_table_is_visible(oid)"
+    " AND pg_relation_size(oid) > current_setting('block_size')::int * (8 + 1.5 * relpages)"
+)
+"""Tables of PostgreSQL that are half as large again as when they were last counted, and some pages more."""
+
 T = TypeVar("T")
 
 _one_migration = threading.Lock()  # alembic's `context` and `op` are global to the process
@@ -196,11 +202,13 @@ class Database:
             return arrow.from_sqlite(connection, query, columns)
 
     def analyse(self) -> None:
-        """Count what is there, some milliseconds' worth: without, SQLite finds a few items by reading all annotations.
+        """Count what is there, some milliseconds' worth: without, a few items are found by reading all annotations.
 
-        PostgreSQL does so by itself. While somebody writes it is left for another time: nothing but time depends on it.
+        SQLite counts only when it is told to; PostgreSQL by itself, but up to a minute after much has come. While
+        somebody writes it is left for another time: nothing but time depends on it.
         """
         if self.postgres:
+            self._analyse_grown()
             return
         with self._in_words(), self.engine.connect() as connection:
             raw: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
@@ -210,6 +218,11 @@ class Database:
                 raw.execute("PRAGMA analysis_limit=400")
                 raw.execute("PRAGMA optimize=0x10002")
             raw.execute(f"PRAGMA busy_timeout={int(patience)}")
+
+    def _analyse_grown(self) -> None:
+        with self.write() as connection:
+            if grown := connection.execute(_GROWN).scalars().all():
+                connection.execute(sa.text(f"ANALYZE (SKIP_LOCKED) {', '.join(grown)}"))
 
     # -- dialects ------------------------------------------------------------------------------------------
 

@@ -91,8 +91,8 @@ def listen(port: int, run: Run, ready: threading.Event) -> None:
     lines, event = connection.getresponse(), ""
     ready.set()
     try:
-        while line := lines.readline().decode().rstrip("\n") or " ":
-            name, _, value = line.partition(": ")
+        while line := lines.readline():  # empty once the service has ended, never between two events
+            name, _, value = line.decode().rstrip("\n").partition(": ")
             if name == "event":
                 event = value
             elif name == "data":
