@@ -1,7 +1,10 @@
 """Passes on a Dask cluster: shards are read where they are worked on, and only sums travel.
 
-map      a task a shard: what `work` gives of it, on any worker
+map      a task for some neighbouring shards: the sum of what `work` gives of them, on any worker
 reduce   tasks that add two sums of neighbours, in the order of `passes.summed`: who works, and when, changes nothing
+
+Of a power of two of neighbours the sum is one that `passes.summed` makes on its way: how many shards a task has
+changes nothing either. It has as many as leave every worker TASKS of them.
 
 What a pass takes with it (what was learned of the annotators) goes to every worker once a pass, the list of shards
 once. A worker that is lost costs what it held: Dask has others do that again, or the one that comes in its place.
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 WAIT = 30.0
 """Seconds in which a scheduler answers."""
 
+TASKS = 4
+"""Tasks of a pass for each worker, at least, where there are as many shards: one more or less is little work."""
+
 R = TypeVar("R")
 S = TypeVar("S")
 T = TypeVar("T")
@@ -47,23 +53,25 @@ class OnCluster:
         from distributed import as_completed
 
         self._progress("passes", self._passes, None)
-        parts = self._begun(work, shards)
+        size = _neighbours(len(shards), len(self._client.scheduler_info()["workers"]))
+        parts = self._begun(work, shards, size)
         for done, _ in enumerate(as_completed(parts, loop=self._client.loop), start=1):
-            self._progress("shards of this pass", done, len(shards))
+            self._progress("shards of this pass", min(done * size, len(shards)), len(shards))
         total: S = summed(_Sum(self._client, part) for part in parts).future.result()
         self._passes += 1
         return total
 
     def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
         """What `work` gives of each shard, in their order; it has to be small."""
-        return (part.result() for part in self._begun(work, shards))
+        return (part.result() for part in self._begun(work, shards, 1))
 
-    def _begun(self, work: Callable[[T], R], shards: Sequence[T]) -> list[Future]:
-        """A task a shard, under way."""
+    def _begun(self, work: Callable[[T], R], shards: Sequence[T], size: int) -> list[Future]:
+        """A task for so many shards, under way."""
         if self._sent is None or self._sent[0] is not shards:
             self._sent = shards, self._given(shards)
         taken, (_, held) = self._given(work), self._sent
-        return [self._client.submit(_worked, taken, held, number, pure=False) for number in range(len(shards))]
+        runs = [(first, min(first + size, len(shards))) for first in range(0, len(shards), size)]
+        return [self._client.submit(_worked, taken, held, *run, pure=False) for run in runs]
 
     def _given(self, value: Any) -> Future:
         """A value that workers take from each other; the scheduler keeps it, so that no worker has the only copy."""
@@ -87,11 +95,19 @@ def _itself(value: T) -> T:
     return value
 
 
-def _worked(work: Callable[[T], R], shards: Sequence[T], number: int) -> R:
+def _neighbours(n_shards: int, n_workers: int) -> int:
+    """How many shards a task has, a power of two."""
+    least = max(n_shards // (TASKS * max(n_workers, 1)), 1)
+    return 1 << least.bit_length() - 1
+
+
+def _worked(work: Callable[[T], R], shards: Sequence[T], first: int, end: int) -> R:
+    """The sum of what `work` gives of these shards."""
     from numba import set_num_threads
 
     set_num_threads(1)
-    return work(shards[number])
+    total: R = summed(work(shards[number]) for number in range(first, end))
+    return total
 
 
 @contextmanager

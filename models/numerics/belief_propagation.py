@@ -53,7 +53,7 @@ def settle(
         receive(graph.runs, graph.start_n, code_e, grown_uj, c_ej, field_nj)
         if changes.max() < ENOUGH:
             break
-    return Heard(field_nj, _slope(graph, grown_uj, c_ej), c_ej)
+    return Heard(field_nj, np.ones_like(strength_j), _slope(graph, grown_uj, c_ej), c_ej)
 
 
 def _slope(graph: Graph, grown_uj: Floats, c_ej: Floats) -> Floats:

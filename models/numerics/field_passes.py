@@ -16,6 +16,8 @@ from numba import get_num_threads, prange
 
 from hitl.annotations import Floats
 from hitl.models.numerics.compiled import compiled, threaded
+from hitl.models.numerics.graph import Heard
+from hitl.models.numerics.kernels import BLOCK, exp_nonpositive
 
 SERIAL_BELOW = 10_000
 """Items below which the calling thread does the work alone."""
@@ -36,27 +38,26 @@ def half_step(
     message_nj: Floats, own_j: Floats, strength_j: Floats, around_nj: Floats, q_nj: Floats, out_nj: Floats
 ) -> float:
     """Beliefs half of the way to where the neighbours want them, into `out_nj`; the largest change."""
-    runs = _runs(len(q_nj))
+    runs = runs_of(len(q_nj))
     changes = np.zeros(len(runs) - 1)
     given = (runs, message_nj, own_j, strength_j, around_nj, q_nj, out_nj, changes)
     (_half if len(changes) == 1 else _half_threaded)(*given)
     return float(changes.max())
 
 
-def judged(
-    message_nj: Floats, own_j: Floats, field_nj: Floats, slope_nj: Floats, counted_n: npt.NDArray[np.bool_]
-) -> Judged:
+def judged(message_nj: Floats, own_j: Floats, heard: Heard, counted_n: npt.NDArray[np.bool_]) -> Judged:
     """Beliefs of all items by their messages and what their neighbours say."""
     n, j = message_nj.shape
-    runs, q_nj = _runs(n), np.empty((n, j))
+    runs, q_nj = runs_of(n), np.empty((n, j))
     sums = np.zeros((len(runs) - 1, 4, j))
     logs = np.zeros(len(runs) - 1)
-    given = (runs, message_nj, own_j, field_nj, slope_nj, counted_n, q_nj, sums, logs)
+    given = (runs, message_nj, own_j, heard.told_nj, heard.unit_j, heard.slope_nj, counted_n, q_nj, sums, logs)
     (_judge if len(logs) == 1 else _judge_threaded)(*given)
     return Judged(q_nj, float(logs.sum()), *sums.sum(axis=0))
 
 
-def _runs(n_items: int) -> npt.NDArray[np.int64]:
+def runs_of(n_items: int) -> npt.NDArray[np.int64]:
+    """(threads + 1,) where the items of each thread begin."""
     threads = 1 if n_items < SERIAL_BELOW else int(get_num_threads())
     return np.linspace(0, n_items, threads + 1).astype(np.int64)
 
@@ -64,19 +65,24 @@ def _runs(n_items: int) -> npt.NDArray[np.int64]:
 @compiled
 def _step(first: int, last: int, message: Any, own: Any, strength: Any, around: Any, q: Any, out: Any) -> float:
     change = 0.0
-    for n in range(first, last):
-        top = -np.inf
-        for j in range(own.shape[0]):
-            out[n, j] = message[n, j] + own[j] + strength[j] * around[n, j]
-            top = max(top, out[n, j])
-        total = 0.0
-        for j in range(own.shape[0]):
-            out[n, j] = np.exp(out[n, j] - top)
-            total += out[n, j]
-        for j in range(own.shape[0]):
-            step = 0.5 * (out[n, j] / total - q[n, j])
-            change = max(change, abs(step))
-            out[n, j] = q[n, j] + step
+    for begin in range(first, last, BLOCK):
+        end = min(begin + BLOCK, last)
+        for n in range(begin, end):
+            top = -np.inf
+            for j in range(own.shape[0]):
+                out[n, j] = message[n, j] + own[j] + strength[j] * around[n, j]
+                top = max(top, out[n, j])
+            for j in range(own.shape[0]):
+                out[n, j] -= top
+        exponentials(out[begin:end].ravel())
+        for n in range(begin, end):
+            total = 0.0
+            for j in range(own.shape[0]):
+                total += out[n, j]
+            for j in range(own.shape[0]):
+                step = 0.5 * (out[n, j] / total - q[n, j])
+                change = max(change, abs(step))
+                out[n, j] = q[n, j] + step
     return change
 
 
@@ -95,47 +101,61 @@ def _half_threaded(
 
 @compiled
 def _items(
-    first: int, last: int, message: Any, own: Any, field: Any, slope: Any, counted: Any, q: Any, sums: Any
+    first: int, last: int, message: Any, own: Any, told: Any, unit: Any, slope: Any, counted: Any, q: Any, sums: Any
 ) -> float:
     classes = own.shape[0]
-    p, totals = np.empty(classes), np.zeros((4, classes))
+    p, tops, totals = np.empty((BLOCK, classes)), np.empty((BLOCK, 2)), np.zeros((4, classes))
     log_evidence = 0.0
-    for n in range(first, last):
-        top, top_q = -np.inf, -np.inf
-        for j in range(classes):
-            p[j] = own[j] + field[n, j]
-            q[n, j] = p[j] + message[n, j]
-            top, top_q = max(top, p[j]), max(top_q, q[n, j])
-        total, total_q = 0.0, 0.0
-        for j in range(classes):
-            p[j] = np.exp(p[j] - top)
-            q[n, j] = np.exp(q[n, j] - top_q)
-            total += p[j]
-            total_q += q[n, j]
-        for j in range(classes):
-            q[n, j] /= total_q
-        if counted[n]:
-            log_evidence += top_q + np.log(total_q) - top - np.log(total)
+    for begin in range(first, last, BLOCK):
+        end = min(begin + BLOCK, last)
+        for n in range(begin, end):
+            p_j, top, top_q = p[n - begin], -np.inf, -np.inf
             for j in range(classes):
-                p_j = p[j] / total
-                totals[0, j] += q[n, j]
-                totals[1, j] += p_j
-                totals[2, j] += slope[n, j] * (q[n, j] - p_j)
-                totals[3, j] += slope[n, j] ** 2 * p_j * (1 - p_j)
+                p_j[j] = own[j] + unit[j] * told[n, j]
+                q[n, j] = p_j[j] + message[n, j]
+                top, top_q = max(top, p_j[j]), max(top_q, q[n, j])
+            for j in range(classes):
+                p_j[j] -= top
+                q[n, j] -= top_q
+            tops[n - begin] = top, top_q
+        exponentials(p[: end - begin].ravel())
+        exponentials(q[begin:end].ravel())
+        for n in range(begin, end):
+            p_j, total, total_q = p[n - begin], 0.0, 0.0
+            for j in range(classes):
+                total += p_j[j]
+                total_q += q[n, j]
+            for j in range(classes):
+                q[n, j] /= total_q
+            if counted[n]:
+                log_evidence += tops[n - begin, 1] + np.log(total_q) - tops[n - begin, 0] - np.log(total)
+                for j in range(classes):
+                    share = p_j[j] / total
+                    totals[0, j] += q[n, j]
+                    totals[1, j] += share
+                    totals[2, j] += slope[n, j] * (q[n, j] - share)
+                    totals[3, j] += slope[n, j] ** 2 * share * (1 - share)
     sums[:] = totals
     return log_evidence
 
 
 @compiled
+def exponentials(x: Any) -> None:
+    """e**x of a vector of numbers, none of which is above 0, in its place."""
+    for i in range(x.shape[0]):
+        x[i] = exp_nonpositive(x[i])
+
+
+@compiled
 def _judge(
-    runs: Any, message: Any, own: Any, field: Any, slope: Any, counted: Any, q: Any, sums: Any, logs: Any
+    runs: Any, message: Any, own: Any, told: Any, unit: Any, slope: Any, counted: Any, q: Any, sums: Any, logs: Any
 ) -> None:
-    logs[0] = _items(0, q.shape[0], message, own, field, slope, counted, q, sums[0])
+    logs[0] = _items(0, q.shape[0], message, own, told, unit, slope, counted, q, sums[0])
 
 
 @threaded
 def _judge_threaded(
-    runs: Any, message: Any, own: Any, field: Any, slope: Any, counted: Any, q: Any, sums: Any, logs: Any
+    runs: Any, message: Any, own: Any, told: Any, unit: Any, slope: Any, counted: Any, q: Any, sums: Any, logs: Any
 ) -> None:
     for run in prange(len(runs) - 1):
-        logs[run] = _items(runs[run], runs[run + 1], message, own, field, slope, counted, q, sums[run])
+        logs[run] = _items(runs[run], runs[run + 1], message, own, told, unit, slope, counted, q, sums[run])

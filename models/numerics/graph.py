@@ -27,14 +27,20 @@ SERIAL_BELOW = 50_000
 class Heard(NamedTuple):
     """What the neighbours of each item say.
 
-    field_nj: (N, J) what they add to its log beliefs.
+    told_nj: (N, J) what they add to its log beliefs, in units of unit_j (J,).
     slope_nj: (N, J) how much more they would add for each class if the strength of that class grew, in its units.
-    begun: where sweeps go on.
+    begun: where sweeps go on; the approximation alone reads it.
     """
 
-    field_nj: Floats
+    told_nj: Floats
+    unit_j: Floats
     slope_nj: Floats
-    begun: Floats
+    begun: Any
+
+    @property
+    def field_nj(self) -> Floats:
+        """(N, J) what they add to its log beliefs, in nats."""
+        return self.unit_j * self.told_nj
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,4 +40,4 @@ def settle(
         before_n, now_n = np.where(moves_n, now_n, before_n), np.where(moves_n, best_n, now_n)
         z_nj = np.eye(z_nj.shape[1])[now_n]
         around_nj = graph.sums(z_nj)
-    return Heard(strength_j * around_nj, around_nj, z_nj)
+    return Heard(around_nj, strength_j, around_nj, z_nj)

@@ -279,7 +279,7 @@ def softmax(first: int, last: int, message: Any, log_prior: Any, out: Any, log_z
             log_z[n] = top
         block = out[begin:end].ravel()
         for i in range(block.shape[0]):
-            block[i] = _exp(block[i])
+            block[i] = exp_nonpositive(block[i])
         for n in range(begin, end):
             total = 0.0
             for j in range(out.shape[1]):
@@ -350,7 +350,7 @@ _ARTANH = tuple(2 / i for i in range(21, 0, -2))
 
 
 @inlined
-def _exp(x: float) -> float:
+def exp_nonpositive(x: float) -> float:
     """e**x for x <= 0 to the last two bits; 0 below e**-708.
 
     With x = k ln 2 + r and |r| < 0.35, k goes to the exponent's bits and e**r is a short Taylor series.

@@ -10,6 +10,8 @@ A fixed point is a stationary point of the bound
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hitl.annotations import Floats
@@ -20,21 +22,28 @@ ENOUGH = 1e-5
 """Change of a belief below which it stays."""
 
 
-def begin(graph: Graph, q_nj: Floats) -> Floats:
+class Swept(NamedTuple):
+    """Where sweeps go on: beliefs (N, J), and the sums of those of the neighbours (N, J). Neither is written to."""
+
+    q_nj: Floats
+    around_nj: Floats
+
+
+def begin(graph: Graph, q_nj: Floats) -> Swept:
     """Where sweeps begin with these beliefs: there."""
-    return q_nj
+    return Swept(q_nj, graph.sums(q_nj))
 
 
 def settle(
-    message_nj: Floats, log_share_j: Floats, graph: Graph, strength_j: Floats, q_nj: Floats, sweeps: int
+    message_nj: Floats, log_share_j: Floats, graph: Graph, strength_j: Floats, begun: Swept, sweeps: int
 ) -> Heard:
-    """What the neighbours say, after at most `sweeps` from beliefs (N, J), which go on."""
-    around_nj = graph.sums(q_nj)
+    """What the neighbours say, after at most `sweeps` from `begun`, which go on."""
+    q_nj, around_nj = begun
+    spare_nj, sums_nj = np.empty_like(q_nj), np.empty_like(q_nj)
     for _ in range(sweeps):
-        next_nj = np.empty_like(q_nj)
-        change = half_step(message_nj, log_share_j, strength_j, around_nj, q_nj, next_nj)
-        q_nj = next_nj
-        around_nj = graph.sums(q_nj, out=around_nj)
+        change = half_step(message_nj, log_share_j, strength_j, around_nj, q_nj, spare_nj)
+        around_nj = graph.sums(spare_nj, out=sums_nj)
+        q_nj, spare_nj = spare_nj, np.empty_like(q_nj) if q_nj is begun.q_nj else q_nj
         if change < ENOUGH:
             break
-    return Heard(strength_j * around_nj, around_nj, q_nj)
+    return Heard(around_nj, strength_j, around_nj, Swept(q_nj, around_nj))

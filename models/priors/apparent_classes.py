@@ -23,7 +23,7 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 
 from hitl.annotations import Floats
-from hitl.models.numerics import kernels
+from hitl.models.numerics import apparent_passes, kernels
 from hitl.models.priors import Mask, Posterior, TruthPrior
 
 P = TypeVar("P", bound=TruthPrior)
@@ -75,17 +75,14 @@ class ApparentClasses(Generic[P]):
             return replace(
                 found, statistics=Seen(found.statistics, kernels.totals(found.q_nj, counted_n), items, items)
             )
-        looked = _Looked(message_nj, self)
-        found = self.prior.posterior(looked.told_nj.copy(), counted_n)
-        q_nj, clear_n = looked.seen(found.q_nj)
-        counted = counted_n & ~looked.known_n
-        seen_j = kernels.totals(q_nj, counted_n)
-        statistics = Seen(found.statistics, seen_j, float(clear_n[counted].sum()), float(counted.sum()))
-        return Posterior(q_nj, found.log_evidence, statistics)
+        told_nj = apparent_passes.told(message_nj, self.clear, self.share_j)
+        found = self.prior.posterior(told_nj, counted_n)
+        seen = apparent_passes.seen(message_nj, found.q_nj, self.clear, self.share_j, counted_n)
+        return Posterior(seen.q_nj, found.log_evidence, Seen(found.statistics, seen.seen_j, seen.clear, seen.items))
 
     def truths(self, message_nj: Floats) -> Floats:
         """(N, J) beliefs about the true classes; all items count."""
-        told_nj = message_nj if self.clear == 1 else _Looked(message_nj, self).told_nj
+        told_nj = message_nj if self.clear == 1 else apparent_passes.told(message_nj, self.clear, self.share_j)
         return self.prior.posterior(told_nj, np.ones(len(message_nj), dtype=bool)).q_nj
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Seen:
@@ -106,30 +103,3 @@ class ApparentClasses(Generic[P]):
         """Log density of the parameters of both, up to a constant."""
         own = float(np.log(self.clear) + np.log(self.share_j).sum()) if self.learned else 0.0
         return self.prior.log_density() + own
-
-
-class _Looked:
-    """What labels say of the true classes, and back.
-
-    known_n: (N,) items some of whose classes are ruled out: they are what they seem.
-    told_nj: (N, J) what labels say of the true class.
-    """
-
-    def __init__(self, message_nj: Floats, prior: ApparentClasses[Any]) -> None:
-        self._clear, self._share_j = prior.clear, prior.share_j
-        self.known_n = np.isneginf(message_nj).any(axis=1)
-        top_n1 = message_nj.max(axis=1, keepdims=True)
-        self._seen_nj = np.exp(message_nj - top_n1)
-        any_n1 = (self._seen_nj @ self._share_j)[:, None]
-        self._told_nj = self._clear * self._seen_nj + (1 - self._clear) * any_n1
-        self.told_nj: Floats = np.log(self._told_nj) + top_n1
-        self.told_nj[self.known_n] = message_nj[self.known_n]
-
-    def seen(self, truth_nj: Floats) -> tuple[Floats, Floats]:
-        """(N, J) beliefs about what items seem to be, and (N,) that they are it, by those about the truth."""
-        by_nj = truth_nj / self._told_nj
-        clear_nj = self._clear * self._seen_nj * by_nj
-        clear_n: Floats = clear_nj.sum(axis=1)
-        q_nj = clear_nj + (1 - self._clear) * self._share_j * self._seen_nj * by_nj.sum(axis=1, keepdims=True)
-        q_nj[self.known_n] = truth_nj[self.known_n]
-        return q_nj / q_nj.sum(axis=1, keepdims=True), clear_n

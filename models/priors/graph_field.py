@@ -11,8 +11,9 @@ The log evidence is a pseudo-likelihood (Besag 1975): how well what the neighbou
 labels. On a tree belief propagation makes it the exact log probability of the labels of each item given all others.
 Shares and strengths are learned by steps up sum_n q_n ln p_n with what the neighbours say held still, as in the EM of
 Celeux, Forbes & Peyrard (2003): the shares by iterative scaling, share *= expected items by q / by p, each strength by
-half a Newton step. The paper has one strength for all classes and sets it by hand; classes differ in how much they
-keep to themselves, and a graph that says nothing is given no strength.
+half a Newton step. The beliefs follow the strengths, so that each such step leaves most of the way; it is made longer
+by how little of it the last one took away (Barzilai & Borwein 1988). The paper has one strength for all classes and
+sets it by hand; classes differ in how much they keep to themselves, and a graph that says nothing is given no strength.
 
 Without strength the step of the shares is that of class shares, and everything is Dawid-Skene.
 """
@@ -20,7 +21,7 @@ Without strength the step of the shares is that of class shares, and everything 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -36,6 +37,9 @@ FIRST = 0.5
 MOST = 1.0
 """Most by which these log odds change in one step."""
 
+QUICKEST = 4.0
+"""Most times that half a Newton step is taken at once: no more than two whole ones."""
+
 SWEEPS = 2
 """Most sweeps over the graph of one posterior while parameters are learned: each goes on where the last one ended."""
 
@@ -46,12 +50,12 @@ SWEEPS_ALONE = 200
 class Approximation(Protocol):
     """What neighbours say to each other, and for how long."""
 
-    def begin(self, graph: Graph, q_nj: Floats, /) -> Floats:
+    def begin(self, graph: Graph, q_nj: Floats, /) -> Any:
         """Where sweeps begin with beliefs (N, J)."""
         ...
 
     def settle(
-        self, message_nj: Floats, log_share_j: Floats, graph: Graph, strength_j: Floats, begun: Floats, sweeps: int, /
+        self, message_nj: Floats, log_share_j: Floats, graph: Graph, strength_j: Floats, begun: Any, sweeps: int, /
     ) -> Heard:
         """What the neighbours say, after at most `sweeps` from `begun`."""
         ...
@@ -79,7 +83,7 @@ class FieldCounts:
     expected_j: Floats
     gradient_j: Floats
     curvature_j: Floats
-    begun: Floats | None = None
+    begun: Any = None
 
     def __add__(self, other: FieldCounts) -> FieldCounts:
         return FieldCounts(
@@ -88,6 +92,21 @@ class FieldCounts:
             self.gradient_j + other.gradient_j,
             self.curvature_j + other.curvature_j,
         )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Step:
+    """The last step of the strengths: where it began, and half of Newton's there, each (J,)."""
+
+    from_j: Floats
+    half_j: Floats
+
+    def times(self, strength_j: Floats, half_j: Floats) -> float:
+        """How often to take half of Newton's step here, by how much less of it is left than where the last began."""
+        moved_j = strength_j - self.from_j
+        moved = float(moved_j @ moved_j)
+        less = float(moved_j @ (self.half_j - half_j)) / moved if moved else 1.0
+        return 1 / float(np.clip(less, 1 / QUICKEST, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +122,7 @@ class GraphField:
         approximation: a name in `APPROXIMATIONS`.
         sweeps: most sweeps of one posterior.
         begun: where they begin; None: at items that know nothing of each other.
+        last: the last step of the strengths; None: there was none.
     """
 
     graph: Graph
@@ -112,7 +132,8 @@ class GraphField:
     learns_strength: bool = True
     approximation: str = "mean-field"
     sweeps: int = SWEEPS
-    begun: Floats | None = None
+    begun: Any = None
+    last: Step | None = None
 
     @classmethod
     def even(
@@ -134,7 +155,7 @@ class GraphField:
         log_share_j = np.log(self.share_j)
         begun = self._begin(kernels.beliefs(heard_nj, log_share_j)[0]) if self.begun is None else self.begun
         heard = self._approximation.settle(heard_nj, log_share_j, self.graph, self.strength_j, begun, self.sweeps)
-        found = judged(message_nj, log_share_j, heard.field_nj, heard.slope_nj, counted_n)
+        found = judged(message_nj, log_share_j, heard, counted_n)
         return Posterior(found.q_nj, found.log_evidence, FieldCounts(*found[2:], heard.begun))
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> FieldCounts:
@@ -147,27 +168,29 @@ class GraphField:
         """A step of shares and strengths; sweeps go on where they ended."""
         pseudo = self.smoothing * len(self.share_j) * self.share_j
         share_j = self.share_j * (statistics.believed_j + self.smoothing) / (statistics.expected_j + pseudo)
-        return replace(
-            self, strength_j=self._stepped(statistics), share_j=share_j / share_j.sum(), begun=statistics.begun
-        )
+        learned = replace(self, share_j=share_j / share_j.sum(), begun=statistics.begun)
+        if not self.learns_strength or not (statistics.curvature_j > 0).any():
+            return learned
+        half_j = _half_newton(statistics)
+        step_j = half_j if self.last is None else self.last.times(self.strength_j, half_j) * half_j
+        most = MOST / self.graph.degree
+        strength_j = np.maximum(self.strength_j + np.clip(step_j, -most, most), 0.0)
+        return replace(learned, strength_j=strength_j, last=Step(self.strength_j, half_j))
 
     def log_density(self) -> float:
         """Log Dirichlet density of the shares, up to a constant."""
         return float(self.smoothing * np.log(self.share_j).sum())
 
-    def _stepped(self, statistics: FieldCounts) -> Floats:
-        """Half a Newton step; shares move at the same time, and both together would go too far."""
-        learned_j = statistics.curvature_j > 0
-        if not self.learns_strength or not learned_j.any():
-            return self.strength_j
-        step_j = 0.5 * statistics.gradient_j / np.where(learned_j, statistics.curvature_j, np.inf)
-        most = MOST / self.graph.degree
-        stepped: Floats = np.maximum(self.strength_j + np.clip(step_j, -most, most), 0.0)
-        return stepped
-
     @property
     def _approximation(self) -> Approximation:
         return APPROXIMATIONS[self.approximation]
 
-    def _begin(self, q_nj: Floats) -> Floats:
+    def _begin(self, q_nj: Floats) -> Any:
         return self._approximation.begin(self.graph, q_nj)
+
+
+def _half_newton(statistics: FieldCounts) -> Floats:
+    """(J,) half of Newton's step of the strengths; shares move at the same time, and both together would go too far."""
+    curvature_j = statistics.curvature_j
+    half_j: Floats = 0.5 * statistics.gradient_j / np.where(curvature_j > 0, curvature_j, np.inf)
+    return half_j

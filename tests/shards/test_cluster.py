@@ -19,7 +19,7 @@ from hitl.consensus import Consensus
 from hitl.errors import MissingExtra, Unreachable
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, DawidSkene, DefaultCombiner, MajorityVote
-from hitl.models.inference.passes import InTurn
+from hitl.models.inference.passes import InTurn, summed
 from hitl.shards import cluster
 from hitl.shards.cluster import OnCluster, on_dask
 from hitl.shards.combining import combine
@@ -61,6 +61,24 @@ def test_results_are_those_of_one_process(method: Any, shards: Shards, engine: O
         assert there[item]["confidence"] == pytest.approx(row["confidence"], abs=1e-9)
     learned = [Consensus.load(tmp_path / where / "learned.npz") for where in ("there", "here")]
     np.testing.assert_allclose(learned[0].annotators.confusion, learned[1].annotators.confusion, atol=1e-9)
+
+
+class Tree(str):
+    """A sum as it is added up."""
+
+    def __add__(self, other: str) -> Tree:
+        return Tree(f"({self} {other})")
+
+
+def test_neighbours_in_a_task_are_added_up_as_all_are() -> None:
+    for shards in range(1, 80):
+        parts = [Tree(number) for number in range(shards)]
+        for size in (1, 2, 4, 8):
+            tasks = [summed(parts[first : first + size]) for first in range(0, shards, size)]
+            assert summed(tasks) == summed(parts), (shards, size)
+    assert [cluster._neighbours(*each) for each in ((50, 2), (50, 0), (7, 2), (5_000, 2), (5_000, 100))] == [
+        *(4, 8, 1, 512, 8)
+    ]
 
 
 class Labels:

@@ -20,7 +20,7 @@ from hitl.models import VBIBCC, DawidSkene, NetworkDawidSkene, NetworkIBCC
 from hitl.models.numerics import belief_propagation, iterated_modes, mean_field
 from hitl.models.numerics.field_passes import judged
 from hitl.models.numerics.graph import Graph, Heard
-from hitl.models.priors.graph_field import SWEEPS_ALONE, FieldCounts, GraphField
+from hitl.models.priors.graph_field import QUICKEST, SWEEPS_ALONE, FieldCounts, GraphField, Step
 
 METHODS = (NetworkDawidSkene(), NetworkIBCC())
 APPROXIMATIONS = ("mean-field", "icm", "belief-propagation")
@@ -162,9 +162,12 @@ def test_mean_field_ends_where_no_belief_nearby_has_a_higher_bound() -> None:
         alike = float((STRENGTH * q_nj * (adjacency @ q_nj)).sum()) / 4
         return float((q_nj * (message_nj + np.log(SHARES) - np.log(q_nj))).sum()) + alike
 
+    graph = Graph.of(adjacency)
+    begun = mean_field.begin(graph, q_nj)
     for _ in range(60):
+        q_nj = begun.q_nj
         bounds.append(bound(q_nj))
-        q_nj = mean_field.settle(message_nj, np.log(SHARES), Graph.of(adjacency), STRENGTH / 2, q_nj, 1).begun
+        begun = mean_field.settle(message_nj, np.log(SHARES), graph, STRENGTH / 2, begun, 1).begun
     assert (np.diff(bounds) > -1e-9).all()
     for _ in range(200):
         nearby_nj = q_nj * np.exp(rng.normal(scale=0.01, size=q_nj.shape))
@@ -219,11 +222,24 @@ def counts_of(q_nj: Floats, field: GraphField, heard: Heard) -> FieldCounts:
     return FieldCounts(q_nj.sum(axis=0), p_nj.sum(axis=0), gradient_j, curvature_j)
 
 
+def test_steps_of_strengths_leave_out_what_the_next_would_repeat() -> None:
+    half_j, left = np.array([0.2, -0.1, 0.05]), 0.6
+    begun_j = np.ones(J)
+    after_j = begun_j + half_j
+    assert Step(begun_j, half_j).times(after_j, left * half_j) == pytest.approx(1 / (1 - left)), "ends at the goal"
+    assert Step(begun_j, half_j).times(after_j, 0.99 * half_j) == QUICKEST
+    assert Step(begun_j, half_j).times(after_j, 1.5 * half_j) == QUICKEST, "further away than before"
+    assert Step(begun_j, half_j).times(after_j, -0.5 * half_j) == 1
+    assert Step(begun_j, half_j).times(begun_j, half_j) == 1, "it did not move"
+
+
 def test_a_posterior_is_that_of_numpy_whatever_the_threads_and_what_counts() -> None:
     rng = np.random.default_rng(16)
     message_nj, field_nj, slope_nj = rng.normal(size=(3, 20_000, J))
     counted_n, before = rng.random(20_000) < 0.7, get_num_threads()
     message_nj[:5, 1:] = -np.inf
+    unit_j = rng.uniform(0.5, 2, size=J)
+    heard = Heard(field_nj / unit_j, unit_j, slope_nj, None)
     log_p_nj = np.log(SHARES) + field_nj
     q_nj, p_nj = softmax(log_p_nj + message_nj, axis=1), softmax(log_p_nj, axis=1)
     log_z_n = logsumexp(log_p_nj + message_nj, axis=1) - logsumexp(log_p_nj, axis=1)
@@ -231,7 +247,7 @@ def test_a_posterior_is_that_of_numpy_whatever_the_threads_and_what_counts() -> 
     try:
         for threads in (1, 2):
             set_num_threads(min(threads, before))
-            found = judged(message_nj, np.log(SHARES), field_nj, slope_nj, counted_n)
+            found = judged(message_nj, np.log(SHARES), heard, counted_n)
             np.testing.assert_allclose(found.q_nj, q_nj, atol=1e-12)
             assert found.log_evidence == pytest.approx(log_z_n[counted_n].sum())
             for one, other in zip(found[2:], expected, strict=True):
@@ -245,7 +261,7 @@ def test_neighbours_that_would_swap_for_ever_do_not() -> None:
     for sweeps in (100, 101):
         z_nj = iterated_modes.settle(flat_nj, half_j, graph, one_j, np.eye(2), sweeps).begun
         np.testing.assert_array_equal(z_nj, np.eye(2)[::-1])
-    q_nj = mean_field.settle(flat_nj, half_j, graph, one_j, np.eye(2), 200).begun
+    q_nj = mean_field.settle(flat_nj, half_j, graph, one_j, mean_field.begin(graph, np.eye(2)), 200).begun.q_nj
     np.testing.assert_allclose(q_nj, 0.5, atol=1e-3)
 
 
