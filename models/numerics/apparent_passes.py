@@ -43,11 +43,11 @@ def told(message_nj: Floats, clear: float, share_j: Floats) -> Floats:
 
 
 def seen(message_nj: Floats, truth_nj: Floats, clear: float, share_j: Floats, counted_n: npt.NDArray[np.bool_]) -> Seen:
-    """What items seem to be, by their messages and the beliefs (N, J) about their truth."""
-    runs, q_nj = runs_of(len(message_nj)), np.empty_like(message_nj)
+    """What items seem to be, by their messages and the beliefs (N, J) about their truth, in whose place they are."""
+    runs, q_nj = runs_of(len(message_nj)), truth_nj
     sums = np.zeros((len(runs) - 1, message_nj.shape[1] + 2))
     see = _see if len(runs) == 2 else _see_threaded
-    see(runs, message_nj, truth_nj, clear, share_j, counted_n, q_nj, sums)
+    see(runs, message_nj, clear, share_j, counted_n, q_nj, sums)
     *seen_j, clear_items, items = sums.sum(axis=0)
     return Seen(q_nj, np.array(seen_j), float(clear_items), float(items))
 
@@ -100,25 +100,25 @@ def _tell_threaded(runs: Any, message: Any, clear: float, share: Any, out: Any) 
 
 
 @compiled
-def _see_items(
-    first: int, last: int, message: Any, truth: Any, clear: float, share: Any, counted: Any, q: Any, sums: Any
-) -> None:
+def _see_items(first: int, last: int, message: Any, clear: float, share: Any, counted: Any, q: Any, sums: Any) -> None:
+    """`q` has the beliefs about the truth, and gets those about what items seem to be."""
     classes = share.shape[0]
-    any_of, top_of, by, totals = np.empty(BLOCK), np.empty(BLOCK), np.empty(classes), np.zeros(classes + 2)
+    likelihood, any_of, top_of = np.empty((BLOCK, classes)), np.empty(BLOCK), np.empty(BLOCK)
+    totals = np.zeros(classes + 2)
     for begin in range(first, last, BLOCK):
         end = min(begin + BLOCK, last)
-        _likelihoods(message[begin:end], share, q[begin:end], any_of, top_of)
+        _likelihoods(message[begin:end], share, likelihood[: end - begin], any_of, top_of)
         for n in range(begin, end):
             if np.isnan(top_of[n - begin]):
-                q[n] = truth[n]
                 continue
             by_all, clearly, total = 0.0, 0.0, 0.0
+            by, seems = q[n], likelihood[n - begin]
             for j in range(classes):
-                by[j] = truth[n, j] / (clear * q[n, j] + (1 - clear) * any_of[n - begin])
+                by[j] /= clear * seems[j] + (1 - clear) * any_of[n - begin]
                 by_all += by[j]
-                clearly += clear * q[n, j] * by[j]
+                clearly += clear * seems[j] * by[j]
             for j in range(classes):
-                q[n, j] *= clear * by[j] + (1 - clear) * share[j] * by_all
+                q[n, j] = seems[j] * (clear * by[j] + (1 - clear) * share[j] * by_all)
                 total += q[n, j]
             for j in range(classes):
                 q[n, j] /= total
@@ -131,13 +131,11 @@ def _see_items(
 
 
 @compiled
-def _see(runs: Any, message: Any, truth: Any, clear: float, share: Any, counted: Any, q: Any, sums: Any) -> None:
-    _see_items(0, message.shape[0], message, truth, clear, share, counted, q, sums[0])
+def _see(runs: Any, message: Any, clear: float, share: Any, counted: Any, q: Any, sums: Any) -> None:
+    _see_items(0, message.shape[0], message, clear, share, counted, q, sums[0])
 
 
 @threaded
-def _see_threaded(
-    runs: Any, message: Any, truth: Any, clear: float, share: Any, counted: Any, q: Any, sums: Any
-) -> None:
+def _see_threaded(runs: Any, message: Any, clear: float, share: Any, counted: Any, q: Any, sums: Any) -> None:
     for run in prange(len(runs) - 1):
-        _see_items(runs[run], runs[run + 1], message, truth, clear, share, counted, q, sums[run])
+        _see_items(runs[run], runs[run + 1], message, clear, share, counted, q, sums[run])

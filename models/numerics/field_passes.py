@@ -37,7 +37,7 @@ class Judged(NamedTuple):
 def half_step(
     message_nj: Floats, own_j: Floats, strength_j: Floats, around_nj: Floats, q_nj: Floats, out_nj: Floats
 ) -> float:
-    """Beliefs half of the way to where the neighbours want them, into `out_nj`; the largest change."""
+    """Beliefs half of the way to where the neighbours want them, into `out_nj` (or `q_nj`); the largest change."""
     runs = runs_of(len(q_nj))
     changes = np.zeros(len(runs) - 1)
     given = (runs, message_nj, own_j, strength_j, around_nj, q_nj, out_nj, changes)
@@ -46,10 +46,9 @@ def half_step(
 
 
 def judged(message_nj: Floats, own_j: Floats, heard: Heard, counted_n: npt.NDArray[np.bool_]) -> Judged:
-    """Beliefs of all items by their messages and what their neighbours say."""
-    n, j = message_nj.shape
-    runs, q_nj = runs_of(n), np.empty((n, j))
-    sums = np.zeros((len(runs) - 1, 4, j))
+    """Beliefs of all items by their messages, in whose place they are, and what their neighbours say."""
+    runs, q_nj = runs_of(len(message_nj)), message_nj
+    sums = np.zeros((len(runs) - 1, 4, message_nj.shape[1]))
     logs = np.zeros(len(runs) - 1)
     given = (runs, message_nj, own_j, heard.told_nj, heard.unit_j, heard.slope_nj, counted_n, q_nj, sums, logs)
     (_judge if len(logs) == 1 else _judge_threaded)(*given)
@@ -64,23 +63,23 @@ def runs_of(n_items: int) -> npt.NDArray[np.int64]:
 
 @compiled
 def _step(first: int, last: int, message: Any, own: Any, strength: Any, around: Any, q: Any, out: Any) -> float:
-    change = 0.0
+    change, p = 0.0, np.empty((BLOCK, own.shape[0]))
     for begin in range(first, last, BLOCK):
         end = min(begin + BLOCK, last)
         for n in range(begin, end):
-            top = -np.inf
+            p_j, top = p[n - begin], -np.inf
             for j in range(own.shape[0]):
-                out[n, j] = message[n, j] + own[j] + strength[j] * around[n, j]
-                top = max(top, out[n, j])
+                p_j[j] = message[n, j] + own[j] + strength[j] * around[n, j]
+                top = max(top, p_j[j])
             for j in range(own.shape[0]):
-                out[n, j] -= top
-        exponentials(out[begin:end].ravel())
+                p_j[j] -= top
+        exponentials(p[: end - begin].ravel())
         for n in range(begin, end):
-            total = 0.0
+            p_j, total = p[n - begin], 0.0
             for j in range(own.shape[0]):
-                total += out[n, j]
+                total += p_j[j]
             for j in range(own.shape[0]):
-                step = 0.5 * (out[n, j] / total - q[n, j])
+                step = 0.5 * (p_j[j] / total - q[n, j])
                 change = max(change, abs(step))
                 out[n, j] = q[n, j] + step
     return change

@@ -39,11 +39,10 @@ def settle(
 ) -> Heard:
     """What the neighbours say, after at most `sweeps` from `begun`, which go on."""
     q_nj, around_nj = begun
-    spare_nj, sums_nj = np.empty_like(q_nj), np.empty_like(q_nj)
+    next_nj, sums_nj = np.empty_like(q_nj), np.empty_like(q_nj)
     for _ in range(sweeps):
-        change = half_step(message_nj, log_share_j, strength_j, around_nj, q_nj, spare_nj)
-        around_nj = graph.sums(spare_nj, out=sums_nj)
-        q_nj, spare_nj = spare_nj, np.empty_like(q_nj) if q_nj is begun.q_nj else q_nj
+        change = half_step(message_nj, log_share_j, strength_j, around_nj, q_nj, next_nj)
+        q_nj, around_nj = next_nj, graph.sums(next_nj, out=sums_nj)
         if change < ENOUGH:
             break
     return Heard(around_nj, strength_j, around_nj, Swept(q_nj, around_nj))

@@ -110,7 +110,7 @@ def test_belief_propagation_is_exact_on_trees_and_its_evidence_is_that_of_each_i
             joint = log_joint(TREE, STRENGTH, SHARES, message_nj)
         weight, truths = np.array(list(joint.values())), np.array(list(joint))
         p = np.exp(weight - logsumexp(weight))
-        found = field.posterior(message_nj, np.ones(6, bool))
+        found = field.posterior(message_nj.copy(), np.ones(6, bool))
         np.testing.assert_allclose(found.q_nj, np.einsum("z,znj->nj", p, np.eye(J)[truths]), atol=1e-7)
         without = [
             logsumexp(weight) - logsumexp(list(log_joint(TREE, STRENGTH, SHARES, silent(message_nj, n)).values()))
@@ -193,7 +193,7 @@ def test_a_step_learns_what_makes_the_beliefs_likelier_given_what_the_neighbours
     rng = np.random.default_rng(15)
     graph, message_nj = Graph.of(random_graph(60, 120, rng)), rng.normal(scale=2, size=(60, J))
     field = GraphField(graph, STRENGTH, SHARES, 1e-9, approximation=approximation, sweeps=3)
-    found = field.posterior(message_nj, np.ones(60, bool))
+    found = field.posterior(message_nj.copy(), np.ones(60, bool))
 
     def likelihood(strength_j: Floats, share_j: Floats) -> float:
         heard = field._approximation.settle(message_nj, np.log(share_j), graph, strength_j, found.statistics.begun, 0)
@@ -247,7 +247,7 @@ def test_a_posterior_is_that_of_numpy_whatever_the_threads_and_what_counts() -> 
     try:
         for threads in (1, 2):
             set_num_threads(min(threads, before))
-            found = judged(message_nj, np.log(SHARES), heard, counted_n)
+            found = judged(message_nj.copy(), np.log(SHARES), heard, counted_n)
             np.testing.assert_allclose(found.q_nj, q_nj, atol=1e-12)
             assert found.log_evidence == pytest.approx(log_z_n[counted_n].sum())
             for one, other in zip(found[2:], expected, strict=True):
