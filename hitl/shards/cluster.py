@@ -53,7 +53,7 @@ class OnCluster:
         from distributed import as_completed
 
         self._progress("passes", self._passes, None)
-        size = _neighbours(len(shards), len(self._client.scheduler_info()["workers"]))
+        size = _neighbours(len(shards), len(self._client.nthreads()))
         parts = self._begun(work, shards, size)
         for done, _ in enumerate(as_completed(parts, loop=self._client.loop), start=1):
             self._progress("shards of this pass", min(done * size, len(shards)), len(shards))
