@@ -25,7 +25,8 @@ from tests.bench.human_and_model.crowds import SETS
 WHY = """
 Where hitl is worse, and why:
 rte        TF-IDF says nothing of entailment: the classifier is right on one pair of two. The default sees that it knows
-           nothing: labels are within a quarter of a point of people alone, CROWDLAB's with up to three labels 3 to 13 points below them.
+           nothing: labels are within a quarter of a point of people alone. CROWDLAB's with up to three labels are 3 to
+           13 points below people alone.
 labelme    The classifier learned the annotators' errors, and the default takes it to be independent of them: accuracy
            is above CROWDLAB's, but it is .09 to .11 too sure. CROWDLAB averages instead of multiplying and is less sure
            everywhere: better here, too unsure on most others.
