@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -84,6 +85,11 @@ class Settings:
     tolerance: float
     max_iterations: int
 
+    @property
+    def loop(self) -> dict[str, Any]:
+        """How long to iterate."""
+        return {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
+
 
 def fitted(
     evidence: Evidence, settings: Settings, field: Observed[GraphField], annotators: A, q_nj: Floats
@@ -124,15 +130,18 @@ def _climbed(
     q_nj: Floats,
     begun: Callable[[], Expected] | None = None,
 ) -> em.Estimate[Prior, A]:
-    return em.maximise(
-        evidence,
-        prior,
-        annotators,
-        q_nj,
-        tolerance=settings.tolerance,
-        max_iterations=settings.max_iterations,
-        begun=begun,
-    )
+    """From these beliefs; where long steps of the strengths led down, by short ones from there on."""
+    found = em.maximise(evidence, prior, annotators, q_nj, begun=begun, **settings.loop)
+    trace = found.objective
+    enough = settings.tolerance * evidence.annotations.n_items
+    if len(trace) < 2 or trace[-1] > trace[-2] - enough or len(trace) >= settings.max_iterations:
+        return found
+    field = found.prior.prior
+    careful = replace(found.prior, prior=replace(field, prior=replace(field.prior, quickest=1.0)))
+    going_on = partial(Expected, found.counts_klj, found.statistics, 0.0)
+    left = settings.loop | {"max_iterations": settings.max_iterations - len(trace)}
+    more = em.maximise(evidence, careful, found.annotators, found.q_nj, begun=going_on, **left)
+    return replace(more, objective=(*trace, *more.objective))
 
 
 def at_start(evidence: Evidence, settings: Settings, start: Consensus | None) -> GraphField:

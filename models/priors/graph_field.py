@@ -101,12 +101,12 @@ class Step:
     from_j: Floats
     half_j: Floats
 
-    def times(self, strength_j: Floats, half_j: Floats) -> float:
+    def times(self, strength_j: Floats, half_j: Floats, most: float = QUICKEST) -> float:
         """How often to take half of Newton's step here, by how much less of it is left than where the last began."""
         moved_j = strength_j - self.from_j
         moved = float(moved_j @ moved_j)
         less = float(moved_j @ (self.half_j - half_j)) / moved if moved else 1.0
-        return 1 / float(np.clip(less, 1 / QUICKEST, 1.0))
+        return 1 / float(np.clip(less, 1 / most, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +123,7 @@ class GraphField:
         sweeps: most sweeps of one posterior.
         begun: where they begin; None: at items that know nothing of each other.
         last: the last step of the strengths; None: there was none.
+        quickest: most times that half a Newton step of them is taken at once, >= 1.
     """
 
     graph: Graph
@@ -134,6 +135,7 @@ class GraphField:
     sweeps: int = SWEEPS
     begun: Any = None
     last: Step | None = None
+    quickest: float = QUICKEST
 
     @classmethod
     def even(
@@ -172,7 +174,7 @@ class GraphField:
         if not self.learns_strength or not (statistics.curvature_j > 0).any():
             return learned
         half_j = _half_newton(statistics)
-        step_j = half_j if self.last is None else self.last.times(self.strength_j, half_j) * half_j
+        step_j = half_j if self.last is None else self.last.times(self.strength_j, half_j, self.quickest) * half_j
         most = MOST / self.graph.degree
         strength_j = np.maximum(self.strength_j + np.clip(step_j, -most, most), 0.0)
         return replace(learned, strength_j=strength_j, last=Step(self.strength_j, half_j))
