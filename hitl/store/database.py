@@ -205,7 +205,7 @@ class Database:
         """Count what is there, some milliseconds' worth: without, a few items are found by reading all annotations.
 
         SQLite counts only when it is told to; PostgreSQL by itself, but up to a minute after much has come. While
-        somebody writes it is left for another time: nothing but time depends on it.
+        another program writes, nothing is counted: queries give the same, but may take longer.
         """
         if self.postgres:
             self._analyse_grown()
