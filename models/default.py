@@ -20,10 +20,11 @@ from hitl.crew import EXPECTED_ACCURACY
 from hitl.design_effect import DesignEffect
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
+from hitl.models.annotators.mean_rows import log_means
 from hitl.models.combiner import FittedToShards, name_of, used
 from hitl.models.dependence import over_shards
 from hitl.models.dependence.corrected import Corrected
-from hitl.models.dependence.design_effect import Independent, independent, log_means, of_annotators
+from hitl.models.dependence.design_effect import Independent, independent, of_annotators
 from hitl.models.dependence.over_shards import Answers, ByRows, Tempered
 from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
 from hitl.models.inference.observed_outputs import Outputs

@@ -28,12 +28,13 @@ from hitl.annotations import Annotations, Floats, Ints
 from hitl.consensus import Consensus
 from hitl.design_effect import SMALLEST, DesignEffect
 from hitl.evidence import Evidence
-from hitl.models.annotators.confusion import confusion_from, over_options
+from hitl.models.annotators.confusion import confusion_from
+from hitl.models.annotators.mean_rows import at_labels, messages
 from hitl.models.dependence.uneven_errors import crowd_counts, together_by
 from hitl.models.inference.gathered import Rows, Total, over
 from hitl.models.inference.observed_outputs import MODEL_INFORMATIVENESS, Outputs
 from hitl.models.inference.passes import Additive
-from hitl.models.numerics.kernels import messages
+from hitl.models.numerics import kernels
 from hitl.models.priors.calibrated import RESIDUAL
 
 EXPECTED = 0.35
@@ -116,22 +117,18 @@ def independent(
     annotations: Annotations, alpha_kjl: Floats, share_j: Floats, outputs: Outputs | None = None
 ) -> Independent:
     """The posterior by the means of Dirichlet matrices, class shares and what models say; no truth is known."""
-    return independent_by(annotations, log_means(alpha_kjl), share_j, outputs)
-
-
-def log_means(alpha_kjl: Floats) -> Floats:
-    """(K, L, J) logarithms of the means of Dirichlet matrices."""
-    log_pi_klj = np.array(alpha_kjl.transpose(0, 2, 1), order="C")  # one table, changed in place: K J L may be large
-    log_pi_klj /= over_options(log_pi_klj)[:, None]
-    np.log(np.maximum(log_pi_klj, SMALLEST, out=log_pi_klj), out=log_pi_klj)
-    return log_pi_klj
+    return _beside(messages(annotations, alpha_kjl), annotations, share_j, outputs)
 
 
 def independent_by(
     annotations: Annotations, log_pi_klj: Floats, share_j: Floats, outputs: Outputs | None = None
 ) -> Independent:
     """The posterior by these log chances of answers (K, L, J), as `independent` has it."""
-    log_q0_nj = messages(annotations, log_pi_klj)
+    return _beside(kernels.messages(annotations, log_pi_klj), annotations, share_j, outputs)
+
+
+def _beside(log_q0_nj: Floats, annotations: Annotations, share_j: Floats, outputs: Outputs | None) -> Independent:
+    """Messages, which are changed, beside shares and what models say."""
     log_q0_nj += np.log(share_j)
     said_nj, predicted_n = (None, None) if outputs is None else (outputs.log_likelihood(), outputs.predicted_n)
     if said_nj is None or predicted_n is None:
@@ -160,7 +157,7 @@ def without_own_labels(
     annotations = evidence.annotations.select(evidence.known[evidence.annotations.item])
     k, truth_n = annotations.annotator, np.maximum(evidence.truth, 0)
     truth_m = truth_n[annotations.item]
-    cell_m, total_m = alpha_kjl[k, truth_m, annotations.label], alpha_kjl.sum(axis=2)[k, truth_m]
+    cell_m, total_m = at_labels(alpha_kjl, k, truth_m, annotations.label)
     answered_m = annotations.item.astype(np.int64) * annotations.n_annotators + k
     left_m = np.maximum(cell_m - _alike(answered_m * annotations.n_options + annotations.label), LEAST)
     left_total_m = np.maximum(total_m - _alike(answered_m), left_m)
@@ -240,7 +237,7 @@ def beliefs_for_gain(evidence: Evidence, consensus: Consensus) -> Floats:
     annotations, predicted_n = evidence.annotations, evidence.predicted
     pi_klj = confusion_from(consensus, annotations, np.ones((annotations.n_classes, annotations.n_options)))
     log_q0_nj = effect.untemper(consensus.probabilities, annotations.labels_per_item, predicted_n)
-    labels_nj = messages(annotations, np.log(np.maximum(pi_klj, SMALLEST)))
+    labels_nj = kernels.messages(annotations, np.log(np.maximum(pi_klj, SMALLEST)))
     models_nj = log_softmax(log_q0_nj, axis=1) - labels_nj
     beliefs: Floats = softmax(models_nj / np.where(predicted_n, residual, 1.0)[:, None] + labels_nj, axis=1)
     return beliefs

@@ -34,7 +34,7 @@ So a model that says the same of every item changes nothing, and the more one te
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -42,12 +42,14 @@ from typing import ClassVar
 import numpy as np
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import AnnotatorReport, Consensus
+from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.annotators.dirichlet_confusion import learned_concentration
 from hitl.models.combiner import FittedToShards, used
+from hitl.models.hierarchy.counted import Counted
+from hitl.models.hierarchy.counted_by_cells import form_of
 from hitl.models.hierarchy.skills import CROWD, SkilledRows, Skills
 from hitl.models.hierarchy.weighed_labels import Pairs, Tally, Weighed
 from hitl.models.hierarchy.weighed_shares import WeighedShares
@@ -67,9 +69,6 @@ from hitl.models.priors.learned import learned_shares
 
 ANCHOR, ANCHOR_OF_TWO = 0.5, 0.2
 """Weight of the votes in what is learned from; with two classes there is no third that could be taken over."""
-
-SHARES = 100.0
-"""Even items beside those that the shares are learned from."""
 
 ROUNDS, STEPS = 12, 10
 """Times that the hierarchy is learned at most, and iterations of EM between them."""
@@ -120,7 +119,7 @@ class HierarchicalDawidSkene:
     def _fitted(self, evidence: Evidence, start: Consensus | None, rounds: int, max_iterations: int) -> Consensus:
         began = time.perf_counter()
         outputs = Outputs.of(evidence, weigh=weights_per_item)
-        counted = Counted.of(evidence, self._anchor(evidence.annotations), outputs)
+        counted = form_of(evidence.annotations).of(evidence, self._anchor(evidence.annotations), outputs)
         prior = outputs.beside(counted.shares())
         q_nj = self._first(evidence, start, outputs)
         begun = [
@@ -128,15 +127,15 @@ class HierarchicalDawidSkene:
         ]  # taken out, so that nobody holds its table
         skills = counted.skills(begun[0].counts_klj, counted.lone(q_nj), self.accuracy)
         for _ in range(rounds):
-            found = self._climbed(evidence, prior, skills, q_nj, begun.pop, counted, STEPS)
+            found = counted.climbed(evidence, prior, skills, q_nj, begun.pop, self.tolerance, STEPS)
             skills = counted.skills(found.counts_klj, counted.lone(found.q_nj), self.accuracy)
             moved, q_nj, prior = _moved(found.q_nj, q_nj), found.q_nj, found.prior
             begun = [Expected(found.counts_klj, found.statistics, 0.0)]
             del found  # of many classes its tables are the largest part of memory
             if moved < AT_REST:
                 break
-        found = self._climbed(evidence, prior, skills, q_nj, begun.pop, counted, max_iterations)
-        people = _report(evidence.annotations, counted, skills, found.counts_klj, found.prior.prior)
+        found = counted.climbed(evidence, prior, skills, q_nj, begun.pop, self.tolerance, max_iterations)
+        people = counted.report(evidence.annotations, skills, found.counts_klj, found.prior.prior)
         return em.concluded(self, began, evidence, found, people, **outputs.kept({}))
 
     def fit_shards(
@@ -172,7 +171,7 @@ class HierarchicalDawidSkene:
                 break
         del before
         found = self._climbed_over(passes, expected, prior, skills, counted, self.max_iterations)
-        people = _report(annotations, counted, skills, found.counts_klj, found.prior)
+        people = counted.report(annotations, skills, found.counts_klj, found.prior)
         judge = Judge(found.prior, found.annotators.log_pi_klj, at)
         return concluded(
             self,
@@ -242,28 +241,6 @@ class HierarchicalDawidSkene:
     def _first_of_shard(self, evidence: Evidence, start: Consensus | None, outputs: Outputs) -> Floats:
         return self._first(evidence, start, outputs.on(evidence))
 
-    def _climbed(
-        self,
-        evidence: Evidence,
-        prior: Observed[WeighedShares],
-        skills: Skills,
-        q_nj: Floats,
-        begun: Callable[[], Expected],
-        counted: Counted,
-        most: int,
-    ) -> em.Estimate[Observed[WeighedShares], SkilledRows]:
-        return em.maximise(
-            evidence,
-            prior,
-            SkilledRows.unlearned(counted.pseudo_counts(skills)),
-            q_nj,
-            tolerance=self.tolerance,
-            max_iterations=most,
-            least_labels=2 if prior.log_likelihood_nj is None else 1,
-            counts=lambda _annotations, q_nj, _among_n, _log_pi_klj: counted.by(q_nj),
-            begun=begun,
-        )
-
     def _climbed_over(
         self, passes: Passes, expected: Expected, prior: WeighedShares, skills: Skills, counted: Counted, most: int
     ) -> Climbed[WeighedShares, SkilledRows]:
@@ -282,14 +259,6 @@ class HierarchicalDawidSkene:
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, CROWD * self.accuracy, wrong)
 
 
-def _report(
-    annotations: Annotations, counted: Counted, skills: Skills, counts_klj: Floats, shares: WeighedShares
-) -> AnnotatorReport:
-    alpha_klj = counted.anchored(counts_klj)
-    alpha_klj += skills.prior_klj
-    return confusion.report_of(annotations, alpha_klj.transpose(0, 2, 1), shares.share_j, prior=skills.crowd_jl)
-
-
 def _followed(outputs: Outputs, evidence: Evidence) -> FollowedPrior:
     """The prior of items that are followed, beside what models say of them."""
     if outputs.pool is None:
@@ -303,75 +272,6 @@ def _moved(new_nj: Floats, old_nj: Floats) -> float:
         return 0.0
     change_nj = new_nj - old_nj
     return float(np.abs(change_nj, out=change_nj).mean())
-
-
-@dataclass(frozen=True, eq=False)
-class Counted:
-    """What counts of the labels, of one table or of all shards.
-
-    Attributes:
-        weight: u, in [0, 1).
-        anchor: w, weight of the votes, in [0, 1).
-        tally: what votes say.
-        informativeness: k, in [0, 1].
-        model_share_j: (J,) class shares of the models.
-        weighed: the labels and what they count, where they are in one table.
-    """
-
-    weight: float
-    anchor: float
-    tally: Tally
-    informativeness: float
-    model_share_j: Floats
-    weighed: Weighed | None = None
-
-    @classmethod
-    def of(cls, evidence: Evidence, anchor: float, outputs: Outputs) -> Counted:
-        """Of one table."""
-        weight = Pairs.of(evidence).weight(outputs.informativeness)
-        weighed = Weighed.of(evidence, weight, outputs.informativeness)
-        return cls(weight, anchor, Tally.of(evidence, weighed), outputs.informativeness, outputs.share_j, weighed)
-
-    def by(self, q_nj: Floats) -> Floats:
-        """(K, L, J) expected counts of the table by beliefs (N, J)."""
-        assert self.weighed is not None
-        return self.weighed.by(q_nj)
-
-    def lone(self, q_nj: Floats) -> Floats:
-        """(L, J) expected counts of the table's lone labels by beliefs."""
-        assert self.weighed is not None
-        return self.weighed.lone(q_nj)
-
-    def skills(self, counts_klj: Floats, lone_lj: Floats, accuracy: float) -> Skills:
-        """The hierarchy by expected counts, anchored, and by lone labels."""
-        return Skills.learned(self.anchored(counts_klj), accuracy, lone_lj)
-
-    def anchored(self, counts_klj: Floats) -> Floats:
-        """(K, L, J) what is learned from, given counts by beliefs."""
-        learned_klj: Floats = self.anchor / (1 - self.anchor) * self.tally.votes_klj
-        learned_klj += counts_klj
-        learned_klj *= 1 - self.anchor
-        return learned_klj
-
-    def pseudo_counts(self, skills: Skills) -> Floats:
-        """(K, L, J) what stands beside the counts by beliefs, in their unit."""
-        pseudo_klj: Floats = self.anchor * self.tally.votes_klj
-        pseudo_klj += skills.prior_klj
-        pseudo_klj /= 1 - self.anchor
-        return pseudo_klj
-
-    def shares(self) -> WeighedShares:
-        """The shares before any belief: what the weights leave of the items counts by votes, beside items spread
-        evenly over the classes that anybody has named."""
-        tally, used_j = self.tally, self.tally.named_j > 0
-        even = SHARES * tally.labeled / max(tally.counted, 1.0)
-        even_j = np.where(used_j, even / max(used_j.sum(), 1), 0.0)
-        even_j = (
-            (1 - self.informativeness) * even_j + self.informativeness * even * self.model_share_j + 1 / used_j.size
-        )
-        left_j = tally.left_j if tally.counted > 0 else np.zeros(used_j.size)
-        weight_n = np.empty(0) if self.weighed is None else self.weighed.weight_n
-        return WeighedShares.unlearned(weight_n, left_j + even_j)
 
 
 # -- over shards ---------------------------------------------------------------------------------------------

@@ -81,32 +81,41 @@ class Weighed:
 
 
 @dataclass(frozen=True, eq=False)
-class Tally(Additive):
-    """What votes say.
+class Left(Additive):
+    """What the weights leave to the votes.
 
     Attributes:
-        votes_klj: (K, L, J) counts by the shares of agreeing pairs of votes, weighed.
         left_j: (J,) votes, in items, less the weights.
         named_j: (J,) items that anybody has named so.
         counted, labeled: sum of the weights, and number, of items with a label or known truth.
     """
 
-    votes_klj: Floats
     left_j: Floats
     named_j: npt.NDArray[np.int64]
     counted: float
     labeled: int
 
     @classmethod
-    def of(cls, evidence: Evidence, weighed: Weighed) -> Self:
-        """Of a shard."""
+    def by_weights(cls, evidence: Evidence, weighed: Weighed, **others: Floats) -> Self:
+        """Of a shard, with `others` of its fields."""
         annotations, weight_n = evidence.annotations, weighed.weight_n
-        agreed_nj = clamp(agreement(annotations), evidence)
-        votes_klj = kernels.counts(annotations, agreed_nj, weight_n)
         votes_nj = clamp(votes(annotations), evidence)
         votes_nj = votes_nj / np.maximum(votes_nj.sum(axis=1, keepdims=True), 1.0)
         unlabeled_n = (annotations.labels_per_item == 0) & ~evidence.known
         counted = float(weight_n.sum() - weight_n[unlabeled_n].sum())
         labeled = annotations.n_items - int(np.count_nonzero(unlabeled_n))
         left_j = (1 - weight_n) @ votes_nj
-        return cls(votes_klj, left_j, np.count_nonzero(votes_nj, axis=0), counted, labeled)
+        return cls(left_j, np.count_nonzero(votes_nj, axis=0), counted, labeled, **others)
+
+
+@dataclass(frozen=True, eq=False)
+class Tally(Left):
+    """What votes say; `votes_klj` (K, L, J): counts by the shares of agreeing pairs of votes, weighed."""
+
+    votes_klj: Floats
+
+    @classmethod
+    def of(cls, evidence: Evidence, weighed: Weighed) -> Self:
+        """Of a shard."""
+        agreed_nj = clamp(agreement(evidence.annotations), evidence)
+        return cls.by_weights(evidence, weighed, votes_klj=weighed.by(agreed_nj))

@@ -20,6 +20,7 @@ expectations, the densities negative divergences from the priors, and what it cl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -92,8 +93,20 @@ class From:
         return self._found
 
 
-def climb(passes: Passes, prior: P, annotators: A, *, tolerance: float, max_iterations: int) -> Climbed[P, A]:
-    """The loop itself, over passes: until an iteration gains less than `tolerance` nats an item that counts."""
+def climb(
+    passes: Passes,
+    prior: P,
+    annotators: A,
+    *,
+    tolerance: float,
+    max_iterations: int,
+    ahead: Callable[[Floats, Floats, float], Floats] | None = None,
+) -> Climbed[P, A]:
+    """The loop itself, over passes: until an iteration gains less than `tolerance` nats an item that counts.
+
+    `ahead`: what goes on from the last counts over these by a momentum, where counts are not whole tables.
+    """
+    go_on = _ahead if ahead is None else ahead
     enough = tolerance * max(1, passes.counted)
     found = passes.first(prior, annotators.log_pi_klj)
     last_klj = found.counts_klj
@@ -102,7 +115,7 @@ def climb(passes: Passes, prior: P, annotators: A, *, tolerance: float, max_iter
     while not converged and len(trace) < max_iterations:
         prior = prior.learn(found.statistics)
         counts_klj = found.counts_klj
-        step = annotators.learn(_ahead(counts_klj, last_klj, streak / (streak + 1)))
+        step = annotators.learn(go_on(counts_klj, last_klj, streak / (streak + 1)))
         last_klj = counts_klj
         if not streak:  # no way back: what this step began with is not held beside what the pass makes
             annotators = step

@@ -367,7 +367,14 @@ def exp_nonpositive(x: float) -> float:
 
 @inlined
 def log_above_one(x: float) -> float:
-    """ln x for x >= 1 to the last two bits; not a number for anything else.
+    """ln x for x >= 1 to the last two bits; not a number for anything else."""
+    value = log_positive(x)
+    return value if x >= 1.0 else np.nan
+
+
+@inlined
+def log_positive(x: float) -> float:
+    """ln x for a normal number x > 0 to the last two bits.
 
     With x = 2**k m and m within a factor of sqrt(2) of 1, ln m = 2 artanh((m - 1) / (m + 1)) is a short series.
     """
@@ -380,7 +387,7 @@ def log_above_one(x: float) -> float:
     series = 0.0
     for coefficient in _ARTANH:
         series = series * s * s + coefficient
-    return k * _LN2_HIGH + (k * _LN2_LOW + s * series) if x >= 1.0 else np.nan
+    return k * _LN2_HIGH + (k * _LN2_LOW + s * series)
 
 
 @compiled

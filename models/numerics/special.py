@@ -115,7 +115,8 @@ def _log_gamma_threaded(x: Any, log_rising: Any, out: Any) -> None:
 
 
 @compiled
-def _rises_of_chunk(mean: Any, count: Any, scales: Any, above: float, sums: Any) -> None:
+def rises_of_chunk(mean: Any, count: Any, scales: Any, above: float, sums: Any) -> None:
+    """The sums of `log_gamma_rises` over CHUNK cells at most."""
     x, n, terms = np.empty(CHUNK), np.empty(CHUNK), np.empty(CHUNK)
     size = 0
     for i in range(count.shape[0]):
@@ -147,11 +148,11 @@ def _rises_of_chunk(mean: Any, count: Any, scales: Any, above: float, sums: Any)
 def _rises(mean: Any, count: Any, scales: Any, above: float, sums: Any) -> None:
     for chunk in range(sums.shape[0]):
         span = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-        _rises_of_chunk(mean[span], count[span], scales, above, sums[chunk])
+        rises_of_chunk(mean[span], count[span], scales, above, sums[chunk])
 
 
 @threaded
 def _rises_threaded(mean: Any, count: Any, scales: Any, above: float, sums: Any) -> None:
     for chunk in prange(sums.shape[0]):
         span = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-        _rises_of_chunk(mean[span], count[span], scales, above, sums[chunk])
+        rises_of_chunk(mean[span], count[span], scales, above, sums[chunk])

@@ -1,0 +1,252 @@
+"""What counts of the labels for the hierarchy, where whole tables (K, L, J) would be much larger than the labels.
+
+The same fit as with `counted.Counted`, in another form: beliefs (N, J) stand for the counts that are sums of them, and
+rows are made where labels are (`numerics.observed_cells`). That is exact, for all of it is linear in the counts:
+
+    what is learned from   (1 - w) counts by q + w votes     =  counts by (1 - w) q + w a     a: agreeing pairs of votes
+    momentum               counts (1 + m) - last counts m    =  counts by q (1 + m) - last q m, where below 0, 0
+    hierarchy              sums of counts over options, over annotators, and of the right ones
+    prior of the rows      `Factors`: the crowd's rows times numbers of annotator and class
+
+In reports the matrices are such factors, and what labels add where it is more than LEAST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import AnnotatorReport
+from hitl.evidence import Evidence
+from hitl.factored_rows import FactoredTable, Factors, as_array
+from hitl.models.hierarchy.counted import Counted, least_labels, shares_before
+from hitl.models.hierarchy.skills import NOTHING, STRENGTHS, Foreseen, Seen, of_totals, strength
+from hitl.models.hierarchy.weighed_labels import Left, Pairs, Weighed
+from hitl.models.hierarchy.weighed_shares import WeighedShares
+from hitl.models.inference import em, loop
+from hitl.models.inference.loop import Expected
+from hitl.models.inference.observed_outputs import Observed, Outputs
+from hitl.models.numerics import kernels
+from hitl.models.numerics.clamping import clamp, observe
+from hitl.models.numerics.observed_cells import Cells, Pseudo, log_likelihood, read
+from hitl.models.numerics.sureness import Rows
+from hitl.models.numerics.votes import agreement
+
+LARGE = 2**22
+"""Cells of a whole table from which it may be large: 32 MB."""
+
+LEAST = 1e-12
+"""Beliefs up to this one are left out of the reported matrices."""
+
+
+def form_of(annotations: Annotations) -> type[Counted] | type[CountedByCells]:
+    """By cells, where whole tables are large and have more rows than there are labels; else by whole tables."""
+    rows = annotations.n_annotators * annotations.n_options
+    few = len(annotations) < rows and rows * annotations.n_classes >= LARGE
+    return CountedByCells if few else Counted
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredSkills:
+    """`Skills` by factors: `prior` has the Dirichlet parameters of the annotators, `crowd_jl` (J, L) of others."""
+
+    accuracy: float
+    crowd_jl: Floats
+    prior: Factors
+    alike: float
+    rows: float
+
+
+@dataclass(frozen=True, eq=False)
+class ReadRows:
+    """`SkilledRows` as far as labels read them.
+
+    Attributes:
+        pseudo: counts before labels.
+        weight_n: (N,) how much items count.
+        message_nj: (N, J) sums of log pi over the labels of each item.
+        density: see `log_density`.
+    """
+
+    pseudo: Pseudo
+    weight_n: Floats
+    message_nj: Floats
+    density: float = 0.0
+
+    @property
+    def log_pi_klj(self) -> Floats:
+        """(N, J) the messages, which are all that a pass makes of log pi (K, L, J)."""
+        return self.message_nj
+
+    def learn(self, q_nj: Floats) -> Self:
+        """The mean of every row given the counts by beliefs (N, J)."""
+        message_nj, density = read(self.pseudo, q_nj, self.weight_n)
+        return replace(self, message_nj=message_nj, density=density)
+
+    def log_density(self) -> float:
+        """Log Dirichlet density, up to a constant, of which that mean is the mode given the counts."""
+        return self.density
+
+
+@dataclass(frozen=True, eq=False)
+class CountedByCells:
+    """What counts of the labels of a table.
+
+    Attributes:
+        anchor: w, weight of the votes, in [0, 1).
+        left: what the weights leave to the votes.
+        informativeness: k, in [0, 1].
+        model_share_j: (J,) class shares of the models.
+        weighed: the labels and what they count.
+        cells: the labels by cells.
+        agreed_nj: (N, J) shares of agreeing pairs of votes.
+    """
+
+    anchor: float
+    left: Left
+    informativeness: float
+    model_share_j: Floats
+    weighed: Weighed
+    cells: Cells
+    agreed_nj: sparse.csr_array
+
+    @classmethod
+    def of(cls, evidence: Evidence, anchor: float, outputs: Outputs) -> CountedByCells:
+        """Of one table."""
+        weight = Pairs.of(evidence).weight(outputs.informativeness)
+        weighed = Weighed.of(evidence, weight, outputs.informativeness)
+        agreed_nj = sparse.csr_array(clamp(agreement(evidence.annotations), evidence))
+        left, cells = Left.by_weights(evidence, weighed), Cells.of(evidence.annotations)
+        return cls(anchor, left, outputs.informativeness, outputs.share_j, weighed, cells, agreed_nj)
+
+    def by(self, q_nj: Floats) -> Floats:
+        """Beliefs (N, J), which stand for their counts."""
+        return q_nj
+
+    def lone(self, q_nj: Floats) -> Floats:
+        """(L, J) expected counts of the table's lone labels by beliefs."""
+        return self.weighed.lone(q_nj)
+
+    def shares(self) -> WeighedShares:
+        """The shares before any belief."""
+        return shares_before(self.left, self.weighed.weight_n, self.informativeness, self.model_share_j)
+
+    def skills(self, q_nj: Floats, lone_lj: Floats, accuracy: float) -> FactoredSkills:
+        """The hierarchy by beliefs, anchored, and by lone labels."""
+        learned_nj = self.anchored(q_nj)
+        seen, total_kj = self._seen(learned_nj, lone_lj)
+        found, weight_n = Foreseen.by(seen, accuracy), self.weighed.weight_n
+        inside = log_likelihood(found.means, self.cells, learned_nj, weight_n, STRENGTHS, NOTHING)
+        rows = strength(inside - of_totals(total_kj))
+        return FactoredSkills(found.accuracy, rows * found.crowd_lj.T, found.means.times(rows), found.alike, rows)
+
+    def anchored(self, q_nj: Floats) -> Floats:
+        """(N, J) beliefs whose counts are learned from."""
+        learned_nj = (1 - self.anchor) * q_nj
+        agreed = sparse.coo_array(self.agreed_nj)
+        learned_nj[agreed.row, agreed.col] += self.anchor * agreed.data
+        return learned_nj
+
+    def climbed(
+        self,
+        evidence: Evidence,
+        prior: Observed[WeighedShares],
+        skills: FactoredSkills,
+        q_nj: Floats,
+        begun: Callable[[], Expected],
+        tolerance: float,
+        most: int,
+    ) -> em.Estimate[Observed[WeighedShares], ReadRows]:
+        """EM from beliefs (N, J), whose expectations `begun` gives, the hierarchy held."""
+        passes = _Passes(evidence, clamp(q_nj, evidence), em.informative(evidence, least_labels(prior)), begun)
+        rows = ReadRows(self._pseudo(skills), self.weighed.weight_n, np.empty(0))
+        found = loop.climb(passes, prior, rows, tolerance=tolerance, max_iterations=most, ahead=_ahead)
+        learned = found.prior, found.annotators, found.counts_klj, found.statistics
+        return em.Estimate(*learned, found.objective, found.converged, passes.q_nj)
+
+    def report(
+        self, annotations: Annotations, skills: FactoredSkills, q_nj: Floats, shares: WeighedShares
+    ) -> AnnotatorReport:
+        """What the fit says of the annotators, by factors."""
+        learned_nj = self.anchored(q_nj)
+        learned_nj[learned_nj <= LEAST] = 0.0
+        summed = self.cells.summed(self.weighed.weight_n, annotations.n_items)
+        alpha = FactoredTable(skills.prior, self._in_all_rows(summed @ sparse.csr_array(learned_nj)))
+        return AnnotatorReport(
+            names=annotations.annotators,
+            classes=annotations.classes,
+            options=annotations.options,
+            concentration=as_array(alpha),
+            confusion=as_array(alpha.divided(alpha.totals())),
+            labels=annotations.labels_per_annotator,
+            shares=shares.share_j,
+            prior=skills.crowd_jl,
+        )
+
+    def _seen(self, learned_nj: Floats, lone_lj: Floats) -> tuple[Seen, Floats]:
+        """What tells how good annotators are, and (K, J) answers of every kind."""
+        a, weight_n = self.weighed.annotations, self.weighed.weight_n
+        of_a_class = a.label < a.n_classes
+        by_kind = a.annotator + a.n_annotators * ~of_a_class
+        said_skj = self._counts(by_kind, 2, a.n_annotators, learned_nj)
+        crowd_lj = self._counts(a.label, 1, a.n_options, learned_nj)[0]
+        k, item, label = (column[of_a_class] for column in (a.annotator, a.item, a.label))
+        right_k = np.bincount(k, weight_n[item] * learned_nj[item, label], a.n_annotators)
+        return Seen(right_k, said_skj[0], crowd_lj, lone_lj), said_skj.sum(axis=0)
+
+    def _counts(self, cell_m: npt.NDArray[Any], tables: int, rows: int, q_nj: Floats) -> Floats:
+        """(tables, rows, J) expected counts of labels by these codes."""
+        labels = Rows(self.weighed.annotations.item_start, cell_m, tables, rows, q_nj.shape[1])
+        return kernels.counts(labels, q_nj, self.weighed.weight_n)
+
+    def _pseudo(self, skills: FactoredSkills) -> Pseudo:
+        """What stands beside the counts by beliefs, in their unit."""
+        summed = self.cells.summed(self.weighed.weight_n, self.agreed_nj.shape[0])
+        votes_pj = sparse.csr_array(summed @ self.agreed_nj * (self.anchor / (1 - self.anchor)))
+        return Pseudo(skills.prior.times(1 / (1 - self.anchor)), votes_pj, self.cells)
+
+    def _in_all_rows(self, of_cells: sparse.csr_array) -> sparse.csr_array:
+        """(K L, J) rows of the cells (P, J) among those of all options."""
+        cells, size_p = self.cells, np.diff(of_cells.indptr)
+        size = np.zeros(cells.n_annotators * cells.n_options, dtype=np.int64)
+        size[cells.row_p] = size_p
+        start = np.append(0, np.cumsum(size))
+        return sparse.csr_array((of_cells.data, of_cells.indices, start), shape=(len(size), cells.n_classes))
+
+
+@dataclass(eq=False)
+class _Passes:
+    """Passes over one table, whose beliefs stand for counts."""
+
+    evidence: Evidence
+    q_nj: Floats
+    informative_n: npt.NDArray[np.bool_]
+    begun: Callable[[], Expected]
+
+    @property
+    def counted(self) -> int:
+        return int(self.informative_n.sum())
+
+    def first(self, prior: Any, message_nj: Floats) -> Expected:
+        return self.begun()
+
+    def expected(self, prior: Any, message_nj: Floats) -> Expected:
+        found = prior.posterior(observe(message_nj.copy(), self.evidence), self.informative_n)
+        self.q_nj = found.q_nj
+        return Expected(found.q_nj, found.statistics, found.log_evidence)
+
+
+def _ahead(q_nj: Floats, last_nj: Floats, momentum: float) -> Floats:
+    """Beliefs that go on the way from the last ones to these; `read` keeps their counts from falling below 0."""
+    if not momentum:
+        return q_nj
+    ahead_nj = q_nj - last_nj
+    ahead_nj *= momentum
+    ahead_nj += q_nj
+    return ahead_nj
