@@ -34,7 +34,8 @@ from hitl.models.inference.loop import Expected
 from hitl.models.inference.observed_outputs import Observed, Outputs
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp, observe
-from hitl.models.numerics.observed_cells import Cells, Pseudo, log_likelihood, read
+from hitl.models.numerics.observed_cells import Cells, Pseudo, read
+from hitl.models.numerics.strengths_of_cells import log_likelihood
 from hitl.models.numerics.sureness import Rows
 from hitl.models.numerics.votes import agreement
 

@@ -13,13 +13,6 @@ items, and pseudo-counts b = v + factors (`Factors`: crowd, right, wrong; v, vot
 with e_kj = sum of b over the options never given, whose own part is the constant sum b ln b. So beliefs stand for
 counts and messages for rows. Nothing in it but the normaliser of beliefs joins two classes: passes take BLOCK classes
 at a time, annotator after annotator, and hold P_k BLOCK numbers.
-
-The likelihood of a strength s needs sums of f_s(x, N) = ln G(s x + N) - ln G(s x) over cells, x their means. Most
-counts are nearly nothing, for beliefs are never 0, and few means are large. For N < FEW f is linear, N psi(s x), and
-
-    psi(y)  =  -1 / y - gamma + sum_i (-1)^(i+1) zeta(i + 1) y^i          |y| < 1
-
-So for these cells with x < SMALL the moments sum N x^i, i = -1 ... 6, serve all strengths.
 """
 
 from __future__ import annotations
@@ -32,21 +25,14 @@ import numpy as np
 import numpy.typing as npt
 from numba import prange
 from scipy import sparse
-from scipy.special import zeta
 
 from hitl.annotations import Annotations, Floats
 from hitl.factored_rows import Factors
 from hitl.models.numerics.compiled import compiled, inlined, threaded
 from hitl.models.numerics.kernels import log_positive
-from hitl.models.numerics.special import CHUNK, rises_of_chunk
 
 BLOCK = 128
 """Classes a pass takes at a time: enough for vector instructions, few enough for the rows of a person in the cache."""
-
-FEW, SMALL = 1e-12, 5e-4
-"""Counts and means below which moments are summed; for strengths up to 128 the series is exact to 1e-9 of its sum."""
-
-MOMENTS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,14 +142,14 @@ def read(pseudo: Pseudo, q_nj: Floats, weight_n: Floats) -> tuple[Floats, float]
     """
     unseen_kj, constant = pseudo.unseen
     message_nj = np.empty(q_nj.shape)
-    density = np.zeros(_blocks(q_nj.shape[1]))
+    density = np.zeros(blocks_of(q_nj.shape[1]))
     votes = pseudo.votes_pj
     _read(
-        _labels(pseudo.cells),
+        labels_of(pseudo.cells),
         np.ascontiguousarray(q_nj),
         weight_n,
         (pseudo.totals_kj, unseen_kj),
-        _arrays(pseudo.factors),
+        arrays_of(pseudo.factors),
         (votes.indptr, votes.indices, votes.data),
         message_nj,
         density,
@@ -171,23 +157,13 @@ def read(pseudo: Pseudo, q_nj: Floats, weight_n: Floats) -> tuple[Floats, float]
     return message_nj, float(density.sum()) + constant
 
 
-def log_likelihood(
-    means: Factors, cells: Cells, q_nj: Floats, weight_n: Floats, strengths: Floats, above: float
-) -> Floats:
-    """(S,) sums of f_s over the cells with counts above a least one, at each strength; `means`: those of rows."""
-    blocks = _blocks(cells.n_classes)
-    sums, moments = np.zeros((blocks, len(strengths))), np.zeros((blocks, MOMENTS))
-    q_nj = np.ascontiguousarray(q_nj)
-    _likelihood(_labels(cells), q_nj, weight_n, _arrays(means), strengths, above, sums, moments)
-    total: Floats = sums.sum(axis=0)
-    return total + _of_few(moments.sum(axis=0), strengths)
-
-
-def _labels(cells: Cells) -> tuple[npt.NDArray[np.int64], ...]:
+def labels_of(cells: Cells) -> tuple[npt.NDArray[np.int64], ...]:
+    """What loops read of the labels."""
     return cells.cell_start, cells.label_start, cells.item_m, cells.option_p
 
 
-def _arrays(factors: Factors) -> tuple[Floats, ...]:
+def arrays_of(factors: Factors) -> tuple[Floats, ...]:
+    """What loops read of factors."""
     return factors.crowd_lj, factors.wrong_kj, factors.right_kj, factors.other_kj
 
 
@@ -199,7 +175,8 @@ def _of_few(moment_i: Floats, strengths: Floats) -> Floats:
     return found
 
 
-def _blocks(n_classes: int) -> int:
+def blocks_of(n_classes: int) -> int:
+    """How many blocks of classes."""
     return -(-n_classes // BLOCK)
 
 
@@ -208,25 +185,26 @@ def _x_log_x(x: Floats) -> Floats:
 
 
 @inlined
-def _counted(first: int, last: int, item: Any, q: Any, weight: Any, low: int, size: int, row: Any) -> None:
+def counted_row(first: int, last: int, item: Any, q: Any, weight: Any, low: int, row: Any) -> None:
     """A row of counts: those of a cell's labels."""
-    for j in range(size):
+    for j in range(row.shape[0]):
         row[j] = 0.0
     for m in range(first, last):
         times = weight[item[m]]
         if times:
-            of_item = q[item[m]]
-            for j in range(size):
-                row[j] += times * of_item[low + j]
+            of_item = q[item[m], low : low + row.shape[0]]
+            for j in range(row.shape[0]):
+                row[j] += times * of_item[j]
 
 
 @inlined
-def _expected(option: int, low: int, size: int, crowd: Any, wrong: Any, right: Any, other: Any, row: Any) -> None:
+def expected_row(option: int, low: int, crowd: Any, wrong: Any, right: Any, other: Any, row: Any) -> None:
     """A row of the factors of an annotator."""
-    of_crowd, scale = crowd[option], wrong if option < right.shape[0] else other
-    for j in range(size):
-        row[j] = of_crowd[low + j] * scale[low + j]
-    if low <= option < low + size and option < right.shape[0]:
+    high = low + row.shape[0]
+    of_crowd, scale = crowd[option, low:high], wrong[low:high] if option < right.shape[0] else other[low:high]
+    for j in range(row.shape[0]):
+        row[j] = of_crowd[j] * scale[j]
+    if low <= option < high and option < right.shape[0]:
         row[option - low] = right[option]
 
 
@@ -245,38 +223,37 @@ def _read_block(low: int, labels: Any, q: Any, weight: Any, sums: Any, factors: 
     totals, unseen = sums
     crowd, wrong, right, other = factors
     vote_start, vote_class, vote = votes
-    size, most = min(q.shape[1] - low, BLOCK), _longest(cell_start)
-    rows, pseudo = np.empty((most, BLOCK)), np.empty((most, BLOCK))
-    total, explained = np.empty(BLOCK), np.zeros(BLOCK)
-    for n in range(message.shape[0]):
-        message[n, low : low + size] = 0.0
+    high = min(low + BLOCK, q.shape[1])
+    rows, pseudo = np.empty((_longest(cell_start), high - low)), np.empty((_longest(cell_start), high - low))
+    total, explained = np.empty(high - low), np.zeros(high - low)
+    message[:, low:high] = 0.0
     for k in range(cell_start.shape[0] - 1):
         begin, end = cell_start[k], cell_start[k + 1]
-        for j in range(size):
-            total[j] = totals[k, low + j]
+        total[:] = totals[k, low:high]
         for p in range(begin, end):
             row, prior = rows[p - begin], pseudo[p - begin]
-            _counted(label_start[p], label_start[p + 1], item, q, weight, low, size, row)
-            _expected(option[p], low, size, crowd, wrong[k], right[k], other[k], prior)
+            counted_row(label_start[p], label_start[p + 1], item, q, weight, low, row)
+            expected_row(option[p], low, crowd, wrong[k], right[k], other[k], prior)
             for v in range(vote_start[p], vote_start[p + 1]):
-                if low <= vote_class[v] < low + size:
+                if low <= vote_class[v] < high:
                     prior[vote_class[v] - low] += vote[v]
-            for j in range(size):
+            for j in range(total.shape[0]):
                 count = max(row[j], 0.0)
                 total[j] += count
                 row[j] = count + prior[j]
-        for j in range(size):
+        unseen_j = unseen[k, low:high]
+        for j in range(total.shape[0]):
             total[j] = log_positive(total[j])
-            explained[j] -= unseen[k, low + j] * total[j]
+            explained[j] -= unseen_j[j] * total[j]
         for p in range(begin, end):
             row, prior = rows[p - begin], pseudo[p - begin]
-            for j in range(size):
+            for j in range(total.shape[0]):
                 row[j] = log_positive(row[j]) - total[j]
                 explained[j] += prior[j] * row[j]
             for m in range(label_start[p], label_start[p + 1]):
-                of_item = message[item[m]]
-                for j in range(size):
-                    of_item[low + j] += row[j]
+                of_item = message[item[m], low:high]
+                for j in range(total.shape[0]):
+                    of_item[j] += row[j]
     return explained.sum()
 
 
@@ -285,43 +262,3 @@ def _read(labels: Any, q: Any, weight: Any, sums: Any, factors: Any, votes: Any,
     for block in prange(density.shape[0]):
         low = np.int64(block) * BLOCK
         density[block] = _read_block(low, labels, q, weight, sums, factors, votes, message)
-
-
-@compiled
-def _likelihood_of_block(
-    low: int, labels: Any, q: Any, weight: Any, factors: Any, strengths: Any, above: float, sums: Any, moments: Any
-) -> None:
-    """Adds the sums of f_s of BLOCK classes, and the moments of their few counts."""
-    cell_start, label_start, item, option = labels
-    crowd, wrong, right, other = factors
-    size, filled = min(q.shape[1] - low, BLOCK), 0
-    row, mean = np.empty(BLOCK), np.empty(BLOCK)
-    many_mean, many_count, part = np.empty(CHUNK), np.empty(CHUNK), np.empty(strengths.shape[0])
-    for k in range(cell_start.shape[0] - 1):
-        for p in range(cell_start[k], cell_start[k + 1]):
-            _counted(label_start[p], label_start[p + 1], item, q, weight, low, size, row)
-            _expected(option[p], low, size, crowd, wrong[k], right[k], other[k], mean)
-            for j in range(size):
-                if row[j] >= FEW or (row[j] > above and mean[j] >= SMALL):
-                    many_mean[filled], many_count[filled] = mean[j], row[j]
-                    filled += 1
-                elif row[j] > above:
-                    term = row[j] / mean[j]
-                    for i in range(MOMENTS):
-                        moments[i] += term
-                        term *= mean[j]
-            if filled > CHUNK - BLOCK:
-                rises_of_chunk(many_mean[:filled], many_count[:filled], strengths, above, part)
-                sums += part
-                filled = 0
-    rises_of_chunk(many_mean[:filled], many_count[:filled], strengths, above, part)
-    sums += part
-
-
-@threaded
-def _likelihood(
-    labels: Any, q: Any, weight: Any, factors: Any, strengths: Any, above: float, sums: Any, moments: Any
-) -> None:
-    for block in prange(sums.shape[0]):
-        low = np.int64(block) * BLOCK
-        _likelihood_of_block(low, labels, q, weight, factors, strengths, above, sums[block], moments[block])
