@@ -34,6 +34,7 @@ from hitl.annotations import Floats, Ints, Name, Names
 from hitl.crew import EXPECTED_LABELS
 from hitl.design_effect import DesignEffect
 from hitl.errors import BadInput, BadTable
+from hitl.factored_rows import FACTORED_ARRAYS, FactoredTable, as_array
 from hitl.shown import Shown, counted, listed
 from hitl.tables.files import atomic, write_table
 from hitl.texts.span_labels import FoundSpan
@@ -41,9 +42,12 @@ from hitl.texts.span_labels import FoundSpan
 BROKEN = (zipfile.BadZipFile, zlib.error)
 """What a damaged archive raises."""
 
-FORMAT = 4
+FORMAT = 5
 """Version of the saved form. Format 1 had no mixing, difficulty, dependence, prior or answers; formats 2 and 3 had
-other forms of the design effect."""
+other forms of the design effect; formats up to 4 had no matrices by factors."""
+
+FACTORED = "concentration "
+"""What the names of factors begin with in the saved form."""
 
 PARAMETER = "parameter "
 """What the names of parameters begin with in the saved form."""
@@ -149,7 +153,8 @@ class AnnotatorReport(Shown):
 
     Attributes:
         names: K names; classes, options: J and L names.
-        concentration: (K, J, L) Dirichlet parameters of each confusion row's posterior.
+        concentration: (K, J, L) Dirichlet parameters of each confusion row's posterior. With many classes it and
+            `confusion` may be a `FactoredTable`, which becomes an array where one is needed.
         confusion: (K, J, L) the confusion matrices the fit used; rows (true class) sum to 1.
         labels: (K,) number of labels.
         shares: (J,) class shares that weigh the rows into one accuracy.
@@ -354,11 +359,9 @@ class Consensus(Shown):
             "header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
             "probabilities": self.probabilities,
             "class_shares": self.class_shares,
-            "concentration": people.concentration,
-            "confusion": people.confusion,
             "labels": people.labels,
         }
-        return _packed(arrays)
+        return _packed(arrays | _matrices(people))
 
     def judging(self, items: Names, probabilities: Floats, report: AnnotatorReport | None = None) -> Consensus:
         """What was learned, with the probabilities (N, J) of other items; of the classes of `report`, where given."""
@@ -407,8 +410,7 @@ class Consensus(Shown):
             tuple(header["annotators"]),
             classes,
             tuple(header["options"]),
-            arrays["concentration"],
-            arrays["confusion"],
+            *_read_matrices(arrays),
             arrays["labels"],
             arrays["class_shares"],
             arrays.get("dependence"),
@@ -434,6 +436,22 @@ class Consensus(Shown):
             None if header.get("masks") is None else tuple(_mask(*mask) for mask in header["masks"]),
             None if header.get("boxes") is None else tuple(FoundBox(*box) for box in header["boxes"]),
         )
+
+
+def _matrices(people: AnnotatorReport) -> dict[str, npt.NDArray[Any]]:
+    """The matrices of annotators as they are saved; of factors the means are not, which follow from them."""
+    table = people.concentration
+    if isinstance(table, FactoredTable):
+        return {f"{FACTORED}{name}": array for name, array in table.arrays().items()}
+    return {"concentration": table, "confusion": people.confusion}
+
+
+def _read_matrices(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Floats, Floats]:
+    """Concentration and confusion, from what `_matrices` gave."""
+    if "concentration" in arrays:
+        return arrays["concentration"], arrays["confusion"]
+    table = FactoredTable.from_arrays({name: arrays[f"{FACTORED}{name}"] for name in FACTORED_ARRAYS})
+    return as_array(table), as_array(table.divided(table.totals()))
 
 
 def _mask(item: Name, kind: Name, height: int, width: int, rle: list[int], probability: float) -> FoundMask:

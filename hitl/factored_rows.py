@@ -27,6 +27,10 @@ from scipy import sparse
 from hitl.annotations import Floats
 
 
+FACTORED_ARRAYS = ("crowd", "wrong", "right", "other", "added", "class", "start")
+"""What a table by factors consists of: those of (1), and its cells as a sparse table by rows."""
+
+
 @dataclass(frozen=True, eq=False)
 class Factors:
     """What (1) has before labels add anything.
@@ -206,25 +210,18 @@ class FactoredTable(NDArrayOperatorsMixin):
     # -- stored ----------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """What it consists of, by names."""
+        """What it consists of, by the names in `FACTORED_ARRAYS`."""
         factors, cells = self.factors, self.cells
-        return {
-            "crowd": factors.crowd_lj,
-            "wrong": factors.wrong_kj,
-            "right": factors.right_kj,
-            "other": factors.other_kj,
-            "added": cells.data,
-            "class": cells.indices,
-            "start": cells.indptr,
-        }
+        whole = factors.crowd_lj, factors.wrong_kj, factors.right_kj, factors.other_kj
+        return dict(zip(FACTORED_ARRAYS, (*whole, cells.data, cells.indices, cells.indptr), strict=True))
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> FactoredTable:
         """What `arrays` made."""
-        factors = Factors(*(arrays[name] for name in ("crowd", "wrong", "right", "other")))
-        annotators, classes, options = factors.shape
-        stored = arrays["added"], arrays["class"], arrays["start"]
-        return cls(factors, sparse.csr_array(stored, shape=(annotators * options, classes)))
+        *whole, added, classes, start = (arrays[name] for name in FACTORED_ARRAYS)
+        factors = Factors(*whole)
+        k, j, options = factors.shape
+        return cls(factors, sparse.csr_array((added, classes, start), shape=(k * options, j)))
 
 
 def as_array(table: FactoredTable) -> Floats:

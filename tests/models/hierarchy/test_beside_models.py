@@ -13,7 +13,8 @@ from hitl import score
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner
-from hitl.models.hierarchy.hierarchical_dawid_skene import SHARES, Counted, HierarchicalDawidSkene
+from hitl.models.hierarchy.counted import SHARES, Counted
+from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
 from hitl.models.inference.observed_outputs import MODEL_INFORMATIVENESS, Outputs
 from hitl.models.inference.per_item_outputs import (
     BEFOREHAND,

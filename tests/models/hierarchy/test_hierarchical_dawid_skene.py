@@ -18,7 +18,8 @@ from hitl.annotations import Annotations
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner, HierarchicalDawidSkene, MajorityVote
-from hitl.models.hierarchy.hierarchical_dawid_skene import ANCHOR, ANCHOR_OF_TWO, SHARES, Counted
+from hitl.models.hierarchy.counted import SHARES, Counted
+from hitl.models.hierarchy.hierarchical_dawid_skene import ANCHOR, ANCHOR_OF_TWO
 from hitl.models.hierarchy.skills import CROWD, SkilledRows, Skills
 from hitl.models.inference import em
 from hitl.models.inference.observed_outputs import Outputs
