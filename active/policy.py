@@ -44,6 +44,7 @@ from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
+from hitl.factored_rows import diagonals
 from hitl.plan import Ask, Plan
 
 NOT_WORTH = "no question that can be asked is worth its cost"
@@ -247,8 +248,8 @@ def _asks(
     gain = gains.values(item)[np.arange(len(item)), person]
     right = np.zeros(len(item))
     for (_, consensus), pi_kjl in zip(pool, matrices, strict=True):
-        j = np.arange(pi_kjl.shape[1])  # Rodrigues 2014, eq. 12
-        right += np.sum(consensus.probabilities[item] * pi_kjl[person][:, j, j], axis=1) / len(pool)
+        right_kj = diagonals(pi_kjl)  # Rodrigues 2014, eq. 12
+        right += np.sum(consensus.probabilities[item] * right_kj[person], axis=1) / len(pool)
     return tuple(
         Ask(
             pool.items[n],
@@ -268,7 +269,7 @@ def _right(pool: PoolState, matrices: Sequence[Floats], rows: Rows) -> Floats:
     """(R, K') the chance that each annotator's answer about each of these items is right, over all questions."""
     right = np.zeros((len(rows), len(matrices[0])))
     for (_, consensus), pi_kjl in zip(pool, matrices, strict=True):
-        right += consensus.probabilities[rows] @ np.diagonal(pi_kjl, axis1=1, axis2=2).T / len(pool)
+        right += consensus.probabilities[rows] @ diagonals(pi_kjl).T / len(pool)
     return right
 
 

@@ -79,6 +79,13 @@ class Factors:
         means = (weight_k @ each for each in (self.wrong_kj, self.right_kj, self.other_kj))
         return Factors(self.crowd_lj, *(each[None] for each in means))
 
+    def at(
+        self, k: npt.NDArray[np.integer[Any]], j: npt.NDArray[np.integer[Any]], option: npt.NDArray[np.integer[Any]]
+    ) -> Floats:
+        """(m,) single numbers, by codes (m,) of annotators, classes and options."""
+        scale = np.where(option < self.shape[1], self.wrong_kj[k, j], self.other_kj[k, j])
+        return np.where(option == j, self.right_kj[k, j], self.crowd_lj[option, j] * scale)
+
     def tables(self) -> Floats:
         """(K, L, J) whole tables."""
         annotators, classes, options = self.shape
@@ -87,15 +94,6 @@ class Factors:
         np.multiply(self.crowd_lj[classes:], self.other_kj[:, None], out=rows_klj[:, classes:])
         rows_klj[:, np.arange(classes), np.arange(classes)] = self.right_kj
         return rows_klj
-
-    def rows(self, k: int, options: npt.NDArray[np.integer[Any]]) -> Floats:
-        """(len(options), J) of one annotator."""
-        classes = self.shape[1]
-        scale = np.where((options < classes)[:, None], self.wrong_kj[k], self.other_kj[k])
-        rows: Floats = self.crowd_lj[options] * scale
-        right = np.flatnonzero(options < classes)
-        rows[right, options[right]] = self.right_kj[k, options[right]]
-        return rows
 
 
 class FactoredTable(NDArrayOperatorsMixin):
@@ -114,6 +112,12 @@ class FactoredTable(NDArrayOperatorsMixin):
     def shape(self) -> tuple[int, int, int]:
         """K, J, L."""
         return self.factors.shape
+
+    @property
+    def size(self) -> int:
+        """K J L."""
+        annotators, classes, options = self.shape
+        return annotators * classes * options
 
     @property
     def nbytes(self) -> int:
@@ -169,20 +173,54 @@ class FactoredTable(NDArrayOperatorsMixin):
 
     def rows(self, k: int, options: npt.NDArray[np.integer[Any]]) -> Floats:
         """(len(options), J) what an annotator does with these options, by true class."""
-        rows: Floats = self.factors.rows(k, options)
-        found = self._in_rows(k * self.shape[2] + options)
+        return self.given(np.full(len(options), k), options)
+
+    def given(self, k: npt.NDArray[np.integer[Any]], option: npt.NDArray[np.integer[Any]]) -> Floats:
+        """(m, J) chances of single answers by true class, by codes (m,) of annotators and options."""
+        factors, classes = self.factors, self.shape[1]
+        rows: Floats = factors.crowd_lj[option]
+        rows *= np.where((option < classes)[:, None], factors.wrong_kj[k], factors.other_kj[k])
+        right = np.flatnonzero(option < classes)
+        rows[right, option[right]] = factors.right_kj[k[right], option[right]]
+        found = self._in_rows(k.astype(np.int64) * self.shape[2] + option)
         np.add.at(rows, (found.row, found.col), found.data)
         return rows
+
+    def answers(self, k: npt.NDArray[np.integer[Any]], j: npt.NDArray[np.integer[Any]]) -> Floats:
+        """(m, L) chances of all answers, by codes (m,) of annotators and true classes."""
+        m, (_, classes, options) = np.arange(len(k)), self.shape
+        chances = np.ascontiguousarray(self.factors.crowd_lj.T[j])
+        chances[:, :classes] *= self.factors.wrong_kj[k, j][:, None]
+        chances[:, classes:] *= self.factors.other_kj[k, j][:, None]
+        chances[m, j] = self.factors.right_kj[k, j]
+        columns = self.by_class
+        for at, annotator, true in zip(m.tolist(), k.tolist(), j.tolist(), strict=True):
+            own = slice(*columns.indptr[true : true + 2])
+            row = columns.indices[own]
+            first, last = np.searchsorted(row, [annotator * options, (annotator + 1) * options])
+            chances[at, row[first:last] - annotator * options] += columns.data[own][first:last]
+        return chances
+
+    @cached_property
+    def by_class(self) -> sparse.csc_array:
+        """(K L, J) the cells by columns, rows in order."""
+        columns = sparse.csc_array(self.cells)
+        columns.sort_indices()
+        return columns
 
     def at(
         self, k: npt.NDArray[np.integer[Any]], j: npt.NDArray[np.integer[Any]], option: npt.NDArray[np.integer[Any]]
     ) -> Floats:
         """(m,) single numbers, by codes (m,) of annotators, classes and options."""
-        factors, classes = self.factors, self.shape[1]
-        scale = np.where(option < classes, factors.wrong_kj[k, j], factors.other_kj[k, j])
-        expected = np.where(option == j, factors.right_kj[k, j], factors.crowd_lj[option, j] * scale)
         added = sparse.csr_matrix(self.cells)[k.astype(np.int64) * self.shape[2] + option, j]
-        return np.asarray(expected + np.asarray(added).ravel())
+        return np.asarray(self.factors.at(k, j, option) + np.asarray(added).ravel())
+
+    def beside(self, other: FactoredTable) -> FactoredTable:
+        """Its annotators, and after them those of another table with the same crowd."""
+        mine, others = self.factors, other.factors
+        pairs = ((mine.wrong_kj, others.wrong_kj), (mine.right_kj, others.right_kj), (mine.other_kj, others.other_kj))
+        factors = Factors(mine.crowd_lj, *(np.concatenate(pair) for pair in pairs))
+        return FactoredTable(factors, sparse.csr_array(sparse.vstack([self.cells, other.cells])))
 
     def _in_rows(self, row: npt.NDArray[np.integer[Any]]) -> sparse.coo_array:
         return sparse.coo_array(self.cells[row])
@@ -227,3 +265,17 @@ class FactoredTable(NDArrayOperatorsMixin):
 def as_array(table: FactoredTable) -> Floats:
     """The table where an array is expected, which it stands for."""
     return cast(Floats, table)
+
+
+def diagonals(table_kjl: Floats) -> Floats:
+    """(K, J) how right annotators are with each class, of a table (K, J, L) of either form."""
+    if isinstance(table_kjl, FactoredTable):
+        return table_kjl.diagonal_kj()
+    return np.diagonal(table_kjl, axis1=1, axis2=2)
+
+
+def given(table_kjl: Floats, k: npt.NDArray[np.integer[Any]], option: npt.NDArray[np.integer[Any]]) -> Floats:
+    """(m, J) entries of single answers by true class, of a table (K, J, L) of either form."""
+    if isinstance(table_kjl, FactoredTable):
+        return table_kjl.given(k, option)
+    return table_kjl[k, :, option]

@@ -18,9 +18,10 @@ import numpy.typing as npt
 
 from hitl.active.acquisition.scores import expected_accuracy_gain as accuracy_gain
 from hitl.annotations import Floats
-from hitl.consensus import Consensus
+from hitl.consensus import AnnotatorReport, Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
+from hitl.factored_rows import FactoredTable, as_array, diagonals
 
 SEQUENCES = 1024
 """Sequences of answers that are looked at at most: 10 answers of two options, 3 of ten."""
@@ -89,11 +90,17 @@ def pays(
 def crew_confusion(consensus: Consensus, crew: Crew) -> Floats:
     """(K', J, L) confusion matrices of the crew, newcomers like the average; one average annotator without names."""
     learned = consensus.annotators
-    average = average_confusion(consensus)
-    if not crew.names:
-        return average[None]
     place = {name: k for k, name in enumerate(learned.names)}
-    return np.stack([learned.confusion[place[name]] if name in place else average for name in crew.names])
+    if isinstance(learned.confusion, FactoredTable) and learned.names:
+        average = learned.confusion.mean(_weights(learned))
+        if not crew.names:
+            return as_array(average)
+        newcomer = len(learned.names)
+        return as_array(learned.confusion.beside(average).of([place.get(name, newcomer) for name in crew.names]))
+    average_jl = average_confusion(consensus)
+    if not crew.names:
+        return average_jl[None]
+    return np.stack([learned.confusion[place[name]] if name in place else average_jl for name in crew.names])
 
 
 def average_confusion(consensus: Consensus) -> Floats:
@@ -107,7 +114,16 @@ def average_confusion(consensus: Consensus) -> Floats:
         guess = np.full((n_classes, n_options), 0.25 / max(n_options - 1, 1))
         np.fill_diagonal(guess, 0.75)
         return guess
+    if isinstance(learned.confusion, FactoredTable):
+        average_jl: Floats = learned.confusion.mean(_weights(learned))[0]
+        return average_jl
     return np.asarray(np.average(learned.confusion, axis=0, weights=learned.labels + 1.0))
+
+
+def _weights(learned: AnnotatorReport) -> Floats:
+    """(K,) how much each counts for the average."""
+    weight_k: Floats = (learned.labels + 1.0) / (learned.labels + 1.0).sum()
+    return weight_k
 
 
 def err_evenly(pi_jl: Floats) -> Floats:
@@ -125,6 +141,4 @@ def err_evenly(pi_jl: Floats) -> Floats:
 
 def _skill(pi_kjl: Floats) -> Floats:
     """(K,) how much more often than by chance each is right."""
-    n_classes = pi_kjl.shape[1]
-    j = np.arange(n_classes)
-    return np.asarray(np.maximum(pi_kjl[:, j, j].mean(axis=1) - 1 / n_classes, 1e-9))
+    return np.asarray(np.maximum(diagonals(pi_kjl).mean(axis=1) - 1 / pi_kjl.shape[1], 1e-9))

@@ -35,6 +35,7 @@ from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
+from hitl.factored_rows import FactoredTable, as_array, diagonals
 
 SAMPLE = 1000
 """Open items that are played; more of them are drawn from."""
@@ -212,14 +213,23 @@ class _Future:
         np.add.at(self.labels_d, d, float(len(self.beliefs)))  # an answer is a label of each question
         np.add.at(self.cost_d, d, self.cost_k[k])
         for belief, pi_dkjl in zip(self.beliefs, self.pi, strict=True):
-            chance = np.cumsum(pi_dkjl[d if len(pi_dkjl) > 1 else 0, k, belief.truth_dn[d, n]], axis=1)
+            chance = np.cumsum(_answers(pi_dkjl, d, k, belief.truth_dn[d, n]), axis=1)
             said = (rng.random(d.size)[:, None] * chance[:, -1:] > chance).sum(axis=1)
             belief.update(d, n, k, said)
+
+
+def _answers(pi_dkjl: Floats, d: Rows, k: Rows, true: Rows) -> Floats:
+    """(m, L) chances of answers in these draws."""
+    if isinstance(pi_dkjl, FactoredTable):
+        return pi_dkjl.answers(k, true)
+    return pi_dkjl[d if len(pi_dkjl) > 1 else 0, k, true]
 
 
 def _as_they_may_be(consensus: Consensus, crew: Crew, pi_kjl: Floats, draws: int, rng: np.random.Generator) -> Floats:
     """(D or 1, K, J, L) confusion matrices as they may be: drawn around what was learned of those who have answered."""
     learned = consensus.annotators
+    if isinstance(pi_kjl, FactoredTable):  # too large to be drawn; the same in all draws
+        return as_array(pi_kjl)
     if not crew.names or draws * pi_kjl.size > LARGEST:
         return pi_kjl[None]
     place = {name: k for k, name in enumerate(learned.names)}
@@ -250,7 +260,7 @@ def _orders(
         return np.zeros((draws, sample.size, depth), dtype=np.intp)
     right_k = np.mean(
         [
-            pi[:, np.arange(pi.shape[1]), np.arange(pi.shape[1])] @ c.class_shares
+            diagonals(pi) @ c.class_shares
             for pi, (_, c) in zip(matrices, pool, strict=True)
         ],
         axis=0,

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
+from hitl.factored_rows import given
 
 Rows = npt.NDArray[np.intp]
 TINY = 1e-300
@@ -35,7 +36,7 @@ class Belief:
         log_q0_nj = self.effect.untemper(consensus.probabilities[rows], labels_n, self.predicted_n)
         self.log_q0_dnj = np.repeat(log_q0_nj[None], draws, axis=0)
         self.labels_dn = np.repeat(labels_n[None], draws, axis=0)
-        self.log_pi_klj = np.log(np.maximum(pi_kjl, TINY)).transpose(0, 2, 1)
+        self.pi_kjl = pi_kjl
         q_nj = self.probabilities(np.zeros(len(rows), np.intp), np.arange(len(rows)))
         self.confidence_dn = np.repeat(q_nj.max(axis=1)[None], draws, axis=0)
         chance = np.cumsum(q_nj, axis=1)
@@ -44,7 +45,7 @@ class Belief:
 
     def update(self, d: Rows, n: Rows, k: Rows, label: Rows) -> None:
         """One answer of crew member k about item n in draw d, for each of these."""
-        self.log_q0_dnj[d, n] += self.log_pi_klj[k, label]
+        self.log_q0_dnj[d, n] += np.log(np.maximum(given(self.pi_kjl, k, label), TINY))
         self.labels_dn[d, n] += 1
         self.confidence_dn[d, n] = self.probabilities(d, n).max(axis=1)
 
