@@ -44,8 +44,8 @@ from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
-from hitl.factored_rows import diagonals
 from hitl.plan import Ask, Plan
+from hitl.tables.factored_rows import diagonals
 
 NOT_WORTH = "no question that can be asked is worth its cost"
 

@@ -34,8 +34,8 @@ from hitl.annotations import Floats, Ints, Name, Names
 from hitl.crew import EXPECTED_LABELS
 from hitl.design_effect import DesignEffect
 from hitl.errors import BadInput, BadTable
-from hitl.factored_rows import FACTORED_ARRAYS, FactoredTable, as_array
 from hitl.shown import Shown, counted, listed
+from hitl.tables.factored_rows import FACTORED_ARRAYS, FactoredTable, as_array, by_factors
 from hitl.tables.files import atomic, write_table
 from hitl.texts.span_labels import FoundSpan
 
@@ -441,7 +441,7 @@ class Consensus(Shown):
 def _matrices(people: AnnotatorReport) -> dict[str, npt.NDArray[Any]]:
     """The matrices of annotators as they are saved; of factors the means are not, which follow from them."""
     table = people.concentration
-    if isinstance(table, FactoredTable):
+    if by_factors(table):
         return {f"{FACTORED}{name}": array for name, array in table.arrays().items()}
     return {"concentration": table, "confusion": people.confusion}
 

@@ -33,8 +33,8 @@ from numba import prange
 from hitl.active.acquisition import gain_by_factors
 from hitl.active.acquisition.scores import entropy
 from hitl.annotations import Floats
-from hitl.factored_rows import FactoredTable
 from hitl.models.numerics.compiled import compiled, threaded
+from hitl.tables.factored_rows import FactoredTable, by_factors
 
 Rows = npt.NDArray[np.int64]
 
@@ -56,7 +56,7 @@ ANSWERS = 2**24
 
 def information_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
     """(R, K) expected information of annotator k's answer about item r, in nats, in [0, log min(J, L)]."""
-    if isinstance(confusion_kjl, FactoredTable):
+    if by_factors(confusion_kjl):
         return _in_blocks(_information_by_factors, q_rj, confusion_kjl)
     n_annotators, n_classes, n_options = confusion_kjl.shape
     noise = entropy(confusion_kjl.reshape(-1, n_options)).reshape(n_annotators, n_classes)
@@ -120,7 +120,7 @@ def _times_log(p: Floats) -> None:
 
 def accuracy_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
     """(R, K) by how much annotator k's answer is expected to raise the chance that item r's label is right, >= 0."""
-    if isinstance(confusion_kjl, FactoredTable):
+    if by_factors(confusion_kjl):
         return _in_blocks(_accuracy_by_factors, q_rj, confusion_kjl)
     n_annotators, _, n_options = confusion_kjl.shape
     gain = np.empty((len(q_rj), n_annotators))
@@ -149,11 +149,11 @@ def _most_right(q_rj: Floats, table: Floats, n_options: int, gain: Floats) -> No
 def _information_by_factors(q_rj: Floats, table: FactoredTable) -> Floats:
     chance, left_rk = gain_by_factors.answers_and_entropy(q_rj, table)
     _times_log(np.maximum(chance, 1e-300, out=chance).ravel())
-    return np.maximum(-chance.reshape(len(q_rj), -1, len(table)).sum(axis=1) - left_rk, 0.0)
+    return np.asarray(np.maximum(-chance.reshape(len(q_rj), -1, len(table)).sum(axis=1) - left_rk, 0.0))
 
 
 def _accuracy_by_factors(q_rj: Floats, table: FactoredTable) -> Floats:
-    return np.maximum(gain_by_factors.largest_joint(q_rj, table) - q_rj.max(axis=1, keepdims=True), 0.0)
+    return np.asarray(np.maximum(gain_by_factors.largest_joint(q_rj, table) - q_rj.max(axis=1, keepdims=True), 0.0))
 
 
 def _in_blocks(gain: Callable[[Floats, FactoredTable], Floats], q_rj: Floats, table: FactoredTable) -> Floats:
@@ -181,7 +181,7 @@ def accuracy_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
 
 def _dependent(confusion_kjl: Floats) -> float:
     """1 - E_k of the annotator whose answers depend most on the truth."""
-    if isinstance(confusion_kjl, FactoredTable):
+    if by_factors(confusion_kjl):
         return gain_by_factors.dependent(confusion_kjl)
     return 1.0 - float(confusion_kjl.min(axis=1).sum(axis=1).min(initial=1.0))
 
@@ -190,7 +190,7 @@ def _reach(confusion_kjl: Floats) -> Floats:
     """(J, J, G) F_bj at the odds 2^(g / STEPS); with many classes at 1 alone, where it is largest."""
     n_classes = confusion_kjl.shape[1]
     points = STEPS * TOP + 1
-    if isinstance(confusion_kjl, FactoredTable) or points * n_classes * confusion_kjl.size > TABLED:
+    if by_factors(confusion_kjl) or points * n_classes * confusion_kjl.size > TABLED:
         points = 1
     odds = 2.0 ** (np.arange(points) / STEPS)
     table = np.zeros((n_classes, n_classes, points))

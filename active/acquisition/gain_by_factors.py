@@ -1,12 +1,12 @@
-"""The expected gain of an answer where confusion matrices are given by factors (`hitl.factored_rows`).
+"""The expected gain of an answer where confusion matrices are given by factors (`hitl.tables.factored_rows`).
 
 The formulas are those of `expected_gain`; what differs is that no table (K, J, L) is made. The chance of an answer, and
 the largest joint chance, run over the classes that an item may be of:
 
-    p_k(l)  =  sum_j q_j pi_kjl            max_j q_j pi_kjl          pi_kjl = crowd_lj wrong_kj, right_kj where l = j, ...
+    p_k(l)  =  sum_j q_j pi_kjl            max_j q_j pi_kjl           pi_kjl = crowd_lj wrong_kj, right_kj if l = j, ...
 
 With thousands of classes nearly all beliefs are next to nothing: a class less probable than J LEAST is left out, so
-that a gain is right to J^2 LEAST, some 1e-6 for 2,000 classes. The entropy of a row has a closed form but for its cells:
+that a gain is right to J^2 LEAST, some 1e-6 for 2,000 classes. The entropy of a row has a closed form but for cells:
 
     -H(pi_kj)  =  wrong (sum_l c ln c + ln wrong sum_l c)  +  right ln right  +  ...  +  what cells change
 
@@ -21,8 +21,8 @@ import numpy as np
 from numba import prange
 
 from hitl.annotations import Floats
-from hitl.factored_rows import FactoredTable
 from hitl.models.numerics.compiled import compiled, threaded
+from hitl.tables.factored_rows import FactoredTable
 
 LEAST = 1e-12
 """Times J: beliefs that are left out."""
@@ -75,15 +75,16 @@ def _x_log_x(x: Floats) -> Floats:
     return np.asarray(x * np.log(np.where(x > 0, x, 1.0)))
 
 
-def _columns(table: FactoredTable) -> tuple[Any, ...]:
+def _columns(table: FactoredTable) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Factors and cells by true class."""
     factors, cells = table.factors, table.by_class
     arrays = factors.crowd_lj, factors.wrong_kj, factors.right_kj, factors.other_kj
-    return (*(np.ascontiguousarray(array.T) for array in arrays), cells.indptr, cells.indices, cells.data)
+    crowd, wrong, right, other = (np.ascontiguousarray(array.T) for array in arrays)
+    return (crowd, wrong, right, other), (cells.indptr, cells.indices, cells.data)
 
 
 @compiled
-def _of_cell(j: int, k: int, option: int, crowd: Any, wrong: Any, right: Any, other: Any) -> float:
+def _of_cell(j: int, k: int, option: int, crowd: Any, wrong: Any, right: Any, other: Any) -> Any:
     """What is expected of a cell before labels."""
     if option == j:
         return right[j, k]
@@ -91,9 +92,9 @@ def _of_cell(j: int, k: int, option: int, crowd: Any, wrong: Any, right: Any, ot
 
 
 @threaded
-def _sum_over_classes(
-    q: Any, least: float, crowd: Any, wrong: Any, right: Any, other: Any, start: Any, row: Any, data: Any, chance: Any
-) -> None:
+def _sum_over_classes(q: Any, least: float, factors: tuple[Any, ...], cells: tuple[Any, ...], chance: Any) -> None:
+    crowd, wrong, right, other = factors
+    start, row, data = cells
     n_classes, n_annotators = right.shape
     n_options = crowd.shape[1]
     for r in prange(len(q)):
@@ -113,9 +114,9 @@ def _sum_over_classes(
 
 
 @threaded
-def _most_over_classes(
-    q: Any, least: float, crowd: Any, wrong: Any, right: Any, other: Any, start: Any, row: Any, data: Any, chance: Any
-) -> None:
+def _most_over_classes(q: Any, least: float, factors: tuple[Any, ...], cells: tuple[Any, ...], chance: Any) -> None:
+    crowd, wrong, right, other = factors
+    start, row, data = cells
     n_classes, n_annotators = right.shape
     n_options = crowd.shape[1]
     for r in prange(len(q)):

@@ -21,7 +21,7 @@ from hitl.annotations import Floats
 from hitl.consensus import AnnotatorReport, Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
-from hitl.factored_rows import FactoredTable, as_array, diagonals
+from hitl.tables.factored_rows import as_array, by_factors, diagonals
 
 SEQUENCES = 1024
 """Sequences of answers that are looked at at most: 10 answers of two options, 3 of ten."""
@@ -91,7 +91,7 @@ def crew_confusion(consensus: Consensus, crew: Crew) -> Floats:
     """(K', J, L) confusion matrices of the crew, newcomers like the average; one average annotator without names."""
     learned = consensus.annotators
     place = {name: k for k, name in enumerate(learned.names)}
-    if isinstance(learned.confusion, FactoredTable) and learned.names:
+    if by_factors(learned.confusion) and learned.names:
         average = learned.confusion.mean(_weights(learned))
         if not crew.names:
             return as_array(average)
@@ -114,7 +114,7 @@ def average_confusion(consensus: Consensus) -> Floats:
         guess = np.full((n_classes, n_options), 0.25 / max(n_options - 1, 1))
         np.fill_diagonal(guess, 0.75)
         return guess
-    if isinstance(learned.confusion, FactoredTable):
+    if by_factors(learned.confusion):
         average_jl: Floats = learned.confusion.mean(_weights(learned))[0]
         return average_jl
     return np.asarray(np.average(learned.confusion, axis=0, weights=learned.labels + 1.0))

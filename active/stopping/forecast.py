@@ -35,7 +35,7 @@ from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
-from hitl.factored_rows import FactoredTable, as_array, diagonals
+from hitl.tables.factored_rows import as_array, by_factors, diagonals
 
 SAMPLE = 1000
 """Open items that are played; more of them are drawn from."""
@@ -220,15 +220,16 @@ class _Future:
 
 def _answers(pi_dkjl: Floats, d: Rows, k: Rows, true: Rows) -> Floats:
     """(m, L) chances of answers in these draws."""
-    if isinstance(pi_dkjl, FactoredTable):
+    if by_factors(pi_dkjl):
         return pi_dkjl.answers(k, true)
-    return pi_dkjl[d if len(pi_dkjl) > 1 else 0, k, true]
+    chances: Floats = pi_dkjl[d if len(pi_dkjl) > 1 else 0, k, true]
+    return chances
 
 
 def _as_they_may_be(consensus: Consensus, crew: Crew, pi_kjl: Floats, draws: int, rng: np.random.Generator) -> Floats:
     """(D or 1, K, J, L) confusion matrices as they may be: drawn around what was learned of those who have answered."""
     learned = consensus.annotators
-    if isinstance(pi_kjl, FactoredTable):  # too large to be drawn; the same in all draws
+    if by_factors(pi_kjl):  # too large to be drawn; the same in all draws
         return as_array(pi_kjl)
     if not crew.names or draws * pi_kjl.size > LARGEST:
         return pi_kjl[None]
@@ -259,10 +260,7 @@ def _orders(
     if not crew.names:
         return np.zeros((draws, sample.size, depth), dtype=np.intp)
     right_k = np.mean(
-        [
-            diagonals(pi) @ c.class_shares
-            for pi, (_, c) in zip(matrices, pool, strict=True)
-        ],
+        [diagonals(pi) @ c.class_shares for pi, (_, c) in zip(matrices, pool, strict=True)],
         axis=0,
     )
     free = Eligibility.of(replace(crew, asked=()), pool.annotations)

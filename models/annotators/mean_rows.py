@@ -13,9 +13,9 @@ from scipy import sparse
 
 from hitl.annotations import Annotations, Floats
 from hitl.design_effect import SMALLEST
-from hitl.factored_rows import FactoredTable
 from hitl.models.annotators.confusion import over_options
 from hitl.models.numerics import kernels
+from hitl.tables.factored_rows import FactoredTable, by_factors
 
 
 def log_means(alpha_kjl: Floats) -> Floats:
@@ -26,18 +26,18 @@ def log_means(alpha_kjl: Floats) -> Floats:
     return log_pi_klj
 
 
-def messages(annotations: Annotations, alpha_kjl: Floats | FactoredTable) -> Floats:
+def messages(annotations: Annotations, alpha_kjl: Floats) -> Floats:
     """(N, J) sums over the labels of each item, by Dirichlet parameters (K, J, L)."""
-    if isinstance(alpha_kjl, FactoredTable):
+    if by_factors(alpha_kjl):
         return _of_factors(annotations, alpha_kjl)
     return kernels.messages(annotations, log_means(alpha_kjl))
 
 
 def at_labels(
-    alpha_kjl: Floats | FactoredTable, k: npt.NDArray[np.int32], j: npt.NDArray[np.int32], option: npt.NDArray[np.int32]
+    alpha_kjl: Floats, k: npt.NDArray[np.int32], j: npt.NDArray[np.int32], option: npt.NDArray[np.int32]
 ) -> tuple[Floats, Floats]:
     """(m,) Dirichlet parameters of single answers, and (m,) the sums of their rows."""
-    if isinstance(alpha_kjl, FactoredTable):
+    if by_factors(alpha_kjl):
         return alpha_kjl.at(k, j, option), alpha_kjl.totals()[k, j]
     return alpha_kjl[k, j, option], alpha_kjl.sum(axis=2)[k, j]
 

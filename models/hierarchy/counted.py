@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -20,6 +21,48 @@ from hitl.models.inference.observed_outputs import Observed, Outputs
 
 SHARES = 100.0
 """Even items beside those that the shares are learned from."""
+
+
+class Form(Protocol):
+    """What counts of the labels of a table, in some form; the counts and the hierarchy have forms of their own."""
+
+    @classmethod
+    def of(cls, evidence: Evidence, anchor: float, outputs: Outputs) -> Self:
+        """Of one table."""
+        ...
+
+    def by(self, q_nj: Floats) -> Floats:
+        """Expected counts by beliefs (N, J)."""
+        ...
+
+    def lone(self, q_nj: Floats) -> Floats:
+        """(L, J) expected counts of lone labels by beliefs."""
+        ...
+
+    def shares(self) -> WeighedShares:
+        """The shares before any belief."""
+        ...
+
+    def skills(self, counts: Floats, lone_lj: Floats, accuracy: float) -> Any:
+        """The hierarchy by expected counts, anchored, and by lone labels."""
+        ...
+
+    def climbed(
+        self,
+        evidence: Evidence,
+        prior: Observed[WeighedShares],
+        skills: Any,
+        q_nj: Floats,
+        begun: Callable[[], Expected],
+        tolerance: float,
+        most: int,
+    ) -> em.Estimate[Observed[WeighedShares], Any]:
+        """EM from beliefs (N, J), whose expectations `begun` gives, the hierarchy held."""
+        ...
+
+    def report(self, annotations: Annotations, skills: Any, counts: Floats, shares: WeighedShares) -> AnnotatorReport:
+        """What the fit says of the annotators."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +86,7 @@ class Counted:
     weighed: Weighed | None = None
 
     @classmethod
-    def of(cls, evidence: Evidence, anchor: float, outputs: Outputs) -> Counted:
+    def of(cls, evidence: Evidence, anchor: float, outputs: Outputs) -> Self:
         """Of one table."""
         weight = Pairs.of(evidence).weight(outputs.informativeness)
         weighed = Weighed.of(evidence, weight, outputs.informativeness)
@@ -59,9 +102,9 @@ class Counted:
         assert self.weighed is not None
         return self.weighed.lone(q_nj)
 
-    def skills(self, counts_klj: Floats, lone_lj: Floats, accuracy: float) -> Skills:
+    def skills(self, counts: Floats, lone_lj: Floats, accuracy: float) -> Skills:
         """The hierarchy by expected counts, anchored, and by lone labels."""
-        return Skills.learned(self.anchored(counts_klj), accuracy, lone_lj)
+        return Skills.learned(self.anchored(counts), accuracy, lone_lj)
 
     def anchored(self, counts_klj: Floats) -> Floats:
         """(K, L, J) what is learned from, given counts by beliefs."""
@@ -106,10 +149,10 @@ class Counted:
         )
 
     def report(
-        self, annotations: Annotations, skills: Skills, counts_klj: Floats, shares: WeighedShares
+        self, annotations: Annotations, skills: Skills, counts: Floats, shares: WeighedShares
     ) -> AnnotatorReport:
         """What the fit says of the annotators."""
-        alpha_klj = self.anchored(counts_klj)
+        alpha_klj = self.anchored(counts)
         alpha_klj += skills.prior_klj
         return confusion.report_of(annotations, alpha_klj.transpose(0, 2, 1), shares.share_j, prior=skills.crowd_jl)
 

@@ -24,8 +24,7 @@ from scipy import sparse
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport
 from hitl.evidence import Evidence
-from hitl.factored_rows import FactoredTable, Factors, as_array
-from hitl.models.hierarchy.counted import Counted, least_labels, shares_before
+from hitl.models.hierarchy.counted import Counted, Form, least_labels, shares_before
 from hitl.models.hierarchy.skills import NOTHING, STRENGTHS, Foreseen, Seen, of_totals, strength
 from hitl.models.hierarchy.weighed_labels import Left, Pairs, Weighed
 from hitl.models.hierarchy.weighed_shares import WeighedShares
@@ -38,6 +37,7 @@ from hitl.models.numerics.observed_cells import Cells, Pseudo, read
 from hitl.models.numerics.strengths_of_cells import log_likelihood
 from hitl.models.numerics.sureness import Rows
 from hitl.models.numerics.votes import agreement
+from hitl.tables.factored_rows import FactoredTable, Factors, as_array
 
 LARGE = 2**22
 """Cells of a whole table from which it may be large: 32 MB."""
@@ -46,7 +46,7 @@ LEAST = 1e-12
 """Beliefs up to this one are left out of the reported matrices."""
 
 
-def form_of(annotations: Annotations) -> type[Counted] | type[CountedByCells]:
+def form_of(annotations: Annotations) -> type[Form]:
     """By cells, where whole tables are large and have more rows than there are labels; else by whole tables."""
     rows = annotations.n_annotators * annotations.n_options
     few = len(annotations) < rows and rows * annotations.n_classes >= LARGE
@@ -118,7 +118,7 @@ class CountedByCells:
     agreed_nj: sparse.csr_array
 
     @classmethod
-    def of(cls, evidence: Evidence, anchor: float, outputs: Outputs) -> CountedByCells:
+    def of(cls, evidence: Evidence, anchor: float, outputs: Outputs) -> Self:
         """Of one table."""
         weight = Pairs.of(evidence).weight(outputs.informativeness)
         weighed = Weighed.of(evidence, weight, outputs.informativeness)
@@ -138,9 +138,9 @@ class CountedByCells:
         """The shares before any belief."""
         return shares_before(self.left, self.weighed.weight_n, self.informativeness, self.model_share_j)
 
-    def skills(self, q_nj: Floats, lone_lj: Floats, accuracy: float) -> FactoredSkills:
+    def skills(self, counts: Floats, lone_lj: Floats, accuracy: float) -> FactoredSkills:
         """The hierarchy by beliefs, anchored, and by lone labels."""
-        learned_nj = self.anchored(q_nj)
+        learned_nj = self.anchored(counts)
         seen, total_kj = self._seen(learned_nj, lone_lj)
         found, weight_n = Foreseen.by(seen, accuracy), self.weighed.weight_n
         inside = log_likelihood(found.means, self.cells, learned_nj, weight_n, STRENGTHS, NOTHING)
@@ -172,10 +172,10 @@ class CountedByCells:
         return em.Estimate(*learned, found.objective, found.converged, passes.q_nj)
 
     def report(
-        self, annotations: Annotations, skills: FactoredSkills, q_nj: Floats, shares: WeighedShares
+        self, annotations: Annotations, skills: FactoredSkills, counts: Floats, shares: WeighedShares
     ) -> AnnotatorReport:
         """What the fit says of the annotators, by factors."""
-        learned_nj = self.anchored(q_nj)
+        learned_nj = self.anchored(counts)
         learned_nj[learned_nj <= LEAST] = 0.0
         summed = self.cells.summed(self.weighed.weight_n, annotations.n_items)
         alpha = FactoredTable(skills.prior, self._in_all_rows(summed @ sparse.csr_array(learned_nj)))
@@ -198,7 +198,7 @@ class CountedByCells:
         said_skj = self._counts(by_kind, 2, a.n_annotators, learned_nj)
         crowd_lj = self._counts(a.label, 1, a.n_options, learned_nj)[0]
         k, item, label = (column[of_a_class] for column in (a.annotator, a.item, a.label))
-        right_k = np.bincount(k, weight_n[item] * learned_nj[item, label], a.n_annotators)
+        right_k: Floats = np.bincount(k, weight_n[item] * learned_nj[item, label], a.n_annotators).astype(np.float64)
         return Seen(right_k, said_skj[0], crowd_lj, lone_lj), said_skj.sum(axis=0)
 
     def _counts(self, cell_m: npt.NDArray[Any], tables: int, rows: int, q_nj: Floats) -> Floats:

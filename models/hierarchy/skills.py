@@ -29,9 +29,9 @@ from typing import Self
 import numpy as np
 
 from hitl.annotations import Floats
-from hitl.factored_rows import Factors
 from hitl.models.annotators.confusion import over_options
 from hitl.models.numerics.special import log_gamma, log_gamma_rises
+from hitl.tables.factored_rows import Factors
 
 CROWD, ROWS = 20.0, 500.0
 """Labels that the expected accuracy counts as, and that the accuracy of the crowd counts as with each class. With 50 to

@@ -27,9 +27,9 @@ from numba import prange
 from scipy import sparse
 
 from hitl.annotations import Annotations, Floats
-from hitl.factored_rows import Factors
 from hitl.models.numerics.compiled import compiled, inlined, threaded
 from hitl.models.numerics.kernels import log_positive
+from hitl.tables.factored_rows import Factors
 
 BLOCK = 128
 """Classes a pass takes at a time: enough for vector instructions, few enough for the rows of a person in the cache."""
@@ -167,14 +167,6 @@ def arrays_of(factors: Factors) -> tuple[Floats, ...]:
     return factors.crowd_lj, factors.wrong_kj, factors.right_kj, factors.other_kj
 
 
-def _of_few(moment_i: Floats, strengths: Floats) -> Floats:
-    """(S,) sums of N psi(s x), by sums of N x^i for i = -1, 0, 1, ..."""
-    order = np.arange(1, MOMENTS - 1)
-    coefficient = np.array([-1.0, -np.euler_gamma, *((-1.0) ** (order + 1) * zeta(order + 1))])
-    found: Floats = (strengths[:, None] ** np.arange(-1, MOMENTS - 1)) @ (coefficient * moment_i)
-    return found
-
-
 def blocks_of(n_classes: int) -> int:
     """How many blocks of classes."""
     return -(-n_classes // BLOCK)
@@ -217,7 +209,7 @@ def _longest(start: Any) -> int:
 
 
 @compiled
-def _read_block(low: int, labels: Any, q: Any, weight: Any, sums: Any, factors: Any, votes: Any, message: Any) -> float:
+def _read_block(low: Any, labels: Any, q: Any, weight: Any, sums: Any, factors: Any, votes: Any, message: Any) -> float:
     """Messages of BLOCK classes; returns their part of the density."""
     cell_start, label_start, item, option = labels
     totals, unseen = sums
@@ -254,7 +246,7 @@ def _read_block(low: int, labels: Any, q: Any, weight: Any, sums: Any, factors: 
                 of_item = message[item[m], low:high]
                 for j in range(total.shape[0]):
                     of_item[j] += row[j]
-    return explained.sum()
+    return float(explained.sum())
 
 
 @threaded

@@ -5,11 +5,11 @@
 With thousands of classes most counts and means are small, and there ln G(y) = g(y) - ln y helps, g(y) = ln G(1 + y):
 
     f  =  -ln(1 + N / y) + g(y + N) - g(y)             y = s x
-    g(y + N) - g(y)  =  N g' + N^2 g'' / 2 + N^3 g''' / 6 + ...          g'(y) = -gamma + sum_i zeta(i + 1) (-1)^(i+1) y^i
+    g(y + N) - g(y)  =  N g' + N^2 g'' / 2 + N^3 g''' / 6 + ...        g(y) = -gamma y + sum_i zeta(i) (-y)^i / i
 
-The logarithms of many cells are one logarithm of a product, and the series needs the moments sum N^a x^i, which serve all
-strengths. With N < FEW and x < SMALL, and strengths up to 128, what is left out is less than 1e-8 of N. Other cells go
-the way of `special`.
+The logarithms of many cells are one logarithm of a product, and the series needs the moments sum N^a x^i, which serve
+all strengths. With N < FEW and x < SMALL, and strengths up to 128, what is left out is less than 1e-8 of N. Other cells
+go the way of `special`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from numba import prange
 from scipy.special import factorial, zeta
 
 from hitl.annotations import Floats
-from hitl.factored_rows import Factors
 from hitl.models.numerics.compiled import compiled, threaded
 from hitl.models.numerics.kernels import log_positive
 from hitl.models.numerics.observed_cells import (
@@ -34,6 +33,7 @@ from hitl.models.numerics.observed_cells import (
     labels_of,
 )
 from hitl.models.numerics.special import CHUNK, rises_of_chunk
+from hitl.tables.factored_rows import Factors
 
 FEW, SMALL = 1e-3, 5e-4
 """Counts and means below which products and moments are taken."""
@@ -102,7 +102,7 @@ def _take_logarithms(products: Any, sums: Any) -> None:
 
 @compiled
 def _sums_of_block(
-    low: int, labels: Any, q: Any, weight: Any, factors: Any, strengths: Any, above: float, sums: Any, moments: Any
+    low: Any, labels: Any, q: Any, weight: Any, factors: Any, strengths: Any, above: float, sums: Any, moments: Any
 ) -> None:
     cell_start, label_start, item, option = labels
     crowd, wrong, right, other = factors

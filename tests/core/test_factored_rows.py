@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hitl.consensus import Consensus
-from hitl.factored_rows import FactoredTable, as_array, diagonals, given
 from hitl.models import MajorityVote
+from hitl.tables.factored_rows import FactoredTable, as_array, diagonals, given
 from hitl.testing import crowd
-from tests.factored_tables import some_table, written_out
+from tests.core.factored_tables import some_table, written_out
 from tests.oracles import Floats
 
 
@@ -80,7 +80,8 @@ def test_a_consensus_keeps_it_in_its_file(tmp_path: Path) -> None:
     people = replace(consensus.annotators, concentration=as_array(table), confusion=mean)
     replace(consensus, annotators=people).save(tmp_path / "c.npz")
     found = Consensus.load(tmp_path / "c.npz").annotators
-    assert isinstance(found.concentration, FactoredTable) and isinstance(found.confusion, FactoredTable)
+    assert isinstance(found.concentration, FactoredTable)
+    assert isinstance(found.confusion, FactoredTable)
     np.testing.assert_array_equal(found.concentration, table)
     np.testing.assert_array_equal(found.confusion, mean)
     np.testing.assert_allclose(found.accuracy, replace(people, concentration=written_out(table)).accuracy, rtol=1e-12)

@@ -20,10 +20,10 @@ from hitl.active.stopping.forecast import forecast
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
-from hitl.factored_rows import FactoredTable, as_array
 from hitl.models import DefaultCombiner
+from hitl.tables.factored_rows import FactoredTable, as_array
 from hitl.testing import crowd
-from tests.factored_tables import some_chances
+from tests.core.factored_tables import some_chances
 from tests.oracles import Floats
 
 SHAPES = [(4, 5, 7), (3, 6, 6), (1, 2, 3)]
@@ -102,7 +102,8 @@ def test_plans_and_forecasts_are_those_of_whole_tables(named: bool) -> None:
     crew, budget = crew_of(named), Budget(labels=12, target_confidence=0.95)
     plans = [ExpectedGain(audit=0.1).plan([(evidence, consensus)], crew, budget) for consensus in forms]
     asked = [[(ask.item, ask.annotator, round(ask.gain, 8), round(ask.right, 8)) for ask in p.asks] for p in plans]
-    assert asked[0] == asked[1] and len(asked[0]) == 12
+    assert asked[0] == asked[1]
+    assert len(asked[0]) == 12
     rows = np.arange(40)
     worth = [best_next([(evidence, consensus)], rows, crew, budget) for consensus in forms]
     assert worth[0] == pytest.approx(worth[1])

@@ -12,11 +12,11 @@ import pytest
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.factored_rows import FactoredTable
 from hitl.models import DefaultCombiner
 from hitl.models.hierarchy import counted_by_cells, hierarchical_dawid_skene
 from hitl.models.hierarchy.counted import Counted
 from hitl.models.hierarchy.counted_by_cells import CountedByCells, form_of
+from hitl.tables.factored_rows import FactoredTable
 from hitl.testing import crowd
 
 CROWDS: dict[str, dict[str, Any]] = {
@@ -35,7 +35,9 @@ def some(seed: int = 0, **kind: Any) -> Evidence:
     return crowd(np.random.default_rng(seed), **shape)[0]
 
 
-def fitted(form: type, monkeypatch: pytest.MonkeyPatch, evidence: Evidence, start: Consensus | None = None) -> Consensus:
+def fitted(
+    form: type, monkeypatch: pytest.MonkeyPatch, evidence: Evidence, start: Consensus | None = None
+) -> Consensus:
     with monkeypatch.context() as patch:
         patch.setattr(hierarchical_dawid_skene, "form_of", lambda _: form)
         return DefaultCombiner().fit(evidence, start=start)
@@ -108,7 +110,8 @@ def _with_a_newcomer(annotations: Annotations) -> Annotations:
 
 def test_the_form_goes_by_the_size_of_whole_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     a = some(n_annotators=8, n_classes=60).annotations
-    assert len(a) < 8 * 60 and form_of(a) is Counted
+    assert len(a) < 8 * 60
+    assert form_of(a) is Counted
     monkeypatch.setattr(counted_by_cells, "LARGE", 8 * 60 * 60)
     assert form_of(a) is CountedByCells
     assert form_of(some(n_annotators=8, n_classes=60, n_items=200).annotations) is Counted  # more labels than rows
@@ -130,7 +133,8 @@ def test_two_thousand_classes_and_fifty_annotators_need_less_than_half_a_table()
     tracemalloc.stop()
     assert most < 0.5 * 50 * 2000 * 2000 * 8
     table = found.annotators.concentration
-    assert isinstance(table, FactoredTable) and table.nbytes < 100e6
+    assert isinstance(table, FactoredTable)
+    assert table.nbytes < 100e6
     assert len(found.to_bytes()) < 100e6
     assert (found.labels == truth[np.unique(item, return_index=True)[1]]).mean() > 0.8
 

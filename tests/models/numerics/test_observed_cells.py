@@ -15,7 +15,7 @@ from hitl.models.numerics import kernels
 from hitl.models.numerics.observed_cells import BLOCK, Cells, Pseudo, read
 from hitl.models.numerics.strengths_of_cells import FEW, SMALL, log_likelihood
 from hitl.testing import crowd
-from tests.factored_tables import some_factors
+from tests.core.factored_tables import some_factors
 from tests.oracles import Floats
 
 SHAPES = [(4, 5, 5), (3, 2 * BLOCK + 3, 2 * BLOCK + 5), (5, BLOCK, BLOCK + 1)]
@@ -87,7 +87,8 @@ def test_counts_that_went_on_beyond_0_are_0() -> None:
     pseudo = Pseudo(some_factors(np.random.default_rng(0), a.n_annotators, 5, 6), votes_of(cells), cells)
     beyond_nj = beliefs(a) - 0.2
     counts_klj = kernels.counts(a, beyond_nj, weight_n)
-    assert (counts_klj < 0).any() and (counts_klj > 0).any()
+    assert (counts_klj < 0).any()
+    assert (counts_klj > 0).any()
     expected = SkilledRows.unlearned(whole(pseudo)).learn(np.maximum(counts_klj, 0))
     message_nj, _ = read(pseudo, beyond_nj, weight_n)
     np.testing.assert_allclose(message_nj, kernels.messages(a, expected.log_pi_klj), rtol=1e-12)
@@ -103,7 +104,9 @@ def test_the_likelihood_of_strengths_is_a_sum_over_all_cells(mean: float, sharpn
     counts_klj, above = kernels.counts(a, q_nj, weight_n), 1e-15
     x, n = means.tables()[counts_klj > above], counts_klj[counts_klj > above]
     if (mean, sharpness) == (SMALL / 2, 4.0):  # all ways are taken
-        assert ((n < FEW) & (x < SMALL)).any() and ((n >= FEW) & (x < SMALL)).any() and (x >= SMALL).any()
+        assert ((n < FEW) & (x < SMALL)).any()
+        assert ((n >= FEW) & (x < SMALL)).any()
+        assert (x >= SMALL).any()
     expected = [np.sum(gammaln(s * x + n) - gammaln(s * x)) for s in STRENGTHS]
     found = log_likelihood(means, cells, q_nj, weight_n, STRENGTHS, above)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-7)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,6 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from scipy import sparse
 
 from hitl.annotations import Floats
-
 
 FACTORED_ARRAYS = ("crowd", "wrong", "right", "other", "added", "class", "start")
 """What a table by factors consists of: those of (1), and its cells as a sparse table by rows."""
@@ -48,7 +47,8 @@ class Factors:
     @property
     def shape(self) -> tuple[int, int, int]:
         """K, J, L."""
-        return (*self.right_kj.shape, len(self.crowd_lj))
+        annotators, classes = self.right_kj.shape
+        return annotators, classes, len(self.crowd_lj)
 
     @cached_property
     def errors_j(self) -> Floats:
@@ -267,15 +267,20 @@ def as_array(table: FactoredTable) -> Floats:
     return cast(Floats, table)
 
 
+def by_factors(table_kjl: Any) -> TypeGuard[FactoredTable]:
+    """Whether a table (K, J, L) is given by its factors."""
+    return isinstance(table_kjl, FactoredTable)
+
+
 def diagonals(table_kjl: Floats) -> Floats:
     """(K, J) how right annotators are with each class, of a table (K, J, L) of either form."""
-    if isinstance(table_kjl, FactoredTable):
+    if by_factors(table_kjl):
         return table_kjl.diagonal_kj()
     return np.diagonal(table_kjl, axis1=1, axis2=2)
 
 
 def given(table_kjl: Floats, k: npt.NDArray[np.integer[Any]], option: npt.NDArray[np.integer[Any]]) -> Floats:
     """(m, J) entries of single answers by true class, of a table (K, J, L) of either form."""
-    if isinstance(table_kjl, FactoredTable):
+    if by_factors(table_kjl):
         return table_kjl.given(k, option)
     return table_kjl[k, :, option]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from hitl.factored_rows import FactoredTable, Factors
+from hitl.tables.factored_rows import FactoredTable, Factors
 from tests.oracles import Floats
 
 
@@ -18,7 +18,9 @@ def some_factors(rng: np.random.Generator, annotators: int = 4, classes: int = 5
 def some_table(rng: np.random.Generator, annotators: int = 4, classes: int = 5, options: int = 7) -> FactoredTable:
     """With cells here and there, the diagonal among them; rows do not sum to 1."""
     factors = some_factors(rng, annotators, classes, options)
-    added = rng.uniform(0, 3, size=(annotators * options, classes)) * (rng.random((annotators * options, classes)) < 0.3)
+    added = rng.uniform(0, 3, size=(annotators * options, classes)) * (
+        rng.random((annotators * options, classes)) < 0.3
+    )
     return FactoredTable(factors, sparse.csr_array(added))
 
 
