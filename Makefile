@@ -76,6 +76,7 @@ bench-peers: $(BENCH)/.ready  ## the default beside crowd-kit's aggregators, and
 
 bench-scale: $(TEST)/.ready  ## labels beyond memory; make bench-scale ARGS="--rows 100000000 --save" takes 15 GB of disk
 	$(TEST)/bin/python -m tests.bench.scale.passes
+	$(TEST)/bin/python -m tests.bench.scale.classes
 	$(TEST)/bin/python -m tests.bench.scale.out_of_core $(ARGS)
 
 bench-%: $(TEST)/.ready  ## one of them: make bench-replay_cifar10h ARGS="--file resnet-110.csv"
