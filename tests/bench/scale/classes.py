@@ -5,7 +5,7 @@
 
     time      processor seconds of a fit, after a first one of another table; `--whole`: by whole tables, as before
     memory    largest resident memory of the process, each fit in a process of its own
-    kept      bytes of the consensus as it is stored
+    kept      bytes of the consensus as it is stored; not measured by whole tables
     far       largest difference of a belief from that by whole tables
 
 By whole tables 2,000 classes and 50 annotators take 14 GB.
@@ -61,8 +61,8 @@ def apart(shape: tuple[int, int, int, int], whole: bool) -> tuple[dict[str, floa
 
 
 def told(name: str, found: dict[str, float]) -> str:
-    gigabytes = f"memory {found['memory'] / 1e9:5.2f} GB   kept {found['kept'] / 1e9:5.2f} GB"
-    return f"  {name:14} {found['seconds']:7.1f} s   {gigabytes}"
+    kept = f"   kept {found['kept'] / 1e9:5.2f} GB" if found["kept"] else ""
+    return f"  {name:14} {found['seconds']:7.1f} s   memory {found['memory'] / 1e9:5.2f} GB{kept}"
 
 
 def main(argv: list[str] | None = None) -> None:
