@@ -81,7 +81,8 @@ class Index:
         item, place = np.unique(np.concatenate([fresh[0], gone[0]]), return_inverse=True)
         balance = np.zeros(len(item), np.uint64)
         np.add.at(balance, place, np.concatenate([fresh[1], np.uint64(0) - gone[1]]))
-        return item[balance != 0]
+        found: Hashes = item[balance != 0]
+        return found
 
     def naming(self, items: Hashes) -> list[int]:
         """The pieces that name any of these items."""

@@ -35,15 +35,16 @@ from hitl.crew import EXPECTED_LABELS
 from hitl.design_effect import DesignEffect
 from hitl.errors import BadInput, BadTable
 from hitl.shown import Shown, counted, listed
+from hitl.tables.encoding import CheckedNames, names_as_bytes, names_from_bytes
 from hitl.tables.files import atomic, write_table
 from hitl.texts.span_labels import FoundSpan
 
 BROKEN = (zipfile.BadZipFile, zlib.error)
 """What a damaged archive raises."""
 
-FORMAT = 4
+FORMAT = 5
 """Version of the saved form. Format 1 had no mixing, difficulty, dependence, prior or answers; formats 2 and 3 had
-other forms of the design effect."""
+other forms of the design effect; up to 4 the names of items were always in the header."""
 
 PARAMETER = "parameter "
 """What the names of parameters begin with in the saved form."""
@@ -334,7 +335,7 @@ class Consensus(Shown):
         people = self.annotators
         header = {
             "format": FORMAT,
-            "items": self.items,
+            "items": None if isinstance(self.items, CheckedNames) else self.items,
             "classes": self.classes,
             "annotators": people.names,
             "options": people.options,
@@ -358,6 +359,8 @@ class Consensus(Shown):
             "confusion": people.confusion,
             "labels": people.labels,
         }
+        if isinstance(self.items, CheckedNames):  # a million names of a store: as JSON they take longer than the rest
+            arrays["items"] = names_as_bytes(self.items.column)
         return _packed(arrays)
 
     def judging(self, items: Names, probabilities: Floats, report: AnnotatorReport | None = None) -> Consensus:
@@ -420,7 +423,7 @@ class Consensus(Shown):
         objective = tuple(stored.pop("objective"))
         fit = Fit(**stored, objective=objective, mixing=None if mixing is None else Mixing(**mixing))
         return cls(
-            tuple(header["items"]),
+            tuple(names_from_bytes(arrays["items"]) if header["items"] is None else header["items"]),
             classes,
             arrays["probabilities"],
             people,
