@@ -202,8 +202,8 @@ class _Text:
         if len(places) < 2:
             return [count] * len(places)
         bounds = [self._bounds[place] for place in places]
-        if any(self._data.find(b"\r", *each) >= 0 for each in bounds):
-            return None
+        if any(self._data.count(b"\r", *each) != self._data.count(b"\r\n", *each) for each in bounds):
+            return None  # a line ends with it alone
         ends = [self._data.count(b"\n", start, end) + (self._data[end - 1] != 10) for start, end in bounds]
         return ends if sum(ends) == count else None  # no piece has more rows than ends of lines
 

@@ -12,7 +12,8 @@ Read from the folder (CSV, JSON Lines or Parquet; .gz allowed), or a single anno
 
 Written to `output` (default <folder>/hitl-output/): consensus.csv, order.csv, assignments/<annotator>.csv,
 labels_wanted.csv, added_items.jsonl and gold.csv; the last two are read back. A file is written whole, and only when
-its content changes.
+its content changes. A pull keeps .annotations.index there, by which the next one finds what has changed
+(`table_changes`); without it everything is read.
 """
 
 from __future__ import annotations

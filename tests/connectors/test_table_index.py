@@ -148,12 +148,12 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 @pytest.mark.parametrize("seed", range(6))
 def test_random_changes(pair: Pair, taken: list[int], seed: int) -> None:
     dice = random.Random(seed)
-    rows, ends = begun(dice), dice.choice(("\n", "\n", "\r\n"))
+    rows, ends, mark = begun(dice), dice.choice(("\n", "\n", "\r\n")), dice.choice((b"", b"\xef\xbb\xbf"))
     pair.write("items.csv", b"item,text\n" + b"".join(b"i%d,t%d\n" % (n, n) for n in range(0, ITEMS, 2)))
     for turn in range(14):
         kept = rows
         rows = changed(rows, dice) if turn else rows
-        content = text(rows, ends)
+        content = mark + text(rows, ends)
         if turn and dice.random() < 0.15:
             content = content[: -dice.randrange(1, 40)]  # still being written
         pair.write("annotations.csv", content)
