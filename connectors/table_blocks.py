@@ -153,12 +153,16 @@ class Blocks:
         """A digest of which items there are."""
         return hashlib.sha256(json.dumps(self.keys).encode()).hexdigest()[:16]
 
-    def pages(self, known: frozenset[str], size: int) -> Iterator[tuple[list[Range], list[str]]]:
-        """The ranges of items whose digests are not known, with these, by pages of at least `size` items."""
+    def pages(self, known: frozenset[str], again: frozenset[str], size: int) -> Iterator[tuple[list[Range], list[str]]]:
+        """The ranges of items whose digests are not known, with these, by pages of at least `size` items.
+
+        Those that hold one of the items `again` are not known.
+        """
         ranges: list[Range] = []
         digests: list[str] = []
-        for digest, (first, end) in zip(self.digests, pairwise(self._bounds), strict=True):
-            if digest not in known:
+        looked_at = self._holding(again)
+        for block, (digest, (first, end)) in enumerate(zip(self.digests, pairwise(self._bounds), strict=True)):
+            if digest not in known or block in looked_at:
                 ranges.append((first, end))
                 digests.append(digest)
                 if sum(end - first for first, end in ranges) >= size:
@@ -166,6 +170,11 @@ class Blocks:
                     ranges, digests = [], []
         if ranges:
             yield ranges, digests
+
+    def _holding(self, items: frozenset[str]) -> set[int]:
+        """The blocks that hold these items."""
+        places = [place for place, key in enumerate(self.keys) if key in items] if items else []
+        return set((np.searchsorted(self._bounds, places, side="right") - 1).tolist())
 
     def _digests(self, named: Sequence[Mapping[str, Any]]) -> list[str]:
         """That of each block."""

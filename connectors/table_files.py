@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hitl.errors import BadTable
@@ -55,15 +55,32 @@ class TableFiles:
 
     def stamp(self) -> str:
         """A digest of the bytes of all files."""
-        digest = hashlib.sha256()
+        return stamp_of(self.digests())
+
+    def digests(self) -> dict[Path, bytes]:
+        """That of the bytes of each file."""
+        found = {}
         for path in self.all():
-            digest.update(path.name.encode())
             with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-        return digest.hexdigest()[:16]
+                found[path] = hashlib.file_digest(file, "sha256").digest()
+        return found
+
+    @property
+    def index(self) -> Path:
+        """Where the index of annotations.* is kept (`table_index`)."""
+        return self._output / ".annotations.index"
 
     def _folder(self, name: str) -> Path:
         return self._output if name in WRITTEN else self._path
+
+
+def stamp_of(digests: Mapping[Path, bytes]) -> str:
+    """One digest of those of several files."""
+    digest = hashlib.sha256()
+    for path, each in digests.items():
+        digest.update(path.name.encode())
+        digest.update(each)
+    return digest.hexdigest()[:16]
 
 
 def stem(path: Path) -> str:

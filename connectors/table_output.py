@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import re
 from pathlib import Path
@@ -29,7 +30,7 @@ def write_if_changed(path: Path, table: pa.Table) -> bool:
     """Write the table unless the file holds the same bytes already."""
     fresh = path.with_name(f".new-{path.name}")
     write_table(fresh, table)
-    if path.exists() and path.read_bytes() == fresh.read_bytes():
+    if path.exists() and filecmp.cmp(path, fresh, shallow=False):  # of another size it is not read
         fresh.unlink()
         return False
     fresh.replace(path)  # whole, or not at all

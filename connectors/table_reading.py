@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -189,7 +189,7 @@ class Reading:
             table = self.table(name)
             if table is not None:
                 require_columns(table, [of.label], str(self._files.find(name)))
-                found |= dict.fromkeys(value for value in pc.unique(table.column(of.label)).to_pylist() if value)
+                found |= dict.fromkeys(self._labels_of(name, table))
         for table in self._models.values():
             found |= dict.fromkeys(name[2:] for name in table.column_names if name.startswith("p_"))
         classes = tuple(natural_order([name for name in found if name not in of.abstain]))
@@ -201,9 +201,9 @@ class Reading:
         items = 0 if self.items is None else len(self.items.names)
         return {"annotations": answers.count, "items": items, "truth": len(self.gold), **models}
 
-    def strange_truth(self, answers: Answers) -> list[str]:
-        """Words about known labels that no annotator has ever given, which may be rare classes or typing errors."""
-        usual = {*answers.unique(self._of.label)}
+    def strange_truth(self, labels: Iterable[str]) -> list[str]:
+        """Words about known labels that are none of these of annotators: rare classes, or typing errors."""
+        usual = {*labels}
         usual |= {name for several in self.predictions[0].values() for row in several for name in row.probabilities}
         if self._of.classes or not usual or self.marks_parts:
             return []
@@ -227,6 +227,10 @@ class Reading:
             path = self._files.find(name)
             self._tables[name] = None if path is None else read_table(path, text)
         return self._tables[name]
+
+    def _labels_of(self, name: str, table: pa.Table) -> list[str]:
+        """What the labels of a table are."""
+        return [value for value in pc.unique(table.column(self._of.label)).to_pylist() if value]
 
     def _named_items(self, name: str) -> pa.Table | None:
         table = self.table(name)

@@ -12,23 +12,25 @@ Read from the folder (CSV, JSON Lines or Parquet; .gz allowed), or a single anno
 
 Written to `output` (default <folder>/hitl-output/): consensus.csv, order.csv, assignments/<annotator>.csv,
 labels_wanted.csv, added_items.jsonl and gold.csv; the last two are read back. A file is written whole, and only when
-its content changes.
+its content changes. A pull keeps .annotations.index there, by which the next one finds what has changed
+(`table_changes`); without it everything is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
 
 from hitl.connectors import table_spans
-from hitl.connectors.table_files import TableFiles
+from hitl.connectors.table_changes import Changed, Changes
+from hitl.connectors.table_files import TableFiles, stamp_of
 from hitl.connectors.table_output import file_name, table_of_rows, write_if_changed
-from hitl.connectors.table_pages import TablePages, labeled
+from hitl.connectors.table_pages import TablePages, Told, labeled
 from hitl.connectors.table_reading import Columns, Reading
 from hitl.connectors.table_shrinkage import Look, is_cut, state_of
 from hitl.errors import BadInput, Refused
@@ -159,10 +161,18 @@ class Tables:
         before = cursor or {}
         named = before.get("tables")
         tables = self._files.present(named if isinstance(named, list) else [])
-        stamp, state, look = self._files.stamp(), state_of(self._files.all()), Look.of(cursor)
-        read_as = {"files": stamp, "columns": self._columns.digest}
+        digests, look = self._files.digests(), Look.of(cursor)
+        state = state_of(digests)
+        read_as = {"files": stamp_of(digests), "columns": self._columns.digest}
         again = before.get("ended") is True and all(before.get(name) == value for name, value in read_as.items())
         if again and look.doubted is None:
+            return
+        changes, held = Changes(self._files, self._columns, digests), {**read_as, "tables": tables}
+        changed = changes.since(before) if before.get("ended") is True and look.doubted is None else None
+        page = None if changed is None else self._page_of(changed, before, held, look)
+        if changed is not None and page is not None:
+            yield page
+            changes.keep(changed.index)
             return
         reading = self._reading()
         answers = reading.answers
@@ -177,15 +187,36 @@ class Tables:
             problems.append(f"{self._path}: {'; '.join(lost)}: {_IN_DOUBT}")
         else:
             self._classes_kept = ()
-        question = reading.question(self._classes_kept)
-        self._asked = stamp, question
+        question = self._ask(reading, held)
         if not lost:
             look = Look(rows, tuple(map(str, question.classes)))
-        problems += [*answers.problems, *reading.predictions[1], *reading.strange_truth(answers)]
+        strange = reading.strange_truth(answers.unique(self._columns.label))
+        problems += [*answers.problems, *reading.predictions[1], *strange]
         self._files.present(tables)  # what was moved away while we read was not read
-        held = {**read_as, "tables": tables, "look": look.as_json()}
-        pages = TablePages(reading, answers, self._columns, PAGE)
-        yield from pages.since(before, held, problems, partial=bool(lost))
+        pages = TablePages(Told.of(reading, answers), self._columns, PAGE)
+        yield from pages.since(before, {**held, "look": look.as_json()}, problems, partial=bool(lost))
+        if not lost:
+            changes.keep(changes.index(answers))
+
+    def _page_of(self, changed: Changed, before: Cursor, held: Mapping[str, Any], look: Look) -> Page | None:
+        """The page of the items that a change has touched; None where the tables shrank too much to be believed."""
+        reading, answers = changed.reading, changed.told.answers
+        rows = {**reading.counted(answers), "annotations": changed.index.rows}
+        if look.lost(rows, self._max_shrink):
+            return None
+        self._classes_kept = ()
+        look = Look(rows, tuple(map(str, self._ask(reading, held).classes)))
+        problems = [*reading.predictions[1], *reading.strange_truth(changed.index.labels)]
+        self._files.present(held["tables"])
+        told = {"ended": True, "blocks": before.get("blocks"), "again": changed.again}
+        live = None if changed.came else before.get("live")
+        cursor = {**held, "look": look.as_json(), **told, "live": live}
+        return TablePages(changed.told, self._columns, PAGE).at_once(cursor, problems)
+
+    def _ask(self, reading: Reading, held: Mapping[str, Any]) -> Question:
+        """The question of the files as they were read."""
+        self._asked = str(held["files"]), reading.question(self._classes_kept)
+        return self._asked[1]
 
     # -- sink ----------------------------------------------------------------------------------------------
 

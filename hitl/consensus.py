@@ -35,6 +35,7 @@ from hitl.crew import EXPECTED_LABELS
 from hitl.design_effect import DesignEffect
 from hitl.errors import BadInput, BadTable
 from hitl.shown import Shown, counted, listed
+from hitl.tables.encoding import CheckedNames, names_as_bytes, names_from_bytes
 from hitl.tables.factored_rows import FACTORED_ARRAYS, FactoredTable, as_array, by_factors
 from hitl.tables.files import atomic, write_table
 from hitl.texts.span_labels import FoundSpan
@@ -44,7 +45,7 @@ BROKEN = (zipfile.BadZipFile, zlib.error)
 
 FORMAT = 5
 """Version of the saved form. Format 1 had no mixing, difficulty, dependence, prior or answers; formats 2 and 3 had
-other forms of the design effect; formats up to 4 had no matrices by factors."""
+other forms of the design effect; up to 4 names of items were always in the header, and no matrices by factors."""
 
 FACTORED = "concentration "
 """What the names of factors begin with in the saved form."""
@@ -339,7 +340,7 @@ class Consensus(Shown):
         people = self.annotators
         header = {
             "format": FORMAT,
-            "items": self.items,
+            "items": None if isinstance(self.items, CheckedNames) else self.items,
             "classes": self.classes,
             "annotators": people.names,
             "options": people.options,
@@ -361,6 +362,8 @@ class Consensus(Shown):
             "class_shares": self.class_shares,
             "labels": people.labels,
         }
+        if isinstance(self.items, CheckedNames):  # a million names of a store: as JSON they take longer than the rest
+            arrays["items"] = names_as_bytes(self.items.column)
         return _packed(arrays | _matrices(people))
 
     def judging(self, items: Names, probabilities: Floats, report: AnnotatorReport | None = None) -> Consensus:
@@ -422,7 +425,7 @@ class Consensus(Shown):
         objective = tuple(stored.pop("objective"))
         fit = Fit(**stored, objective=objective, mixing=None if mixing is None else Mixing(**mixing))
         return cls(
-            tuple(header["items"]),
+            tuple(names_from_bytes(arrays["items"]) if header["items"] is None else header["items"]),
             classes,
             arrays["probabilities"],
             people,

@@ -25,6 +25,7 @@ from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.crew import Budget
 from hitl.errors import BadInput
 from hitl.plan import DoneItems
+from hitl.tables.coded import Coded
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -99,16 +100,15 @@ class PoolState(tuple[Judged, ...]):
         """The items without an open question, with their labels, the least confidence, and why they are done."""
         rows = np.flatnonzero(~self.open)
         confidence = np.min([consensus.confidence for _, consensus in self], axis=0)[rows].tolist()
-        reason = self.states.max(axis=0)[rows].tolist()
-        items = list(map(self.items.__getitem__, rows.tolist()))
-        return DoneItems(items, self._labels(rows), confidence, list(map(rules.REASONS.__getitem__, reason)), rows)
+        why = Coded([rules.REASONS.get(state, "") for state in range(rules.LIMIT + 1)], self.states.max(axis=0)[rows])
+        return DoneItems(Coded(self.items, rows), self._labels(rows), confidence, why, rows)
 
-    def _labels(self, rows: Rows) -> list[tuple[Name, ...]]:
+    def _labels(self, rows: Rows) -> Sequence[tuple[Name, ...]]:
         """The labels of these items, a tuple each; of one question all with one label share a tuple."""
-        codes = [consensus.labels[rows].tolist() for _, consensus in self]
         if len(self) == 1:
-            alone = [(name,) for name in self[0][1].classes]
-            return list(map(alone.__getitem__, codes[0]))
+            only = self[0][1]
+            return Coded([(name,) for name in only.classes], only.labels[rows])
+        codes = [consensus.labels[rows].tolist() for _, consensus in self]
         named = [map(consensus.classes.__getitem__, of) for (_, consensus), of in zip(self, codes, strict=True)]
         return list(zip(*named, strict=True))
 

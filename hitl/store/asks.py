@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
 
@@ -53,7 +54,7 @@ class Asked(Leased):
 def rows_of(project: str, plan: Plan, results: Mapping[str, Consensus]) -> list[dict[str, Any]]:
     """The questions of a plan, as rows without the number of the cycle."""
     asked = {ask.item for ask in plan.asks}
-    done = asked.intersection(DoneItems.of(plan.done).items)
+    done = _done_of(DoneItems.of(plan.done), asked, results)
     labels = {question: _labels(result, asked) for question, result in results.items()}
     return [
         {
@@ -80,6 +81,15 @@ def write(database: Database, connection: sa.Connection, number: int, rows: Iter
     new = [{**row, "number": number} for row in rows]
     if new:
         connection.execute(database.insert(asks).on_conflict_do_nothing(), new)
+
+
+def _done_of(done: DoneItems, items: set[Any], results: Mapping[str, Consensus]) -> set[Any]:
+    """Those of these items that are done."""
+    if done.rows is None or not results:
+        return items.intersection(done.items)
+    row = places_of(next(iter(results.values())).items, items)
+    among = np.isin(np.fromiter(row.values(), np.int64, len(row)), done.rows)
+    return {item for item, is_done in zip(row, among.tolist(), strict=True) if is_done}
 
 
 def _labels(result: Consensus, items: set[Any]) -> dict[Any, str]:

@@ -32,6 +32,7 @@ from hitl.store.database import Database
 from hitl.store.events import Announcement, announce
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import consensus, cycle, operation
+from hitl.tables.coded import Coded
 from hitl.tables.label_columns import ConsensusOperation, WantedOperation, as_text, from_text
 
 PENDING, CONFIRMED = "pending", "confirmed"
@@ -240,7 +241,8 @@ def _forget_results(connection: sa.Connection, project: str) -> None:
 def _packed(done: Sequence[Done]) -> bytes:
     """As Arrow: there may be a million."""
     done = DoneItems.of(done)
-    columns = (done.items, _few(done.labels), done.confidence, _few(done.why))
+    items = done.items.column if isinstance(done.items, Coded) else done.items
+    columns = (items, _few(done.labels), done.confidence, _few(done.why))
     table = pa.table(dict(zip(DONE, columns, strict=True)))
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)  # a thread a column costs more
@@ -251,6 +253,8 @@ def _packed(done: Sequence[Done]) -> bytes:
 
 def _few(values: Sequence[Any]) -> pa.Array:
     """A column of values of which many are the same: each is converted once."""
+    if isinstance(values, Coded):
+        return values.column
     place = {value: n for n, value in enumerate(dict.fromkeys(values))}
     codes = np.fromiter(map(place.__getitem__, values), np.int32, len(values))
     return pa.array(list(place)).take(pa.array(codes))

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,8 @@ BLOCK = 1 << 22
 
 SMALL = 1 << 28
 """Bytes of a file that is read by one thread: it takes less than a second."""
+
+BOM = b"\xef\xbb\xbf"
 
 SEPARATORS = (",", ";", "\t")
 """What may stand between the columns of a .csv file; spreadsheets write ; where a number has a comma."""
@@ -51,6 +54,27 @@ def read(
         raise BadTable(f"{path}: cannot be read as csv: {error}") from error
 
 
+def read_rows(header: bytes, rows: bytes, separator: str) -> pa.Table | None:
+    """Some rows of a text, as `read` gives them, below its first line; None where whole texts have to be looked at.
+
+    That is where a quote does not open or close a field, or a row is none.
+    """
+    from pyarrow import csv as arrow
+
+    header = header.removeprefix(BOM)
+    text = header + rows
+    lines = text if text.endswith(b"\n") else text + b"\n"
+    if not _each_quote_closes(lines, separator) and not _fields(separator).fullmatch(lines):
+        return None
+    parse = arrow.ParseOptions(delimiter=separator, newlines_in_values=True)
+    whole = arrow.ReadOptions(block_size=max(BLOCK, len(text)), use_threads=False)
+    try:
+        names = arrow.read_csv(pa.BufferReader(header), whole, parse).column_names
+        return arrow.read_csv(pa.BufferReader(text), whole, parse, _as_text(names))
+    except pa.ArrowInvalid:
+        return None
+
+
 def separator_of(path: Path) -> str:
     """The separator of a file: the one that its first line has most of, outside of quotes; a comma if it has none."""
     if _suffix(path) == ".tsv":
@@ -76,12 +100,7 @@ def _tables(path: Path, size: int | None, separator: str) -> Iterator[pa.Table]:
     parse = arrow.ParseOptions(delimiter=separator, newlines_in_values=True)
     with arrow.open_csv(path, parse_options=parse) as reader:
         names = reader.schema.names
-    convert = arrow.ConvertOptions(
-        column_types={name: pa.string() for name in names},
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-        null_values=[""],
-    )
+    convert = _as_text(names)
     if size is None:  # threads take half as much processor time again
         blocks = arrow.ReadOptions(block_size=BLOCK, use_threads=path.stat().st_size > SMALL)
         yield arrow.read_csv(path, read_options=blocks, parse_options=parse, convert_options=convert)
@@ -89,6 +108,18 @@ def _tables(path: Path, size: int | None, separator: str) -> Iterator[pa.Table]:
     with arrow.open_csv(path, parse_options=parse, convert_options=convert) as reader:
         for batch in reader:
             yield pa.Table.from_batches([batch])
+
+
+def _as_text(names: Sequence[str]) -> Any:
+    """How these columns are read: as text, an empty field as null."""
+    from pyarrow import csv as arrow
+
+    return arrow.ConvertOptions(
+        column_types={name: pa.string() for name in names},
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        null_values=[""],
+    )
 
 
 def _name_the_line(path: Path, separator: str) -> None:
@@ -132,10 +163,8 @@ def _unclosed_quote(path: Path, delimiter: str) -> int | None:
 
     Arrow takes what follows, up to the next quote or the end of the file, for the text of that field.
     """
-    ends = rf" *+(?:{delimiter}|\r?\n|\r)"
-    quoted = re.compile(rb'"(?:[^"]|"")*+')
-    fields = re.compile(rf'(?:(?:"(?:[^"]|"")*+"|[^"{delimiter}\r\n][^{delimiter}\r\n]*+)?{ends})*+'.encode())
-    rest, closing = re.compile(rb'(?:[^"]|"")*+'), re.compile(rf'"{ends}'.encode())
+    quoted, fields = re.compile(rb'"(?:[^"]|"")*+'), _fields(delimiter)
+    rest, closing = re.compile(rb'(?:[^"]|"")*+'), re.compile(rf'"{_ends(delimiter)}'.encode())
     line, opened = 1, None
     for block in _blocks_of_lines(path):
         place = 0
@@ -154,6 +183,17 @@ def _unclosed_quote(path: Path, delimiter: str) -> int | None:
                     return opened
         line += block.count(b"\n")
     return opened
+
+
+def _fields(delimiter: str) -> re.Pattern[bytes]:
+    """Whole fields, quoted or not, with what ends them."""
+    plain = rf'[^"{delimiter}\r\n][^{delimiter}\r\n]*+'
+    return re.compile(rf'(?:(?:"(?:[^"]|"")*+"|{plain})?{_ends(delimiter)})*+'.encode())
+
+
+def _ends(delimiter: str) -> str:
+    """What ends a field."""
+    return rf" *+(?:{delimiter}|\r?\n|\r)"
 
 
 def _each_quote_closes(block: bytes, delimiter: str) -> bool:

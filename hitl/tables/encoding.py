@@ -47,6 +47,21 @@ def column_of(names: Names) -> pa.Array:
     return names.column if isinstance(names, CheckedNames) else pa.array(list(map(str, names)), pa.string())
 
 
+def names_as_bytes(column: pa.Array) -> npt.NDArray[np.uint8]:
+    """A column of names, packed."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+    with pa.ipc.new_stream(sink, pa.schema([("name", pa.string())]), options=options) as writer:
+        writer.write_table(pa.table({"name": column.cast(pa.string())}))
+    return np.frombuffer(sink.getvalue(), np.uint8)
+
+
+def names_from_bytes(packed: npt.NDArray[np.uint8]) -> list[str]:
+    """What `names_as_bytes` packed. Raises ValueError for anything else."""
+    names: list[str] = pa.ipc.open_stream(pa.py_buffer(packed.tobytes())).read_all().column("name").to_pylist()
+    return names
+
+
 def places_of(names: Names, wanted: Iterable[Name]) -> dict[Name, int]:
     """Where these names stand, of those that are among them; without a table of all the others."""
     few = set(wanted)

@@ -60,7 +60,6 @@ def writable_format_of(path: Path) -> str:
     return FORMATS[suffix]
 
 
-BOM = b"\xef\xbb\xbf"
 JSON_BLOCK = 1 << 20
 _NULL = re.compile(rb"^[ \t\r]*+null", re.MULTILINE)
 """A line of JSON Lines that begins with null."""
@@ -302,13 +301,13 @@ def _block_size(text: bytes) -> int:
 
     Raises ValueError where that is the first value of all.
     """
-    text = text.removeprefix(BOM)
+    text = text.removeprefix(delimited.BOM)
     usual = text.count(b"\n{") + text.startswith(b"{") == text.count(b"\n") + (not text.endswith(b"\n"))
     if usual or not _NULL.search(text):
         return JSON_BLOCK
     if _NULL.match(text.lstrip()):
         raise ValueError("it begins with null; expected an object, {...}, in each line")
-    return max(JSON_BLOCK, len(BOM) + len(text))
+    return max(JSON_BLOCK, len(delimited.BOM) + len(text))
 
 
 def _read_parquet(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:

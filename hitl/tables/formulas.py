@@ -12,11 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 FORMULA = r"(?s)^'*[=+\-@\t\r]."
 """Begins as a formula does, with the apostrophes that it may have already."""
+
+BEGINS = frozenset(b"'=+-@\t\r")
+"""The first bytes of those."""
 
 NUMBER = r"^[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?$"
 """Begins with a sign, and is no formula."""
@@ -32,9 +36,23 @@ def restored(table: pa.Table) -> pa.Table:
     return _changed(table, _is_defused, lambda name: name[1:], lambda text: pc.utf8_slice_codeunits(text, 1))
 
 
-def _is_formula(text: pa.ChunkedArray) -> pa.ChunkedArray:
+def _is_formula(text: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
+    if not _first_bytes(text) & BEGINS:  # a look at a byte of each, where the pattern looks at all
+        return pa.array(np.zeros(len(text), bool))
     begins = pc.match_substring_regex(text, FORMULA)
     return pc.and_not(begins, pc.match_substring_regex(text, NUMBER)) if pc.any(begins).as_py() else begins
+
+
+def _first_bytes(text: pa.ChunkedArray | pa.Array) -> set[int]:
+    """What the texts begin with."""
+    found: set[int] = set()
+    for chunk in text.chunks if isinstance(text, pa.ChunkedArray) else [text]:
+        large = chunk.cast(pa.large_string())
+        _, offsets, content = large.buffers()
+        starts = np.frombuffer(offsets or b"", np.int64)[large.offset : large.offset + len(large) + 1]
+        first = np.frombuffer(content or b"", np.uint8)[starts[:-1][np.diff(starts) > 0]]
+        found.update(np.flatnonzero(np.bincount(first, minlength=256)).tolist())
+    return found
 
 
 def _is_defused(text: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -199,7 +199,7 @@ def as_text(operation: Operation) -> str:
         packed = {name: b64encode(columns.packed()).decode() for name, columns in operation.columns.items()}
         return json.dumps({"columns": packed})
     if isinstance(operation, WantedOperation):
-        return json.dumps({"columns": b64encode(operation.packed).decode()})
+        return json.dumps({"columns": b64encode(_as_bytes(operation.table, "zstd")).decode()})
     return json.dumps(operation.payload)
 
 

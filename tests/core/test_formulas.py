@@ -49,3 +49,13 @@ def test_other_formats_keep_text_as_it_is(tmp_path: Path) -> None:
 def test_restored_is_the_inverse(cells: list[str | None]) -> None:
     table = pa.table({"a": pa.array(cells, pa.string())})
     assert restored(defused(table)) == table
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_one_formula_among_many_texts_is_found(formula: str) -> None:
+    """Also behind texts without any, in a part of a column, and in one without text."""
+    cells = ["plain", None, "", *HARMLESS, formula, "plain"]
+    column = pa.chunked_array([pa.array(["=", *cells]).slice(1), pa.array([], pa.string()), pa.array(["b"])])
+    assert defused(pa.table({"item": column})).column("item").to_pylist() == [*cells[:-2], f"'{formula}", "plain", "b"]
+    plain = pa.table({"item": column.slice(0, 3)})
+    assert defused(plain) is plain

@@ -33,3 +33,20 @@ def test_a_cycle_runs_over_this_database(store: Store, tmp_path: Path) -> None:
     second = cycle.run(settings, store, Tables(tmp_path))
     assert (second.pulled.changed, second.changed, second.receipts) == (0, 0, ())
     assert second.judgement.plan.asks == plan.asks
+
+
+def test_what_is_done_comes_back_as_it_was(store: Store, tmp_path: Path) -> None:
+    """Items, labels, confidence and reasons are columns of codes until they are stored."""
+    rows = [f"{n},{who},{'yes' if n % 2 else 'no'}" for n in range(9) for who in ("ann", "bob", "cyd")[: 1 + n % 3]]
+    (tmp_path / "annotations.csv").write_text("\n".join(["item,annotator,label", *rows]) + "\n")
+    (tmp_path / "truth.csv").write_text("item,label\n0,no\n")
+    settings = Settings(name="p", source=TablesSettings(path="."), budget=BudgetSettings(labels=5, max_labels=3))
+    judged = cycle.run(settings, store, Tables(tmp_path)).judgement
+    latest = store.latest("p")
+    assert latest is not None
+    results, plan = latest
+    assert [*plan.done] == [*judged.plan.done]
+    assert {done.item: done.why for done in plan.done}["0"] == "its truth is known"
+    assert {done.item: done.why for done in plan.done}["2"] in ("label limit reached", "confidence reached the target")
+    assert results["label"].items == judged.results["label"].items
+    assert all(type(done.item) is str and type(done.confidence) is float for done in plan.done)
