@@ -47,11 +47,8 @@ FORMAT = 5
 """Version of the saved form. Format 1 had no mixing, difficulty, dependence, prior or answers; formats 2 and 3 had
 other forms of the design effect; up to 4 names of items were always in the header, and no matrices by factors."""
 
-FACTORED = "concentration "
-"""What the names of factors begin with in the saved form."""
-
-PARAMETER = "parameter "
-"""What the names of parameters begin with in the saved form."""
+FACTORED, PARAMETER = "concentration ", "parameter "
+"""What the names of factors and of parameters begin with in the saved form."""
 
 TIE = 1e-9
 """Probabilities closer than this are equal: sums differ in the last bits from run to run, labels must not."""

@@ -418,7 +418,7 @@ class _Market:
         asked = np.flatnonzero(column >= 0)
         person, place = self.people.person[column[asked]], self.inside[asked]
         value = self.value[asked, person]
-        best = np.lexsort((place, -value))
+        best = np.lexsort((place, -np.round(value, 9)))  # the last bits vary from machine to machine
         counts = np.where(_rank(person[best]) < self.share[person[best]], 1.0, BEYOND)  # the best of theirs in full
         parts = (self.rows[place][best], person[best], value[best], counts)
         pairs = zip(*(part.tolist() for part in parts), strict=True)
