@@ -450,6 +450,21 @@ def test_of_equal_items_the_first_are_asked() -> None:
     assert {pair.item for pair in found} == set(rows[:7].tolist())
 
 
+def test_the_last_bits_of_values_do_not_change_the_order() -> None:
+    """They differ from processor to processor."""
+    rows = np.random.default_rng(0).permutation(60)
+    free = Eligibility.of(Crew((0, 1), default_capacity=30), [nothing_said(60)])
+
+    def asked(noise: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+        value = 0.7 + 1e-15 * noise[:, None] * np.ones(2)
+        found = assign(rows, value.max(axis=1)[rows], lambda at: value[at], free, 20)
+        return [(pair.item, pair.person) for pair in found]
+
+    none = asked(np.zeros(60))
+    assert [item for item, _ in none] == rows[:20].tolist()
+    assert all(asked(np.random.default_rng(seed).integers(-2, 3, 60)) == none for seed in range(10))
+
+
 def test_with_nobody_or_nothing_to_ask_nothing_is_asked() -> None:
     value = np.ones((5, 1))
     given = nothing_said(5)
