@@ -48,6 +48,7 @@ def ran(folder: Path) -> tuple[Any, Any, dict[str, bytes]]:
 def test_it_is_that_of_whole_matrices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_tables, profiles, shown = ran(tmp_path / "tables")
     monkeypatch.setattr(counted_by_cells, "LARGE", 1)
+    monkeypatch.setattr(counted_by_cells, "BLOCK", 1)
     by_factors, profiles_by_factors, shown_by_factors = ran(tmp_path / "factors")
     assert isinstance(by_factors.annotators.confusion, FactoredTable)
     assert isinstance(by_tables.annotators.confusion, np.ndarray)

@@ -15,7 +15,7 @@ from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner
 from hitl.models.hierarchy import counted_by_cells, hierarchical_dawid_skene
 from hitl.models.hierarchy.counted import Counted
-from hitl.models.hierarchy.counted_by_cells import CountedByCells, form_of
+from hitl.models.hierarchy.counted_by_cells import FULL, CountedByCells, form_of
 from hitl.tables.factored_rows import FactoredTable
 from hitl.testing import crowd
 
@@ -109,14 +109,17 @@ def _with_a_newcomer(annotations: Annotations) -> Annotations:
 
 
 def test_the_form_goes_by_the_size_of_whole_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    a = some(n_annotators=8, n_classes=60).annotations
-    assert len(a) < 8 * 60
-    assert form_of(a) is Counted
+    a, full = some(n_annotators=8, n_classes=60), some(n_annotators=8, n_classes=60, n_items=1000)
+    assert len(a.annotations) < FULL * 8 * 60 <= len(full.annotations)
     monkeypatch.setattr(counted_by_cells, "LARGE", 8 * 60 * 60)
-    assert form_of(a) is CountedByCells
-    assert form_of(some(n_annotators=8, n_classes=60, n_items=200).annotations) is Counted  # more labels than rows
+    monkeypatch.setattr(counted_by_cells, "BLOCK", 60)
+    assert form_of(a.annotations) is CountedByCells
+    assert form_of(full.annotations) is Counted  # labels in every row
+    monkeypatch.setattr(counted_by_cells, "BLOCK", 61)
+    assert form_of(a.annotations) is Counted
+    monkeypatch.setattr(counted_by_cells, "BLOCK", 60)
     monkeypatch.setattr(counted_by_cells, "LARGE", 8 * 60 * 60 + 1)
-    assert form_of(a) is Counted
+    assert form_of(a.annotations) is Counted
 
 
 def test_two_thousand_classes_and_fifty_annotators_need_less_than_half_a_table() -> None:
