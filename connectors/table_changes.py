@@ -76,13 +76,6 @@ class Changes:
             return self._since(kept, self._text, before.get("again") or ())
         return None
 
-    def keep(self, index: Index | None) -> None:
-        """Keep this index for the next pull; without one the next pull looks at everything."""
-        if index is not None:
-            with suppress(OSError, BadInput):
-                self._files.index.parent.mkdir(exist_ok=True)
-                index.write(self._files.index)
-
     def index(self, answers: Answers) -> Index | None:
         """That of a file of which each row counts as one of these answers."""
         if answers.problems or answers.rows is None or self._text is None:

@@ -19,6 +19,7 @@ its content changes. A pull keeps .annotations.index there, by which the next on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +30,7 @@ from pydantic import Field
 from hitl.connectors import table_spans
 from hitl.connectors.table_changes import Changed, Changes
 from hitl.connectors.table_files import TableFiles, stamp_of
+from hitl.connectors.table_index import Index
 from hitl.connectors.table_output import file_name, table_of_rows, write_if_changed
 from hitl.connectors.table_pages import TablePages, Told, labeled
 from hitl.connectors.table_reading import Columns, Reading
@@ -122,6 +124,7 @@ class Tables:
         self._accepts_deletions = False
         self._classes_kept: tuple[str, ...] = ()  # of rows that are stored still, while the tables are doubted
         self._asked: tuple[str, Question] | None = None  # of files with this stamp
+        self._index: Index | None = None  # of a pull before anything was written
 
     @property
     def _files(self) -> TableFiles:
@@ -172,7 +175,7 @@ class Tables:
         page = None if changed is None else self._page_of(changed, before, held, look)
         if changed is not None and page is not None:
             yield page
-            changes.keep(changed.index)
+            self._keep(changed.index)
             return
         reading = self._reading()
         answers = reading.answers
@@ -196,7 +199,7 @@ class Tables:
         pages = TablePages(Told.of(reading, answers), self._columns, PAGE)
         yield from pages.since(before, {**held, "look": look.as_json()}, problems, partial=bool(lost))
         if not lost:
-            changes.keep(changes.index(answers))
+            self._keep(changes.index(answers))
 
     def _page_of(self, changed: Changed, before: Cursor, held: Mapping[str, Any], look: Look) -> Page | None:
         """The page of the items that a change has touched; None where the tables shrank too much to be believed."""
@@ -212,6 +215,14 @@ class Tables:
         live = None if changed.came else before.get("live")
         cursor = {**held, "look": look.as_json(), **told, "live": live}
         return TablePages(changed.told, self._columns, PAGE).at_once(cursor, problems)
+
+    def _keep(self, index: Index | None) -> None:
+        """Keep the index of a pull beside what is written: a pull alone makes no folder."""
+        self._index = index
+        if index is not None and self._output.is_dir():
+            with suppress(OSError, BadInput):  # without one the next pull looks at everything
+                index.write(self._files.index)
+            self._index = None
 
     def _ask(self, reading: Reading, held: Mapping[str, Any]) -> Question:
         """The question of the files as they were read."""
@@ -234,6 +245,7 @@ class Tables:
             if operation.kind not in writers:
                 raise Refused(f"tables: an operation {operation.kind!r} is not known; expected {', '.join(writers)}")
             (self._output / "assignments").mkdir(parents=True, exist_ok=True)
+            self._keep(self._index)
             path, table = writers[operation.kind](operation)
             changed = write_if_changed(path, table)
             yield Receipt(operation, table.num_rows if changed else 0, str(path))

@@ -15,6 +15,7 @@ from hitl import cycle
 from hitl.connectors import table_changes, tables
 from hitl.connectors.table_index import Index
 from hitl.connectors.tables import Tables
+from hitl.exchange import Operation
 from hitl.store import Store
 from hitl.tables import pieces
 
@@ -122,7 +123,7 @@ class Pair:
         self.folders = [folder / "short", folder / "whole"]
         self.stores = [Store(f"sqlite:///{folder}/{n}.db") for n in range(2)]
         for each in self.folders:
-            each.mkdir()
+            (each / "hitl-output").mkdir(parents=True)
         self.connectors = [Tables(each, **options) for each in self.folders]
 
     def write(self, name: str, content: bytes) -> None:
@@ -294,3 +295,14 @@ def test_an_index_comes_back_as_it_was_written(pair: Pair) -> None:
     assert len(index.touched(index)) == 0
     path.write_bytes(path.read_bytes()[:-100])
     assert Index.read(path) is None
+
+
+def test_a_pull_alone_makes_no_folder_and_the_first_push_keeps_its_index(tmp_path: Path) -> None:
+    (tmp_path / "annotations.csv").write_text("item,annotator,label\na,ann,x\nb,bob,y\n")
+    tables, output = Tables(tmp_path), tmp_path / "hitl-output"
+    list(tables.pull(None))
+    assert not output.exists()
+    list(tables.push([Operation("order", "", {"items": ["a"]})]))
+    kept = Index.read(output / ".annotations.index")
+    assert kept is not None
+    assert kept.rows == 2
