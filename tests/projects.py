@@ -39,9 +39,10 @@ def answers(folder: Path, *rows: tuple[Any, str, int]) -> None:
 
 
 def state(folder: Path) -> dict[str, bytes]:
-    """Everything the platform shows."""
+    """Everything the platform shows; not the index by which a pull is shorter, which a kill may leave out."""
     root = folder / "hitl-output"
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    shown = [path for path in root.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return {str(path.relative_to(root)): path.read_bytes() for path in shown}
 
 
 def status_text(project: Settings, store: Store, now: float) -> str:
