@@ -72,7 +72,7 @@ class Changes:
         kept = self._kept
         if kept is None or self._text is None or kept.read_as != {**self._read_as, "files": before.get("files")}:
             return None
-        with suppress(BadInput):  # whoever looks at all says what is wrong, and where
+        with suppress(BadInput):  # the pull of all items says what is wrong, and where
             return self._since(kept, self._text, before.get("again") or ())
         return None
 

@@ -8,8 +8,8 @@ Nearly all of them are what a hierarchy of priors expects, and that has few numb
                    other[k, j] crowd[l, j]      l no class ("unsure")
                    + cell[k, l, j]              what labels add, stored where it is not 0
 
-Sums over options, diagonals and means over annotators are read off the factors. Divided by its sums over options such a
-table is one again. Whoever needs whole matrices gets them, annotator by annotator or all at once.
+Sums over options, diagonals and means over annotators are read off the factors. Divided by its sums over options, such
+a table is one again. Code that needs whole matrices gets them, one annotator at a time or all at once.
 """
 
 from __future__ import annotations

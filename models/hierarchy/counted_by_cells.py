@@ -25,7 +25,7 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport
 from hitl.evidence import Evidence
 from hitl.models.hierarchy.counted import Counted, Form, least_labels, shares_before
-from hitl.models.hierarchy.skills import NOTHING, STRENGTHS, Foreseen, Seen, of_totals, strength
+from hitl.models.hierarchy.skills import NEGLIGIBLE, STRENGTHS, ExpectedRows, Seen, of_totals, strength
 from hitl.models.hierarchy.weighed_labels import Left, Pairs, Weighed
 from hitl.models.hierarchy.weighed_shares import WeighedShares
 from hitl.models.inference import em, loop
@@ -148,8 +148,8 @@ class CountedByCells:
         """The hierarchy by beliefs, anchored, and by lone labels."""
         learned_nj = self.anchored(counts)
         seen, total_kj = self._seen(learned_nj, lone_lj)
-        found, weight_n = Foreseen.by(seen, accuracy), self.weighed.weight_n
-        inside = log_likelihood(found.means, self.cells, learned_nj, weight_n, STRENGTHS, NOTHING)
+        found, weight_n = ExpectedRows.by(seen, accuracy), self.weighed.weight_n
+        inside = log_likelihood(found.means, self.cells, learned_nj, weight_n, STRENGTHS, NEGLIGIBLE)
         rows = strength(inside - of_totals(total_kj))
         return FactoredSkills(found.accuracy, rows * found.crowd_lj.T, found.means.times(rows), found.alike, rows)
 

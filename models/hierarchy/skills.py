@@ -44,7 +44,7 @@ STRENGTHS: Floats = np.exp2(np.arange(1, 8, dtype=np.float64))
 USUAL_ALIKE = -((np.log(STRENGTHS) - np.log(8)) ** 2) / 2
 """Log prior of how alike persons are."""
 
-NOTHING = 1e-15
+NEGLIGIBLE = 1e-15
 """Counts up to this one are left out of likelihoods, to which a million of them add less than a thousandth."""
 
 EDGE = 1e-3
@@ -74,7 +74,7 @@ class Skills:
 
         `expected`: accuracy before any label is seen, in (0, 1).
         """
-        found = Foreseen.by(Seen.of(counts_klj, lone_lj), expected)
+        found = ExpectedRows.by(Seen.of(counts_klj, lone_lj), expected)
         mean_klj = found.means.tables()
         rows = strength(_dirichlet_multinomial(mean_klj, counts_klj))
         mean_klj *= rows
@@ -106,7 +106,7 @@ class Seen:
 
 
 @dataclass(frozen=True, eq=False)
-class Foreseen:
+class ExpectedRows:
     """What is expected of annotators, but for how far it is believed.
 
     Attributes:
@@ -122,7 +122,7 @@ class Foreseen:
     means: Factors
 
     @classmethod
-    def by(cls, seen: Seen, expected: float) -> Foreseen:
+    def by(cls, seen: Seen, expected: float) -> ExpectedRows:
         """By these counts; `expected`: accuracy before any label is seen, in (0, 1)."""
         options, classes = seen.lone_lj.shape
         right_k, total_k = seen.right_k, seen.said_kj.sum(axis=1)
@@ -132,10 +132,10 @@ class Foreseen:
         crowd_lj = _crowd_rows(seen.crowd_lj + seen.lone_lj, accuracy)
         hit_j = crowd_lj.diagonal() / crowd_lj[:classes].sum(axis=0)
         mix_kj = seen.said_kj + 1e-9
-        foreseen_k = np.clip(mix_kj @ hit_j / mix_kj.sum(axis=1), EDGE, 1 - EDGE)
-        alike = strength(_beta_binomial(foreseen_k, right_k, total_k), USUAL_ALIKE)
-        skill_k = (alike * foreseen_k + right_k) / (alike + total_k)
-        return cls(accuracy, crowd_lj, alike, _at_skill(crowd_lj, _log_odds(skill_k) - _log_odds(foreseen_k)))
+        expected_k = np.clip(mix_kj @ hit_j / mix_kj.sum(axis=1), EDGE, 1 - EDGE)
+        alike = strength(_beta_binomial(expected_k, right_k, total_k), USUAL_ALIKE)
+        skill_k = (alike * expected_k + right_k) / (alike + total_k)
+        return cls(accuracy, crowd_lj, alike, _at_skill(crowd_lj, _log_odds(skill_k) - _log_odds(expected_k)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +209,7 @@ def _beta_binomial(mean_k: Floats, right_k: Floats, total_k: Floats) -> Floats:
 
 def _dirichlet_multinomial(mean_klj: Floats, counts_klj: Floats) -> Floats:
     """(S,) log likelihood of all rows at each strength of the grid, up to a constant."""
-    inside = log_gamma_rises(mean_klj, counts_klj, STRENGTHS, NOTHING)
+    inside = log_gamma_rises(mean_klj, counts_klj, STRENGTHS, NEGLIGIBLE)
     return inside - of_totals(over_options(counts_klj))
 
 
