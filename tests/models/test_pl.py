@@ -181,7 +181,8 @@ def test_it_learns_from_the_known_items_alone() -> None:
     )
     again = method.fit(elsewhere)
     np.testing.assert_allclose(again.annotators.confusion, consensus.annotators.confusion)
-    assert again.temperatures == consensus.temperatures
+    temperature, expected = again.temperatures["m0"], consensus.temperatures["m0"]
+    assert temperature == pytest.approx(expected, rel=1e-10)  # the last bits go by the processor
 
 
 def test_confusion_matrices_are_the_modes_of_counts_and_prior() -> None:
