@@ -59,7 +59,10 @@ class Estimating:
     input_n: npt.NDArray[np.object_] | None = None
 
     def predict(self, evidence: Evidence, q_nj: Floats, trained_n: Mask, first_n: Mask | None = None) -> Floats:
-        """As `Classifier.predict`; it learns at once from all. A class that nothing was trained on gets 1 / (M + J) after M items."""
+        """As `Classifier.predict`; it learns from all at once.
+
+        A class that nothing was trained on gets 1 / (M + J) after M items.
+        """
         x_nd, q_mj = self._inputs(evidence), q_nj[trained_n]
         estimator = self.make(x_nd.shape[-1])
         require_probabilities(estimator)
@@ -104,8 +107,8 @@ class Combining:
 
     Attributes:
         method: its name.
-        goes_on: whether it learns first from what two folds have in common. What it was fitted to is kept then, while it
-            is asked about the same evidence.
+        goes_on: whether it learns first from what two folds have in common. What it was fitted to is kept then, while
+            it is asked about the same evidence.
     """
 
     method: str
