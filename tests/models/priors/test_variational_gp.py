@@ -178,7 +178,8 @@ def test_the_closed_gradient_and_one_covariance_for_two_classes_are_those_of_tor
     k_mm = prior.covariance.call(theta_p, "between", z_md, z_md) + JITTER * variance * torch.eye(len(z_md)).double()
     w_nm = torch.linalg.solve(torch.linalg.cholesky(k_mm), prior.covariance.call(theta_p, "between", z_md, x_nd)).T
     rest_n = variance - (w_nm**2).sum(1)
-    w_nm = torch.cat((w_nm, CONSTANT * torch.ones(9, 1), torch.zeros(9, 1)), dim=1)
+    own_n2 = CONSTANT * torch.tensor([1.0, 0.0]).double().repeat(9, 1)
+    w_nm = torch.cat((w_nm, own_n2), dim=1)
     mu_nj = w_nm @ mean_of(prior).T
     s_nj = rest_n[:, None] + torch.einsum("nm,jmk,nk->nj", w_nm, torch.linalg.inv(prior.precision_jmm), w_nm)
     bound_n, a_nj = variational_gp.tilted(mu_nj.detach(), s_nj.detach())
