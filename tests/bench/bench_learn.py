@@ -231,15 +231,13 @@ def saved(title: str, name: str, kept: Mapping[int, Run], figures: Mapping[str, 
 
 
 def earlier(title: str) -> dict[str, Any]:
-    """The figures that were saved with their runs."""
-    if not (results.FOLDER / f"{title}.json").exists():
-        return {}
-    return {name: one for name, one in results.load(title).items() if "runs" in one}
+    """The figures that were saved."""
+    return results.load(title) if (results.FOLDER / f"{title}.json").exists() else {}
 
 
 def runs_of(saved: Mapping[str, Any], steps: int) -> dict[int, Run]:
     """The runs that were saved of so many batches, by seeds."""
-    if saved.get("batches") != steps:
+    if saved.get("batches") != steps or "runs" not in saved:
         return {}
     return {
         int(seed): ({which: _track(*one[which]) for which in (ALONE, LEARNING)}, one["seconds"])
@@ -267,6 +265,7 @@ def figures_of(name: str, kept: Mapping[int, Run], steps: int) -> dict[str, Any]
         "accuracy at the end": float(np.mean([tracks[LEARNING].accuracy[-1] for tracks, _ in found])),
         "accuracy at the end, alone": float(np.mean([tracks[ALONE].accuracy[-1] for tracks, _ in found])),
         "seconds": float(np.median([seconds for _, seconds in found])),
+        "seeds": len(found),
         "batches": steps,
         "runs": {
             str(seed): {which: [track.labels.tolist(), track.accuracy.tolist()] for which, track in tracks.items()}
@@ -282,7 +281,8 @@ def row(name: str, kept: Mapping[str, Any]) -> str:
     for which in ("first", "mean", "stays"):
         ours, theirs = kept["learning"][which], kept["alone"][which]
         parts += f"  {ours:9,.0f}{theirs:8,.0f}{ours / theirs:7.2f}"
-    return f"{parts}{kept['seconds']:7.0f}{len(kept['runs']):7}{kept['batches']:9}"
+    seconds = "-" if kept["seconds"] is None else f"{kept['seconds']:.0f}"
+    return f"{parts}{seconds:>7}{kept['seeds']:7}{kept['batches']:9}"
 
 
 def bars(figures: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
