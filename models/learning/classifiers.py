@@ -120,7 +120,7 @@ class Combining:
         """As `Classifier.predict`; the beliefs are not used."""
         if self._evidence is not evidence:
             self._evidence, self._fits = evidence, {}
-        if not self.goes_on:
+        if not self.goes_on or (first_n is not None and first_n.sum() < FEW):
             return self._fit(evidence, trained_n, None).probabilities
         first = None if first_n is None else self._kept(evidence, first_n, None)
         return self._kept(evidence, trained_n, first).probabilities
@@ -170,6 +170,10 @@ def classifier(name: str, input_n: npt.NDArray[np.object_] | None = None) -> Cla
 
 COMBINERS: Mapping[str, str] = {"gp": "variational-gpc-ma", "gpc-ma": "gpc-ma"}
 """Name of a classifier -> the combiner that it is."""
+
+FEW = 300
+"""Items in common below which each fold begins anew: a fit takes moments then, and a kernel that fewer items taught
+predicts worse."""
 
 GOES_ON = ("gpc-ma",)
 """Those that learn first from what two folds have in common. "gp" saves little by it and predicts worse: its kernel

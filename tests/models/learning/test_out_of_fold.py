@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
+from hitl.models.learning import classifiers
 from hitl.models.learning.classifiers import LOGIT_VARIANCE, Combining, Estimating, classifier
 from hitl.models.learning.out_of_fold import Training, out_of_fold, standardised
 from hitl.testing.crowds import crowd, reordered
@@ -217,6 +218,13 @@ def test_what_cannot_be_used_is_said() -> None:
         out_of_fold(Estimating(lambda n: Broken()), trained(evidence, beliefs(evidence, truth)))
 
 
+@pytest.fixture
+def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folds go on from what two have in common, however little it is."""
+    monkeypatch.setattr(classifiers, "FEW", 0)
+
+
+@pytest.mark.usefixtures("few_are_enough")
 @pytest.mark.parametrize("name", ["gp", "gpc-ma"])
 @pytest.mark.parametrize("fold", range(6))
 def test_a_combiner_that_uses_features_is_not_shown_the_labels_of_the_fold(name: str, fold: int) -> None:
@@ -237,6 +245,7 @@ def test_a_combiner_that_uses_features_is_not_shown_the_labels_of_the_fold(name:
     np.testing.assert_array_equal(before, after)
 
 
+@pytest.mark.usefixtures("few_are_enough")
 def test_gpc_ma_goes_on_from_what_two_folds_have_in_common_and_ends_where_it_would_alone() -> None:
     """Each fold from a fit to fewer of its own items; the answers are those of cold fits, within what EM leaves."""
     evidence, truth = evidence_of(n_items=150, unlabeled=20)
@@ -258,6 +267,14 @@ def test_gpc_ma_goes_on_from_what_two_folds_have_in_common_and_ends_where_it_wou
     np.testing.assert_array_equal(found, training.joined(iter(zip(training.parts, alone, strict=True))))
 
 
+def test_where_little_is_in_common_each_fold_begins_anew() -> None:
+    evidence, truth = evidence_of(n_items=80)
+    training = trained(evidence, beliefs(evidence, truth))
+    cold = out_of_fold(Combining("gpc-ma"), training)
+    np.testing.assert_array_equal(out_of_fold(classifier("gpc-ma"), training), cold)
+
+
+@pytest.mark.usefixtures("few_are_enough")
 def test_what_was_learned_of_other_evidence_is_not_gone_on_from() -> None:
     evidence, truth = evidence_of(n_items=80)
     one = trained(evidence, beliefs(evidence, truth))
