@@ -95,8 +95,9 @@ class Training:
         """(n, J) what the model of this fold predicts of its items, in their order."""
         first = self._first(fold)
         first_n = None if first is None else self._without(*first)
-        predicted: Floats = classifier.predict(self.evidence, self.q_nj, self._without(fold), first_n)
-        return predicted[self.fold_n == fold]
+        p_nj = classifier.predict(self.evidence, self.q_nj, self._without(fold), first_n)
+        predicted: Floats = p_nj[self.fold_n == fold]
+        return predicted
 
     def _without(self, *folds: int) -> Mask:
         """(N,) the items that are trained on, less those of these folds; all have another fold than ALL."""
