@@ -24,6 +24,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus
@@ -143,14 +144,7 @@ class VariationalGPCMA:
             prior, people, q_nj = minibatches.learned(
                 evidence, prior, people, q_nj, steps=self.learning_steps, batch=self.batch, rng=rng
             )
-        found = em.maximise(
-            evidence,
-            prior.paced(False, 0.0),
-            people,
-            q_nj,
-            tolerance=self.tolerance,
-            max_iterations=self.max_iterations,
-        )
+        found = self._maximised(evidence, prior.paced(False, 0.0), people, q_nj)
         learned = {} if pool is None else pool.parameters
         learned |= found.prior.parameters | found.prior.latent() | {LEARNED_FROM: np.array(learned_from)}
         temperatures = {} if pool is None else pool.temperatures
@@ -178,6 +172,26 @@ class VariationalGPCMA:
         q_nj = em.expectation(evidence, prior, self._log_pi(consensus, evidence.annotations)).q_nj
         judged = consensus.judging(evidence.annotations.items, q_nj)
         return replace(judged, parameters={**consensus.parameters, **prior.latent()})
+
+    def _maximised(
+        self, evidence: Evidence, prior: VariationalGP, people: Confusion | DirichletConfusion, q_nj: Floats
+    ) -> em.Estimate[Any, Any]:
+        """Iterations look at items that something is said of alone; the others are judged at the end, once."""
+        rows = np.flatnonzero(em.informative(evidence, 1))
+        rows = rows if rows.size else np.arange(len(q_nj))
+        found = em.maximise(
+            _over(evidence, rows),
+            prior.over(rows),
+            people,
+            q_nj[rows],
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+        )
+        if rows.size == len(q_nj):
+            return replace(found, prior=replace(found.prior, inputs=prior.inputs))
+        learned = replace(found.prior, inputs=prior.inputs)
+        judged = em.expectation(evidence, learned, found.annotators.log_pi_klj)
+        return replace(found, prior=learned, q_nj=judged.q_nj)
 
     # -- the process -------------------------------------------------------------------------------------------
 
@@ -256,6 +270,15 @@ def _gp() -> Any:
 def _log_pool(pool: Calibrated | None) -> Floats | None:
     """(N, J) log probabilities of the pool, NaN where all models abstain."""
     return None if pool is None else np.where(pool.abstained_n[:, None], np.nan, pool.log_prior())
+
+
+def _over(evidence: Evidence, rows: npt.NDArray[np.intp]) -> Evidence:
+    """Labels and truth of these items, among them all that are labeled."""
+    annotations, place = evidence.annotations, np.zeros(len(evidence.known), dtype=np.int32)
+    place[rows] = np.arange(rows.size)
+    items = tuple(annotations.items[n] for n in rows.tolist())
+    truth = None if evidence.truth is None else evidence.truth[rows]
+    return Evidence(replace(annotations, item=place[annotations.item], items=items), truth=truth)
 
 
 def _known(evidence: Evidence) -> float:

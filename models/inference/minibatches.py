@@ -47,10 +47,13 @@ A = TypeVar("A", bound=AnnotatorModel)
 def learned(
     evidence: Evidence, prior: P, annotators: A, q_nj: Floats, *, steps: int, batch: int, rng: np.random.Generator
 ) -> tuple[P, A, Floats]:
-    """Prior, annotators and beliefs (N, J) after so many steps of batches of so many items, from these beliefs."""
+    """Prior, annotators and beliefs (N, J) after so many steps of batches of so many items, from these beliefs.
+
+    Where all are one batch, items that count for nothing keep theirs.
+    """
     labeled = np.flatnonzero(em.informative(evidence, 1))
     if labeled.size <= batch:
-        return _of_all(evidence, prior, annotators, q_nj, steps)
+        return _of_all(evidence, prior, annotators, q_nj, labeled, steps)
     q_nj, seen_n = q_nj.copy(), np.zeros(len(q_nj), dtype=bool)
     message_nj = _messages(evidence, annotators)
     for step, rows in zip(range(steps), _batches(labeled, batch, rng), strict=False):
@@ -64,14 +67,19 @@ def learned(
     return prior, annotators, em.expectation(evidence, prior.paced(False, 0.0), annotators.log_pi_klj).q_nj
 
 
-def _of_all(evidence: Evidence, prior: P, annotators: A, q_nj: Floats, steps: int) -> tuple[P, A, Floats]:
-    counted_n = em.informative(evidence, 1)
-    statistics = prior.statistics(q_nj, counted_n)
+def _of_all(
+    evidence: Evidence, prior: P, annotators: A, q_nj: Floats, labeled: npt.NDArray[np.intp], steps: int
+) -> tuple[P, A, Floats]:
+    """Items that nothing is said of are not looked at: nothing is learned from them."""
+    counted_n = np.zeros(len(q_nj), dtype=bool)
+    counted_n[labeled] = True
+    q_nj, everything = q_nj.copy(), np.ones(labeled.size, dtype=bool)
+    statistics = prior.over(labeled).statistics(q_nj[labeled], everything)
     for step in range(steps):
         prior = prior.paced(False, 1 - step / steps).learn(statistics)
         annotators = annotators.learn(kernels.counts(evidence.annotations, q_nj, counted_n))
-        found = em.expectation(evidence, prior, annotators.log_pi_klj, counted_n)
-        q_nj, statistics = found.q_nj, found.statistics
+        found = prior.over(labeled).posterior(_messages(evidence, annotators)[labeled], everything)
+        q_nj[labeled], statistics = found.q_nj, found.statistics
     return prior, annotators, q_nj
 
 

@@ -5,6 +5,11 @@
     any other item                                   by one more model, trained on all of them
 
 as `predictors.folds` does it with known labels, and for the same reasons. An item without features is not predicted.
+
+Folds go in pairs, 1 and 2, 3 and 4: the models of both may go on from one that learned from the items of neither. So
+what is dear to learn, such as a kernel, is learned once for both, and still no item is predicted by a model that has
+seen its labels. The last fold of an odd number has no partner; the model trained on all goes on from its model. With
+less than five folds what a pair has in common is too little to go on from.
 """
 
 from __future__ import annotations
@@ -24,6 +29,9 @@ Fold = npt.NDArray[np.intp]
 
 FEWEST = 2
 """Items of each fold, at least, before anything is trained."""
+
+PAIRED = 5
+"""Folds from which they go in pairs: all but two of five have two thirds of the labels of all but one, and more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +93,25 @@ class Training:
 
     def predict(self, classifier: Classifier, fold: int) -> Floats:
         """(n, J) what the model of this fold predicts of its items, in their order."""
-        seen_n = self.trained_n if fold == ALL else self.trained_n & (self.fold_n != fold)
-        predicted: Floats = classifier.predict(self.evidence, self.q_nj, seen_n)[self.fold_n == fold]
+        first = self._first(fold)
+        first_n = None if first is None else self._without(*first)
+        p_nj = classifier.predict(self.evidence, self.q_nj, self._without(fold), first_n)
+        predicted: Floats = p_nj[self.fold_n == fold]
         return predicted
+
+    def _without(self, *folds: int) -> Mask:
+        """(N,) the items that are trained on, less those of these folds; all have another fold than ALL."""
+        return self.trained_n & ~np.isin(self.fold_n, folds)
+
+    def _first(self, fold: int) -> tuple[int, ...] | None:
+        """The folds that are left out of what the model of this fold goes on from; None where it begins anew."""
+        last = int(self.fold_n[self.trained_n].max())
+        if last < PAIRED:
+            return None
+        if fold == ALL:
+            return (last,) if last % 2 else None
+        partner = fold + 1 if fold % 2 else fold - 1
+        return None if partner > last else (min(fold, partner), max(fold, partner))
 
     def joined(self, parts: Iterator[tuple[int, Floats]]) -> Floats:
         """(N, J) the predictions of all folds; NaN where none predicts."""

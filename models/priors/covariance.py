@@ -164,7 +164,8 @@ class Basis:
             factor_mm = torch.linalg.cholesky(k_mm + jitter * eye_mm)
             self._inverse = torch.linalg.solve_triangular(factor_mm, eye_mm, upper=False)
         # Leaves of the rows' graphs: what reaches them is added up, and goes on to theta once.
-        self.points_me = self._points.detach().requires_grad_(learning)
+        # Without a backbone points do not depend on theta, and the kernel knows its own gradient in closed form.
+        self.points_me = self._points.detach().requires_grad_(self._points.requires_grad)
         self.inverse_mm = self._inverse.detach().requires_grad_(learning)
 
     def rows(self, x_nd: Any) -> tuple[Any, Any]:

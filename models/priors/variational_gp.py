@@ -265,17 +265,27 @@ class VariationalGP:
 
 
 class _Sums:
-    """One pass over the items: marginals of a chunk, and the sums of the statistics."""
+    """One pass over the items: marginals of a chunk, and the sums of the statistics.
+
+    With products v_nj = S_j w_n the variances are s_nj = var e_n + w_n^T v_nj, and the gradient of the bound in w_n is
+
+        sum_j [ (q_nj - a_nj) m_j  -  a_nj (1 - a_nj) v_nj ]
+
+    so that only what is before w_n is differentiated by torch, and no product is computed twice. Of two classes
+    a_n0 (1 - a_n0) = a_n1 (1 - a_n1), so that S_0 = S_1: one stands for both.
+    """
 
     def __init__(self, prior: VariationalGP) -> None:
         self.prior, self.learning = prior, prior.rate > 0
         self.basis = Basis(prior.covariance, self.learning)
-        factor_jmm = torch.linalg.cholesky(prior.precision_jmm)
-        eye_mm = torch.eye(factor_jmm.shape[-1], dtype=factor_jmm.dtype, device=factor_jmm.device)
-        inverse_jmm = torch.linalg.solve_triangular(factor_jmm, eye_mm, upper=False)
-        self.spread_jmm = inverse_jmm.transpose(1, 2).contiguous()  # S = spread spread^T
-        self.m_jm = torch.cholesky_solve(prior.shift_jm[..., None], factor_jmm)[..., 0]
-        self.precision_jmm = torch.zeros_like(prior.precision_jmm)
+        n_classes = len(prior.precision_jmm)
+        alike = n_classes == 2 and bool(torch.equal(prior.precision_jmm[0], prior.precision_jmm[1]))
+        self.kinds = 1 if alike else n_classes
+        factor_jmm = torch.linalg.cholesky(prior.precision_jmm[: self.kinds])
+        self.m_jm = torch.cholesky_solve(prior.shift_jm[..., None], factor_jmm.expand_as(prior.precision_jmm))[..., 0]
+        covariance_jmm = torch.cholesky_inverse(factor_jmm)
+        self.covariance_mjm = covariance_jmm.transpose(0, 1).reshape(len(covariance_jmm[0]), -1)
+        self.precision_jmm = torch.zeros_like(covariance_jmm)
         self.shift_jm = torch.zeros_like(prior.shift_jm)
         self.items = 0.0
 
@@ -283,27 +293,34 @@ class _Sums:
         """(n, J) means, (n, J) variances, and a function that adds to the sums, given beliefs, tilts and weights."""
         inputs = self.prior.inputs
         x_nd, there_n = inputs.tensors(rows, self.shift_jm)
-        with torch.set_grad_enabled(self.learning):
-            w_nm, rest_n = self.basis.rows(x_nd)
-            own_n1 = CONSTANT * there_n[:, None]
-            w_nm = torch.cat((w_nm * there_n[:, None], own_n1, CONSTANT - own_n1), dim=1)
-            mu_nj = w_nm @ self.m_jm.T
-            s_nj = (rest_n * there_n)[:, None] + ((w_nm @ self.spread_jmm) ** 2).sum(2).T
+        given_nm, rest_n = self.basis.rows(x_nd)
+        own_n1 = CONSTANT * there_n[:, None]
+        w_nm = torch.cat((given_nm.detach() * there_n[:, None], own_n1, CONSTANT - own_n1), dim=1)
+        mu_nj = w_nm @ self.m_jm.T
+        v_njm = (w_nm @ self.covariance_mjm).view(len(w_nm), self.kinds, -1)
+        spread_nj = torch.bmm(v_njm, w_nm[:, :, None])[..., 0].clamp_min(0.0)
+        s_nj = ((rest_n.detach() * there_n)[:, None] + spread_nj).expand_as(mu_nj)
 
         def add(q_nj: Any, a_nj: Any, count_n: Any) -> None:
             gradient_nj, curvature_nj = (count_n[:, None] * part for part in (q_nj - a_nj, a_nj * (1 - a_nj)))
-            fixed_nm = w_nm.detach()
-            self.precision_jmm += (curvature_nj.T[:, :, None] * fixed_nm).transpose(1, 2) @ fixed_nm
-            self.shift_jm += (gradient_nj + curvature_nj * mu_nj.detach()).T @ fixed_nm
+            curvature_nj = curvature_nj[:, : self.kinds]
+            for precision_mm, curvature_n in zip(self.precision_jmm, curvature_nj.T, strict=True):
+                precision_mm.addmm_((curvature_n[:, None] * w_nm).T, w_nm)
+            self.shift_jm += (gradient_nj + curvature_nj * mu_nj).T @ w_nm
             self.items += float(count_n.sum())
             if self.learning:
-                torch.autograd.backward([mu_nj, s_nj], [gradient_nj, -0.5 * curvature_nj])
+                each = len(self.shift_jm) // self.kinds  # classes that one stands for
+                downwards_nm = torch.bmm(each * curvature_nj[:, None], v_njm)[:, 0]
+                slope_nm = (gradient_nj @ self.m_jm - downwards_nm)[:, :-2] * there_n[:, None]
+                slope_n = -0.5 * each * curvature_nj.sum(1) * there_n
+                torch.autograd.backward([given_nm, rest_n], [slope_nm, slope_n])
 
-        return mu_nj.detach(), s_nj.detach(), add
+        return mu_nj, s_nj, add
 
     def statistics(self) -> GPStatistics:
         """All that was added."""
-        return GPStatistics(self.precision_jmm, self.shift_jm, self.basis.gradient(), self.items)
+        precision_jmm = self.precision_jmm.expand_as(self.prior.precision_jmm)
+        return GPStatistics(precision_jmm, self.shift_jm, self.basis.gradient(), self.items)
 
 
 def fits(parameters: Mapping[str, Floats], n_features: int, module: CovarianceModule) -> bool:

@@ -3,6 +3,7 @@
     python -m tests.bench.bench_learn                                 all sets, 10 seeds, logistic
     python -m tests.bench.bench_learn --sets labelme --seeds 3 --model gp
     python -m tests.bench.bench_learn --save                          also docs/benchmarks/learn.*
+    python -m tests.bench.bench_learn --keep --save --seeds 20        only the seeds that are not saved yet
     python -m tests.bench.bench_learn --noise                         what it costs where features say nothing
 
 The same policy (expected-gain) and combiner (default) with and without `[learn]`, on recorded labels; an answer that
@@ -15,6 +16,9 @@ Noise: twenty features of standard normal noise an item, on crowds of many kinds
 labels. Something differs only where the model was kept though it knows nothing. With independent predictions that would
 be one fit of 44 (`informative`); out of fold they are not quite independent, and it is some more.
 
+With --keep a run that takes a night can take several: what was saved of the same seeds and batches is not made again,
+and other sets stay in the table. Each seed is saved when it is done. Seconds are of a process with one thread.
+
 No constant of the learner was chosen on these sets (LOGIT_VARIANCE is derived, folds are the usual five).
 """
 
@@ -23,13 +27,16 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from hitl import score
 from hitl.active.registry import policy
@@ -83,18 +90,29 @@ class Job:
     steps: int
 
 
-def run(job: Job) -> tuple[dict[str, Track], float]:
-    """The tracks of both, and the seconds of the one that learns."""
+Run = tuple[dict[str, Track], float]
+"""The tracks of both, and the processor seconds of the one that learns."""
+
+
+def one_thread() -> None:
+    """Several processes share the machine: libraries with a thread for each processor would wait for one another."""
+    threadpool_limits(1)
+    with suppress(ImportError):
+        import_module("torch").set_num_threads(1)
+
+
+def run(job: Job) -> Run:
+    """Replay both."""
     rng = np.random.default_rng([job.seed, list(SETS).index(job.data)])
     evidence = reordered(SETS[job.data](), rng)
     batch = -(-len(evidence.annotations) // job.steps)
     budget = Budget(labels=batch, target_confidence=1.0, min_labels=0, max_labels=2**31 - 1)
     tracks: dict[str, Track] = {}
     for name, judge in ((ALONE, combiner("default")), (LEARNING, Learned(model=job.model))):
-        began = time.perf_counter()
+        began = time.process_time()
         found = Replay(judge, policy("expected-gain"), budget).run(evidence, job.seed)
         tracks[name] = Track(found.labels, found.cost, found.accuracy, found.done)
-        seconds = time.perf_counter() - began
+        seconds = time.process_time() - began
     return tracks, seconds
 
 
@@ -175,35 +193,66 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", default="logistic")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--noise", action="store_true", help="noise as features, of --seeds; the rest is left alone")
+    parser.add_argument("--keep", action="store_true", help="keep the runs that are saved, and run what is missing")
     parser.add_argument("--save", action="store_true", help="write docs/benchmarks/learn.txt, .json and .svg")
     options = parser.parse_args(arguments)
     if options.noise:
         return noise(options.seeds, options.save)
+    title = "learn" if options.model == "logistic" else f"learn_{options.model.replace('-', '_')}"
+    figures: dict[str, Any] = earlier(title) if options.keep else {}
+    for name in options.sets:
+        kept = runs_of(figures.get(name, {}), options.steps)
+        jobs = [Job(name, seed, options.model, options.steps) for seed in range(options.seeds) if seed not in kept]
+        with ProcessPoolExecutor(options.workers, get_context("spawn"), one_thread) as pool:
+            waiting = {pool.submit(run, job): job.seed for job in jobs}
+            for future in as_completed(waiting):  # after each seed: a long run that ends early has not been for nothing
+                kept[waiting[future]] = future.result()
+                figures[name] = figures_of(name, kept, options.steps)
+                if options.save:
+                    saved(title, name, kept, figures, options.model)
+        print(row(name, figures[name]), flush=True)
+    print("\n".join(results.held(bars(figures))))
+
+
+def saved(title: str, name: str, kept: Mapping[int, Run], figures: Mapping[str, Any], model: str) -> None:
+    """Write the table of all sets, and the picture of one."""
+    rows = {one: figures[one] for one in SETS if one in figures}
+    made = f"bench_learn --model {model} --keep --save"
     head = f"{'set':20}{'N':>6}{'labels':>8}{'target':>8}"
     lines = [
-        f"expected-gain and default, with and without {options.model}; {options.seeds} seeds, {options.steps} batches",
-        head + "".join(f"  {what:>9}{'alone':>8}{'ratio':>7}" for what in ("first", "in mean", "for good")) + "      s",
+        f"expected-gain and default, with and without {model}",
+        head
+        + "".join(f"  {what:>9}{'alone':>8}{'ratio':>7}" for what in ("first", "in mean", "for good"))
+        + "  cpu s  seeds  batches",
+        *(row(one, found) for one, found in rows.items()),
     ]
-    print("\n".join(lines), flush=True)
-    figures: dict[str, Any] = {}
-    title = "learn" if options.model == "logistic" else f"learn_{options.model.replace('-', '_')}"
-    for name in options.sets:
-        jobs = [Job(name, seed, options.model, options.steps) for seed in range(options.seeds)]
-        with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
-            found = list(pool.map(run, jobs))
-        figures[name] = figures_of(name, found)
-        lines.append(row(name, figures[name]))
-        print(lines[-1], flush=True)
-        told = results.held(bars(figures))
-        if options.save:  # after each set: a long run that ends early has not been for nothing
-            asked = f"bench_learn --model {options.model} --seeds {options.seeds} --steps {options.steps} --save"
-            picture(title, name, found, options.model, asked)
-            results.save(title, [*lines, *told], figures, asked)
-    print("\n".join(told))
+    picture(title, name, list(kept.values()), model, made)
+    results.save(title, [*lines, *results.held(bars(rows))], rows, made)
 
 
-def figures_of(name: str, found: Sequence[tuple[dict[str, Track], float]]) -> dict[str, Any]:
+def earlier(title: str) -> dict[str, Any]:
+    """The figures that were saved."""
+    return results.load(title) if (results.FOLDER / f"{title}.json").exists() else {}
+
+
+def runs_of(saved: Mapping[str, Any], steps: int) -> dict[int, Run]:
+    """The runs that were saved of so many batches, by seeds."""
+    if saved.get("batches") != steps or "runs" not in saved:
+        return {}
+    return {
+        int(seed): ({which: _track(*one[which]) for which in (ALONE, LEARNING)}, one["seconds"])
+        for seed, one in saved["runs"].items()
+    }
+
+
+def _track(labels: Sequence[int], accuracy: Sequence[float]) -> Track:
+    """As it was saved: labels cost one each, and how many items were done is not kept."""
+    return Track(np.array(labels), np.array(labels, float), np.array(accuracy), np.zeros(len(labels), np.int64))
+
+
+def figures_of(name: str, kept: Mapping[int, Run], steps: int) -> dict[str, Any]:
     """What is kept of one set."""
+    found = [kept[seed] for seed in sorted(kept)]
     evidence = SETS[name]()
     full = accuracy_of(combiner("default").fit(replace(evidence, truth=None, features=None)), evidence)
     target = full - max(WITHIN, 1 / int(evidence.known.sum()))
@@ -216,6 +265,13 @@ def figures_of(name: str, found: Sequence[tuple[dict[str, Track], float]]) -> di
         "accuracy at the end": float(np.mean([tracks[LEARNING].accuracy[-1] for tracks, _ in found])),
         "accuracy at the end, alone": float(np.mean([tracks[ALONE].accuracy[-1] for tracks, _ in found])),
         "seconds": float(np.median([seconds for _, seconds in found])),
+        "seeds": len(found),
+        "batches": steps,
+        "runs": {
+            str(seed): {which: [track.labels.tolist(), track.accuracy.tolist()] for which, track in tracks.items()}
+            | {"seconds": seconds}
+            for seed, (tracks, seconds) in sorted(kept.items())
+        },
     }
 
 
@@ -225,7 +281,8 @@ def row(name: str, kept: Mapping[str, Any]) -> str:
     for which in ("first", "mean", "stays"):
         ours, theirs = kept["learning"][which], kept["alone"][which]
         parts += f"  {ours:9,.0f}{theirs:8,.0f}{ours / theirs:7.2f}"
-    return f"{parts}{kept['seconds']:7.0f}"
+    seconds = "-" if kept["seconds"] is None else f"{kept['seconds']:.0f}"
+    return f"{parts}{seconds:>7}{kept['seeds']:7}{kept['batches']:9}"
 
 
 def bars(figures: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
@@ -239,7 +296,7 @@ def bars(figures: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     return found
 
 
-def picture(title: str, name: str, found: Sequence[tuple[dict[str, Track], float]], model: str, command: str) -> None:
+def picture(title: str, name: str, found: Sequence[Run], model: str, command: str) -> None:
     """Accuracy against labels of both, with bands over the seeds."""
     curves = []
     for which in (ALONE, LEARNING):

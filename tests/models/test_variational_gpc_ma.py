@@ -17,7 +17,7 @@ from hitl.consensus import Consensus
 from hitl.errors import BadEvidence, BadSettings, MissingExtra
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, VariationalGPCMA
-from hitl.models.inference import minibatches
+from hitl.models.inference import em, minibatches
 from hitl.models.priors.variational_gp import VariationalGP
 from hitl.testing.crowds import crowd, predictions
 
@@ -52,6 +52,24 @@ def test_it_learns_what_features_tell() -> None:
     )
     assert score.accuracy(found.probabilities[200:], truth[200:]) > 0.85
     assert found.fit.converged
+
+
+def test_items_that_nothing_is_said_of_are_judged_as_by_passes_over_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beliefs, bound and annotators are those of iterations that look at every item."""
+    evidence, _ = featured(unlabeled=150, known=0.1)
+    found = FEW.fit(evidence)
+
+    def over_all(self: Any, evidence: Evidence, prior: Any, people: Any, q_nj: Any) -> Any:
+        settings = {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
+        return em.maximise(evidence, prior, people, q_nj, **settings)
+
+    monkeypatch.setattr(VariationalGPCMA, "_maximised", over_all)
+    expected = FEW.fit(evidence)
+    np.testing.assert_allclose(found.probabilities, expected.probabilities, atol=1e-9)
+    np.testing.assert_allclose(found.fit.objective, expected.fit.objective, rtol=1e-9)
+    np.testing.assert_allclose(found.annotators.accuracy, expected.annotators.accuracy, atol=1e-9)
+    for name, values in expected.parameters.items():
+        np.testing.assert_allclose(found.parameters[name], values, atol=1e-6, err_msg=name)
 
 
 def test_annotators_are_told_apart() -> None:

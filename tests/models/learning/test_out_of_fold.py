@@ -17,7 +17,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
-from hitl.models.learning.classifiers import LOGIT_VARIANCE, Estimating, classifier
+from hitl.models.learning import classifiers
+from hitl.models.learning.classifiers import LOGIT_VARIANCE, Combining, Estimating, classifier
 from hitl.models.learning.out_of_fold import Training, out_of_fold, standardised
 from hitl.testing.crowds import crowd, reordered
 
@@ -217,13 +218,21 @@ def test_what_cannot_be_used_is_said() -> None:
         out_of_fold(Estimating(lambda n: Broken()), trained(evidence, beliefs(evidence, truth)))
 
 
-def test_a_combiner_that_uses_features_is_not_shown_the_labels_of_the_fold() -> None:
+@pytest.fixture
+def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folds go on from what two have in common, however little it is."""
+    monkeypatch.setattr(classifiers, "FEW", 0)
+
+
+@pytest.mark.usefixtures("few_are_enough")
+@pytest.mark.parametrize("name", ["gp", "gpc-ma"])
+@pytest.mark.parametrize("fold", range(6))
+def test_a_combiner_that_uses_features_is_not_shown_the_labels_of_the_fold(name: str, fold: int) -> None:
     """A process learns from labels, not beliefs: of the items that it predicts they are withdrawn, and their truth."""
-    evidence, truth = evidence_of(n_items=80, known=0.3)
+    evidence, truth = evidence_of(n_items=80, known=0.3, unlabeled=16)
     training = trained(evidence, beliefs(evidence, truth))
-    fold = int(training.fold_n[training.trained_n][0])
     rows = training.fold_n == fold
-    before = training.predict(classifier("gp"), fold)
+    before = training.predict(classifier(name), fold)
     annotations = training.evidence.annotations
     said = annotations.label.copy()
     said[rows[annotations.item]] = (said[rows[annotations.item]] + 1) % 3
@@ -232,6 +241,47 @@ def test_a_combiner_that_uses_features_is_not_shown_the_labels_of_the_fold() -> 
         annotations=replace(annotations, label=said),
         truth=np.where(rows & training.evidence.known, (truth + 1) % 3, training.evidence.truth).astype(np.int32),
     )
-    after = replace(training, evidence=wrong).predict(classifier("gp"), fold)
+    after = replace(training, evidence=wrong).predict(classifier(name), fold)
     np.testing.assert_array_equal(before, after)
-    assert (before.argmax(axis=1) == truth[rows]).mean() > 0.6
+
+
+@pytest.mark.usefixtures("few_are_enough")
+def test_gpc_ma_goes_on_from_what_two_folds_have_in_common_and_ends_where_it_would_alone() -> None:
+    """Each fold from a fit to fewer of its own items; the answers are those of cold fits, within what EM leaves."""
+    evidence, truth = evidence_of(n_items=150, unlabeled=20)
+    training = trained(evidence, beliefs(evidence, truth))
+    asked: list[tuple[int, int]] = []
+
+    class Watched(Combining):
+        def predict(self, evidence: Evidence, q_nj: Any, trained_n: Any, first_n: Any = None) -> Any:
+            asked.append((int(trained_n.sum()), 0 if first_n is None else int(first_n.sum())))
+            assert first_n is None or (trained_n[first_n].all() and first_n.sum() < trained_n.sum())
+            return super().predict(evidence, q_nj, trained_n, first_n)
+
+    found = out_of_fold(Watched("gpc-ma", goes_on=True), training)
+    assert asked == [(130, 104), (104, 78), (104, 78), (104, 78), (104, 78), (104, 0)]
+    cold = out_of_fold(Combining("gpc-ma"), training)
+    np.testing.assert_allclose(found, cold, atol=0.1)
+    assert np.abs(found - cold).mean() < 0.01
+    alone = [training.predict(classifier("gpc-ma"), fold) for fold in training.parts]  # a fold that is trained later
+    np.testing.assert_array_equal(found, training.joined(iter(zip(training.parts, alone, strict=True))))
+
+
+def test_where_little_is_in_common_each_fold_begins_anew() -> None:
+    evidence, truth = evidence_of(n_items=80)
+    training = trained(evidence, beliefs(evidence, truth))
+    cold = out_of_fold(Combining("gpc-ma"), training)
+    np.testing.assert_array_equal(out_of_fold(classifier("gpc-ma"), training), cold)
+
+
+@pytest.mark.usefixtures("few_are_enough")
+def test_what_was_learned_of_other_evidence_is_not_gone_on_from() -> None:
+    evidence, truth = evidence_of(n_items=80)
+    one = trained(evidence, beliefs(evidence, truth))
+    said = evidence.annotations
+    turned = replace(evidence, annotations=replace(said, label=((said.label + 1) % 3).astype(said.label.dtype)))
+    other = trained(turned, beliefs(turned, (truth + 1) % 3))
+    assert (one.trained_n == other.trained_n).all()
+    learner = classifier("gpc-ma")
+    out_of_fold(learner, one)
+    np.testing.assert_array_equal(out_of_fold(learner, other), out_of_fold(classifier("gpc-ma"), other))

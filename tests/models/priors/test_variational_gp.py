@@ -165,6 +165,44 @@ def test_the_gradient_in_the_hyper_parameters_is_that_of_finite_differences(back
         np.testing.assert_allclose(float(gradient_p[p]), (there - back) / 2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("j", [2, 3])
+def test_the_closed_gradient_and_one_covariance_for_two_classes_are_those_of_torch(j: int) -> None:
+    """The bound written out, each class with its own S, differentiated by torch through all of it."""
+    prior, message_nj = climbed(process(9, j=j, count=5), messages(9, j), 4), messages(9, j)
+    prior = replace(prior, rate=1.0)
+    found = judged(prior, message_nj)
+    theta_p = prior.covariance.theta_p.clone().requires_grad_()
+    x_nd, _ = prior.inputs.tensors(slice(None), prior.shift_jm)
+    z_md = prior.covariance.z_md
+    variance = prior.covariance.call(theta_p, "variance")
+    k_mm = prior.covariance.call(theta_p, "between", z_md, z_md) + JITTER * variance * torch.eye(len(z_md)).double()
+    w_nm = torch.linalg.solve(torch.linalg.cholesky(k_mm), prior.covariance.call(theta_p, "between", z_md, x_nd)).T
+    rest_n = variance - (w_nm**2).sum(1)
+    own_n2 = CONSTANT * torch.tensor([1.0, 0.0]).double().repeat(9, 1)
+    w_nm = torch.cat((w_nm, own_n2), dim=1)
+    mu_nj = w_nm @ mean_of(prior).T
+    s_nj = rest_n[:, None] + torch.einsum("nm,jmk,nk->nj", w_nm, torch.linalg.inv(prior.precision_jmm), w_nm)
+    bound_n, a_nj = variational_gp.tilted(mu_nj.detach(), s_nj.detach())
+    upper_n = 0.5 * (a_nj**2 * s_nj).sum(1) + torch.logsumexp(mu_nj + (0.5 - a_nj) * s_nj, dim=1)
+    np.testing.assert_allclose(upper_n.detach(), bound_n, atol=1e-9)
+    bound = (torch.logsumexp(torch.from_numpy(message_nj) + mu_nj, dim=1) - upper_n).sum()
+    bound.backward()
+    np.testing.assert_allclose(found.log_evidence, bound.item(), atol=1e-9)
+    np.testing.assert_allclose(found.statistics.gradient_p, theta_p.grad, rtol=1e-5, atol=1e-7)
+    weight_nj = a_nj * (1 - a_nj)
+    np.testing.assert_allclose(
+        found.statistics.precision_jmm, torch.einsum("nj,nm,nk->jmk", weight_nj, w_nm, w_nm).detach(), atol=1e-9
+    )
+
+
+def test_two_classes_that_do_not_mirror_each_other_keep_a_covariance_each() -> None:
+    prior, message_nj = climbed(process(6, j=2), messages(6, 2), 3), messages(6, 2)
+    other = replace(prior, precision_jmm=prior.precision_jmm * torch.tensor([1.0, 1.5])[:, None, None])
+    latent = other.latent()["latent variance"]
+    assert (latent[:, 1] < latent[:, 0]).all()
+    assert judged(other, message_nj).statistics.precision_jmm.shape == prior.precision_jmm.shape
+
+
 def test_hyper_parameters_climb() -> None:
     """From a kernel that is far too short they find one that explains more."""
     rng = np.random.default_rng(3)
