@@ -16,7 +16,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,18 +44,20 @@ class Written:
 
     Attributes:
         read_as: digest of its bytes, of the names of the items and of the whole of its rows, and its classes.
-        rows: those that differed from the whole.
-        said: (N,) which items had a row.
+        rows: (R,) those that differed from the whole.
+        values: (C, R) what they said.
+        lengths: (N,) bytes of the line of each item, 0 where it had none.
     """
 
     read_as: Mapping[str, Any]
     rows: npt.NDArray[np.int32]
-    said: npt.NDArray[np.bool_]
+    values: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.uint16]
 
     def write(self, path: Path) -> None:
         """Keep it, whole or not at all."""
-        header = json.dumps({"form": FORM, "items": len(self.said), **self.read_as}).encode()
-        arrays = {"header": np.frombuffer(header, np.uint8), "rows": self.rows, "said": np.packbits(self.said)}
+        header = np.frombuffer(json.dumps({"form": FORM, **self.read_as}).encode(), np.uint8)
+        arrays = {"header": header, "rows": self.rows, "values": self.values, "lengths": self.lengths}
         with atomic(path) as file:
             np.savez(file, allow_pickle=False, **arrays)
 
@@ -66,52 +68,72 @@ class Written:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
                 arrays = dict(kept)
             header = json.loads(arrays["header"].tobytes())
-            if header.pop("form") != FORM:
-                return None
-            said = np.unpackbits(arrays["said"], count=header.pop("items")).astype(bool)
-            return cls(header, arrays["rows"], said)
+            known = header.pop("form") == FORM
+            return cls(header, arrays["rows"], arrays["values"], arrays["lengths"]) if known else None
         except (OSError, LookupError, TypeError, ValueError, EOFError, zipfile.BadZipFile):
             return None
+
+    def changed(self, now: RowsByDifference) -> npt.NDArray[np.int32]:
+        """The rows that say something else now; the whole is the same."""
+        both = np.intersect1d(self.rows, now.rows, assume_unique=True)
+        before = self.values[:, np.searchsorted(self.rows, both)]
+        same = np.all([own == column[both] for own, column in zip(before, now.columns, strict=True)], axis=0)
+        return np.setdiff1d(np.union1d(self.rows, now.rows), both[same], assume_unique=True)
 
 
 def write_consensus(path: Path, operation: ConsensusByDifference) -> int:
     """Write the consensus of the only question; how many rows had to be written."""
     ((name, rows),) = operation.rows.items()
     items, classes = operation.named(), operation.classes[name]
-    said = rows.columns[0] != NOTHING
     read_as = {"named": rows.items, "version": rows.version, "classes": [*classes]}
     index = path.with_name(f".{path.name}.index")
     data = path.read_bytes() if path.exists() else None
     kept = None if data is None else Written.read(index)
     if data is not None and kept is not None and kept.read_as == {"file": _digest(data), **read_as}:
-        changed = np.union1d(kept.rows, rows.rows)
-        parts = _patched(data, _lines_of(items, classes, rows, changed), changed, kept.said, said)
-        if parts is not None:
-            return _replace(path, index, data, parts, Written(read_as, rows.rows, said), len(changed))
+        changed = kept.changed(rows)
+        if not len(changed):
+            return 0
+        fresh = _patched(data, kept.lengths, changed, _lines_of(items, classes, rows, changed), rows.columns[0])
+        if fresh is not None:
+            content, lengths = fresh
+            with atomic(path) as handle:
+                handle.write(content)
+            _keep(index, content, read_as, rows, lengths)
+            return len(changed)
     table = columns_of(items, classes, rows.columns).table()
     written = write_if_changed(path, table)
-    _keep(index, Written({"file": _digest(path.read_bytes()), **read_as}, rows.rows, said))
+    content = path.read_bytes()
+    _keep(index, content, read_as, rows, _lengths(content, rows.columns[0] != NOTHING))
     return table.num_rows if written else 0
 
 
-def _replace(path: Path, index: Path, data: bytes, parts: list[memoryview], now: Written, changed: int) -> int:
-    """Write the parts in place of the data unless they are the same; how many rows had to be written."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    file = digest.hexdigest()
-    if file != _digest(data):
-        with atomic(path) as handle:
-            handle.writelines(parts)
-    else:
-        changed = 0
-    _keep(index, Written({"file": file, **now.read_as}, now.rows, now.said))
-    return changed
-
-
-def _keep(index: Path, written: Written) -> None:
+def _keep(
+    index: Path,
+    content: bytes,
+    read_as: Mapping[str, Any],
+    rows: RowsByDifference,
+    lengths: npt.NDArray[np.uint16] | None,
+) -> None:
+    """Keep what the file is now; where its lines are not its rows there is nothing to keep."""
+    if lengths is None:
+        index.unlink(missing_ok=True)
+        return
+    values = np.stack([column[rows.rows] for column in rows.columns])
     with suppress(OSError, BadInput):  # without one the next push makes the file anew
-        written.write(index)
+        Written({"file": _digest(content), **read_as}, rows.rows, values, lengths).write(index)
+
+
+def _lengths(content: bytes, said: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint16] | None:
+    """(N,) bytes of the line of each item that has one; None where lines are not rows."""
+    ends = np.flatnonzero(np.frombuffer(content, np.uint8) == END)
+    if len(ends) != 1 + int(said.sum()) or ends[-1] != len(content) - 1:
+        return None
+    each = np.diff(ends)
+    if each.max(initial=0) > np.iinfo(np.uint16).max:
+        return None
+    lengths = np.zeros(len(said), np.uint16)
+    lengths[said] = each
+    return lengths
 
 
 def _lines_of(
@@ -119,42 +141,38 @@ def _lines_of(
 ) -> list[bytes]:
     """The lines that a file has of those of these rows that are said, without its header."""
     some = columns_of(items.take(pa.array(changed)), classes, tuple(column[changed] for column in rows.columns))
-    return csv_bytes(some.table()).splitlines(keepends=True)[1:]
+    return io.BytesIO(csv_bytes(some.table())).readlines()[1:]
 
 
 def _patched(
     data: bytes,
-    lines: list[bytes],
+    lengths: npt.NDArray[np.uint16],
     changed: npt.NDArray[np.int32],
-    before: npt.NDArray[np.bool_],
-    now: npt.NDArray[np.bool_],
-) -> list[memoryview] | None:
-    """The parts of a file with these lines in place of those of the changed rows; None where lines are not rows.
+    lines: list[bytes],
+    label: npt.NDArray[np.int32],
+) -> tuple[bytes, npt.NDArray[np.uint16]] | None:
+    """The file with these lines in place of those of the changed rows, and its lengths; None where lines are not rows.
 
-    `before`, `now`: (N,) which rows the file has, and is to have.
+    `label`: (N,) of each row now, `NOTHING` for one that the file is not to have.
     """
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == END) + 1
-    if len(ends) != 1 + int(before.sum()) or len(lines) != int(now[changed].sum()):
+    said = label[changed] != NOTHING
+    longest = np.iinfo(np.uint16).max
+    if len(lines) != int(said.sum()) or any(line[-1] != END or len(line) > longest for line in lines):
         return None
-    if any(line.count(b"\n") != 1 or b"\r" in line for line in lines) or (len(ends) and ends[-1] != len(data)):
-        return None
-    behind = np.cumsum(before)  # rows of the file up to each of N, itself among them
-    last = ends[behind[changed]]
-    first = ends[behind[changed] - before[changed]]
-    return [*_parts(memoryview(data), lines, first.tolist(), last.tolist(), now[changed].tolist())]
-
-
-def _parts(
-    data: memoryview, lines: list[bytes], first: list[int], last: list[int], said: list[bool]
-) -> Iterator[memoryview]:
-    """The data with a line in place of each range, or nothing where nothing is said."""
-    done, fresh = 0, iter(lines)
-    for start, end, has_line in zip(first, last, said, strict=True):
-        yield data[done:start]
+    ends = np.cumsum(lengths, dtype=np.int64) + (len(data) - int(lengths.sum(dtype=np.int64)))  # behind the header
+    last = ends[changed]
+    first = last - lengths[changed]
+    after = lengths.copy()
+    after[changed] = 0
+    after[changed[said]] = [len(line) for line in lines]
+    fresh, done, parts, whole = iter(lines), 0, list[Any](), memoryview(data)
+    for start, end, has_line in zip(first.tolist(), last.tolist(), said.tolist(), strict=True):
+        parts.append(whole[done:start])
         if has_line:
-            yield memoryview(next(fresh))
+            parts.append(next(fresh))
         done = end
-    yield data[done:]
+    parts.append(whole[done:])
+    return b"".join(parts), after
 
 
 def _digest(data: bytes) -> str:
