@@ -10,6 +10,7 @@ They are written in the transaction of the cycle, and read through `rows_of` alo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
@@ -26,7 +27,7 @@ DAMAGED = "is damaged: restore a copy of the store, or move it away and pull aga
 
 def rows_of(connection: sa.Connection, project: str, names: Iterable[str]) -> dict[str, RowsByDifference]:
     """What is stored under those of these names that are there. Raises StoreError where its parts do not fit."""
-    found: dict[str, dict[str, sa.Row[tuple[str, str, str, str, bytes]]]] = {}
+    found: dict[str, dict[str, Any]] = {}
     columns = (whole.c.name, whole.c.part, whole.c.named, whole.c.version, whole.c.packed)
     query = sa.select(*columns).where(whole.c.project == project, whole.c.name.in_([*names]))
     for row in connection.execute(query).all():
@@ -34,7 +35,7 @@ def rows_of(connection: sa.Connection, project: str, names: Iterable[str]) -> di
     return {name: _joined(name, parts) for name, parts in found.items()}
 
 
-def _joined(name: str, parts: Mapping[str, sa.Row[tuple[str, str, str, str, bytes]]]) -> RowsByDifference:
+def _joined(name: str, parts: Mapping[str, Any]) -> RowsByDifference:
     base, changes = parts.get(WHOLE), parts.get(CHANGES)
     if base is None or (changes is not None and changes.version != base.version):
         raise StoreError(f"what is stored as {name!r} {DAMAGED}")

@@ -64,7 +64,7 @@ class RowsByDifference:
         digest = hashlib.sha256(self.items.encode())
         for column in self.columns:
             digest.update(column.dtype.str.encode())
-            digest.update(column)
+            digest.update(column.data)
         return digest.hexdigest()[:16]
 
     def follow(self, columns: Sequence[npt.NDArray[Any]], moved: npt.NDArray[np.bool_]) -> RowsByDifference:
@@ -84,9 +84,9 @@ class RowsByDifference:
     def digest(self) -> str:
         """Of the whole and of what has changed since."""
         digest = hashlib.sha256(self.version.encode())
-        digest.update(self.rows)
+        digest.update(self.rows.data)
         for column in self.columns:
-            digest.update(column[self.rows])
+            digest.update(column[self.rows].data)
         return digest.hexdigest()[:16]
 
     def packed_whole(self) -> bytes:
@@ -118,7 +118,7 @@ def digest_of(names: pa.Array) -> str:
         column = pa.concat_arrays([column, pa.array([], pa.string())])
     _, offsets, text = column.buffers()
     places = np.frombuffer(offsets, np.int32, len(column) + 1)
-    digest = hashlib.sha256(places)
+    digest = hashlib.sha256(places.data)
     if text is not None:
         digest.update(memoryview(text)[: int(places[-1])])
     return digest.hexdigest()[:16]
@@ -139,4 +139,4 @@ def _unpacked(packed: bytes) -> Columns:
 
 
 def _numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    return column.chunk(0).to_numpy() if column.num_chunks else column.to_numpy()
+    return np.asarray(column.chunk(0) if column.num_chunks else column)
