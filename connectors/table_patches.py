@@ -57,7 +57,7 @@ class Written:
     def write(self, path: Path) -> None:
         """Keep it, whole or not at all."""
         header = np.frombuffer(json.dumps({"form": FORM, **self.read_as}).encode(), np.uint8)
-        arrays = {"header": header, "rows": self.rows, "values": self.values, "lengths": self.lengths}
+        arrays: dict[str, Any] = {"header": header, "rows": self.rows, "values": self.values, "lengths": self.lengths}
         with atomic(path) as file:
             np.savez(file, allow_pickle=False, **arrays)
 

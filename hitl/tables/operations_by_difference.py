@@ -103,7 +103,7 @@ class WantedByDifference(WantedOperation):
         return np.flatnonzero(self.rows.columns[0] != NOTHING)
 
     @cached_property
-    def items(self) -> pa.Array:  # type: ignore[override]
+    def items(self) -> pa.Array:
         """Those of which anything is said."""
         return self.named().take(pa.array(self._said))
 
