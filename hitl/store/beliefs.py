@@ -51,7 +51,8 @@ def form_of(connection: sa.Connection, project: str, results: Mapping[str, Conse
     """The form of these results, beside what is stored."""
     large = {_name(place): result for place, result in enumerate(results.values()) if _is_large(result)}
     stored = wholes.rows_of(connection, project, large) if large else {}
-    beliefs, items = {}, {}
+    beliefs: dict[str, RowsByDifference] = {}
+    items: dict[str, Callable[[], pa.Array]] = {}
     for name, result in large.items():
         assert isinstance(result.items, CheckedNames)
         digest = digest_of(result.items.column)
