@@ -33,6 +33,7 @@ from hitl.connectors.table_files import TableFiles, stamp_of
 from hitl.connectors.table_index import Index
 from hitl.connectors.table_output import file_name, table_of_rows, write_if_changed
 from hitl.connectors.table_pages import TablePages, Told, labeled
+from hitl.connectors.table_patches import write_consensus
 from hitl.connectors.table_reading import Columns, Reading
 from hitl.connectors.table_shrinkage import Look, is_cut, state_of
 from hitl.errors import BadInput, Refused
@@ -40,9 +41,11 @@ from hitl.exchange import Check, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import GraphSettings, SourceSettings
 from hitl.tables.files import read_table, table_in
 from hitl.tables.label_columns import ConsensusOperation, WantedOperation
+from hitl.tables.operations_by_difference import ConsensusByDifference
 
 PAGE = 5_000
 """So many items at least are sent at a time, where there are so many to be sent."""
+CONSENSUS = "consensus.csv"
 WHAT_IS_READ = (
     "source.path (relative to hitl.toml) names a folder with annotations.csv, .jsonl or .parquet, or such a file; "
     "its columns are item, annotator, label, or as source.item, source.annotator, source.label say"
@@ -246,12 +249,16 @@ class Tables:
                 raise Refused(f"tables: an operation {operation.kind!r} is not known; expected {', '.join(writers)}")
             (self._output / "assignments").mkdir(parents=True, exist_ok=True)
             self._keep(self._index)
+            if isinstance(operation, ConsensusByDifference) and len(operation.rows) == 1:
+                path = self._output / CONSENSUS
+                yield Receipt(operation, write_consensus(path, operation), str(path))
+                continue
             path, table = writers[operation.kind](operation)
             changed = write_if_changed(path, table)
             yield Receipt(operation, table.num_rows if changed else 0, str(path))
 
     def _push_consensus(self, operation: Operation) -> tuple[Path, pa.Table]:
-        path, columns = self._output / "consensus.csv", ["item", "label", "confidence"]
+        path, columns = self._output / CONSENSUS, ["item", "label", "confidence"]
         if isinstance(operation, ConsensusOperation):
             tables = [labels.table() for labels in operation.columns.values()]
             whole = pa.concat_tables(tables, promote_options="default")

@@ -106,13 +106,13 @@ class Annotations(Shown):
             if codes.size and not 0 <= codes.min() <= codes.max() < upper:
                 bad = int(np.argmax((codes < 0) | (codes >= upper)))
                 raise BadAnnotations(f"expected 0 <= {name} < {upper}, got {codes[bad]} at {name}[{bad}]")
-            self._freeze(name, codes[order].astype(np.int32))
+            self._freeze(name, _unshared(codes, order, np.int32))
         for name in ("time", "duration"):
             values = getattr(self, name)
             if values is not None:
                 if np.shape(values) != shape:
                     raise BadAnnotations(f"{name} has shape {np.shape(values)}; expected {shape}")
-                self._freeze(name, np.array(values, dtype=np.float64)[order])
+                self._freeze(name, _unshared(np.asarray(values), order, np.float64))
         self._check_one_answer_each()
 
     # -- building ------------------------------------------------------------------------------------------
@@ -174,10 +174,10 @@ class Annotations(Shown):
         duration: Floats | None = None,
     ) -> Annotations:
         """What `from_frame` makes of a table with these columns, of which `item` has codes of `items`."""
-        named, annotator_code = distinct_codes(annotator, lambda column: annotator_codes(pa.table({"_": column}), "_"))
+        named, own, row = distinct_codes(annotator, lambda column: annotator_codes(pa.table({"_": column}), "_"))
         chosen = options_of(classes, options)
-        known, label_code = distinct_codes(label, lambda column: codes_of("label", column, chosen))
-        codes = (item, named[1][annotator_code], known[1][label_code])
+        known, own_label, label_row = distinct_codes(label, lambda column: codes_of("label", column, chosen))
+        codes = (item, _recoded(named[1], own)[row], _recoded(known[1], own_label)[label_row])
         return cls._latest(
             codes, items, named[0], tuple(classes), known[0], named[2], time, duration, row_number, strict=False
         )
@@ -200,7 +200,7 @@ class Annotations(Shown):
         keep, contradicted = latest_answers(*codes, anonymous, time)
         if len(contradicted):
             report_conflicts(len(contradicted), place_of(int(contradicted.min())), strict, stacklevel=4)
-        item, annotator, label = (code[keep] for code in codes)
+        item, annotator, label = (_kept(code, keep) for code in codes)
         return cls(
             item=item,
             annotator=annotator,
@@ -210,8 +210,8 @@ class Annotations(Shown):
             classes=classes,
             options=options,
             anonymous=anonymous,
-            time=None if time is None else time[keep],
-            duration=None if duration is None else duration[keep],
+            time=None if time is None else _kept(time, keep),
+            duration=None if duration is None else _kept(duration, keep),
         )
 
     @classmethod
@@ -340,10 +340,12 @@ class Annotations(Shown):
         """(N,) how many labels each item has."""
         return np.diff(self.item_start)
 
-    @property
+    @cached_property
     def labels_per_annotator(self) -> npt.NDArray[np.int64]:
         """(K,) how many labels each annotator gave."""
-        return np.bincount(self.annotator, minlength=self.n_annotators)
+        found = np.bincount(self.annotator, minlength=self.n_annotators)
+        found.setflags(write=False)
+        return found
 
     def select(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Annotations:
         """The same items, annotators and options with only these annotations (mask or row numbers)."""
@@ -388,7 +390,9 @@ def latest_answers(
     The latest answer is kept, of equal or unknown times the last row. A row contradicts it where it has another label
     and no time tells which of the two is the later.
     """
-    pair = item.astype(np.int64) * (int(annotator.max(initial=0)) + 1) + annotator
+    pair = item.astype(np.int64)
+    pair *= int(annotator.max(initial=0)) + 1
+    pair += annotator
     order, ordered = _order(pair, item)
     same = _repeats(ordered)
     if anonymous is not None:
@@ -405,6 +409,25 @@ def latest_answers(
     if seconds is not None:  # a later time settles it; equal or unknown times do not
         contradicted &= seconds[order] == seconds[last]
     return np.asarray(order[ends]), order[contradicted]
+
+
+def _kept(values: npt.NDArray[Any], rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+    """These rows, which nobody writes to any more."""
+    found = values[rows]
+    found.setflags(write=False)
+    return found
+
+
+def _unshared(values: npt.NDArray[Any], order: Any, kind: type[Any]) -> npt.NDArray[Any]:
+    """The values in this order, in memory that nobody else writes to: a copy, unless that is so already."""
+    if isinstance(order, slice) and values.dtype == kind and values.base is None and not values.flags.writeable:
+        return values
+    return np.array(values[order], dtype=kind)
+
+
+def _recoded(codes: Ints, place: Ints) -> Ints:
+    """The codes of these places; 0 for a place that no row has."""
+    return codes[place] if len(codes) else np.zeros(len(place), np.int32)
 
 
 def report_conflicts(number: int, first: str, strict: bool, stacklevel: int = 3) -> None:
@@ -431,7 +454,9 @@ def _order(keys: npt.NDArray[np.int64], groups: Ints) -> tuple[npt.NDArray[np.in
         if len(rows) <= len(keys) // 4:
             order: npt.NDArray[np.intp] = np.arange(len(keys))
             order[rows] = rows[np.argsort(keys[rows], kind="stable")]
-            return order, keys[order]
+            ordered = keys.copy()  # the others are where they were
+            ordered[rows] = keys[order[rows]]
+            return order, ordered
     bits = len(keys).bit_length()
     if keys.max(initial=0) >= 2 ** (63 - bits):
         order = np.argsort(keys, kind="stable")

@@ -19,6 +19,7 @@ from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.models.analysis.audited_agreement import AuditedAgreement
 from hitl.plan import DoneItems, Plan
+from hitl.tables.coded import Coded
 
 DIGITS = 6
 """Decimals of the probabilities that are recorded and pushed."""
@@ -43,7 +44,7 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
         "labels": sum(len(given) for given in pool.annotations),
         "annotators": len({a.annotators[k] for a in pool.annotations for k in np.flatnonzero(a.labels_per_annotator)}),
         "done": len(plan.done),
-        "reasons": dict(Counter(DoneItems.of(plan.done).why)),
+        "reasons": _counted(DoneItems.of(plan.done).why),
         "confidence": round(float(np.mean([result.confidence.mean() for result in results])), DIGITS),
         "agreement": round(float(np.mean(known)), DIGITS) if known else None,
         "expected": asdict(pool.expected),
@@ -57,6 +58,17 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
         "models": _models(pool),
         "corrected": not any(result.design_effect.independent for result in results),
     }
+
+
+def _counted(values: Sequence[str]) -> dict[str, int]:
+    """How often each comes, in the order in which they come first."""
+    if not isinstance(values, Coded):
+        return dict(Counter(values))
+    found: dict[str, int] = {}
+    count = np.bincount(values.codes, minlength=len(values.values))
+    for code in sorted(np.flatnonzero(count).tolist(), key=lambda code: int(np.argmax(values.codes == code))):
+        found[values.values[code]] = found.get(values.values[code], 0) + int(count[code])
+    return found
 
 
 def _models(pool: PoolState) -> dict[str, dict[str, Any]]:

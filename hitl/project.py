@@ -163,7 +163,7 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
     project = settings.name
     plain = next((question.name for question in questions if not _is_of_parts(question)), None)
     first = None if plain is None else store.answers(project, plain)
-    items = CheckedNames.of(store.key_column(project) if first is None else first.items)
+    items = CheckedNames.trusted(store.key_column(project) if first is None else first.items)  # the key of their rows
     if not items:
         raise BadInput(f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform")
     names, files = annotator_names(store, project), _model_files(settings, store, questions)

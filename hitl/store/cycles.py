@@ -15,7 +15,7 @@ drops it, and it is gone once it is confirmed: it is to be done once, and not to
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -25,15 +25,24 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from hitl.consensus import Consensus
+from hitl.errors import StoreError
 from hitl.exchange import Operation, Receipt
 from hitl.plan import Done, DoneItems, Plan
-from hitl.store import asks, retention
+from hitl.store import asks, beliefs, retention, wholes
 from hitl.store.database import Database
 from hitl.store.events import Announcement, announce
 from hitl.store.lease import Lease, Leased
-from hitl.store.schema import consensus, cycle, operation
+from hitl.store.schema import cycle, operation
 from hitl.tables.coded import Coded
 from hitl.tables.label_columns import ConsensusOperation, WantedOperation, as_text, from_text
+from hitl.tables.operations_by_difference import (
+    MARK,
+    ConsensusByDifference,
+    WantedByDifference,
+    from_rows,
+    names_of,
+    stored_names,
+)
 
 PENDING, CONFIRMED = "pending", "confirmed"
 
@@ -86,24 +95,23 @@ class Concluded(Leased):
             "plan": replace(record.plan, done=()).to_json(),
             "due": record.due,
         }
-        row["done"] = _packed(record.plan.done)
+        row["done"] = _packed(record.plan.done, record.results)
         row["metrics"] = json.dumps(dict(record.metrics or {}))
-        blobs = [
-            {"project": lease.project, "position": position, "question": question, "packed": result.to_bytes()}
-            for position, (question, result) in enumerate(record.results.items())
-        ]
+        with self.database.read() as connection:
+            results = beliefs.form_of(connection, lease.project, record.results)
         rows = _rows(self.database, lease.project, _last_of_each(record.operations))
         asked = asks.rows_of(lease.project, record.plan, record.results)
         with self._fenced(lease) as connection:
             last = sa.select(sa.func.max(cycle.c.number)).where(cycle.c.project == lease.project)
             number = 1 + (connection.execute(last).scalar() or 0)
-            _forget_results(connection, lease.project)  # first: the new ones take their place
+            _forget_plans(connection, lease.project)
             new = {"number": number, "recorded_at": self.database.now()}
             connection.execute(sa.insert(cycle).values(row | new))
-            if blobs:
-                connection.execute(sa.insert(consensus), [blob | {"number": number} for blob in blobs])
+            beliefs.write(self.database, connection, lease.project, number, results)
             asks.write(self.database, connection, number, asked)
             _write_operations(self.database, connection, number, rows)
+            _write_rows(self.database, connection, lease.project, record.operations, {row["digest"] for row in rows[0]})
+            wholes.forget_items(connection, lease.project)
             for kind, key in record.again:
                 this = sa.and_(operation.c.project == lease.project, operation.c.kind == kind, operation.c.key == key)
                 connection.execute(sa.update(operation).where(this).values(state=PENDING))
@@ -138,22 +146,24 @@ class Concluded(Leased):
 
     def latest(self, project: str) -> tuple[dict[str, Consensus], Plan] | None:
         """The consensus of each question and the plan of the last cycle, or None before the first."""
-        blobs = sa.select(consensus.c.question, consensus.c.packed).where(consensus.c.project == project)
-        with self.database.read() as connection:
+        with self.database.snapshot() as connection:
             row = connection.execute(_last(project, cycle.c.number, cycle.c.plan, cycle.c.done)).first()
             if row is None:
                 return None
-            packed = connection.execute(
-                blobs.where(consensus.c.number == row.number).order_by(consensus.c.position)
-            ).all()
-        results = {name: Consensus.from_bytes(bytes(blob), f"consensus of {name!r}") for name, blob in packed}
+            results = beliefs.read(connection, project, row.number)
         plan = Plan.from_json(row.plan)
-        return results, plan if row.done is None else replace(plan, done=_unpacked(bytes(row.done)))
+        return results, plan if row.done is None else replace(plan, done=_unpacked(bytes(row.done), results))
 
     def done(self, project: str) -> pa.Table | None:
         """What was done by the last cycle, in the columns of `DONE`; None before the first."""
         packed = self.database.scalar(_last(project, cycle.c.done))
-        return None if packed is None else pa.ipc.open_stream(bytes(packed)).read_all()
+        if packed is None:
+            return None
+        table = pa.ipc.open_stream(bytes(packed)).read_all()
+        if table.column_names == [*DONE]:
+            return table
+        latest = self.latest(project)
+        return None if latest is None else _table_of(DoneItems.of(latest[1].done))
 
     def plan(self, project: str) -> Plan | None:
         """The plan of the last cycle but for the items that are done, which `latest` has; None before the first."""
@@ -173,7 +183,7 @@ class Concluded(Leased):
 
     def queued(self, project: str) -> list[Operation]:
         """What was queued by hand and must still be pushed, in order; a part of `pending`."""
-        return [each for each, _ in self._outbox(_pending(project) & (operation.c.number == BY_HAND))]
+        return [each for each, _ in self._outbox(project, _pending(project) & (operation.c.number == BY_HAND))]
 
     def withdraw(self, lease: Lease, operation: Operation) -> bool:
         """Do not send again what was queued by hand; whether it was. What a cycle says stays."""
@@ -182,7 +192,7 @@ class Concluded(Leased):
 
     def pending(self, project: str) -> list[Operation]:
         """What must still be pushed, in order."""
-        return [each for each, _ in self._outbox(_pending(project))]
+        return [each for each, _ in self._outbox(project, _pending(project))]
 
     def count_pending(self, project: str) -> dict[str, int]:
         """Kind -> how many operations must still be pushed; what they say is not read."""
@@ -192,7 +202,7 @@ class Concluded(Leased):
     def operations(self, project: str, kind: str | None = None) -> list[tuple[Operation, str]]:
         """The latest operation of each (kind, key) with its state, "pending" or "confirmed"; of one kind alone."""
         wanted = sa.true() if kind is None else operation.c.kind == kind
-        return self._outbox((operation.c.project == project) & wanted)
+        return self._outbox(project, (operation.c.project == project) & wanted)
 
     def confirm(self, lease: Lease, receipt: Receipt) -> None:
         """The platform is as the operation says: it will not be pushed again.
@@ -205,17 +215,39 @@ class Concluded(Leased):
             connection.execute(sa.update(operation).where(_is(lease.project, receipt.operation)).values(values))
         self._written.pop(receipt.operation.digest, None)
 
-    def _outbox(self, wanted: sa.ColumnElement[bool]) -> list[tuple[Operation, str]]:
+    def _outbox(self, project: str, wanted: sa.ColumnElement[bool]) -> list[tuple[Operation, str]]:
         """The wanted operations with the state of each, oldest cycle first, each cycle in its order."""
         written = dict(self._written)
         is_written = sa.or_(*(_says(each) for each in written.values())) if written else sa.false()
         payload = sa.case((is_written, sa.null()), else_=operation.c.payload)
-        columns = (operation.c.kind, operation.c.key, payload, operation.c.digest, operation.c.state)
+        columns = (operation.c.kind, operation.c.key, payload.label("text"), operation.c.digest, operation.c.state)
         query = sa.select(*columns).where(wanted).order_by(operation.c.number, operation.c.position)
+        found, by_rows = self.database.rows(query), dict[str, Operation]()
+        if any(_is_by_rows(row.text) for row in found):
+            with self.database.snapshot() as connection:  # the rows belong to these operations and no others
+                found = connection.execute(query).all()
+                of_rows = [row for row in found if _is_by_rows(row.text)]
+                by_rows = {row.digest: self._by_rows(connection, project, row) for row in of_rows}
         return [
-            (written[digest] if text is None else from_text(kind, key, text, digest), state)
-            for kind, key, text, digest, state in self.database.rows(query)
+            (by_rows.get(digest) or (written[digest] if text is None else from_text(kind, key, text, digest)), state)
+            for kind, key, text, digest, state in found
         ]
+
+    def _by_rows(self, connection: sa.Connection, project: str, row: Any) -> Operation:
+        """An operation whose rows are stored by difference. Raises StoreError where these are of another."""
+        stored = wholes.rows_of(connection, project, stored_names(row.kind, row.text))
+        items = next((each.items for each in stored.values()), "")
+
+        def named() -> pa.Array:
+            with self.database.read() as another:
+                return wholes.items_of(another, project, items)
+
+        found: Operation | None = from_rows(row.kind, row.text, row.digest, stored, named)
+        if found is None:
+            raise StoreError(
+                f"what is stored of {row.kind!r} is damaged: restore a copy, or move it away and pull again"
+            )
+        return found
 
     def _last_cycles(self, project: str, count: int | None) -> list[CycleSummary]:
         """So many of the last cycles (None: all), newest first."""
@@ -230,20 +262,27 @@ def _last(project: str, *columns: sa.Column[Any], count: int | None = 1) -> sa.S
     return sa.select(*columns).where(cycle.c.project == project).order_by(cycle.c.number.desc()).limit(count)
 
 
-def _forget_results(connection: sa.Connection, project: str) -> None:
-    """Drop the consensus and the plan of all cycles so far."""
-    connection.execute(sa.delete(consensus).where(consensus.c.project == project))
+def _forget_plans(connection: sa.Connection, project: str) -> None:
+    """Drop the plans of all cycles so far."""
     connection.execute(
         sa.update(cycle).where(cycle.c.project == project, cycle.c.plan.is_not(None)).values(plan=None, done=None)
     )
 
 
-def _packed(done: Sequence[Done]) -> bytes:
-    """As Arrow: there may be a million."""
-    done = DoneItems.of(done)
+def _table_of(done: DoneItems) -> pa.Table:
+    """In the columns of `DONE`."""
     items = done.items.column if isinstance(done.items, Coded) else done.items
     columns = (items, _few(done.labels), done.confidence, _few(done.why))
-    table = pa.table(dict(zip(DONE, columns, strict=True)))
+    return pa.table(dict(zip(DONE, columns, strict=True)))
+
+
+def _packed(done: Sequence[Done], results: Mapping[str, Consensus]) -> bytes:
+    """As Arrow: there may be a million."""
+    done = DoneItems.of(done)
+    reasons = beliefs.reasons_of(done, results)
+    if reasons is not None:
+        return reasons
+    table = _table_of(done)
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)  # a thread a column costs more
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
@@ -260,8 +299,11 @@ def _few(values: Sequence[Any]) -> pa.Array:
     return pa.array(list(place)).take(pa.array(codes))
 
 
-def _unpacked(packed: bytes) -> DoneItems:
+def _unpacked(packed: bytes, results: Mapping[str, Consensus]) -> DoneItems:
     table = pa.ipc.open_stream(packed).read_all()
+    found = beliefs.done_by(table, results)
+    if found is not None:
+        return found
     items, labels, confidence, why = (table.column(name).to_pylist() for name in DONE)
     return DoneItems(items, list(map(tuple, labels)), confidence, why)
 
@@ -306,6 +348,27 @@ def _write_operations(
         values = [{f"its_{name}": value for name, value in row.items()} | {"its_number": number} for row in same]
         moved: Any = {name: sa.bindparam(f"its_{name}") for name in ("number", "position")}
         connection.execute(sa.update(operation).where(*named).values(moved), values)
+
+
+def _write_rows(
+    database: Database, connection: sa.Connection, project: str, operations: Iterable[Operation], new: Container[str]
+) -> None:
+    """Store the rows of `new` operations by difference, and forget those that no operation has any more."""
+    for each in operations:
+        rows = names_of(each) if isinstance(each, ConsensusByDifference | WantedByDifference) else {}
+        if rows and each.digest in new:
+            assert isinstance(each, ConsensusByDifference | WantedByDifference)
+            items = next(iter(rows.values())).items
+            wholes.write(database, connection, project, rows, {items: each.named})
+    mine = sa.and_(operation.c.project == project, operation.c.kind.in_(["consensus", "labels_wanted"]))
+    texts = sa.select(operation.c.kind, operation.c.payload).where(mine, operation.c.payload.startswith(MARK))
+    used = {name for kind, text in connection.execute(texts) for name in stored_names(kind, text)}
+    gone = wholes.names_in(connection, project) - used
+    wholes.forget(connection, project, {name for name in gone if not name.startswith(beliefs.PREFIX)})
+
+
+def _is_by_rows(text: str | None) -> bool:
+    return text is not None and text.startswith(MARK)
 
 
 def _drop_queued(connection: sa.Connection, project: str, this: Operation) -> bool:

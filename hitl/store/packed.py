@@ -21,6 +21,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from hitl.store.database import Database, Few
+from hitl.store.joined_answers import joined, one
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import NO_ANSWER, annotation, item, packed
 
@@ -95,32 +96,27 @@ class Packed(Leased):
 
     def answers(self, project: str, question: str) -> CodedAnswers:
         """The same in codes, with all items."""
-        whole = self._whole(project, question)
-        listed = [chunk for chunk in whole.column("answers").chunks if len(chunk)]
-        counts = [np.diff(chunk.offsets.to_numpy()) for chunk in listed]
-        answers = [chunk.flatten() for chunk in listed]
-        annotator, label, time, duration = (
-            _one(pa.chunked_array([each.field(n) for each in answers], field.type)) for n, field in enumerate(_ANSWER)
-        )
-        items = _one(whole.column("item"))
-        item = np.repeat(np.arange(len(items), dtype=np.int32), np.concatenate([np.empty(0, np.int32), *counts]))
-        numbers = (column.to_numpy(zero_copy_only=False) for column in (time, duration))
-        return CodedAnswers(items, item, annotator, label, *numbers)
+        found = joined(self._whole(project, question))
+        items = one(found.items)
+        item = np.repeat(np.arange(len(items), dtype=np.int32), np.concatenate([np.empty(0, np.int32), *found.counts]))
+        names, numbers = map(found.coded, ("annotator", "label")), map(found.numbers, ("time", "duration"))
+        return CodedAnswers(items, item, *names, *numbers)
 
-    def _whole(self, project: str, question: str) -> pa.Table:
-        """All items with their answers: what is packed, and from the rows what is not."""
+    def _whole(self, project: str, question: str) -> Iterator[pa.Table]:
+        """All items with their answers, by blocks: what is packed, and from the rows what is not."""
         query = sa.select(packed.c.block, packed.c.answers, packed.c.changed)
         with self.database.read() as connection:
             found = connection.execute(query.where(_is(project, question))).all()
         blobs = {block: bytes(answers) for block, answers, _ in found}
         behind = {block: _listed(changed) for block, _, changed in found if changed}
         if not blobs:
-            return self._from_rows(project, question, None)
-        tables = {block: _unpacked(blob) for block, blob in blobs.items() if block not in behind}
-        tables |= self._mended(project, question, behind, blobs)
-        for first, end in _gaps(tables, self._count(project)):
+            yield self._from_rows(project, question, None)
+            return
+        tables = self._mended(project, question, behind, blobs)
+        for first, end in _gaps(blobs, self._count(project)):
             tables[first] = self._from_rows(project, question, item.c.position.between(*_of(first, end)))
-        return pa.concat_tables(tables[block] for block in sorted(tables))
+        for block in sorted(blobs.keys() | tables.keys()):
+            yield tables[block] if block in tables else _unpacked(blobs[block])
 
     def _mended(
         self, project: str, question: str, behind: Mapping[int, list[int]], blobs: Mapping[int, bytes]

@@ -10,6 +10,7 @@
     vector                                      features made of items, keyed by how they were made as well
     fold                                        what models predict that learned from the labels of other items
     cycle, consensus                            what was concluded
+    whole                                       what a cycle says of each of many items, and the rows that changed since
     rework                                      what was sent back, to whom
     view                                        searches of items that have a name
     ask                                         every question that was planned, of whom, and when first
@@ -28,7 +29,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0021"
+HEAD = "0022"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -59,6 +60,10 @@ DELETED = "deleted_at IS NOT NULL"
 
 NO_ANSWER = "kind <> 'answer'"
 """Annotations that are skips or known truth; they are few. A query has to say so too, or its index is not used."""
+
+
+SERVED = "labels_wanted > 0"
+"""Items of which the platform says for how many annotators they are open. A query has to say so word for word."""
 
 
 def _where(condition: str) -> dict[str, Any]:
@@ -100,6 +105,7 @@ item = _table(
     column("deleted_at", sa.Double(), null=True),
     sa.Index("hitl_item_position", "project", "position"),
     sa.Index("hitl_item_deleted", "project", "deleted_at", **_where(DELETED)),
+    sa.Index("hitl_item_served", "project", **_where(SERVED)),
     with_rowid=True,
 )
 
@@ -191,6 +197,17 @@ consensus = _table(
     column("question", sa.Text()),
     column("packed", sa.LargeBinary()),
     sa.ForeignKeyConstraint(["project", "number"], ["hitl_cycle.project", "hitl_cycle.number"]),
+    with_rowid=True,
+)
+
+whole = _table(
+    "hitl_whole",
+    key("project"),
+    key("name"),
+    key("part"),
+    column("named", sa.Text()),
+    column("version", sa.Text()),
+    column("packed", sa.LargeBinary()),
     with_rowid=True,
 )
 

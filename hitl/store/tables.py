@@ -9,7 +9,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from hitl.store.packed import Packed, live
-from hitl.store.schema import annotation, annotator, item, prediction
+from hitl.store.schema import SERVED, annotation, annotator, item, prediction
 
 
 class Pulled(Packed):
@@ -33,7 +33,7 @@ class Pulled(Packed):
     def served(self, project: str) -> dict[str, tuple[int, bool]]:
         """For how many annotators in all a live item is open, and whether it is closed, where the platform says."""
         query = sa.select(item.c.item, item.c.labels_wanted, item.c.closed).where(
-            item.c.project == project, item.c.deleted.is_(sa.false()), item.c.labels_wanted > 0
+            item.c.project == project, item.c.deleted.is_(sa.false()), sa.literal_column(f"{item.name}.{SERVED}")
         )
         with self.database.read() as connection:
             return {row.item: (row.labels_wanted, bool(row.closed)) for row in connection.execute(query)}

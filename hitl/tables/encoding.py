@@ -35,9 +35,16 @@ class CheckedNames(tuple[Name, ...]):
     @classmethod
     def of(cls, column: pa.Array) -> CheckedNames:
         """The names of a column of text. Raises BadAnnotations where they do not differ."""
-        names = tuple(column.to_pylist())
-        check_names("items", names)
-        made = cls(names)
+        names = cls.trusted(column)
+        twice = repeated(names)
+        if twice is not None:
+            raise BadAnnotations(f"items: the name {twice!r} appears twice; names must differ")
+        return names
+
+    @classmethod
+    def trusted(cls, column: pa.Array) -> CheckedNames:
+        """The names of a column of text that was looked at before it was stored."""
+        made = cls(column.to_pylist())
         made.column = column
         return made
 
@@ -193,14 +200,15 @@ def annotator_codes(table: pa.Table, name: str | None) -> tuple[Names, Ints, int
     return (*names, ANONYMOUS), codes, len(names)
 
 
-def distinct_codes(column: pa.DictionaryArray, codes: Callable[[pa.ChunkedArray], T]) -> tuple[T, Ints]:
-    """What `codes` finds of the different values of a column, and (M,) which of them each row has."""
+def distinct_codes(column: pa.DictionaryArray, codes: Callable[[pa.ChunkedArray], T]) -> tuple[T, Ints, Ints]:
+    """What `codes` finds of the different values of a column; which of them each entry of its dictionary is, and null
+    behind the last; and (M,) the entry of each row."""
     indices = column.indices
     used = pc.unique(indices)
     place = np.zeros(len(column.dictionary) + 1, np.int32)
-    rows = np.asarray(pc.fill_null(indices, len(column.dictionary)))
+    rows = np.asarray(pc.fill_null(indices, len(column.dictionary)) if indices.null_count else indices)
     place[np.asarray(pc.fill_null(used, len(column.dictionary)))] = np.arange(len(used))
-    return codes(pa.chunked_array([column.dictionary.take(used)])), place[rows]
+    return codes(pa.chunked_array([column.dictionary.take(used)])), place, rows
 
 
 def options_of(classes: Sequence[Name] | None, options: Sequence[Name] | None) -> Sequence[Name] | None:

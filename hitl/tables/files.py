@@ -144,6 +144,13 @@ def write_table(path: str | Path, table: pa.Table) -> None:
     write_parts(path, [table])
 
 
+def csv_bytes(table: pa.Table) -> bytes:
+    """What a CSV file of this table holds."""
+    sink = io.BytesIO()
+    _write_csv(sink, [table])
+    return sink.getvalue()
+
+
 def write_parts(path: str | Path, tables: Iterable[pa.Table]) -> None:
     """Write tables of the same columns into one file, one after the other; whole or not at all."""
     path = Path(path)

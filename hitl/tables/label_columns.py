@@ -195,6 +195,9 @@ def _as_bytes(table: pa.Table, compression: str | None = None) -> bytes:
 
 def as_text(operation: Operation) -> str:
     """What is stored of an operation's payload."""
+    text = getattr(operation, "text", None)  # of one whose rows are stored by difference
+    if text is not None:
+        return str(text)
     if isinstance(operation, ConsensusOperation):
         packed = {name: b64encode(columns.packed()).decode() for name, columns in operation.columns.items()}
         return json.dumps({"columns": packed})
