@@ -244,9 +244,7 @@ class Concluded(Leased):
 
         found: Operation | None = from_rows(row.kind, row.text, row.digest, stored, named)
         if found is None:
-            raise StoreError(
-                f"what is stored of {row.kind!r} is damaged: restore a copy, or move it away and pull again"
-            )
+            raise StoreError(f"what is stored of {row.kind!r} {wholes.DAMAGED}")
         return found
 
     def _last_cycles(self, project: str, count: int | None) -> list[CycleSummary]:
