@@ -3,9 +3,9 @@
     consensus.csv            the table
     .consensus.csv.index     of which bytes it was when it was written here, and what each row said
 
-The other rows are taken from the file as it is, if it is what was written: its digest is looked at each time, so that a
-file that somebody has edited is made anew as a whole. So is one that was written by another version, or before a new
-whole (`row_differences`), or of which a row is more than one line. Either way the file is the same, byte by byte.
+The other rows are copied from the file, if it still is what was written here: its digest is compared each time. All
+rows are written again where somebody has edited the file, where another version of hitl or an earlier whole
+(`row_differences`) made it, or where a row takes more than one line. Either way the file is the same, byte by byte.
 
 The index is written behind the file: a process that is killed in between leaves one of another file, which is not used.
 """

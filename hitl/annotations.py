@@ -412,14 +412,14 @@ def latest_answers(
 
 
 def _kept(values: npt.NDArray[Any], rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
-    """These rows, which nobody writes to any more."""
+    """These rows, read-only."""
     found = values[rows]
     found.setflags(write=False)
     return found
 
 
 def _unshared(values: npt.NDArray[Any], order: Any, kind: type[Any]) -> npt.NDArray[Any]:
-    """The values in this order, in memory that nobody else writes to: a copy, unless that is so already."""
+    """The values in this order, in memory of their own: a copy, unless they are read-only and own theirs."""
     if isinstance(order, slice) and values.dtype == kind and values.base is None and not values.flags.writeable:
         return values
     return np.array(values[order], dtype=kind)

@@ -209,15 +209,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 kept[waiting[future]] = future.result()
                 figures[name] = figures_of(name, kept, options.steps)
                 if options.save:
-                    saved(title, name, kept, figures, options.model)
+                    saved(title, name, kept, figures, options)
         print(row(name, figures[name]), flush=True)
     print("\n".join(results.held(bars(figures))))
 
 
-def saved(title: str, name: str, kept: Mapping[int, Run], figures: Mapping[str, Any], model: str) -> None:
+def saved(
+    title: str, name: str, kept: Mapping[int, Run], figures: Mapping[str, Any], options: argparse.Namespace
+) -> None:
     """Write the table of all sets, and the picture of one."""
     rows = {one: figures[one] for one in SETS if one in figures}
-    made = f"bench_learn --model {model} --keep --save"
+    model = options.model
+    made = f"bench_learn --model {model} --seeds {options.seeds} --steps {options.steps} --keep --save"
     head = f"{'set':20}{'N':>6}{'labels':>8}{'target':>8}"
     lines = [
         f"expected-gain and default, with and without {model}",
