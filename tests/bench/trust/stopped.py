@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from tests.bench.trust import attacks
 from tests.bench.trust.attacks import Outcome, Stage
 from tests.connectors.label_studio.trust.scenes import ACTIONS, Scene
-from tests.connectors.label_studio.trust.stopping import OK, OVERTAKEN, end, stopped
+from tests.connectors.label_studio.trust.stopping import OK, OVERTAKEN, Stop, end, stopped
 
 
 def attack(stage: Stage, every: int) -> Outcome:
@@ -26,22 +26,26 @@ def attack(stage: Stage, every: int) -> Outcome:
             found.ended["out of time"] += 1
             break
         scene = stage.next()
-        was_stopped, said = stopped(scene, stage.action, step)
-        missed = 0 if was_stopped else missed + 1
-        how = {OVERTAKEN: "overtaken", OK: "went on"}.get(end(said), end(said))
-        found.ended[how if was_stopped else "not stopped"] += 1
+        stop = stopped(scene, stage.action, step)
+        missed = 0 if stop.was_stopped else missed + 1
+        how = {OVERTAKEN: "overtaken", OK: "went on"}.get(end(stop.said), end(stop.said))
+        found.ended[how if stop.was_stopped else "not stopped"] += 1
         if how == "Traceback":
-            found.wrong.append(f"request {step}: {said}")
-        found.wrong += [f"request {step}, {line}" for line in wrong_ends(scene, stage.action, said)]
+            found.wrong.append(f"request {step}: {stop.said}")
+        found.wrong += [f"request {step}, {line}" for line in wrong_ends(scene, stage.action, stop)]
         step += every
     return found
 
 
-def wrong_ends(scene: Scene, action: str, said: str) -> list[str]:
-    """What is wrong once the process that woke is gone, and after a cycle more."""
+def wrong_ends(scene: Scene, action: str, stop: Stop) -> list[str]:
+    """What is wrong once the process that woke is gone, and after a cycle more.
+
+    An answer that came while it was stopped and nothing overtook it waits for the next pull.
+    """
     by_hand = action in ("add", "gold")
-    found = [f"at once: {line}" for line in scene.differences(pushed=by_hand)]
-    if by_hand and end(said) != OK:
+    waits = by_hand or (stop.was_stopped and not stop.overtaken)
+    found = [f"at once: {line}" for line in scene.differences(pushed=waits)]
+    if by_hand and end(stop.said) != OK:
         ACTIONS[action](scene)
     scene.run()
     return found + [f"after one cycle more: {line}" for line in (*scene.differences(), *scene.lacks(action))]

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -37,8 +38,24 @@ def end(said: str) -> str:
     return "Traceback" if "Traceback" in said else lines[-1].split()[0] if lines else "nothing said"
 
 
-def stopped(scene: Scene, action: str, step: int) -> tuple[bool, str]:
-    """Stop an action before its request `step`, let a cycle overtake it, and wake it: whether, and what it said."""
+@dataclass(frozen=True)
+class Stop:
+    """What became of an action that was to be stopped before a request.
+
+    Attributes:
+        was_stopped: whether it came to that request.
+        overtaken: whether another's cycle went by meanwhile. None can where one of several requests at a time was
+            stopped while the answer to another was being written down: SQLite lets one transaction write at a time.
+        said: what it printed.
+    """
+
+    was_stopped: bool
+    overtaken: bool
+    said: str
+
+
+def stopped(scene: Scene, action: str, step: int) -> Stop:
+    """Stop an action before its request `step`, let a cycle overtake it, and wake it."""
     project = scene.project
     said = {
         "url": project.server.url,
@@ -63,17 +80,19 @@ def stopped(scene: Scene, action: str, step: int) -> tuple[bool, str]:
         if not os.WIFSTOPPED(status):
             child.returncode = os.waitstatus_to_exitcode(status)
             assert child.stdout is not None
-            return False, child.stdout.read()
+            return Stop(False, False, child.stdout.read())
         time.sleep(1.3 * LEASE)
         scene.answer(1)
+        overtaken = True
         try:
             scene.run()
-        except StoreError as error:  # it was stopped within a transaction after all: no other can overtake it
+        except StoreError as error:
             if LOCKED not in str(error):
                 raise
+            overtaken = False
         os.kill(child.pid, signal.SIGCONT)
         words, _ = child.communicate(timeout=120)
-        return True, words
+        return Stop(True, overtaken, words)
     finally:
         if child.poll() is None:
             child.kill()
