@@ -127,6 +127,7 @@ class Tables:
         self._accepts_deletions = False
         self._classes_kept: tuple[str, ...] = ()  # of rows that are stored still, while the tables are doubted
         self._asked: tuple[str, Question] | None = None  # of files with this stamp
+        self._pulled: str | None = None  # the stamp of the files that the last pull has found
         self._index: Index | None = None  # of a pull before anything was written
 
     @property
@@ -148,8 +149,11 @@ class Tables:
     # -- source --------------------------------------------------------------------------------------------
 
     def questions(self) -> tuple[Question, ...]:
-        """One question; its classes are the labels and probability columns seen, unless given."""
-        stamp = self._files.stamp()
+        """One question; its classes are the labels and probability columns seen, unless given.
+
+        After a pull it is that of the files as they were pulled.
+        """
+        stamp = self._pulled or stamp_of(Changes(self._files, self._columns).digests)
         if self._asked is None or self._asked[0] != stamp:
             self._asked = stamp, self._reading().question(self._classes_kept)
         return (self._asked[1],)
@@ -167,13 +171,14 @@ class Tables:
         before = cursor or {}
         named = before.get("tables")
         tables = self._files.present(named if isinstance(named, list) else [])
-        digests, look = self._files.digests(), Look.of(cursor)
-        state = state_of(digests)
-        read_as = {"files": stamp_of(digests), "columns": self._columns.digest}
+        changes, look = Changes(self._files, self._columns), Look.of(cursor)
+        digests = changes.digests
+        state, self._pulled = state_of(digests), stamp_of(digests)
+        read_as = {"files": self._pulled, "columns": self._columns.digest}
         again = before.get("ended") is True and all(before.get(name) == value for name, value in read_as.items())
         if again and look.doubted is None:
             return
-        changes, held = Changes(self._files, self._columns, digests), {**read_as, "tables": tables}
+        held = {**read_as, "tables": tables}
         changed = changes.since(before) if before.get("ended") is True and look.doubted is None else None
         page = None if changed is None else self._page_of(changed, before, held, look)
         if changed is not None and page is not None:
