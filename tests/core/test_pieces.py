@@ -28,6 +28,9 @@ def known_of(found: Pieces) -> list[tuple[bytes, int]]:
     return [*zip(found.digests, found.lengths, strict=True)]
 
 
+WHAT = ("change", "add", "drop", "move", "grow", "shrink", "torn", "nothing")
+
+
 def by_hand(data: bytes) -> tuple[bytes, list[bytes]]:
     """The header and the pieces, as the rule says it, row by row."""
     rows, found, piece = list[bytes](), list[bytes](), b""
@@ -81,7 +84,7 @@ def test_what_is_known_of_a_file_changes_nothing(tmp_path: Path, seed: int) -> N
     rows, known = content(dice, 300), list[tuple[bytes, int]]()
     mark = dice.choice((b"", b"\xef\xbb\xbf"))
     for _ in range(60):
-        place, what = dice.randrange(len(rows)), dice.choice("change add drop move grow shrink torn nothing".split())
+        place, what = dice.randrange(len(rows)), dice.choice(WHAT)
         if what == "change":
             rows[place] = rows[place].replace(b"s", b"z") if b"s" in rows[place] else b"0,x\n"
         elif what == "add":
