@@ -25,6 +25,7 @@ from hitl.active.pending.outstanding import HOUR, next_plan
 from hitl.active.pending.rework import with_rework, without_rework
 from hitl.active.registry import policy
 from hitl.active.stopping.pool_state import PoolState
+from hitl.confirming import confirmed
 from hitl.crew import Crew
 from hitl.errors import (
     BadInput,
@@ -425,11 +426,8 @@ def push(
                 continue
             store.renew(lease)
             try:
-                for receipt in send(pending[done:end]):
-                    progress("pushed", done + 1, len(pending))
-                    store.confirm(lease, receipt)
+                for receipt in confirmed(lease, store, send(pending[done:end]), progress, done, len(pending)):
                     done += 1
-                    progress("push", done, len(pending))
                     yield receipt
                 done = end
             except (PlatformError, BadInput, BadSettings) as error:
