@@ -78,7 +78,7 @@ class Pieces:
             for place in places:
                 start, end = self.bounds[place]
                 file.seek(start)
-                data = _filled(file, bytearray(end - start))
+                data = filled(file, bytearray(end - start))
                 if _digest_of(data) != self.digests[place]:
                     return None
                 found.append(bytes(data))
@@ -122,7 +122,7 @@ def _cut(file: IO[bytes], start: int, known: Known) -> tuple[tuple[bytes, ...], 
 
 def _is_next(file: IO[bytes], buffer: memoryview, digest: bytes, length: int) -> bool:
     """Whether the bytes that come next are those of a known piece."""
-    data = _filled(file, buffer[:length])
+    data = filled(file, buffer[:length])
     return len(data) == length and _digest_of(data) == digest
 
 
@@ -136,7 +136,7 @@ class _Window:
         """Up to an end, which is seen where something stands behind it, or the file ends there."""
         data, more = b"", 2 * LEAST
         while True:
-            fresh = bytes(_filled(self._file, bytearray(more)))
+            fresh = bytes(filled(self._file, bytearray(more)))
             data += fresh
             end = end_of(data)
             if end < len(data) or len(fresh) < more:
@@ -144,7 +144,7 @@ class _Window:
             more = len(data)
 
 
-def _filled(file: IO[bytes], buffer: bytearray | memoryview) -> memoryview:
+def filled(file: IO[bytes], buffer: bytearray | memoryview) -> memoryview:
     """What is next in a file, as much as fits; less at its end."""
     view, done = memoryview(buffer), 0
     while done < len(view) and (count := file.readinto(view[done:])):  # type: ignore[attr-defined]

@@ -131,4 +131,4 @@ def test_of_what_the_outbox_says_otherwise_by_now_nothing_is_confirmed(store: St
     assert keys(store) == ["p1", "p3", "p4", "p5"]
     states = {each.key: state for each, state in store.operations("p") if each.kind == "assign"}
     assert states["p0"] == states["p2"] == "confirmed"
-    assert store.queued("p") == []
+    assert store.operations("p", "gold") == []
