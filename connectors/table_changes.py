@@ -72,7 +72,8 @@ class Changes:
         path = files.find("annotations")
         is_text = path is not None and path.suffix.lower() in (".csv", ".tsv") and columns.time is None
         self._path = path if is_text else None
-        self.digests: dict[Path, bytes] = files.digests({} if self._pieces is None else {path: self._pieces.digest})
+        known = {} if self._path is None or self._pieces is None else {self._path: self._pieces.digest}
+        self.digests: dict[Path, bytes] = files.digests(known)
 
     def since(self, before: Cursor) -> Changed | None:
         """What has changed since this cursor; None where all has to be looked at."""
@@ -84,11 +85,16 @@ class Changes:
         return None
 
     def index(self, answers: Answers) -> Index | None:
-        """That of a file of which each row counts as one of these answers."""
-        if answers.problems or answers.rows is None or self._text is None or not self._text.is_still_there():
+        """That of a file of which each row counts as one of these answers; of another one no more than its pieces."""
+        if self._pieces is None:
+            return None
+        pieces_alone = Index(self._read_as, self._pieces.digests, self._pieces.lengths, ())
+        if answers.problems or answers.rows is None or self._text is None:
+            return pieces_alone
+        if not self._text.is_still_there():
             return None
         index = self._indexed(self._text)
-        return index if index is not None and index.rows == answers.count else None
+        return index if index is not None and index.rows == answers.count else pieces_alone
 
     def _since(self, kept: Index, text: _Text, again: Sequence[str]) -> Changed | None:
         index = self._indexed(text)

@@ -54,7 +54,8 @@ class Index:
     Attributes:
         read_as: which file it is, in which state, and as what its columns are read.
         digests, lengths: (P,) of the bytes.
-        said: (P,) of the rows.
+        said: (P,) of the rows; none, where they cannot be told: such an index helps to cut the file (`pieces_in`), and
+            is not read otherwise.
     """
 
     read_as: Mapping[str, Any]
@@ -67,7 +68,7 @@ class Index:
         """How many there are."""
         return sum(each.rows for each in self.said)
 
-    @property
+    @cached_property
     def labels(self) -> list[str]:
         """What the labels are, each once."""
         return [*dict.fromkeys(name for each in self.said for name in each.labels)]

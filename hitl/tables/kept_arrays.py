@@ -30,7 +30,7 @@ def write(path: Path, form: int, header: Mapping[str, Any], arrays: Mapping[str,
         file.write(b"%d %d\n" % (zlib.crc32(head), len(head)))
         file.write(head)
         for array in held.values():
-            file.write(_bytes_of(array).data)
+            file.write(_bytes_of(array))
 
 
 def read(path: Path, form: int, names: Collection[str] | None = None) -> tuple[dict[str, Any], Arrays] | None:
@@ -56,11 +56,11 @@ def _arrays(file: IO[bytes], described: list[Any], names: Collection[str] | None
             continue
         array = np.empty(shape, kind)
         content = _bytes_of(array)
-        if file.readinto(content.data) != len(content) or zlib.crc32(content) != check:  # type: ignore[attr-defined]
+        if file.readinto(content) != len(content) or zlib.crc32(content) != check:  # type: ignore[attr-defined]
             raise ValueError(f"{name} is damaged")
         found[name] = array
     return found
 
 
-def _bytes_of(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    return array.reshape(-1).view(np.uint8)
+def _bytes_of(array: npt.NDArray[Any]) -> memoryview:
+    return memoryview(array.reshape(-1).view(np.uint8).data)

@@ -27,6 +27,8 @@ LEAST, MOST = 1 << 15, 1 << 18
 ROWS = 16
 """About every so many rows one ends a piece, as soon as it has LEAST bytes."""
 
+QUOTE = ord('"')
+
 Known = Sequence[tuple[bytes, int]]
 """Digest and length of pieces that a file had."""
 
@@ -134,14 +136,15 @@ class _Window:
 
     def until(self, end_of: Callable[[bytes], int]) -> bytes:
         """Up to an end, which is seen where something stands behind it, or the file ends there."""
-        data, more = b"", 2 * LEAST
+        data = self._file.read(LEAST + LEAST // 8)
         while True:
-            fresh = bytes(filled(self._file, bytearray(more)))
-            data += fresh
             end = end_of(data)
-            if end < len(data) or len(fresh) < more:
+            if end < len(data):
                 return data[:end]
-            more = len(data)
+            fresh = self._file.read(max(len(data), 1))
+            if not fresh:
+                return data
+            data += fresh
 
 
 def filled(file: IO[bytes], buffer: bytearray | memoryview) -> memoryview:
@@ -160,7 +163,7 @@ def _piece_end(data: bytes) -> int:
     """Where the piece ends that begins the data, outside of quotes."""
     if len(data) <= LEAST:
         return len(data)
-    odd = bool(data.count(b'"', 0, LEAST) % 2)
+    odd = bool(np.count_nonzero(np.frombuffer(data, np.uint8, LEAST) == QUOTE) % 2)
     end = _row_end(data, LEAST, odd)  # of the row that is cut there, the end alone is seen
     for row, behind in _rows(data, end):
         end = behind

@@ -268,6 +268,23 @@ def test_a_file_in_which_a_row_stands_twice_is_read_as_a_whole(pair: Pair, taken
     assert taken == []
 
 
+def test_a_file_that_is_read_as_a_whole_is_cut_by_what_is_known_of_it(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = begun(random.Random(4))
+    pair.write("annotations.csv", text([*rows, (*rows[0][:2], "other", "")]))  # contradicts
+    pair.pull()
+    assert Index.read(pair.folders[0] / "hitl-output" / ".annotations.index") is None
+    real, looks = pieces._piece_end, list[int]()
+    monkeypatch.setattr(pieces, "_piece_end", lambda data: [looks.append(1), real(data)][1])
+    pull(pair.stores[0], pair.connectors[0])
+    assert len(looks) <= 2
+    pair.write("annotations.csv", text(rows))
+    short, whole = pair.pull()
+    assert short == whole
+    assert Index.read(pair.folders[0] / "hitl-output" / ".annotations.index") is not None
+
+
 def test_an_item_that_came_alone_goes_again(pair: Pair, taken: list[int]) -> None:
     rows = begun(random.Random(5))
     for content in (rows, [*rows, ("new", "ann", "yes", "")], rows):
