@@ -25,7 +25,6 @@ from hitl.active.pending.outstanding import HOUR, next_plan
 from hitl.active.pending.rework import with_rework, without_rework
 from hitl.active.registry import policy
 from hitl.active.stopping.pool_state import PoolState
-from hitl.confirming import confirmed
 from hitl.crew import Crew
 from hitl.errors import (
     BadInput,
@@ -409,6 +408,8 @@ def push(
     What the platform refuses, or does not answer, does not stop what is behind it, but for what needs it (`NEEDS`) and
     when nothing is answered any more. It is raised at the end, and sent again; what was queued and refused is not.
     """
+    from hitl.store.pushes import confirmed
+
     verify = not by_hand and (verify or store.in_doubt(lease))
     pending = store.queued(lease.project) if by_hand else store.pending(lease.project)
     if verify:

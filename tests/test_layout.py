@@ -47,12 +47,10 @@ MAY_IMPORT = {
     "project": {"core", "models", "settings", "store", "connectors", "learning", "project"},
     "operations": {"core", "settings", "store", "metrics", "project", "operations"},
     "basis": {"core", "settings", "store", "project"},
-    "confirming": {"core", "store", "confirming"},
     "events": {"core", "models", "active", "settings", "store", "metrics", "project", "operations", "events"},
     "cycle": {
         "core",
         "basis",
-        "confirming",
         "events",
         "models",
         "active",
