@@ -102,8 +102,12 @@ def test_a_few_changed_rows_are_few(tmp_path: Path, patches: list[int]) -> None:
     assert write_consensus(path, first) == 0
     p = p.copy()
     p[[0, 2, 99]] = p[[2, 99, 0]]
-    assert write_consensus(path, operation(items, p, np.ones(100, bool)).follow(first)) == 3
-    assert patches == [3]
+    second = operation(items, p, np.ones(100, bool)).follow(first)
+    assert write_consensus(path, second) == 3
+    p = p.copy()
+    p[[2, 50]] = p[[50, 2]]
+    assert write_consensus(path, operation(items, p, np.ones(100, bool)).follow(second)) == 2
+    assert patches == [3, 2], "what was patched is known again"
 
 
 def test_rows_of_several_lines_are_written_as_a_whole(tmp_path: Path, patches: list[int]) -> None:
