@@ -11,11 +11,10 @@ anything wrong with it, and says so then.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ import pyarrow.compute as pc
 from hitl.connectors import table_spans
 from hitl.connectors.table_blocks import in_codes
 from hitl.connectors.table_files import TableFiles, stamp_of
-from hitl.connectors.table_index import Digests, Index, Said, said_in
+from hitl.connectors.table_index import Digests, Index, Said, pieces_in, said_in
 from hitl.connectors.table_pages import Told
 from hitl.connectors.table_reading import Answers, Columns, Reading
 from hitl.errors import BadInput
@@ -62,10 +61,19 @@ class Changed:
 
 
 class Changes:
-    """annotations.* with the bytes whose digest is among `digests`, beside its index at the last pull."""
+    """The tables as they are now, annotations.* beside its index at the last pull.
 
-    def __init__(self, files: TableFiles, columns: Columns, digests: Mapping[Path, bytes]) -> None:
-        self._files, self._of, self._digests = files, columns, digests
+    Attributes:
+        digests: of the bytes of each file. That of a text in rows is made of those of its pieces.
+    """
+
+    def __init__(self, files: TableFiles, columns: Columns) -> None:
+        self._files, self._of = files, columns
+        path = files.find("annotations")
+        is_text = path is not None and path.suffix.lower() in (".csv", ".tsv") and columns.time is None
+        self._path = path if is_text else None
+        known = {} if self._path is None or self._pieces is None else {self._path: self._pieces.digest}
+        self.digests: dict[Path, bytes] = files.digests(known)
 
     def since(self, before: Cursor) -> Changed | None:
         """What has changed since this cursor; None where all has to be looked at."""
@@ -77,11 +85,16 @@ class Changes:
         return None
 
     def index(self, answers: Answers) -> Index | None:
-        """That of a file of which each row counts as one of these answers."""
+        """That of a file of which each row counts as one of these answers; of another one no more than its pieces."""
+        if self._pieces is None:
+            return None
+        pieces_alone = Index(self._read_as, self._pieces.digests, self._pieces.lengths, ())
         if answers.problems or answers.rows is None or self._text is None:
+            return pieces_alone
+        if not self._text.is_still_there():
             return None
         index = self._indexed(self._text)
-        return index if index is not None and index.rows == answers.count else None
+        return index if index is not None and index.rows == answers.count else pieces_alone
 
     def _since(self, kept: Index, text: _Text, again: Sequence[str]) -> Changed | None:
         index = self._indexed(text)
@@ -119,14 +132,15 @@ class Changes:
             if said is None:
                 return None
             known |= zip((text.digests[place] for place in places), said, strict=True)
-        return Index(self._read_as, text.digests, tuple(map(known.__getitem__, text.digests)))
+        return Index(self._read_as, text.digests, text.lengths, tuple(map(known.__getitem__, text.digests)))
 
     def _said(self, text: _Text, places: Sequence[int], hashed: Digests) -> list[Said] | None:
         """What each of these pieces says; None where one cannot be read alone."""
-        table = text.table(places)
-        if table is None:
+        parts = text.parts(places)
+        table = None if parts is None else text.table_of(parts)
+        if parts is None or table is None:
             return None
-        counts = text.rows(places, table.num_rows)
+        counts = _rows_of(parts, table.num_rows)
         if counts is None:  # lines that are no rows: where the rows of a piece end is not seen in all of them
             each = [self._said(text, [place], hashed) for place in places]
             return None if any(one is None for one in each) else [said for one in each for said in one or ()]
@@ -141,15 +155,16 @@ class Changes:
         return Index.read(self._files.index)
 
     @cached_property
+    def _pieces(self) -> pieces.Pieces | None:
+        """Those of the text; None where it is no text in rows that can be read piece by piece."""
+        return None if self._path is None else pieces.Pieces.of(self._path, pieces_in(self._files.index))
+
+    @cached_property
     def _text(self) -> _Text | None:
-        """The text that the digest is of; None where it is no text in rows that can be read piece by piece."""
-        path = self._files.find("annotations")
-        if path is None or path.suffix.lower() not in (".csv", ".tsv") or self._of.time is not None:
+        """The text; None where a row of it is no answer."""
+        if self._path is None or self._pieces is None:
             return None
-        data = path.read_bytes()
-        if hashlib.sha256(data).digest() != self._digests.get(path):
-            return None
-        text = _Text(path, data, self._of)
+        text = _Text(self._path, self._pieces, self._of)
         header = text.table([])
         return None if header is None or not text.is_plain(header) else text
 
@@ -157,10 +172,10 @@ class Changes:
     def _read_as(self) -> dict[str, Any]:
         """Which files they are, and as what and how they are read."""
         path = self._files.find("annotations")
-        others = {each: digest for each, digest in self._digests.items() if each != path}
+        others = {each: digest for each, digest in self.digests.items() if each != path}
         header = b"" if self._text is None else self._text.header
         return {
-            "files": stamp_of(self._digests),
+            "files": stamp_of(self.digests),
             "others": stamp_of(others),
             "columns": self._of.digest,
             "hash": Digests().of_a_name,
@@ -170,15 +185,17 @@ class Changes:
 
 
 class _Text:
-    """The bytes of a file with columns, in pieces."""
+    """A file with columns, of which some pieces are read."""
 
-    def __init__(self, path: Path, data: bytes, columns: Columns) -> None:
-        self.path, self._data, self._of = path, data, columns
-        start = pieces.header_end(data)
-        self.header = data[:start]
-        self._bounds = [*pairwise(pieces.bounds(data, start))]
-        self.digests = tuple(pieces.digest_of(data, *each) for each in self._bounds)
+    def __init__(self, path: Path, cut: pieces.Pieces, columns: Columns) -> None:
+        self.path, self._cut, self._of = path, cut, columns
+        self.header, self.digests, self.lengths = cut.header, cut.digests, cut.lengths
         self._separator = delimited.separator_of(path)
+
+    def is_still_there(self) -> bool:
+        """Whether the file is the same as when it was cut."""
+        known = [*zip(self.digests, self.lengths, strict=True)]
+        return pieces.Pieces.of(self.path, known) == self._cut
 
     def is_plain(self, table: pa.Table) -> bool:
         """Whether a row is an answer, by its columns."""
@@ -187,22 +204,20 @@ class _Text:
 
     def share(self, places: Sequence[int]) -> float:
         """Which part of all bytes these pieces are; 0 where they are few."""
-        size = sum(end - start for start, end in (self._bounds[place] for place in places))
-        return size / len(self._data) if size > pieces.MOST else 0.0
-
-    def rows(self, places: Sequence[int], count: int) -> list[int] | None:
-        """How many rows each of these pieces has, of so many in all; None where that cannot be seen from line ends."""
-        if len(places) < 2:
-            return [count] * len(places)
-        bounds = [self._bounds[place] for place in places]
-        if any(self._data.count(b"\r", *each) != self._data.count(b"\r\n", *each) for each in bounds):
-            return None  # a line ends with it alone
-        ends = [self._data.count(b"\n", start, end) + (self._data[end - 1] != 10) for start, end in bounds]
-        return ends if sum(ends) == count else None  # no piece has more rows than ends of lines
+        size = sum(self.lengths[place] for place in places)
+        return size / self._cut.size if size > pieces.MOST else 0.0
 
     def table(self, places: Sequence[int]) -> pa.Table | None:
         """The rows of these pieces, as `hitl.tables.files.read_table` has them; None where it has to look at all."""
-        parts = [self._data[start:end] for start, end in (self._bounds[place] for place in places)]
+        parts = self.parts(places)
+        return None if parts is None else self.table_of(parts)
+
+    def parts(self, places: Sequence[int]) -> list[bytes] | None:
+        """The bytes of these pieces; None where the file has changed."""
+        return self._cut.read(self.path, places)
+
+    def table_of(self, parts: Sequence[bytes]) -> pa.Table | None:
+        """The same of the bytes of pieces."""
         table = delimited.read_rows(self.header, b"".join(parts), self._separator)
         if table is None:
             return None
@@ -211,6 +226,16 @@ class _Text:
         table = with_text(restored(table), names)
         require_fit(table, self.path, names)
         return table
+
+
+def _rows_of(parts: Sequence[bytes], count: int) -> list[int] | None:
+    """How many rows each of these pieces has, of so many in all; None where that cannot be seen from line ends."""
+    if len(parts) < 2:
+        return [count] * len(parts)
+    if any(part.count(b"\r") != part.count(b"\r\n") for part in parts):
+        return None  # a line ends with it alone
+    ends = [part.count(b"\n") + (part[-1] != 10) for part in parts]
+    return ends if sum(ends) == count else None  # no piece has more rows than ends of lines
 
 
 class _Touched(Reading):

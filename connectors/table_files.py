@@ -53,17 +53,9 @@ class TableFiles:
                 )
         return there
 
-    def stamp(self) -> str:
-        """A digest of the bytes of all files."""
-        return stamp_of(self.digests())
-
-    def digests(self) -> dict[Path, bytes]:
-        """That of the bytes of each file."""
-        found = {}
-        for path in self.all():
-            with path.open("rb") as file:
-                found[path] = hashlib.file_digest(file, "sha256").digest()
-        return found
+    def digests(self, known: Mapping[Path, bytes]) -> dict[Path, bytes]:
+        """That of the bytes of each file, but for those that are known."""
+        return {path: known[path] if path in known else _digest_of(path) for path in self.all()}
 
     @property
     def index(self) -> Path:
@@ -81,6 +73,11 @@ def stamp_of(digests: Mapping[Path, bytes]) -> str:
         digest.update(path.name.encode())
         digest.update(each)
     return digest.hexdigest()[:16]
+
+
+def _digest_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def stem(path: Path) -> str:

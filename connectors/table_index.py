@@ -1,6 +1,6 @@
 """What the rows of a text say of which item, by pieces of the file (`hitl.tables.pieces`).
 
-    digests           of the bytes of each piece
+    digests, lengths  of the bytes of each piece
     item, said        of each item that a piece names: a digest of the name, and one of all that its rows say
 
 An item's rows stand anywhere. What they say in all is the sum over the pieces, so two states of a file say the same of
@@ -11,11 +11,9 @@ shortcut: a pull without one, or with one of another file, looks at everything.
 from __future__ import annotations
 
 import hashlib
-import io
-import json
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,14 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.connectors.table_blocks import in_codes
-from hitl.tables import pieces
-from hitl.tables.files import atomic
+from hitl.tables import kept_arrays, pieces
 
 Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 
-FORM = 1
-"""Another one is not read."""
+FORM = 2
+"""Another one is not read: without an index everything is, and there is a new one."""
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
@@ -56,12 +53,14 @@ class Index:
 
     Attributes:
         read_as: which file it is, in which state, and as what its columns are read.
-        digests: (P,) of the bytes.
-        said: (P,) of the rows.
+        digests, lengths: (P,) of the bytes.
+        said: (P,) of the rows; none, where they cannot be told: such an index helps to cut the file (`pieces_in`), and
+            is not read otherwise.
     """
 
     read_as: Mapping[str, Any]
     digests: tuple[bytes, ...]
+    lengths: tuple[int, ...]
     said: tuple[Said, ...]
 
     @property
@@ -69,7 +68,7 @@ class Index:
         """How many there are."""
         return sum(each.rows for each in self.said)
 
-    @property
+    @cached_property
     def labels(self) -> list[str]:
         """What the labels are, each once."""
         return [*dict.fromkeys(name for each in self.said for name in each.labels)]
@@ -86,58 +85,73 @@ class Index:
 
     def naming(self, items: Hashes) -> list[int]:
         """The pieces that name any of these items."""
-        owner = np.repeat(np.arange(len(self.said)), [len(each.item) for each in self.said])
-        return [int(place) for place in np.unique(owner[_are_among(_joined(self.said)[0], items)])]
+        ends = np.cumsum([len(each.item) for each in self.said])
+        found = np.searchsorted(ends, _places_among(self._joined[0], items), side="right")
+        return [int(place) for place in np.unique(found)]
 
     def are_there(self, items: Hashes) -> npt.NDArray[np.bool_]:
         """Which of these items have rows."""
-        named = _joined(self.said)[0]
-        found: npt.NDArray[np.bool_] = np.isin(items, named[_are_among(named, items)])
+        named = self._joined[0]
+        found: npt.NDArray[np.bool_] = np.isin(items, named[_places_among(named, items)])
         return found
+
+    @cached_property
+    def _joined(self) -> tuple[Hashes, Hashes]:
+        return _joined(self.said)
 
     def write(self, path: Path) -> None:
         """Keep it, whole or not at all."""
         names = self.labels
         code = {name: number for number, name in enumerate(names)}
-        header = {"form": FORM, "read_as": dict(self.read_as), "labels": names}
-        item, said = _joined(self.said)
+        header = {"read_as": dict(self.read_as), "labels": names, "rule": pieces.rule()}
         sizes = [[each.rows, len(each.item), len(each.labels)] for each in self.said]
         labels = [code[name] for each in self.said for name in each.labels]
-        arrays: dict[str, Any] = {
-            "header": np.frombuffer(json.dumps(header).encode(), np.uint8),
+        item, said = self._joined
+        arrays: dict[str, npt.NDArray[Any]] = {
             "digests": np.frombuffer(b"".join(self.digests), np.uint8),
+            "lengths": np.array(self.lengths, np.int64),
             "sizes": np.array(sizes, np.int64).reshape(-1, 3),
             "labels": np.array(labels, np.int64),
             "item": item,
             "said": said,
         }
-        with atomic(path) as file:
-            np.savez(file, allow_pickle=False, **arrays)
+        kept_arrays.write(path, FORM, header, arrays)
 
     @classmethod
     def read(cls, path: Path) -> Index | None:
         """What `write` kept; None where there is nothing of the kind, or it is damaged."""
+        kept = kept_arrays.read(path, FORM)
         try:
-            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
-                arrays = dict(kept)
-            header = json.loads(arrays["header"].tobytes())
-            return cls._unpacked(header, arrays) if header["form"] == FORM else None
-        except (OSError, LookupError, TypeError, ValueError, EOFError, zipfile.BadZipFile):
+            return None if kept is None else cls._unpacked(*kept)
+        except (LookupError, TypeError, ValueError):
             return None
 
     @classmethod
     def _unpacked(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Index:
         bounds = np.concatenate([np.zeros((1, 3), np.int64), np.cumsum(arrays["sizes"], axis=0)])
-        bytes_of = arrays["digests"].tobytes()
-        digests = tuple(bytes_of[n : n + 16] for n in range(0, len(bytes_of), 16))
-        if len(digests) != len(bounds) - 1 or {len(arrays["item"]), len(arrays["said"])} != {int(bounds[-1, 1])}:
+        digests, lengths = _digests_in(arrays), tuple(arrays["lengths"].tolist())
+        parts = {len(digests), len(lengths)}, {len(arrays["item"]), len(arrays["said"])}
+        if parts != ({len(bounds) - 1}, {int(bounds[-1, 1])}):
             raise ValueError("its parts do not fit")
         names = [header["labels"][code] for code in arrays["labels"].tolist()]
         said = tuple(
             Said(last - first, arrays["item"][start:end], arrays["said"][start:end], tuple(names[a:b]))
             for (first, start, a), (last, end, b) in pairwise(bounds.tolist())
         )
-        return cls(header["read_as"], digests, said)
+        return cls(header["read_as"], digests, lengths, said)
+
+
+def pieces_in(path: Path) -> pieces.Known:
+    """The pieces of an index that `Index.write` kept; none where there is nothing of the kind, or of another rule."""
+    kept = kept_arrays.read(path, FORM, ("digests", "lengths"))
+    if kept is None or kept[0].get("rule") != pieces.rule():
+        return ()
+    return [*zip(_digests_in(kept[1]), kept[1]["lengths"].tolist(), strict=False)]
+
+
+def _digests_in(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[bytes, ...]:
+    bytes_of = arrays["digests"].tobytes()
+    return tuple(bytes_of[n : n + 16] for n in range(0, len(bytes_of), 16))
 
 
 class Digests:
@@ -212,9 +226,10 @@ def _joined(said: Sequence[Said]) -> tuple[Hashes, Hashes]:
     return np.concatenate([none, *(each.item for each in said)]), np.concatenate([none, *(each.said for each in said)])
 
 
-def _are_among(item: Hashes, few: Hashes) -> npt.NDArray[np.bool_]:
-    """Which of these are among a few, which are in order."""
-    if not len(few):
-        return np.zeros(len(item), bool)
-    found: npt.NDArray[np.bool_] = few[np.minimum(np.searchsorted(few, item), len(few) - 1)] == item
+def _places_among(item: Hashes, few: Hashes) -> Ints:
+    """The places of those that are among a few."""
+    ends = np.zeros(1 << 16, bool)  # of hashes the last bits alone tell nearly all apart
+    ends[few.astype(np.uint16)] = True
+    places = np.flatnonzero(ends[item.astype(np.uint16)])
+    found: Ints = places[np.isin(item[places], few)]
     return found

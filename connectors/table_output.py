@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from hitl.tables.files import write_table
+from hitl.tables.files import atomic, bytes_of
 
 
 def table_of_rows(rows: list[dict[str, Any]], columns: list[str]) -> pa.Table:
@@ -27,12 +28,15 @@ def table_of_rows(rows: list[dict[str, Any]], columns: list[str]) -> pa.Table:
 
 def write_if_changed(path: Path, table: pa.Table) -> bool:
     """Write the table unless the file holds the same bytes already."""
-    fresh = path.with_name(f".new-{path.name}")
-    write_table(fresh, table)
-    if path.exists() and _same_bytes(path, fresh):
-        fresh.unlink()
+    return write_bytes_if_changed(path, bytes_of(path, table))
+
+
+def write_bytes_if_changed(path: Path, content: bytes) -> bool:
+    """Write these bytes, whole or not at all, unless the file holds them already."""
+    if _holds(path, content):
         return False
-    fresh.replace(path)  # whole, or not at all
+    with atomic(path) as file:
+        file.write(content)
     return True
 
 
@@ -48,6 +52,8 @@ def file_name(name: str) -> str:
     return f"{plain[: LONGEST // 4]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _same_bytes(one: Path, other: Path) -> bool:
-    """Whether both files hold the same; `filecmp` would remember what files of this size and time held before."""
-    return one.stat().st_size == other.stat().st_size and one.read_bytes() == other.read_bytes()
+def _holds(path: Path, content: bytes) -> bool:
+    """Whether the file is there, with these bytes: its time says nothing, as two writes may come within one tick."""
+    with suppress(FileNotFoundError):
+        return path.stat().st_size == len(content) and path.read_bytes() == content
+    return False

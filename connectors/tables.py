@@ -33,7 +33,7 @@ from hitl.connectors.table_files import TableFiles, stamp_of
 from hitl.connectors.table_index import Index
 from hitl.connectors.table_output import file_name, table_of_rows, write_if_changed
 from hitl.connectors.table_pages import TablePages, Told, labeled
-from hitl.connectors.table_patches import write_consensus
+from hitl.connectors.table_patches import write_consensus, write_wanted
 from hitl.connectors.table_reading import Columns, Reading
 from hitl.connectors.table_shrinkage import Look, is_cut, state_of
 from hitl.errors import BadInput, Refused
@@ -41,11 +41,11 @@ from hitl.exchange import Check, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import GraphSettings, SourceSettings
 from hitl.tables.files import read_table, table_in
 from hitl.tables.label_columns import ConsensusOperation, WantedOperation
-from hitl.tables.operations_by_difference import ConsensusByDifference
+from hitl.tables.operations_by_difference import ConsensusByDifference, WantedByDifference
 
 PAGE = 5_000
 """So many items at least are sent at a time, where there are so many to be sent."""
-CONSENSUS = "consensus.csv"
+CONSENSUS, WANTED = "consensus.csv", "labels_wanted.csv"
 WHAT_IS_READ = (
     "source.path (relative to hitl.toml) names a folder with annotations.csv, .jsonl or .parquet, or such a file; "
     "its columns are item, annotator, label, or as source.item, source.annotator, source.label say"
@@ -127,6 +127,7 @@ class Tables:
         self._accepts_deletions = False
         self._classes_kept: tuple[str, ...] = ()  # of rows that are stored still, while the tables are doubted
         self._asked: tuple[str, Question] | None = None  # of files with this stamp
+        self._pulled: str | None = None  # the stamp of the files that the last pull has found
         self._index: Index | None = None  # of a pull before anything was written
 
     @property
@@ -148,8 +149,11 @@ class Tables:
     # -- source --------------------------------------------------------------------------------------------
 
     def questions(self) -> tuple[Question, ...]:
-        """One question; its classes are the labels and probability columns seen, unless given."""
-        stamp = self._files.stamp()
+        """One question; its classes are the labels and probability columns seen, unless given.
+
+        After a pull it is that of the files as they were pulled.
+        """
+        stamp = self._pulled or stamp_of(Changes(self._files, self._columns).digests)
         if self._asked is None or self._asked[0] != stamp:
             self._asked = stamp, self._reading().question(self._classes_kept)
         return (self._asked[1],)
@@ -167,13 +171,14 @@ class Tables:
         before = cursor or {}
         named = before.get("tables")
         tables = self._files.present(named if isinstance(named, list) else [])
-        digests, look = self._files.digests(), Look.of(cursor)
-        state = state_of(digests)
-        read_as = {"files": stamp_of(digests), "columns": self._columns.digest}
+        changes, look = Changes(self._files, self._columns), Look.of(cursor)
+        digests = changes.digests
+        state, self._pulled = state_of(digests), stamp_of(digests)
+        read_as = {"files": self._pulled, "columns": self._columns.digest}
         again = before.get("ended") is True and all(before.get(name) == value for name, value in read_as.items())
         if again and look.doubted is None:
             return
-        changes, held = Changes(self._files, self._columns, digests), {**read_as, "tables": tables}
+        held = {**read_as, "tables": tables}
         changed = changes.since(before) if before.get("ended") is True and look.doubted is None else None
         page = None if changed is None else self._page_of(changed, before, held, look)
         if changed is not None and page is not None:
@@ -249,13 +254,23 @@ class Tables:
                 raise Refused(f"tables: an operation {operation.kind!r} is not known; expected {', '.join(writers)}")
             (self._output / "assignments").mkdir(parents=True, exist_ok=True)
             self._keep(self._index)
-            if isinstance(operation, ConsensusByDifference) and len(operation.rows) == 1:
-                path = self._output / CONSENSUS
-                yield Receipt(operation, write_consensus(path, operation), str(path))
+            by_difference = self._push_by_difference(operation)
+            if by_difference is not None:
+                yield by_difference
                 continue
             path, table = writers[operation.kind](operation)
             changed = write_if_changed(path, table)
             yield Receipt(operation, table.num_rows if changed else 0, str(path))
+
+    def _push_by_difference(self, operation: Operation) -> Receipt | None:
+        """Write the rows that say something else; None of what does not know them."""
+        if isinstance(operation, ConsensusByDifference) and len(operation.rows) == 1:
+            path = self._output / CONSENSUS
+            return Receipt(operation, write_consensus(path, operation), str(path))
+        if isinstance(operation, WantedByDifference):
+            path = self._output / WANTED
+            return Receipt(operation, write_wanted(path, operation), str(path))
+        return None
 
     def _push_consensus(self, operation: Operation) -> tuple[Path, pa.Table]:
         path, columns = self._output / CONSENSUS, ["item", "label", "confidence"]
@@ -280,7 +295,7 @@ class Tables:
         return self._output / name, table_of_rows(rows, ["priority", "item"])
 
     def _push_labels_wanted(self, operation: Operation) -> tuple[Path, pa.Table]:
-        return self._output / "labels_wanted.csv", WantedOperation.of(operation).table
+        return self._output / WANTED, WantedOperation.of(operation).table
 
     def _push_items(self, operation: Operation) -> tuple[Path, pa.Table]:
         item = self._columns.item

@@ -408,6 +408,8 @@ def push(
     What the platform refuses, or does not answer, does not stop what is behind it, but for what needs it (`NEEDS`) and
     when nothing is answered any more. It is raised at the end, and sent again; what was queued and refused is not.
     """
+    from hitl.store.pushes import confirmed
+
     verify = not by_hand and (verify or store.in_doubt(lease))
     pending = store.queued(lease.project) if by_hand else store.pending(lease.project)
     if verify:
@@ -425,11 +427,8 @@ def push(
                 continue
             store.renew(lease)
             try:
-                for receipt in send(pending[done:end]):
-                    progress("pushed", done + 1, len(pending))
-                    store.confirm(lease, receipt)
+                for receipt in confirmed(lease, store, send(pending[done:end]), progress, done, len(pending)):
                     done += 1
-                    progress("push", done, len(pending))
                     yield receipt
                 done = end
             except (PlatformError, BadInput, BadSettings) as error:

@@ -4,7 +4,7 @@
     queue    operations that no cycle came to: new items, known truth
     pending  what must still be pushed; after a crash, all that was not confirmed is pushed again (harmless: the same
              operation twice changes nothing the second time)
-    confirm  the platform is as the operation says
+    confirm  the platform is as the operations say
 
 The outbox has one row an operation (kind, key). A cycle that says the same again of a confirmed one has nothing to
 send; one that says something else makes it pending; one that says nothing leaves a confirmed one as it is and drops a
@@ -18,6 +18,7 @@ import json
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -204,16 +205,24 @@ class Concluded(Leased):
         wanted = sa.true() if kind is None else operation.c.kind == kind
         return self._outbox(project, (operation.c.project == project) & wanted)
 
-    def confirm(self, lease: Lease, receipt: Receipt) -> None:
-        """The platform is as the operation says: it will not be pushed again.
+    def confirm(self, lease: Lease, *receipts: Receipt) -> None:
+        """The platform is as these operations say, all or none: they will not be pushed again.
 
-        Nothing happens when the outbox says something else by now.
+        Nothing happens to one of which the outbox says something else by now.
         """
-        values = {"state": CONFIRMED, "changed": receipt.changed, "detail": receipt.detail}
+        said = ("kind", "key", "digest")
+        these = [{f"its_{name}": getattr(receipt.operation, name) for name in said} for receipt in receipts]
+        if not these:
+            return
+        named = [operation.c[name] == sa.bindparam(f"its_{name}") for name in said]
+        mine = sa.and_(operation.c.project == lease.project, *named)
+        values: Any = {"state": CONFIRMED, **{name: sa.bindparam(f"its_{name}") for name in ("changed", "detail")}}
+        results = [{"its_changed": receipt.changed, "its_detail": receipt.detail} for receipt in receipts]
         with self._fenced(lease) as connection:
-            _drop_queued(connection, lease.project, receipt.operation)
-            connection.execute(sa.update(operation).where(_is(lease.project, receipt.operation)).values(values))
-        self._written.pop(receipt.operation.digest, None)
+            connection.execute(sa.delete(operation).where(mine, operation.c.number == BY_HAND), these)
+            connection.execute(sa.update(operation).where(mine).values(values), list(map(or_, these, results)))
+        for receipt in receipts:
+            self._written.pop(receipt.operation.digest, None)
 
     def _outbox(self, project: str, wanted: sa.ColumnElement[bool]) -> list[tuple[Operation, str]]:
         """The wanted operations with the state of each, oldest cycle first, each cycle in its order."""

@@ -1,6 +1,7 @@
 """Which push is under way: what may have been sent by a process that did not come to its end is looked at again.
 
     begin_push   before anything is sent: whether what is confirmed has to be looked at too
+    confirmed    what was done is noted, each thing with those that follow it soon
     end_push     all was answered
 
 A process that is killed, or overtaken, in the middle of a push leaves its note. The next holder of the lease then
@@ -12,12 +13,20 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import sqlalchemy as sa
 
+from hitl.errors import BadInput, BadSettings, HitlError, PlatformError
+from hitl.exchange import Progress, Receipt
+from hitl.store.cycles import Concluded
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import project as projects
+
+EVERY = 1.0
+"""Seconds after which what was done is confirmed, while more is being done."""
 
 
 class Pushes(Leased):
@@ -57,6 +66,42 @@ class Pushes(Leased):
     def _push(self, project: str) -> dict[str, Any]:
         with self.database.read() as connection:
             return _read(connection, project)
+
+
+def confirmed(
+    lease: Lease, store: Concluded, receipts: Iterable[Receipt], progress: Progress, before: int, total: int
+) -> Iterator[Receipt]:
+    """The receipts, once they are confirmed; so many of `total` were `before`.
+
+    What takes a platform long is confirmed at once. What was done before something failed, or this was cut short, is
+    confirmed too, unless the lease is lost; what a process that is killed did not confirm is sent again, which changes
+    nothing. One that was stopped for long finds out with the next receipt whether it has been overtaken.
+    """
+    done, began = list[Receipt](), time.monotonic()
+
+    def noted() -> Iterator[Receipt]:
+        nonlocal done, before, began
+        these, done, began = done, [], time.monotonic()
+        store.confirm(lease, *these)
+        for receipt in these:
+            before += 1
+            progress("push", before, total)
+            yield receipt
+
+    try:
+        for receipt in receipts:
+            progress("pushed", before + len(done) + 1, total)
+            done.append(receipt)
+            if time.monotonic() - began >= EVERY:
+                yield from noted()
+        yield from noted()
+    except (PlatformError, BadInput, BadSettings):
+        yield from noted()
+        raise
+    except BaseException:
+        with suppress(HitlError):
+            store.confirm(lease, *done)
+        raise
 
 
 def _read(connection: sa.Connection, project: str) -> dict[str, Any]:

@@ -146,19 +146,29 @@ def write_table(path: str | Path, table: pa.Table) -> None:
 
 def csv_bytes(table: pa.Table) -> bytes:
     """What a CSV file of this table holds."""
+    return bytes_of(Path("a.csv"), table)
+
+
+def bytes_of(path: Path, table: pa.Table) -> bytes:
+    """What a file of this name would hold with this table in it."""
     sink = io.BytesIO()
-    _write_csv(sink, [table])
+    _write_into(sink, path, [table])
     return sink.getvalue()
 
 
 def write_parts(path: str | Path, tables: Iterable[pa.Table]) -> None:
     """Write tables of the same columns into one file, one after the other; whole or not at all."""
     path = Path(path)
-    kind = writable_format_of(path)
+    writable_format_of(path)
     with atomic(path) as raw:
-        packed = gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) if path.suffix == ".gz" else nullcontext(raw)
-        with packed as handle:
-            _WRITERS[kind](handle, tables)
+        _write_into(raw, path, tables)
+
+
+def _write_into(raw: IO[bytes], path: Path, tables: Iterable[pa.Table]) -> None:
+    """What a file of this name holds with these tables in it."""
+    packed = gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) if path.suffix == ".gz" else nullcontext(raw)
+    with packed as handle:
+        _WRITERS[writable_format_of(path)](handle, tables)
 
 
 @contextmanager

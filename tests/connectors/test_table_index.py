@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
+import json
+import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hitl import cycle
@@ -264,6 +268,23 @@ def test_a_file_in_which_a_row_stands_twice_is_read_as_a_whole(pair: Pair, taken
     assert taken == []
 
 
+def test_a_file_that_is_read_as_a_whole_is_cut_by_what_is_known_of_it(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = begun(random.Random(4))
+    pair.write("annotations.csv", text([*rows, (*rows[0][:2], "other", "")]))  # contradicts
+    pair.pull()
+    assert Index.read(pair.folders[0] / "hitl-output" / ".annotations.index") is None
+    real, looks = pieces._piece_end, list[int]()
+    monkeypatch.setattr(pieces, "_piece_end", lambda data: [looks.append(1), real(data)][1])
+    pull(pair.stores[0], pair.connectors[0])
+    assert len(looks) <= 2
+    pair.write("annotations.csv", text(rows))
+    short, whole = pair.pull()
+    assert short == whole
+    assert Index.read(pair.folders[0] / "hitl-output" / ".annotations.index") is not None
+
+
 def test_an_item_that_came_alone_goes_again(pair: Pair, taken: list[int]) -> None:
     rows = begun(random.Random(5))
     for content in (rows, [*rows, ("new", "ann", "yes", "")], rows):
@@ -295,6 +316,109 @@ def test_an_index_comes_back_as_it_was_written(pair: Pair) -> None:
     assert len(index.touched(index)) == 0
     path.write_bytes(path.read_bytes()[:-100])
     assert Index.read(path) is None
+
+
+def test_an_edit_of_the_same_size_within_the_same_tick_is_seen(pair: Pair, taken: list[int]) -> None:
+    """Twice: where the file is known by its pieces, and where it has to be cut anew."""
+    rows = begun(random.Random(6))
+    for turn, label in enumerate(("yes", "yet", "yep")):
+        pair.write("annotations.csv", text([*rows[:7], (*rows[7][:2], label, ""), *rows[8:]]))
+        for folder in pair.folders:
+            os.utime(folder / "annotations.csv", ns=(10**18, 10**18))
+        short, whole = pair.pull()
+        assert short == whole
+        assert label in {row["label"] for row in short["hitl_annotation"]}
+        assert len(taken) == turn
+
+
+def older(store: Store, folder: Path) -> None:
+    """The cursor and the index as the first version with an index has left them."""
+    path = folder / "annotations.csv"
+    digest = hashlib.sha256(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
+    cursor = {**(store.cursor("p") or {}), "files": digest.hexdigest()[:16]}
+    with store.database.write() as connection:
+        connection.exec_driver_sql("UPDATE hitl_project SET cursor = ?", (json.dumps(cursor),))
+    with (folder / "hitl-output" / ".annotations.index").open("wb") as file:
+        np.savez(file, header=np.frombuffer(b'{"form": 1}', np.uint8), digests=np.zeros(16, np.uint8))
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_cursor_of_an_older_version_leads_to_one_look_at_everything(
+    pair: Pair, taken: list[int], changes: bool
+) -> None:
+    (store, _), (connector, _) = pair.stores, pair.connectors
+    rows = begun(random.Random(7))
+    pair.write("annotations.csv", text(rows))
+    pair.pull()
+    older(store, pair.folders[0])
+    rows = changed(rows, random.Random(1)) if changes else rows
+    pair.write("annotations.csv", text(rows))
+    if not changes:
+        (page,) = connector.pull(store.cursor("p"))
+        assert not page.items, "the blocks of items are stored as they are"
+    short, whole = pair.pull()
+    assert short == whole
+    assert taken == []
+    pair.write("annotations.csv", text([(*rows[0][:2], "other", ""), *rows[1:]]))
+    short, whole = pair.pull()
+    assert short == whole
+    assert taken == [1]
+
+
+def test_a_file_that_changes_while_it_is_read_leaves_no_index(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read is not what the pieces are of, those of an older index either."""
+    rows = begun(random.Random(8))
+    pair.write("annotations.csv", text(rows))
+    pair.pull()
+    index = pair.folders[0] / "hitl-output" / ".annotations.index"
+    kept = index.read_bytes()
+    pair.write("truth.csv", b"item,label\ni1,yes\n")  # so that all is looked at
+    real, other = table_changes.Changes.index, text([(*rows[0][:2], "later", ""), *rows[1:]])
+
+    def late(self: Any, answers: Any) -> Any:
+        pair.write("annotations.csv", other)
+        return real(self, answers)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(table_changes.Changes, "index", late)
+        pull(pair.stores[0], pair.connectors[0])
+    assert index.read_bytes() == kept
+    short, whole = pair.pull()
+    assert short == whole
+
+
+def test_a_piece_that_changes_while_it_is_read_is_left_to_the_next_pull(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The short way takes nothing of another state of the file than the one that it found."""
+    rows = begun(random.Random(9))
+    pair.write("annotations.csv", text(rows))
+    pair.pull()
+    real = pieces.Pieces.read
+
+    def late(self: Any, path: Path, places: Any) -> Any:
+        if places:
+            path.write_bytes(text([(*rows[0][:2], "later", ""), *rows[1:]]))
+        return real(self, path, places)
+
+    pair.write("annotations.csv", text([(*rows[0][:2], "sooner", ""), *rows[1:]]))
+    with monkeypatch.context() as patched:
+        patched.setattr(pieces.Pieces, "read", late)
+        pull(pair.stores[0], pair.connectors[0])
+    pair.write("annotations.csv", text([(*rows[0][:2], "later", ""), *rows[1:]]))
+    short, whole = pair.pull()
+    assert short == whole
+
+
+def test_a_question_is_that_of_what_was_pulled(tmp_path: Path) -> None:
+    (tmp_path / "annotations.csv").write_text("item,annotator,label\na,ann,x\nb,bob,y\n")
+    tables = Tables(tmp_path)
+    pages = [*tables.pull(None)]
+    (tmp_path / "annotations.csv").write_text("item,annotator,label\na,ann,x\nb,bob,z\n")
+    assert tables.questions()[0].classes == ("x", "y")
+    list(tables.pull(pages[-1].cursor))
+    assert tables.questions()[0].classes == ("x", "z")
+    assert Tables(tmp_path).questions() == tables.questions()
 
 
 def test_a_pull_alone_makes_no_folder_and_the_first_push_keeps_its_index(tmp_path: Path) -> None:
