@@ -172,6 +172,7 @@ class Annotations(Shown):
         options: Sequence[Name],
         time: Floats | None = None,
         duration: Floats | None = None,
+        strict: bool = False,
     ) -> Annotations:
         """What `from_frame` makes of a table with these columns, of which `item` has codes of `items`."""
         named, own, row = distinct_codes(annotator, lambda column: annotator_codes(pa.table({"_": column}), "_"))
@@ -179,7 +180,7 @@ class Annotations(Shown):
         known, own_label, label_row = distinct_codes(label, lambda column: codes_of("label", column, chosen))
         codes = (item, _recoded(named[1], own)[row], _recoded(known[1], own_label)[label_row])
         return cls._latest(
-            codes, items, named[0], tuple(classes), known[0], named[2], time, duration, row_number, strict=False
+            codes, items, named[0], tuple(classes), known[0], named[2], time, duration, row_number, strict
         )
 
     @classmethod
@@ -335,10 +336,12 @@ class Annotations(Shown):
         rows = np.argsort(self.annotator, kind="stable")
         return _starts(self.annotator, self.n_annotators), rows
 
-    @property
+    @cached_property
     def labels_per_item(self) -> npt.NDArray[np.int64]:
         """(N,) how many labels each item has."""
-        return np.diff(self.item_start)
+        found = np.diff(self.item_start)
+        found.setflags(write=False)
+        return found
 
     @cached_property
     def labels_per_annotator(self) -> npt.NDArray[np.int64]:

@@ -74,6 +74,7 @@ from hitl.project import (
     reachable,
     require_one_name,
     require_place,
+    settle,
     stored_evidence,
     usable,
 )
@@ -239,8 +240,7 @@ class _Steps:
         crew, told = reachable(given or crew_of(settings, store), connector, names)
         told += orders_of_others(store, settings.name, connector)
         left_out, questions = self.embed(), connector.questions()
-        store.pack(self.lease, [question.name for question in questions])
-        store.database.analyse()
+        settle(self.lease, settings, store, questions)
         try:
             learned, judgement = self.judge(settings, questions, crew, now)
         except BadInput:

@@ -21,6 +21,9 @@ from hitl.models.analysis.audited_agreement import AuditedAgreement
 from hitl.plan import DoneItems, Plan
 from hitl.tables.coded import Coded
 
+AT_ONCE = 1 << 16
+"""Labels that are compared at a time: what is computed of them stays in the processor's cache."""
+
 DIGITS = 6
 """Decimals of the probabilities that are recorded and pushed."""
 
@@ -201,4 +204,8 @@ def _agreement(annotations: Annotations, consensus: Consensus) -> float | None:
     """Share of labels that equal the consensus of their item, or None without labels."""
     if not len(annotations):
         return None
-    return float(np.mean(annotations.label == consensus.labels[annotations.item]))
+    same = 0
+    for start in range(0, len(annotations), AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        same += np.count_nonzero(annotations.label[part] == consensus.labels[annotations.item[part]])
+    return same / len(annotations)

@@ -155,7 +155,7 @@ def _by_difference(judgement: Judgement) -> ConsensusByDifference | None:
     first = next(iter(results.values())).items
     if not _are_many(first) or any(judgement.evidence[name].parts is not None for name in results):
         return None
-    digest = digest_of(column_of(first))
+    digest = _digest_of(first)
     for name, result in results.items():
         said = _told(judgement.evidence[name])
         columns = consensus_columns(result.labels, result.confidence, result.probabilities, said)
@@ -166,6 +166,10 @@ def _by_difference(judgement: Judgement) -> ConsensusByDifference | None:
 
 def _are_many(items: Names) -> bool:
     return isinstance(items, CheckedNames) and len(items) >= row_differences.LEAST
+
+
+def _digest_of(items: Names) -> str:
+    return items.digest if isinstance(items, CheckedNames) else digest_of(column_of(items))
 
 
 def _told(known: Evidence) -> npt.NDArray[np.bool_]:
@@ -375,10 +379,10 @@ def _wanted(store: Store, project: str, plan: Plan, evidence: Mapping[str, Evide
     """The same, by difference from what was said before where items are many."""
     if not _are_many(next(iter(evidence.values())).annotations.items):
         return _labels_wanted(plan, evidence)
-    items, names, said, wanted_n = _wanted_of(plan, evidence)
+    items, _, said, wanted_n = _wanted_of(plan, evidence)
     column = np.full(len(items), NOTHING, np.int32)
     column[said] = wanted_n[said]
-    rows = RowsByDifference.whole(digest_of(names), [column])
+    rows = RowsByDifference.whole(_digest_of(items), [column])
     fresh = WantedByDifference(partial(column_of, items), rows)
     for shown, _ in store.operations(project, "labels_wanted"):
         return fresh.follow(WantedOperation.of(shown))

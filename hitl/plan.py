@@ -267,7 +267,7 @@ class Plan(Shown):
         columns = {
             "item": list(map(str, done.items)),
             "label": [",".join(map(str, labels)) for labels in done.labels],
-            "confidence": done.confidence,
+            "confidence": list(done.confidence),
             "why": done.why,
         }
         return pa.table(columns, schema=_DONE_SCHEMA)

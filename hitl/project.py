@@ -26,7 +26,7 @@ from hitl.exchange import Directory, Fenced, Located, Marked, id_in
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hitl.annotations import CheckedNames, Floats, Name, Names
+    from hitl.annotations import Annotations, Floats, Name, Names
     from hitl.consensus import Consensus
     from hitl.crew import Budget, Crew
     from hitl.evidence import Evidence
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from hitl.learning.graph import ProjectGraph
     from hitl.models.combiner import Combiner
     from hitl.settings import Settings
-    from hitl.store import Store
-    from hitl.store.packed import CodedAnswers
+    from hitl.store import Lease, Store
 
 
 one_fit = RLock()
@@ -161,12 +160,13 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
     from hitl.timelines import stored_segments
 
     project = settings.name
-    plain = next((question.name for question in questions if not _is_of_parts(question)), None)
-    first = None if plain is None else store.answers(project, plain)
-    items = CheckedNames.trusted(store.key_column(project) if first is None else first.items)  # the key of their rows
+    names = annotator_names(store, project)
+    plain = next((question for question in questions if not _is_of_parts(question)), None)
+    first = None if plain is None else store.labels(project, plain, names)
+    items = CheckedNames.trusted(store.key_column(project)) if first is None else cast("CheckedNames", first.items)
     if not items:
         raise BadInput(f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform")
-    names, files = annotator_names(store, project), _model_files(settings, store, questions)
+    files = _model_files(settings, store, questions)
     features = stored_features(settings, store, cast("tuple[str, ...]", items))
     linked = graph_of(settings, store, items, features)
     given: dict[str, Evidence] = {}
@@ -184,10 +184,18 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
             answers, gold = store.annotations(project, question.name), store.gold(project, question.name)
             given[question.name] = box_labels.evidence_of(question, store.items(project), answers, gold, names)
         else:
-            answers = first if first is not None and question.name == plain else store.answers(project, question.name)
-            given[question.name] = _evidence_of(store, project, question, answers, items, names, files[question.name])
+            said = first if first is not None and question == plain else store.labels(project, question, names, items)
+            given[question.name] = _evidence_of(store, project, question, said, files[question.name])
     adjacency = None if linked is None else linked.adjacency
     return {name: replace(known, features=features, graph=adjacency) for name, known in given.items()}
+
+
+def settle(lease: Lease, settings: Settings, store: Store, questions: tuple[Question, ...]) -> None:
+    """Bring up to date what the store keeps of the answers, and its counts, so that evidence is soon read."""
+    store.pack(lease, [question.name for question in questions])
+    plain = [question for question in questions if not _is_of_parts(question)]
+    store.settle(lease, plain, annotator_names(store, settings.name))
+    store.database.analyse()
 
 
 def _is_of_parts(question: Question) -> bool:
@@ -215,27 +223,11 @@ def _evidence_of(
     store: Store,
     project: str,
     question: Question,
-    answers: CodedAnswers,
-    items: CheckedNames,
-    names: Mapping[str, str],
+    annotations: Annotations,
     files: Mapping[str, pa.Table],
 ) -> Evidence:
-    from hitl.annotations import Annotations
     from hitl.evidence import Evidence
-    from hitl.tables.arrow import renamed
 
-    if not answers.items.equals(items.column):
-        raise BadInput(f"project {project!r}: items came or went while it was read; try again")
-    annotations = Annotations.from_codes(
-        items,
-        answers.item,
-        renamed(answers.annotator, names),
-        answers.label,
-        classes=question.classes,
-        options=question.options,
-        time=answers.time,
-        duration=answers.duration,
-    )
     columns = {"item", *(f"p_{name}" for name in question.classes)}
     predicted = {**store.predictions(project, question.name), **files}
     chosen = {

@@ -271,14 +271,26 @@ def _orders(
     later_k[best] = 1e6 * (1 + np.arange(right_k.size))
     depth = min(depth, right_k.size)
     order = np.empty((draws, sample.size, depth), dtype=np.intp)
+    later = speed_k <= 0
     for d in range(draws):
-        race_nk = rng.exponential(size=free_nk.shape) / np.maximum(speed_k, 1e-9)
-        time_nk = np.where(free_nk, np.where(speed_k > 0, race_nk, later_k), NEVER)
-        first = np.argpartition(time_nk, depth - 1, axis=1)[:, :depth]
+        time_nk = rng.exponential(size=free_nk.shape)
+        time_nk /= np.maximum(speed_k, 1e-9)
+        time_nk[:, later] = later_k[later]
+        time_nk[~free_nk] = NEVER
+        first = _least(time_nk, depth)
         time = np.take_along_axis(time_nk, first, axis=1)
         first[time >= NEVER] = -1
         order[d] = np.take_along_axis(first, np.argsort(time, axis=1, kind="stable"), axis=1)
     return order
+
+
+def _least(time_nk: Floats, depth: int) -> Rows:
+    """(n, depth) where the least of each row stand, in any order."""
+    last = np.partition(time_nk, depth - 1, axis=1)[:, depth - 1 : depth]
+    first = np.nonzero(time_nk <= last)[1]
+    if first.size != len(time_nk) * depth:  # some are equal
+        return np.argpartition(time_nk, depth - 1, axis=1)[:, :depth]
+    return first.reshape(len(time_nk), depth)
 
 
 def _interval(values_d: Floats, model: float) -> tuple[float, float, float]:

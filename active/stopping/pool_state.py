@@ -25,7 +25,7 @@ from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.crew import Budget
 from hitl.errors import BadInput
 from hitl.plan import DoneItems
-from hitl.tables.coded import Coded
+from hitl.tables.coded import Coded, Numbers
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -99,7 +99,7 @@ class PoolState(tuple[Judged, ...]):
     def done(self) -> DoneItems:
         """The items without an open question, with their labels, the least confidence, and why they are done."""
         rows = np.flatnonzero(~self.open)
-        confidence = np.min([consensus.confidence for _, consensus in self], axis=0)[rows].tolist()
+        confidence = Numbers(np.min([consensus.confidence for _, consensus in self], axis=0)[rows])
         why = Coded([rules.REASONS.get(state, "") for state in range(rules.LIMIT + 1)], self.states.max(axis=0)[rows])
         return DoneItems(Coded(self.items, rows), self._labels(rows), confidence, why, rows)
 

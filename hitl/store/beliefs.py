@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,10 @@ from hitl.plan import DoneItems
 from hitl.store import wholes
 from hitl.store.schema import consensus
 from hitl.tables import row_differences
-from hitl.tables.coded import Coded
+from hitl.tables.coded import Coded, Numbers
 from hitl.tables.encoding import CheckedNames
 from hitl.tables.label_columns import CLOSE, MILLION
-from hitl.tables.row_differences import RowsByDifference, digest_of
+from hitl.tables.row_differences import Columns, RowsByDifference
 
 NEGLIGIBLE = CLOSE / MILLION
 """By how much a belief may differ from the one that is stored."""
@@ -55,7 +55,7 @@ def form_of(connection: sa.Connection, project: str, results: Mapping[str, Conse
     items: dict[str, Callable[[], pa.Array]] = {}
     for name, result in large.items():
         assert isinstance(result.items, CheckedNames)
-        digest = digest_of(result.items.column)
+        digest = result.items.digest
         items[digest] = partial(getattr, result.items, "column")
         beliefs[name] = _followed(stored.get(name), digest, result)
     rows = [
@@ -96,17 +96,22 @@ def read(connection: sa.Connection, project: str, number: int) -> dict[str, Cons
 def _followed(before: RowsByDifference | None, items: str, result: Consensus) -> RowsByDifference:
     """The beliefs as they are to be stored after these."""
     columns = list(result.probabilities.T)
-    if before is None or before.items != items or len(before.columns) != len(columns):
+    if before is None or before.items != items or len(before.base) != len(columns):
         return RowsByDifference.whole(items, columns)
-    moved = _labels(before.columns) != result.labels
-    for own, column in zip(before.columns, columns, strict=True):
+    return before.follow(columns, before.differing([*columns, result.labels], _have_moved))
+
+
+def _have_moved(before: Columns, now: Columns) -> npt.NDArray[np.bool_]:
+    """Where the beliefs of before have another label than those of now, which are followed by theirs, or are others."""
+    moved = np.asarray(_labels(before) != now[-1])
+    for own, column in zip(before, now[:-1], strict=True):
         moved |= np.abs(own - column) > NEGLIGIBLE
-    return before.follow(columns, moved)
+    return moved
 
 
-def _labels(columns: tuple[npt.NDArray[Any], ...]) -> npt.NDArray[np.int32]:
+def _labels(columns: Columns) -> npt.NDArray[np.int32]:
     """As `Consensus.labels`."""
-    best = np.maximum.reduce(columns) - TIE
+    best = reduce(np.maximum, columns) - TIE
     labels = np.empty(len(best), np.int32)
     for code, column in reversed([*enumerate(columns)]):
         labels[column >= best] = code
@@ -141,7 +146,7 @@ def reasons_of(done: DoneItems, results: Mapping[str, Consensus]) -> bytes | Non
     labels, sure = only.labels[done.rows], only.confidence[done.rows]
     if [*done.labels.values] != [(name,) for name in only.classes] or not np.array_equal(done.labels.codes, labels):
         return None
-    if not np.array_equal(np.fromiter(done.confidence, np.float64, len(done)), sure):
+    if not np.array_equal(np.asarray(done.confidence, np.float64), sure):
         return None
     why = np.full(len(only.items), -1, np.int8)
     why[done.rows] = done.why.codes
@@ -162,5 +167,5 @@ def done_by(table: pa.Table, results: Mapping[str, Consensus]) -> DoneItems | No
     why = table.column("why").to_numpy()
     rows = np.flatnonzero(why >= 0)
     labels = Coded([(name,) for name in result.classes], result.labels[rows])
-    confidence = result.confidence[rows].tolist()
+    confidence = Numbers(result.confidence[rows])
     return DoneItems(Coded(result.items, rows), labels, confidence, Coded(json.loads(reasons), why[rows]), rows)

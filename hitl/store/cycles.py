@@ -279,7 +279,7 @@ def _forget_plans(connection: sa.Connection, project: str) -> None:
 def _table_of(done: DoneItems) -> pa.Table:
     """In the columns of `DONE`."""
     items = done.items.column if isinstance(done.items, Coded) else done.items
-    columns = (items, _few(done.labels), done.confidence, _few(done.why))
+    columns = (items, _few(done.labels), np.asarray(done.confidence, np.float64), _few(done.why))
     return pa.table(dict(zip(DONE, columns, strict=True)))
 
 

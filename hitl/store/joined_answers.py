@@ -26,12 +26,13 @@ class JoinedAnswers:
     """The answers of blocks that are added in order.
 
     Attributes:
-        items: names of the items of each block.
+        items, positions: names and positions of the items of each block.
         counts: answers of each item.
     """
 
     def __init__(self) -> None:
         self.items: list[pa.Array] = []
+        self.positions: list[npt.NDArray[np.int64]] = []
         self.counts: list[npt.NDArray[np.int32]] = []
         self._size = 0
         self._numbers = {name: np.empty(_ROOM) for name in NUMBERS}
@@ -42,6 +43,7 @@ class JoinedAnswers:
     def add(self, block: pa.Table) -> None:
         """The items and answers of a block (`packed`)."""
         self.items += map(_copied, block.column("item").chunks)
+        self.positions.append(np.array(block.column("position")))
         for listed in block.column("answers").chunks:
             if len(listed):
                 self.counts.append(np.diff(listed.offsets.to_numpy()))

@@ -24,6 +24,7 @@ from hitl.store.database import Database, Few
 from hitl.store.joined_answers import joined, one
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import NO_ANSWER, annotation, item, packed
+from hitl.store.settled import notes
 
 SIZE = 1_000
 """Items of a block."""
@@ -49,12 +50,14 @@ class CodedAnswers:
 
     Attributes:
         items: (N,) keys of all live items, answered or not, in the order of `Store.items`.
+        positions: (N,) of these items.
         item: (M,) codes of items.
         annotator, label: (M,) keys, of which some may be null, and labels.
         time, duration: (M,) of the version, in seconds since the epoch; seconds the answer took; NaN where unknown.
     """
 
     items: pa.Array
+    positions: npt.NDArray[np.int64]
     item: npt.NDArray[np.int32]
     annotator: pa.DictionaryArray
     label: pa.DictionaryArray
@@ -100,7 +103,8 @@ class Packed(Leased):
         items = one(found.items)
         item = np.repeat(np.arange(len(items), dtype=np.int32), np.concatenate([np.empty(0, np.int32), *found.counts]))
         names, numbers = map(found.coded, ("annotator", "label")), map(found.numbers, ("time", "duration"))
-        return CodedAnswers(items, item, *names, *numbers)
+        positions = np.concatenate([np.empty(0, np.int64), *found.positions])
+        return CodedAnswers(items, positions, item, *names, *numbers)
 
     def _whole(self, project: str, question: str) -> Iterator[pa.Table]:
         """All items with their answers, by blocks: what is packed, and from the rows what is not."""
@@ -196,6 +200,7 @@ def note(database: Database, connection: sa.Connection, project: str, items: Ite
     """Note that the blocks of these items are not as the rows are; forget those of which much may have changed."""
     wanted = sa.and_(item.c.project == project, database.among(item.c.item, list(items)))
     positions = [int(place) for place in connection.execute(sa.select(item.c.position).where(wanted)).scalars()]
+    notes.note(connection, project, positions)
     blocks: dict[int, set[int]] = {}
     for place in positions:
         blocks.setdefault(place // SIZE, set()).add(place)
@@ -214,9 +219,9 @@ def note(database: Database, connection: sa.Connection, project: str, items: Ite
 
 
 def are_there(connection: sa.Connection, project: str) -> bool:
-    """Whether there is any block of the project."""
+    """Whether there is any block of the project, or anything that is made of them."""
     query = sa.select(packed.c.block).where(packed.c.project == project).limit(1)
-    return connection.execute(query).first() is not None
+    return connection.execute(query).first() is not None or notes.is_there(connection, project)
 
 
 def live(project: str, kind: str, *columns: Any) -> sa.Select[Any]:

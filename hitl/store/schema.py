@@ -7,6 +7,7 @@
     item, annotator, annotation, prediction     what was pulled, keyed by the platform's own keys
     packed                                      the answers once more, as Arrow by blocks of items; of which items they
                                                 may have changed since
+    settled                                     the answers once more, as they are judged; what has changed since
     vector                                      features made of items, keyed by how they were made as well
     fold                                        what models predict that learned from the labels of other items
     cycle, consensus                            what was concluded
@@ -29,7 +30,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0022"
+HEAD = "0023"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -153,6 +154,22 @@ packed = _table(
     sa.Column("block", sa.BigInteger(), primary_key=True, autoincrement=False),
     column("answers", sa.LargeBinary()),
     column("changed", sa.Text(), null=True),
+    with_rowid=True,
+)
+
+settled = _table(
+    "hitl_settled",
+    key("project"),
+    key("question"),
+    key("part"),
+    column("size", sa.BigInteger()),
+    column("upto", sa.BigInteger()),
+    column("terms", sa.Text(), null=True),
+    column("changed", sa.LargeBinary(), null=True),
+    column("codes", sa.LargeBinary(), null=True),
+    column("names", sa.LargeBinary(), null=True),
+    column("time", sa.LargeBinary(), null=True),
+    column("duration", sa.LargeBinary(), null=True),
     with_rowid=True,
 )
 

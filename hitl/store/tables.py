@@ -8,11 +8,12 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from hitl.store.packed import Packed, live
+from hitl.store.packed import live
 from hitl.store.schema import SERVED, annotation, annotator, item, prediction
+from hitl.store.settled.settling import Settling
 
 
-class Pulled(Packed):
+class Pulled(Settling):
     """What was pulled, as tables."""
 
     def items(self, project: str) -> pa.Table:

@@ -1,9 +1,10 @@
-"""Values of which each is one of a few, or of many that are there already: there may be a million."""
+"""Values of which each is one of a few, or of many that are there already, and numbers: there may be a million."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar, overload
+from operator import eq
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -54,3 +55,45 @@ class Coded(Sequence[T]):
         names = self.values
         column = names.column if isinstance(names, CheckedNames) else pa.array([*names])
         return column.take(pa.array(self.codes))
+
+
+class Numbers(Sequence[float]):
+    """(M,) numbers; each is one of Python's own when it is looked at.
+
+    Example:
+        >>> from hitl.tables.coded import Numbers
+        >>> list(Numbers([0.5, 1]))
+        [0.5, 1.0]
+    """
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, numbers: npt.ArrayLike) -> None:
+        self._numbers = np.asarray(numbers, np.float64)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self._numbers, dtype, copy=copy)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> float: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Numbers: ...
+
+    def __getitem__(self, place: int | slice) -> float | Numbers:
+        found = self._numbers[place]
+        return Numbers(found) if isinstance(place, slice) else float(found)
+
+    def __iter__(self) -> Iterator[float]:
+        return iter(self._numbers.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self))

@@ -7,6 +7,8 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property
+from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
@@ -19,6 +21,7 @@ from hitl.shown import listed
 from hitl.tables.files import are_whole, as_text, empty_as_null, numbers_of, repeated
 from hitl.tables.limits import limits
 from hitl.tables.places import Place, row_number
+from hitl.tables.row_differences import digest_of
 
 Name = str | int
 Names = tuple[Name, ...]
@@ -31,6 +34,8 @@ class CheckedNames(tuple[Name, ...]):
     """Names that differ and are all text, looked at once, with the column they are from: there may be a million."""
 
     column: pa.Array
+    found: dict[Name, int | None]
+    """Where names stand that were looked for before."""
 
     @classmethod
     def of(cls, column: pa.Array) -> CheckedNames:
@@ -45,8 +50,13 @@ class CheckedNames(tuple[Name, ...]):
     def trusted(cls, column: pa.Array) -> CheckedNames:
         """The names of a column of text that was looked at before it was stored."""
         made = cls(column.to_pylist())
-        made.column = column
+        made.column, made.found = column, {}
         return made
+
+    @cached_property
+    def digest(self) -> str:
+        """That of their column."""
+        return digest_of(self.column)
 
 
 def column_of(names: Names) -> pa.Array:
@@ -75,9 +85,12 @@ def places_of(names: Names, wanted: Iterable[Name]) -> dict[Name, int]:
     if not few:
         return {}
     if isinstance(names, CheckedNames):
-        text = pa.array([name for name in few if isinstance(name, str)], pa.string())
-        rows = np.flatnonzero(np.asarray(pc.is_in(names.column, value_set=text)))
-        return {names[row]: row for row in rows.tolist()}
+        new = [name for name in few if isinstance(name, str) and name not in names.found]
+        if new:
+            rows = np.flatnonzero(np.asarray(pc.is_in(names.column, value_set=pa.array(new, pa.string()))))
+            names.found.update(dict.fromkeys(new) | {names[row]: row for row in rows.tolist()})
+        known = ((name, names.found.get(name)) for name in few)
+        return dict(sorted(((name, row) for name, row in known if row is not None), key=itemgetter(1)))
     return {name: place for place, name in enumerate(names) if name in few}
 
 

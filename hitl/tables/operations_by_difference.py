@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from hitl.tables.label_columns import (
     LabelColumns,
     WantedOperation,
 )
-from hitl.tables.row_differences import Columns, RowsByDifference
+from hitl.tables.row_differences import AT_ONCE, Columns, RowsByDifference
 
 Named = Callable[[], pa.Array]
 """The names of all items, when they are asked for."""
@@ -137,10 +137,14 @@ def consensus_columns(
     said: npt.NDArray[np.bool_],
 ) -> list[npt.NDArray[np.int32]]:
     """The columns of a `ConsensusByDifference`, of N items of which something is said of some."""
-    found = [np.where(said, labels, NOTHING).astype(np.int32)]
-    for column in (confidence, *probabilities.T):
-        millionths = np.rint(column * MILLION).astype(np.int32)
-        found.append(millionths if said.all() else np.where(said, millionths, 0).astype(np.int32))
+    shares = (confidence, *probabilities.T)
+    found: list[npt.NDArray[np.int32]] = [np.empty(len(said), np.int32) for _ in range(1 + len(shares))]
+    for start in range(0, len(said), AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        found[0][part] = np.where(said[part], labels[part], NOTHING)
+        for column, share in zip(found[1:], shares, strict=True):
+            column[part] = np.rint(share[part] * MILLION)
+            column[part][~said[part]] = 0
     return found
 
 
@@ -182,12 +186,16 @@ def from_rows(kind: str, text: str, digest: str, stored: Mapping[str, RowsByDiff
 
 def _followed(before: RowsByDifference, fresh: RowsByDifference, close: int) -> RowsByDifference:
     """`before` with the rows that say something else; the first column is compared exactly."""
-    if before.items != fresh.items or len(before.columns) != len(fresh.columns):
+    if before.items != fresh.items or len(before.base) != len(fresh.base):
         return fresh
-    moved = before.columns[0] != fresh.columns[0]
-    for own, column in zip(before.columns[1:], fresh.columns[1:], strict=True):
+    return before.follow(fresh.columns, before.differing(fresh.columns, partial(_say_else, close)))
+
+
+def _say_else(close: int, before: Columns, now: Columns) -> npt.NDArray[np.bool_]:
+    moved = np.asarray(before[0] != now[0])
+    for own, column in zip(before[1:], now[1:], strict=True):
         moved |= np.abs(own - column) > close
-    return before.follow(fresh.columns, moved)
+    return moved
 
 
 def _digest(said: Any) -> str:

@@ -13,7 +13,7 @@ what stands, and not what it was in the last cycle: small steps do not add up un
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -24,9 +24,14 @@ import pyarrow as pa
 
 Ints = npt.NDArray[np.int32]
 Columns = tuple[npt.NDArray[Any], ...]
+Differ = Callable[[Columns, Columns], npt.NDArray[np.bool_]]
+"""Which rows of some columns are to be written in place of those of others."""
 
 LEAST = 20_000
 """Of fewer items all rows are written: that takes no time."""
+
+AT_ONCE = 1 << 15
+"""Rows that are compared at a time: what is computed of them stays in the processor's cache."""
 
 PART = 8
 """If more than one row in so many differs from the whole, a new whole is written."""
@@ -38,15 +43,17 @@ class RowsByDifference:
 
     Attributes:
         items: digest of the names of the items (`digest_of`).
-        columns: (N,) each, as they are now.
+        base: (N,) each, those of the whole.
         rows: (R,) those that differ from the whole, in order.
+        values: (R,) each, what these rows say.
         stored_version: that of the whole, where it is known.
         unwritten: what of it is not stored yet.
     """
 
     items: str
-    columns: Columns
+    base: Columns
     rows: Ints
+    values: Columns
     stored_version: str | None = None
     unwritten: Literal["", "changes", "whole"] = ""
 
@@ -54,7 +61,17 @@ class RowsByDifference:
     def whole(cls, items: str, columns: Sequence[npt.NDArray[Any]]) -> RowsByDifference:
         """These columns, of which nothing is stored."""
         made = tuple(np.ascontiguousarray(column) for column in columns)
-        return cls(items, made, np.empty(0, np.int32), unwritten="whole")
+        return cls(items, made, np.empty(0, np.int32), tuple(column[:0] for column in made), unwritten="whole")
+
+    @cached_property
+    def columns(self) -> Columns:
+        """(N,) each, as they are now."""
+        if not len(self.rows):
+            return self.base
+        now = tuple(column.copy() for column in self.base)
+        for column, changed in zip(now, self.values, strict=True):
+            column[self.rows] = changed
+        return now
 
     @cached_property
     def version(self) -> str:
@@ -62,10 +79,19 @@ class RowsByDifference:
         if self.stored_version is not None:
             return self.stored_version
         digest = hashlib.sha256(self.items.encode())
-        for column in self.columns:
+        for column in self.base:
             digest.update(column.dtype.str.encode())
             digest.update(column.data)
         return digest.hexdigest()[:16]
+
+    def differing(self, fresh: Sequence[npt.NDArray[Any]], differ: Differ) -> npt.NDArray[np.bool_]:
+        """(N,) which rows `differ` from those of other columns."""
+        found = np.empty(len(fresh[0]), bool)
+        for start in range(0, len(found), AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            found[part] = differ(tuple(own[part] for own in self.base), tuple(other[part] for other in fresh))
+        found[self.rows] = differ(self.values, tuple(other[self.rows] for other in fresh))
+        return found
 
     def follow(self, columns: Sequence[npt.NDArray[Any]], moved: npt.NDArray[np.bool_]) -> RowsByDifference:
         """The same with the rows that have moved as these columns have them."""
@@ -75,40 +101,39 @@ class RowsByDifference:
         rows = np.union1d(self.rows, fresh)
         if len(rows) * PART > len(moved):
             return self.whole(self.items, columns)
-        now = tuple(own.copy() for own in self.columns)
-        for own, column in zip(now, columns, strict=True):
-            own[fresh] = column[fresh]
-        return replace(self, columns=now, rows=rows, stored_version=self.version, unwritten="changes")
+        before, after = np.searchsorted(rows, self.rows), np.searchsorted(rows, fresh)
+        now = tuple(np.empty(len(rows), own.dtype) for own in self.base)
+        for own, old, column in zip(now, self.values, columns, strict=True):
+            own[before] = old
+            own[after] = column[fresh]
+        return replace(self, rows=rows, values=now, stored_version=self.version, unwritten="changes")
 
     @cached_property
     def digest(self) -> str:
         """Of the whole and of what has changed since."""
         digest = hashlib.sha256(self.version.encode())
         digest.update(self.rows.data)
-        for column in self.columns:
-            digest.update(column[self.rows].data)
+        for column in self.values:
+            digest.update(np.ascontiguousarray(column).data)
         return digest.hexdigest()[:16]
 
     def packed_whole(self) -> bytes:
-        """The bytes of all rows; whole numbers shrink, and the digits of probabilities do not."""
-        are_whole = all(np.issubdtype(column.dtype, np.integer) for column in self.columns)
-        return _packed([pa.array(column) for column in self.columns], "zstd" if are_whole else None)
+        """The bytes of all rows, soon read; whole numbers shrink, and the digits of probabilities do not."""
+        are_whole = all(np.issubdtype(column.dtype, np.integer) for column in self.base)
+        return _packed([pa.array(column) for column in self.base], "lz4" if are_whole else None)
 
     def packed_changes(self) -> bytes:
         """The bytes of the rows that differ."""
-        return _packed([pa.array(self.rows), *(pa.array(column[self.rows]) for column in self.columns)], "zstd")
+        return _packed([pa.array(self.rows), *(pa.array(column) for column in self.values)], "zstd")
 
     @classmethod
     def unpacked(cls, items: str, version: str, whole: bytes, changes: bytes | None) -> RowsByDifference:
         """What `packed_whole` and `packed_changes` hold."""
-        columns = _unpacked(whole)
+        base = _unpacked(whole)
         if changes is None:
-            return cls(items, columns, np.empty(0, np.int32), version)
+            return cls(items, base, np.empty(0, np.int32), tuple(column[:0] for column in base), version)
         rows, *values = _unpacked(changes)
-        now = tuple(column.copy() for column in columns)
-        for column, changed in zip(now, values, strict=True):
-            column[rows] = changed
-        return cls(items, now, rows, version)
+        return cls(items, base, rows, tuple(values), version)
 
 
 def digest_of(names: pa.Array) -> str:

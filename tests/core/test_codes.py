@@ -72,6 +72,8 @@ def test_a_few_names_are_found_among_all() -> None:
     for names in (ITEMS, CheckedNames.of(pa.array(ITEMS)), (3, 1, 2)):
         assert places_of(names, ["i7", "i2", "none", 1]) == {n: k for k, n in enumerate(names) if n in ("i7", "i2", 1)}
         assert places_of(names, []) == {}
+        again = places_of(names, ["none", "i10", "i7"])
+        assert list(again.items()) == [(n, k) for k, n in enumerate(names) if n in ("i7", "i10")], "in order, once more"
         assert column_of(names).to_pylist() == list(map(str, names))
 
 

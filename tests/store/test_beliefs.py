@@ -24,6 +24,7 @@ from hitl.store import CycleRecord, Store, archive, beliefs, schema, wholes
 from hitl.store.database import Database, migrations
 from hitl.tables import row_differences
 from hitl.tables.encoding import CheckedNames
+from hitl.tables.row_differences import RowsByDifference
 from tests.store.rows import consensus
 
 N, CLASSES = 200, ("a", "b", "c")
@@ -255,3 +256,23 @@ def test_labels_are_those_of_a_consensus() -> None:
     p[:100] = [[0.5, 0.5, 0.0]]
     p[100:200] = [[0.5 - 2e-10, 0.0, 0.5 + 2e-10]]
     assert _seen([*p.T]) == fitted(p, names(500)).labels.tolist()
+
+
+def test_rows_that_differ_are_found_in_parts_as_in_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_differences, "AT_ONCE", 7)
+    rng = np.random.default_rng(8)
+    stands, now = drawn(rng), drawn(rng)
+    held = RowsByDifference.whole("items", list(stands.T))
+    for rows in ([], [0], [3, 77, N - 1]):
+        moved = np.isin(np.arange(N), rows)
+        held = held.follow([*(stands * 0.5).T], moved)
+        stands[moved] *= 0.5
+        for own, column in zip(held.columns, stands.T, strict=True):
+            assert (own == column).all()
+        now[::3] = stands[::3]
+        found = held.differing([*now.T], lambda own, other: own[1] != other[1])
+        assert (found == (stands[:, 1] != now[:, 1])).all()
+        parts = held.packed_whole(), held.packed_changes() if len(held.rows) else None
+        again = RowsByDifference.unpacked("items", held.version, *parts)
+        assert (again.digest, again.rows.tolist()) == (held.digest, held.rows.tolist())
+        assert all((own == column).all() for own, column in zip(again.columns, held.columns, strict=True))
