@@ -40,11 +40,13 @@ def attack(stage: Stage, every: int) -> Outcome:
 def wrong_ends(scene: Scene, action: str, stop: Stop) -> list[str]:
     """What is wrong once the process that woke is gone, and after a cycle more.
 
-    An answer that came while it was stopped and nothing overtook it waits for the next pull.
+    An answer that came while it was stopped and nothing overtook it waits for the next pull. An action that said that
+    it could not be done is not over before the next cycle.
     """
     by_hand = action in ("add", "gold")
     waits = by_hand or (stop.was_stopped and not stop.overtaken)
-    found = [f"at once: {line}" for line in scene.differences(pushed=waits)]
+    is_over = end(stop.said) in (OK, OVERTAKEN)
+    found = [f"at once: {line}" for line in scene.differences(pushed=waits)] if is_over else []
     if by_hand and end(stop.said) != OK:
         ACTIONS[action](scene)
     scene.run()
