@@ -4,9 +4,9 @@
     .consensus.csv.index     of which bytes it was when it was written here, and what each row said
 
 The other rows are copied from the file, if it still is what was written here: each group of its rows has a check, which
-is compared each time. All rows are written again where somebody has edited the file, where another version of hitl or
-an earlier whole (`row_differences`) made it, or where a row takes more than one line. Either way the file is the same,
-byte by byte.
+is compared each time. The whole file is written if it was edited, if another version of hitl wrote it or it follows
+from an earlier whole (`row_differences`), or if a row takes more than one line. Either way the file is the same, byte
+by byte.
 
 The index is written behind the file: a process that is killed in between leaves one of another file, which is not used.
 """

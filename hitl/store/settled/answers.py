@@ -37,7 +37,8 @@ class Terms:
     """What codes mean.
 
     Attributes:
-        shown: of each key of an annotator who has answered (None: nobody named) the name and the code.
+        shown: (key, name, code) of each annotator who has answered; key and name are None for answers without an
+            annotator.
         annotators, anonymous, classes, options: as `Annotations` has them.
     """
 
@@ -78,7 +79,7 @@ class Terms:
 
 
 class SettledAnnotations(Annotations):
-    """Annotations that were checked before they were stored; times are unpacked when somebody asks for them."""
+    """Annotations that were checked before they were stored; times are decompressed on first use."""
 
     _later: Mapping[str, Later]
 
@@ -140,7 +141,7 @@ class Settled:
         are_whole = len(self.items) == len(self.counts) == n > 0 and len(self.label) == m == int(self.counts.sum())
         are_codes = int(self.annotator.max(initial=0)) < k and int(self.label.max(initial=0)) < len(terms.options)
         if not are_whole or not are_codes or len(self.given) != k or not (self.given > 0).all():
-            raise DoesNotFit  # as where the last answer of somebody has gone: they have no code any more
+            raise DoesNotFit  # for example: an annotator whose last answer was deleted has no code any more
         columns: dict[str, Any] = {
             "item": np.repeat(np.arange(n, dtype=np.int32), self.counts),
             "annotator": self.annotator.astype(np.int32),
@@ -222,7 +223,7 @@ class SaidNow:
     def settled(self, terms: Terms) -> Settled:
         """The answers that count, as `Annotations.from_codes` finds them.
 
-        Raises DoesNotFit where the terms do not have them, or somebody contradicts themselves.
+        Raises DoesNotFit for a name that the terms lack, and where an annotator gave an item two answers that differ.
         """
         who = _recoded(self.annotator, {key: code for key, _, code in terms.shown})
         label = _recoded(self.label, {name: code for code, name in enumerate(terms.options)})
@@ -286,7 +287,7 @@ class _Splice:
         return np.concatenate([old[:0], *(old[at:behind] for at, behind in pairs)])
 
     def later(self, old: Later, fresh: Later, m: int, m_fresh: int) -> Later:
-        """The same of numbers that nobody has asked for yet."""
+        """The new column of numbers, computed on first use."""
         if old is None and fresh is None:
             return None
         return partial(_joined, self, old or partial(np.full, m, np.nan), fresh or partial(np.full, m_fresh, np.nan))

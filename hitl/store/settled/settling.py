@@ -5,7 +5,8 @@
     noted ...  positions of items that a page may have changed, in the transaction of the page (`notes`)
 
 The rows are what is true: what is noted is read from them, and where what is kept does not fit (an annotator has
-another name or is new, a class is, a part is damaged), all is read as before, from what is packed by blocks (`packed`).
+another name or is new, a class is new, a part is damaged), all is read as before, from what is packed by blocks
+(`packed`).
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class Settling(Packed):
         self._write_part(lease, question, CHANGES, {**said, **fresh.packed()}, kept.rows.keys() - {WHOLE})
 
     def _settle_all(self, lease: Lease, question: Question, names: Mapping[str, str]) -> None:
-        """Write the whole; where somebody contradicts themselves, that it cannot be kept."""
+        """Write the whole, or a note that it cannot be kept: an annotator gave an item two answers that differ."""
         with self.database.read() as connection:
             parts = connection.execute(sa.select(table.c.part).where(_is(lease.project, question.name))).scalars().all()
         found = self.answers(lease.project, question.name)
