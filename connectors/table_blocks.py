@@ -88,8 +88,8 @@ class _Ordered:
     def rows(self, first: int, end: int) -> list[dict[str, Any]]:
         """The rows of the items from `first` to before `end`."""
         start, stop = np.searchsorted(self._codes, [first, end])
-        found: list[dict[str, Any]] = self._table.slice(start, stop - start).to_pylist()
-        return found
+        columns = [_values_of(column.slice(start, stop - start)) for column in self._table.columns]
+        return [dict(zip(self._table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def update(self, digests: Sequence[Any], bounds: Ints) -> None:
         """Add to each digest the rows of its items, which begin and end at these bounds."""
@@ -110,6 +110,13 @@ def in_codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
     """A column of text of which many rows say the same."""
     coded = column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
     return pa.concat_arrays([*coded.unify_dictionaries().chunks] or [pa.array([], coded.type)])
+
+
+def _values_of(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column, text without a look at a dictionary for each."""
+    whole = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    values: list[Any] = whole.to_pylist()
+    return values
 
 
 def _hashes_of(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -252,7 +253,14 @@ class Database:
         key = [column.name for column in table.primary_key]
         statement = insert.on_conflict_do_update(index_elements=key, set_=written, where=wanted)
         statement = statement.execution_options(preserve_rowcount=True)
-        result = connection.execute(statement) if self.postgres else connection.execute(statement, list(rows))
+        if self.postgres:
+            return int(connection.execute(statement).rowcount)
+        # By the driver: SQLAlchemy looks at each value of each row, which takes longer than to store them.
+        compiled = statement.compile(dialect=connection.dialect, column_keys=[*rows[0]])
+        values_of = itemgetter(*(compiled.positiontup or ()))
+        result = connection.exec_driver_sql(
+            str(compiled), [*map(values_of, rows)], execution_options={"preserve_rowcount": True}
+        )
         return int(result.rowcount)
 
     def among(self, column: sa.Column[Any], keys: Sequence[str]) -> sa.ColumnElement[bool]:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -275,12 +276,13 @@ def _annotation(row: Any) -> Row:
 def _newest(table: sa.Table, rows: Iterable[Row]) -> dict[Key, Row]:
     """By key; of two rows with the same key the newer, of equally old ones the last."""
     names = _key_of(table)
-    found: dict[Key, Row] = {}
+    found: dict[Any, Row] = {}
+    key_of = itemgetter(*names)
     for row in rows:
-        key = tuple(row[name] for name in names)
+        key = key_of(row)
         if not _older(row, found.get(key)):
             found[key] = row
-    return found
+    return found if len(names) > 1 else {(key,): row for key, row in found.items()}
 
 
 def _older(row: Row, other: Row | None) -> bool:
@@ -302,6 +304,7 @@ def sortable(version: str) -> str:
     return _fixed_width(when) if when else version
 
 
+@lru_cache(1024)  # a platform without versions says "" of all rows, and the store one time of a page
 def _parse_time(text: str) -> datetime | None:
     try:
         when = datetime.fromisoformat(text)
