@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from operator import itemgetter
 from pathlib import Path
@@ -68,6 +68,26 @@ def _condition(few: Few, compiler: Any, **options: Any) -> str:
 @compiles(Few, "sqlite")
 def _unlikely(few: Few, compiler: Any, **options: Any) -> str:
     return f"unlikely({compiler.process(few.clauses, **options)})"
+
+
+class LookedUp(sa.sql.selectable.Join):
+    """A join of keys with a table, whose rows are looked up for one key after the other."""
+
+    inherit_cache = True
+
+    def index(self) -> str:
+        """The index of the project's rows by that column, word for word; none where the primary key is one."""
+        wanted = ["project", self.onclause.left.name]  # type: ignore[union-attr]
+        found = (index.name for index in self.right.indexes if [column.name for column in index.columns] == wanted)  # type: ignore[attr-defined]
+        return "".join(f" INDEXED BY {name}" for name in found)
+
+
+@compiles(LookedUp, "sqlite")
+def _one_by_one(join: LookedUp, compiler: Any, **options: Any) -> str:
+    """SQLite knows no counts, or wrong ones, and may go through all rows of the project for each key."""
+    keys, table = (compiler.process(side, **{**options, "asfrom": True}) for side in (join.left, join.right))
+    condition = compiler.process(join.onclause, **{**options, "asfrom": False})
+    return f"{keys} CROSS JOIN {table}{join.index()} ON {condition}"
 
 
 class Database:
@@ -269,6 +289,13 @@ class Database:
             return column == sa.any_(sa.literal(list(keys), sa.ARRAY(sa.Text())))
         each = sa.func.json_each(json.dumps(keys)).table_valued("value")
         return column.in_(sa.select(each.c.value))
+
+    def looked_up(self, query: sa.Select[Any], column: sa.Column[Any], keys: Collection[str]) -> sa.Select[Any]:
+        """The rows of a query whose `column` is one of these keys, each of which is looked up by an index."""
+        if self.postgres:
+            return query.where(self.among(column, [*keys]))
+        each = sa.func.json_each(json.dumps([*dict.fromkeys(keys)])).table_valued("value")
+        return query.select_from(LookedUp(each, column.table, column == each.c.value))
 
     def among_numbers(self, column: sa.Column[Any], numbers: Sequence[int]) -> sa.ColumnElement[bool]:
         """The same of whole numbers."""

@@ -167,8 +167,8 @@ class _Saver:
 
     def _stored(self, table: sa.Table, column: sa.Column[Any], keys: Iterable[str]) -> dict[Key, Row]:
         """The stored rows whose column is one of the keys."""
-        wanted = self._database.among(column, list(keys))
-        found = self._connection.execute(sa.select(table).where(table.c.project == self._project, wanted)).all()
+        mine = sa.select(table).where(table.c.project == self._project)
+        found = self._connection.execute(self._database.looked_up(mine, column, [*keys])).all()
         names = [column.name for column in table.c]
         rows = [dict(zip(names, row, strict=True)) for row in found]
         key = itemgetter(*_key_of(table))

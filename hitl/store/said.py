@@ -29,10 +29,10 @@ class Said(Leased):
     def said_of(self, project: str, items: Collection[str]) -> list[Answer]:
         """Live answers and known truth of these items, which are live themselves; from the oldest to the newest."""
         columns = [annotation.c[name] for name in ("question", "item", "annotator", "label", "kind")]
-        wanted = sa.and_(annotation.c.project == project, self.database.among(annotation.c.item, list(items)))
         counts = sa.and_(annotation.c.deleted.is_(sa.false()), annotation.c.kind.in_(("answer", "gold")))
-        query = sa.select(*columns).where(wanted, counts).order_by(annotation.c.version, annotation.c.annotation)
-        return [Answer(*row) for row in self.database.rows(query)]
+        query = sa.select(*columns).where(annotation.c.project == project, counts)
+        query = query.order_by(annotation.c.version, annotation.c.annotation)
+        return [Answer(*row) for row in self.database.rows(self.database.looked_up(query, annotation.c.item, items))]
 
     def predicted_of(self, project: str, items: Collection[str]) -> dict[tuple[str, str, str], dict[str, float]]:
         """(question, model, item) -> class -> probability, as the platform has them, of these items."""
