@@ -7,11 +7,9 @@ by now is spliced in: the columns before, between and behind them are copied as 
 from __future__ import annotations
 
 import json
-import struct
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,17 +17,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.annotations import Annotations, CheckedNames, Floats, latest_answers
-
-Array = npt.NDArray[Any]
-Later = Callable[[], Floats] | None
-"""Numbers, when they are asked for; None: all are unknown."""
-
-_HEAD = struct.Struct("<IQI")
-"""Checksum of what follows in a pack, bytes of it unpacked, and bytes of its description."""
-
-
-class DoesNotFit(Exception):
-    """What is kept does not say what these answers are: they have to be read as they are."""
+from hitl.store.settled.columns import (
+    Array,
+    DoesNotFit,
+    Later,
+    PackedColumns,
+    known,
+    narrow,
+    packed_columns,
+    unpacked_later,
+)
+from hitl.store.settled.splices import Splice, bounds_of, starts
 
 
 @dataclass(frozen=True)
@@ -156,9 +154,9 @@ class Settled:
         """The same with what `fresh` says of the items at the `changed` positions, in order: one it lacks is gone."""
         if not len(changed):
             return self
-        rows = _Splice.of(*_rows(self.positions, changed), *_rows(fresh.positions, changed))
-        start, start_fresh = _starts(self.counts), _starts(fresh.counts)
-        answers = _Splice.of(start[rows.at], start[rows.behind], start_fresh[rows.first], start_fresh[rows.end])
+        rows = Splice.of(*bounds_of(self.positions, changed), *bounds_of(fresh.positions, changed))
+        start, start_fresh = starts(self.counts), starts(fresh.counts)
+        answers = Splice.of(start[rows.at], start[rows.behind], start_fresh[rows.first], start_fresh[rows.end])
         stay = bool((rows.behind > rows.at).all()) and len(fresh) == len(changed)
         stay = stay and bool(fresh.items.equals(self.items.take(pa.array(rows.at))))
         gone = np.bincount(answers.gone(self.annotator), minlength=len(self.given))
@@ -182,8 +180,8 @@ class Settled:
         names = {"lengths": np.diff(_offsets(keys)), "text": np.frombuffer(text or b"", np.uint8)[: _offsets(keys)[-1]]}
         later = {name: getattr(self, name) for name in ("time", "duration")}
         return {
-            "codes": packed_columns({name: _narrow(column) for name, column in codes.items()} | {"given": self.given}),
-            "names": packed_columns({name: _narrow(column) for name, column in names.items()}),
+            "codes": packed_columns({name: narrow(column) for name, column in codes.items()} | {"given": self.given}),
+            "names": packed_columns({name: narrow(column) for name, column in names.items()}),
             **{name: None if one is None else packed_columns({name: one()}) for name, one in later.items()},
         }
 
@@ -200,7 +198,7 @@ class Settled:
         if codes is None or names is None:
             raise DoesNotFit
         of, named = PackedColumns(codes).columns(), PackedColumns(names).columns()
-        later = {name: _unpacked(name, one) for name, one in (("time", time), ("duration", duration))}
+        later = {name: unpacked_later(name, one) for name, one in (("time", time), ("duration", duration))}
         offsets = np.append(0, np.cumsum(named["lengths"], dtype=np.int32)).astype(np.int32)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(named["text"])]
         keys = pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
@@ -237,11 +235,6 @@ class SaidNow:
         return Settled(self.positions, self.items, counts, who[keep], label[keep], given, *later)
 
 
-def known(numbers: Floats | None) -> Later:
-    """These numbers; None where all are unknown."""
-    return None if numbers is None or np.isnan(numbers).all() else partial(_itself, numbers)
-
-
 def _recoded(column: pa.DictionaryArray, code: Mapping[str | None, int]) -> npt.NDArray[np.int32]:
     """The codes of names. Raises DoesNotFit for one that has none."""
     names: list[str | None] = [*column.dictionary.to_pylist(), None]
@@ -250,118 +243,6 @@ def _recoded(column: pa.DictionaryArray, code: Mapping[str | None, int]) -> npt.
     if (found < 0).any():
         raise DoesNotFit
     return found
-
-
-# -- splices -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Splice:
-    """Parts of a column, `at` to before `behind`, that are replaced by parts of another, `first` to before `end`."""
-
-    at: Array
-    behind: Array
-    first: Array
-    end: Array
-
-    @classmethod
-    def of(cls, *bounds: Array) -> _Splice:
-        return cls(*(np.asarray(each, np.int64) for each in bounds))
-
-    def parts(self, old: Any, fresh: Any) -> list[Any]:
-        """What the new column is made of."""
-        found, done = [], 0
-        for at, behind, first, end in zip(*(each.tolist() for each in vars(self).values()), strict=True):
-            found += [old[done:at], fresh[first:end]]
-            done = behind
-        return [*found, old[done:]]
-
-    def spliced(self, old: Array, fresh: Array) -> Array:
-        """The new column."""
-        kind = np.result_type(old, fresh)
-        return np.concatenate([part.astype(kind, copy=False) for part in self.parts(old, fresh)])
-
-    def gone(self, old: Array) -> Array:
-        """What is replaced."""
-        pairs = zip(self.at.tolist(), self.behind.tolist(), strict=True)
-        return np.concatenate([old[:0], *(old[at:behind] for at, behind in pairs)])
-
-    def later(self, old: Later, fresh: Later, m: int, m_fresh: int) -> Later:
-        """The new column of numbers, computed on first use."""
-        if old is None and fresh is None:
-            return None
-        return partial(_joined, self, old or partial(np.full, m, np.nan), fresh or partial(np.full, m_fresh, np.nan))
-
-
-def _joined(splice: _Splice, old: Callable[[], Floats], fresh: Callable[[], Floats]) -> Floats:
-    found: Floats = splice.spliced(old(), fresh())
-    return found
-
-
-def _rows(positions: Array, wanted: Array) -> tuple[Array, Array]:
-    """Where the wanted positions stand, or would, and the place behind each that is there."""
-    at = np.searchsorted(positions, wanted)
-    there = np.append(positions, -1)[at] == wanted
-    return at, at + there
-
-
-def _starts(counts: Array) -> Array:
-    return np.append(0, np.cumsum(counts, dtype=np.int64))
-
-
-# -- bytes -------------------------------------------------------------------------------------------------
-
-
-def packed_columns(columns: Mapping[str, Array]) -> bytes:
-    """Columns of numbers as one compressed piece with a checksum."""
-    said = json.dumps([[name, column.dtype.str, len(column)] for name, column in columns.items()]).encode()
-    plain = b"".join([said, *(column.tobytes() for column in columns.values())])
-    small: bytes = pa.Codec("zstd", 1).compress(plain, asbytes=True)
-    return _HEAD.pack(zlib.crc32(small), len(plain), len(said)) + small
-
-
-@dataclass(frozen=True)
-class PackedColumns:
-    """What `packed_columns` packed. Raises DoesNotFit for anything else."""
-
-    packed: bytes
-
-    def __post_init__(self) -> None:
-        if len(self.packed) < _HEAD.size or _HEAD.unpack_from(self.packed)[0] != zlib.crc32(self._body):
-            raise DoesNotFit
-
-    @property
-    def _body(self) -> memoryview:
-        return memoryview(self.packed)[_HEAD.size :]
-
-    def columns(self) -> dict[str, Array]:
-        """The columns by name."""
-        _, size, at = _HEAD.unpack_from(self.packed)
-        plain = memoryview(pa.Codec("zstd").decompress(self._body, size))
-        found = {}
-        for name, kind, length in json.loads(bytes(plain[:at])):
-            found[name] = np.frombuffer(plain, kind, length, at)
-            at += found[name].nbytes
-        return found
-
-
-def _unpacked(name: str, packed: bytes | None) -> Later:
-    return None if packed is None else partial(_column, PackedColumns(packed), name)
-
-
-def _column(packed: PackedColumns, name: str) -> Floats:
-    return packed.columns()[name]
-
-
-def _itself(numbers: Floats) -> Floats:
-    return numbers
-
-
-def _narrow(column: Array) -> Array:
-    """Whole numbers in as few bytes as they need; those below 0 as they are."""
-    if column.min(initial=0) < 0:
-        return column
-    return column.astype(np.min_scalar_type(int(column.max(initial=0))))
 
 
 def _offsets(column: pa.Array) -> npt.NDArray[np.int32]:

@@ -28,7 +28,8 @@ from hitl.store.lease import Lease
 from hitl.store.packed import CodedAnswers, Packed
 from hitl.store.schema import item
 from hitl.store.schema import settled as table
-from hitl.store.settled.answers import DoesNotFit, SaidNow, Settled, Terms
+from hitl.store.settled.answers import SaidNow, Settled, Terms
+from hitl.store.settled.columns import DoesNotFit
 from hitl.store.settled.notes import CHANGES, MOST, NOTED, WHOLE
 from hitl.tables import row_differences
 from hitl.tables.arrow import renamed
