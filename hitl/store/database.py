@@ -71,23 +71,24 @@ def _unlikely(few: Few, compiler: Any, **options: Any) -> str:
 
 
 class LookedUp(sa.sql.selectable.Join):
-    """A join of keys with a table, whose rows are looked up for one key after the other."""
+    """Keys joined with the table of a column: the rows of the project are looked up for one key after the other."""
 
     inherit_cache = True
 
-    def index(self) -> str:
-        """The index of the project's rows by that column, word for word; none where the primary key is one."""
-        wanted = ["project", self.onclause.left.name]  # type: ignore[union-attr]
-        found = (index.name for index in self.right.indexes if [column.name for column in index.columns] == wanted)  # type: ignore[attr-defined]
-        return "".join(f" INDEXED BY {name}" for name in found)
+    def __init__(self, keys: sa.TableValuedAlias, column: sa.Column[Any]) -> None:
+        super().__init__(keys, column.table, column == keys.c.value)
+        wanted = ["project", column.name]
+        indexes = (each for each in column.table.indexes if [part.name for part in each.columns] == wanted)
+        self.index = next((index.name for index in indexes), None)
+        """None: the primary key begins so."""
 
 
 @compiles(LookedUp, "sqlite")
 def _one_by_one(join: LookedUp, compiler: Any, **options: Any) -> str:
-    """SQLite knows no counts, or wrong ones, and may go through all rows of the project for each key."""
+    """SQLite knows no counts, or wrong ones, and may go through all rows of the project: the index is named."""
     keys, table = (compiler.process(side, **{**options, "asfrom": True}) for side in (join.left, join.right))
     condition = compiler.process(join.onclause, **{**options, "asfrom": False})
-    return f"{keys} CROSS JOIN {table}{join.index()} ON {condition}"
+    return f"{keys} CROSS JOIN {table}{f' INDEXED BY {join.index}' if join.index else ''} ON {condition}"
 
 
 class Database:
@@ -295,7 +296,7 @@ class Database:
         if self.postgres:
             return query.where(self.among(column, [*keys]))
         each = sa.func.json_each(json.dumps([*dict.fromkeys(keys)])).table_valued("value")
-        return query.select_from(LookedUp(each, column.table, column == each.c.value))
+        return query.select_from(LookedUp(each, column))
 
     def among_numbers(self, column: sa.Column[Any], numbers: Sequence[int]) -> sa.ColumnElement[bool]:
         """The same of whole numbers."""
