@@ -2,7 +2,8 @@
 # everything it needs under .venv/ (first run) and reuses it (second run). Nothing global is touched.
 
 PYTHON ?= python3
-WORKERS ?= 2
+# Tests of servers wait as much as they compute: on two cores three workers take less time than two.
+WORKERS ?= 3
 DEMO   := .venv/demo
 TEST   := .venv/test
 BENCH  := .venv/bench
@@ -13,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Many tests start processes: these read what the first has compiled, also where the environment forbids that.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo demo-serve demo-label-studio test trust rehearse release quick lint types unit bench format clean
+.PHONY: demo demo-serve demo-label-studio label-studio test trust rehearse release quick lint types unit bench format clean
 
 demo: $(DEMO)/.ready  ## replay real annotators through the loop; writes hitl-demo-report.html
 	$(DEMO)/bin/hitl demo
@@ -24,7 +25,7 @@ demo-serve: $(DEMO)/.ready-service  ## the same people as pages in a browser, wh
 demo-label-studio: $(TEST)/.ready  ## the same through a real Label Studio started here
 	$(TEST)/bin/hitl demo --label-studio
 
-test: lint types unit  ## what CI runs
+test: label-studio lint types unit  ## what CI runs
 
 trust: $(TEST)/.ready  ## the longest proofs (hours), of which `make test` runs shorter forms; figures: docs/trust.md
 	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=random -m "not server and not trust"
@@ -45,6 +46,10 @@ release: $(TEST)/.ready  ## the source distribution, the wheel and the release n
 quick: lint  ## the inner loop, under two minutes: nouns, tables, frozen outputs, layout, messages
 	$(TEST)/bin/python -m pytest -q -n $(WORKERS) tests/core tests/test_layout.py tests/test_frozen.py \
 		tests/active/test_policy.py tests/cli/test_help.py tests/cli/test_messages.py
+
+# What `make test` checks first takes as long as the tests would have to wait for the server.
+label-studio: $(TEST)/.ready
+	$(TEST)/bin/python -c "from hitl.connectors.label_studio import server; server.template(server.install())" >/dev/null 2>&1 &
 
 lint: $(TEST)/.ready
 	$(TEST)/bin/ruff check .
