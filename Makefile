@@ -47,7 +47,7 @@ quick: lint  ## the inner loop, under two minutes: nouns, tables, frozen outputs
 	$(TEST)/bin/python -m pytest -q -n $(WORKERS) tests/core tests/test_layout.py tests/test_frozen.py \
 		tests/active/test_policy.py tests/cli/test_help.py tests/cli/test_messages.py
 
-# What `make test` checks first takes as long as the tests would have to wait for the server.
+# Installs the server for the tests in the background, while lint and types are checked; tests that come early wait.
 label-studio: $(TEST)/.ready
 	$(TEST)/bin/python -c "from hitl.connectors.label_studio import server; server.template(server.install())" >/dev/null 2>&1 &
 

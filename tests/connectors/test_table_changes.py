@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from alembic import command
 
 from hitl import cycle
-from hitl.connectors.table_rows import anonymous_key
+from hitl.connectors.table_rows import Keys, anonymous_key
 from hitl.connectors.tables import Tables
 from hitl.exchange import PullSummary
 from hitl.store import Store, schema
@@ -32,6 +32,15 @@ class Clock:
 
     def time(self) -> float:
         return self.now
+
+
+@pytest.mark.parametrize(
+    "name", ["ann", "", "Zoë", 'a "b", c', "back\\slash", "tab\tline\n", "\u2028 \U0001f600", "\ud800"]
+)
+def test_an_answer_is_named_by_item_and_annotator_as_json_has_them(name: str) -> None:
+    """Stores hold such keys: another text for the same two would be another answer."""
+    row = Keys("item", "annotator", "label", "q").row({"item": name, "annotator": name + "!", "label": "cat"})
+    assert row.key == json.dumps([name, name + "!"])
 
 
 @pytest.fixture

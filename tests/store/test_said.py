@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import sqlalchemy as sa
 
-from hitl import cycle
 from hitl.exchange import AnnotationRow, ItemRow, Page, PredictionRow
 from hitl.store import Store
 from hitl.store.said import Answer
-from hitl.store.schema import annotation as answers
 
 
 def annotation(key: str, item: str, label: str | None, kind: str = "answer", at: int = 1) -> AnnotationRow:
@@ -73,35 +72,26 @@ def test_postgresql_is_told_to_count_what_has_come(postgres_url: str) -> None:
             assert "hitl_annotation_item" in str(connection.execute(sa.text(plan)).all())
 
 
-class _InTwoPages:
-    """A platform of 800 items with ten answers each, in two pages."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self.plans = store, list[str]()
-
-    def pull(self, cursor: object) -> Iterator[Page]:
-        for first in (0, 400):
-            items = tuple(ItemRow(f"i{n}", {}, "1") for n in range(first, first + 400))
-            said = tuple(
-                annotation(f"a{n}", f"i{first + n % 400}", "yes") for n in range(10 * first, 10 * first + 4_000)
-            )
-            yield Page({"read": first}, items, said)
-            self.plans.append(self._plan())
-
-    def _plan(self) -> str:
-        """How the answers to the items of the next page are looked up."""
-        database = self._store.database
-        mine = sa.select(answers).where(answers.c.project == "p")
-        query = database.looked_up(mine, answers.c.item, [f"i{n}" for n in range(20)])
-        text = query.compile(database.engine, compile_kwargs={"render_postcompile": True, "literal_binds": True})
-        with database.read() as connection:
-            how = "EXPLAIN" if database.postgres else "EXPLAIN QUERY PLAN"
-            return str(connection.exec_driver_sql(f"{how} {text}").all())
+def two_pages() -> Iterator[Page]:
+    """Of 800 items with ten answers each."""
+    for first in (0, 400):
+        items = tuple(ItemRow(f"i{n}", {}, "1") for n in range(first, first + 400))
+        said = tuple(annotation(f"a{n}", f"i{first + n % 400}", "yes") for n in range(10 * first, 10 * first + 4_000))
+        yield Page({"read": first}, items, said)
 
 
-def test_a_page_is_not_compared_with_all_that_was_pulled_before(store: Store) -> None:
+def test_a_page_is_not_compared_with_all_that_was_pulled_before(sqlite_url: str) -> None:
     """A walk through all answers for each page of a first pull takes a minute and more of a million labels."""
-    platform = _InTwoPages(store)
-    with store.lease("p") as lease:
-        cycle.pull(lease, store, platform)  # type: ignore[arg-type]
-    assert all("hitl_annotation_item" in plan for plan in platform.plans), platform.plans
+    with Store(sqlite_url) as store, store.lease("p") as lease:
+        plans: list[str] = []
+
+        def explain(connection: sa.Connection, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+            if statement.startswith("SELECT") and "hitl_annotation" in statement:
+                plans.append(str(cursor.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()))
+
+        sa.event.listen(store.database.engine, "before_cursor_execute", explain)
+        for page in two_pages():
+            store.save_page(lease, page)
+        assert store.said_of("p", ["i1"])
+        assert len(plans) == 3
+        assert all("hitl_annotation_item (project=? AND item=?)" in plan for plan in plans), plans
