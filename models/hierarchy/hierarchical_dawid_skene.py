@@ -61,6 +61,7 @@ from hitl.models.inference.over_shards import Beliefs, Judge, OverShards, conclu
 from hitl.models.inference.passes import IN_TURN, Additive, Engine, first_of
 from hitl.models.inference.per_item_outputs import weights_per_item
 from hitl.models.inference.warm_start import goes_on, iterations, require_same_classes
+from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between, require_chances, require_counts, require_positive
 from hitl.models.numerics.clamping import clamp
 from hitl.models.numerics.votes import voted
@@ -122,9 +123,8 @@ class HierarchicalDawidSkene:
         counted = form_of(evidence.annotations).of(evidence, self._anchor(evidence.annotations), outputs)
         prior = outputs.beside(counted.shares())
         q_nj = self._first(evidence, start, outputs)
-        begun = [
-            Expected(counted.by(q_nj), prior.prior.weight_n @ q_nj, 0.0)
-        ]  # taken out, so that nobody holds its table
+        weighed_j = kernels.totals(q_nj, prior.prior.weight_n)
+        begun = [Expected(counted.by(q_nj), weighed_j, 0.0)]  # taken out, so that nobody holds its table
         skills = counted.skills(begun[0].counts_klj, counted.lone(q_nj), self.accuracy)
         for _ in range(rounds):
             found = counted.climbed(evidence, prior, skills, q_nj, begun.pop, self.tolerance, STEPS)

@@ -104,7 +104,7 @@ class Left(Additive):
         unlabeled_n = (annotations.labels_per_item == 0) & ~evidence.known
         counted = float(weight_n.sum() - weight_n[unlabeled_n].sum())
         labeled = annotations.n_items - int(np.count_nonzero(unlabeled_n))
-        left_j = (1 - weight_n) @ votes_nj
+        left_j = kernels.totals(votes_nj, 1 - weight_n)
         return cls(left_j, np.count_nonzero(votes_nj, axis=0), counted, labeled, **others)
 
 

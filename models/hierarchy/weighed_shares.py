@@ -37,12 +37,12 @@ class WeighedShares:
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
         """Beliefs of each item by itself; the evidence is weighed."""
         q_nj, log_evidence_n = kernels.beliefs(message_nj, self.log_prior(), out=message_nj)
-        return Posterior(q_nj, float(self.weight_n @ log_evidence_n), self.statistics(q_nj, counted_n))
+        (log_evidence,) = kernels.totals(log_evidence_n[:, None], self.weight_n)
+        return Posterior(q_nj, float(log_evidence), self.statistics(q_nj, counted_n))
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Floats:
         """(J,) weighed number of items of each class."""
-        weighed_j: Floats = self.weight_n @ q_nj
-        return weighed_j
+        return kernels.totals(q_nj, self.weight_n)
 
     def learn(self, statistics: Floats) -> Self:
         """Posterior mode of the shares."""

@@ -376,7 +376,7 @@ class IncrementalEM:
 
     def _sums(self, evidence: Evidence, rows_nj: Floats) -> tuple[Floats, Floats]:
         """(K, L, J) sums over the labels and (J,) over the items, of those to learn from."""
-        return kernels.counts(evidence.annotations, rows_nj, self.weight_n), self.weight_n @ rows_nj
+        return kernels.counts(evidence.annotations, rows_nj, self.weight_n), kernels.totals(rows_nj, self.weight_n)
 
     def _pseudo(self, annotators: Codes) -> Floats:
         """(rows, L, J) T + a of these annotators."""

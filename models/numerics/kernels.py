@@ -3,7 +3,7 @@
     messages   L[n, j]    = sum over labels (n, k, l) of log_pi[k, l, j]     annotator model -> items
     counts     C[k, l, j] = sum over labels (n, k, l) of q[n, j]             items -> annotator model
     beliefs    q[n, :]    = softmax(log_prior[n, :] + L[n, :]), and its log normaliser
-    totals     t[j]       = sum over items of q[n, j]                        items -> class shares
+    totals     t[j]       = sum over items of weight[n] * q[n, j]            items -> class shares
 
 The annotations are a sparse N x KL matrix A of ones, kept by rows: item n has the columns
 cell[item_start[n]:item_start[n + 1]], cell = k * L + l. What belongs to annotators is a KL x J table (true classes
@@ -131,14 +131,17 @@ def beliefs(message_nj: Floats, log_prior_nj: Floats, out: Floats | None = None)
     return out, log_z_n
 
 
-def totals(q_nj: Floats, among_n: npt.NDArray[np.bool_]) -> Floats:
-    """(J,) expected number of items of each class, among some items."""
+def totals(q_nj: Floats, weight_n: npt.NDArray[Any]) -> Floats:
+    """(J,) expected number of items of each class; `weight_n` (N,) says how much items count, or which do.
+
+    A product of BLAS is no faster, and leaves a thread behind that waits busily for the next one beside these loops.
+    """
     runs = even_runs(len(q_nj))
     sums = np.zeros((len(runs) - 1, q_nj.shape[1]))
     if len(runs) == 2:
-        _total(0, len(q_nj), np.ascontiguousarray(q_nj), among_n, sums[0])
+        _total(0, len(q_nj), np.ascontiguousarray(q_nj), weight_n, sums[0])
     else:
-        _total_threaded(runs, np.ascontiguousarray(q_nj), among_n, sums)
+        _total_threaded(runs, np.ascontiguousarray(q_nj), weight_n, sums)
     total: Floats = sums.sum(axis=0)
     return total
 
@@ -247,19 +250,20 @@ def _scatter_threaded(runs: Any, start: Any, cell: Any, q: Any, weight: Any, out
 
 
 @compiled
-def _total(first: int, last: int, q: Any, among: Any, out: Any) -> None:
+def _total(first: int, last: int, q: Any, weight: Any, out: Any) -> None:
     own = np.zeros_like(out)  # in no cache line that another thread writes to
     for n in range(first, last):
-        if among[n]:
+        times = weight[n]
+        if times:
             for j in range(own.shape[0]):
-                own[j] += q[n, j]
+                own[j] += times * q[n, j]
     out[:] = own
 
 
 @threaded
-def _total_threaded(runs: Any, q: Any, among: Any, sums: Any) -> None:
+def _total_threaded(runs: Any, q: Any, weight: Any, sums: Any) -> None:
     for run in prange(len(runs) - 1):
-        _total(runs[run], runs[run + 1], q, among, sums[run])
+        _total(runs[run], runs[run + 1], q, weight, sums[run])
 
 
 @compiled

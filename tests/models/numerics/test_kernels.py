@@ -183,6 +183,8 @@ def test_totals_are_sums_over_the_items_asked_for() -> None:
     q_nj, among_n = random_rows(rng, 300, 4), rng.random(300) < 0.5
     np.testing.assert_allclose(kernels.totals(q_nj, among_n), q_nj[among_n].sum(axis=0), rtol=1e-13)
     np.testing.assert_allclose(kernels.totals(np.asfortranarray(q_nj), among_n), q_nj[among_n].sum(axis=0), rtol=1e-13)
+    weight_n = rng.random(300)
+    np.testing.assert_allclose(kernels.totals(q_nj, weight_n), weight_n @ q_nj, rtol=1e-13)
 
 
 @pytest.mark.usefixtures("threads")
