@@ -73,7 +73,7 @@ class Said:
 
         def some(these: Rows) -> pa.Table:
             items = operation.named().take(pa.array(these))
-            return columns_of(items, classes, tuple(column[these] for column in rows.columns)).table()
+            return columns_of(items, classes, rows.at(these)).table()
 
         read_as = {"named": rows.items, "version": rows.version, "classes": [*classes]}
         return cls(
@@ -86,9 +86,10 @@ class Said:
         rows = operation.rows
 
         def some(these: Rows) -> pa.Table:
-            said = these[rows.columns[0][these] != NOTHING]
-            labels = np.asarray(rows.columns[0][said], np.int32)
-            return pa.table({"item": operation.named().take(pa.array(said)), "labels": pa.array(labels)})
+            (labels,) = rows.at(these)
+            said = labels != NOTHING
+            items = operation.named().take(pa.array(these[said]))
+            return pa.table({"item": items, "labels": pa.array(np.asarray(labels[said], np.int32))})
 
         def order() -> Rows:
             return np.asarray(pc.sort_indices(operation.named())).astype(np.int32)
@@ -143,7 +144,7 @@ class Written:
         """The items of which something else is said now; the whole is the same."""
         both = np.intersect1d(self.rows, now.rows, assume_unique=True)
         before = self.values[:, np.searchsorted(self.rows, both)]
-        same = np.all([own == column[both] for own, column in zip(before, now.columns, strict=True)], axis=0)
+        same = np.all([own == column for own, column in zip(before, now.at(both), strict=True)], axis=0)
         return np.setdiff1d(np.union1d(self.rows, now.rows), both[same], assume_unique=True)
 
     def groups(self, file: IO[bytes]) -> Iterator[memoryview]:
@@ -218,7 +219,7 @@ def _changed(path: Path, index: Path, kept: Written, said: Said) -> int:
 
 def _keep(index: Path, header: int, said: Said, places: Rows, lengths: Lengths, checks: npt.NDArray[np.uint32]) -> None:
     """Keep what the file is now."""
-    values = np.stack([column[said.rows.rows] for column in said.rows.columns])
+    values = np.stack(said.rows.values)
     with suppress(OSError, BadInput):  # without one the next push makes the file anew
         Written(said.read_as, header, said.rows.rows, values, places, lengths, checks).write(index)
 
@@ -244,7 +245,7 @@ def _sums(lengths: Lengths) -> list[int]:
 
 def _lines_of(said: Said, changed: Rows) -> list[bytes]:
     """The line of each of these items, nothing where none is said. Raises Edited where a row is not a line."""
-    there = (said.rows.columns[0][changed] != NOTHING).tolist()
+    there = (said.rows.at(changed)[0] != NOTHING).tolist()
     lines = io.BytesIO(csv_bytes(said.some(changed))).readlines()[1:]
     longest = np.iinfo(np.uint16).max
     if len(lines) != sum(there) or any(line[-1] != END or len(line) > longest for line in lines):

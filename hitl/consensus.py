@@ -38,6 +38,7 @@ from hitl.shown import Shown, counted, listed
 from hitl.tables.encoding import CheckedNames, names_as_bytes, names_from_bytes
 from hitl.tables.factored_rows import FACTORED_ARRAYS, FactoredTable, as_array, by_factors
 from hitl.tables.files import atomic, write_table
+from hitl.tables.row_maxima import row_maxima
 from hitl.texts.span_labels import FoundSpan
 
 BROKEN = (zipfile.BadZipFile, zlib.error)
@@ -294,14 +295,14 @@ class Consensus(Shown):
     @cached_property
     def labels(self) -> Ints:
         """(N,) code of the most probable class of each item (the first of equals)."""
-        top = self.probabilities >= self.probabilities.max(axis=1, keepdims=True) - TIE
+        top = self.probabilities >= self.confidence[:, None] - TIE
         codes: Ints = top.argmax(axis=1).astype(np.int32)
         return codes
 
     @cached_property
     def confidence(self) -> Floats:
         """(N,) probability of the most probable class, in [1/J, 1]."""
-        return np.asarray(self.probabilities.max(axis=1))
+        return row_maxima(self.probabilities)
 
     def __str__(self) -> str:
         said = f"{counted(len(self.items), 'item')}; classes: {listed(self.classes)}"

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hitl.tables.row_maxima import row_maxima
+
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.integer]
 Mask = npt.NDArray[np.bool_]
@@ -67,7 +69,7 @@ class DesignEffect:
     def temper(self, log_q0: Floats, labels: Counts, predicted: Mask) -> Floats:
         """(n, J) beliefs from the log posterior under independence (n, J), up to a constant a row."""
         logits = log_q0 / self.temperature(labels, predicted)[..., None] + self._shift(labels)
-        logits = logits - logits.max(axis=-1, keepdims=True)
+        logits -= row_maxima(logits)[..., None]
         beliefs: Floats = np.exp(logits)
         beliefs /= beliefs.sum(axis=-1, keepdims=True)
         return beliefs

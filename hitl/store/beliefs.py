@@ -34,6 +34,9 @@ from hitl.tables.row_differences import Columns, RowsByDifference
 NEGLIGIBLE = CLOSE / MILLION
 """By how much a belief may differ from the one that is stored."""
 
+SURE = 0.51
+"""A class of more probability is the label, before a step that is negligible and after it: no other comes near."""
+
 PREFIX = "beliefs "
 """What the names of beliefs begin with; the place of the question follows."""
 
@@ -98,14 +101,17 @@ def _followed(before: RowsByDifference | None, items: str, result: Consensus) ->
     columns = list(result.probabilities.T)
     if before is None or before.items != items or len(before.base) != len(columns):
         return RowsByDifference.whole(items, columns)
-    return before.follow(columns, before.differing([*columns, result.labels], _have_moved))
+    return before.follow(columns, before.differing([*columns, result.labels, result.confidence], _have_moved))
 
 
 def _have_moved(before: Columns, now: Columns) -> npt.NDArray[np.bool_]:
-    """Where the beliefs of before have another label than those of now, which are followed by theirs, or are others."""
-    moved = np.asarray(_labels(before) != now[-1])
-    for own, column in zip(before, now[:-1], strict=True):
+    """Where the beliefs of before are others than those of now, or have another label; labels and confidence follow."""
+    *columns, labels, confidence = now
+    moved = np.zeros(len(labels), bool)
+    for own, column in zip(before, columns, strict=True):
         moved |= np.abs(own - column) > NEGLIGIBLE
+    near = np.flatnonzero(~moved & (confidence < SURE))
+    moved[near] = _labels(tuple(own[near] for own in before)) != labels[near]
     return moved
 
 

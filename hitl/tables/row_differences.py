@@ -73,6 +73,16 @@ class RowsByDifference:
             column[self.rows] = changed
         return now
 
+    def at(self, rows: npt.NDArray[np.integer[Any]]) -> Columns:
+        """(C, rows) what some rows are now."""
+        if not len(self.rows):
+            return tuple(column[rows] for column in self.base)
+        place = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        changed = self.rows[place] == rows
+        return tuple(
+            np.where(changed, now[place], column[rows]) for column, now in zip(self.base, self.values, strict=True)
+        )
+
     @cached_property
     def version(self) -> str:
         """That of the whole: a digest of its columns."""
