@@ -38,7 +38,7 @@ from hitl.shown import Shown, counted, listed
 from hitl.tables.encoding import CheckedNames, names_as_bytes, names_from_bytes
 from hitl.tables.factored_rows import FACTORED_ARRAYS, FactoredTable, as_array, by_factors
 from hitl.tables.files import atomic, write_table
-from hitl.tables.row_maxima import row_maxima
+from hitl.tables.short_rows import row_maxima, row_sums
 from hitl.texts.span_labels import FoundSpan
 
 BROKEN = (zipfile.BadZipFile, zlib.error)
@@ -288,8 +288,9 @@ class Consensus(Shown):
         shape = (len(self.items), len(self.classes))
         if self.probabilities.shape != shape:
             raise BadInput(f"consensus: probabilities have shape {self.probabilities.shape}; expected {shape}")
-        if not np.allclose(self.probabilities.sum(axis=1), 1, atol=1e-6):
-            row = int(np.argmax(~np.isclose(self.probabilities.sum(axis=1), 1, atol=1e-6)))
+        near = np.abs(row_sums(self.probabilities) - 1) <= 1e-5
+        if not near.all():
+            row = int(np.argmin(near))
             raise BadInput(f"consensus: probabilities of item {self.items[row]!r} do not sum to 1")
 
     @cached_property

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hitl.tables.row_maxima import row_maxima
+from hitl.tables.short_rows import row_maxima, row_sums
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.integer]
@@ -71,7 +71,7 @@ class DesignEffect:
         logits = log_q0 / self.temperature(labels, predicted)[..., None] + self._shift(labels)
         logits -= row_maxima(logits)[..., None]
         beliefs: Floats = np.exp(logits)
-        beliefs /= beliefs.sum(axis=-1, keepdims=True)
+        beliefs /= row_sums(beliefs)[..., None]
         return beliefs
 
     def untemper(self, q: Floats, labels: Counts, predicted: Mask) -> Floats:
