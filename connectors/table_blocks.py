@@ -77,11 +77,13 @@ class ItemRows:
 
 
 class _Ordered:
-    """Rows in the order of the items: those of a range of items are a slice."""
+    """Rows in the order of the items: those of a range of items are a slice. A digest says what columns are called."""
 
     def __init__(self, table: pa.Table, item: str, codes: Ints) -> None:
         self._table, self._codes = table, codes
         columns = [table.column(name) for name in table.column_names if name != item]
+        are_codes = pa.types.is_dictionary
+        self._called = repr([(f.name, None if are_codes(f.type) else str(f.type)) for f in table.schema]).encode()
         self._names = [_hashes_of(column) for column in columns if pa.types.is_dictionary(column.type)]
         self._columns = [_bytes_of(column) for column in columns if not pa.types.is_dictionary(column.type)]
 
@@ -99,6 +101,7 @@ class _Ordered:
             rows *= _ODD
             rows += hashes
         for digest, (start, stop) in zip(digests, pairwise(starts.tolist()), strict=True):
+            digest.update(self._called)
             digest.update(rows[start:stop])
             for offsets, text, valid in self._columns:
                 digest.update((offsets[start : stop + 1] - offsets[start]).tobytes())

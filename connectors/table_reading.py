@@ -238,6 +238,7 @@ class Reading:
             require_columns(table, [self._of.item], name)
             every = np.ones(table.num_rows, bool)
             _require_filled(table.column(self._of.item), every, self._of.item, place_in(table))
+            table = _as_json_has_it(table)
         return table
 
     @cached_property
@@ -301,12 +302,34 @@ def data_in(row: Mapping[str, Any], item: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != item and value is not None}
 
 
+def _as_json_has_it(table: pa.Table) -> pa.Table:
+    """The same with times, decimals and bytes as text: what is said of items is kept as JSON."""
+    for place, field in enumerate(table.schema):
+        if not _is_of_json(field.type):
+            values = json.loads(json.dumps(table.column(place).to_pylist(), default=str))
+            table = table.set_column(place, field.name, pa.chunked_array([pa.array(values)]))
+    return table
+
+
+def _is_of_json(kind: pa.DataType) -> bool:
+    inner = [kind.field(n).type for n in range(kind.num_fields)]
+    if pa.types.is_dictionary(kind):
+        inner = [kind.value_type]
+    if inner:
+        return not pa.types.is_map(kind) and all(map(_is_of_json, inner))
+    same = pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean, pa.types.is_null
+    return any(holds(kind) for holds in (*same, pa.types.is_integer, pa.types.is_floating)) or kind == pa.struct([])
+
+
 def _require_filled(column: pa.ChunkedArray, rows: npt.NDArray[np.bool_], item: str, place_of: Place) -> None:
-    """Raise BadTable for the first of these rows without a name."""
+    """Raise BadTable for the first of these rows without a name, or with one that cannot be stored."""
     filled = pc.fill_null(pc.not_equal(column, ""), False)
     bad = np.flatnonzero(rows & ~np.asarray(filled, dtype=bool))
     if bad.size:
         raise BadTable(f"{place_of(int(bad[0]))}: the {item} is empty; expected a name in every row")
+    cut = np.flatnonzero(rows & np.asarray(pc.match_substring(column, "\0"), dtype=bool))
+    if cut.size:
+        raise BadTable(f"{place_of(int(cut[0]))}: the {item} holds a NUL character, which no database keeps; remove it")
 
 
 def _repeated(

@@ -135,14 +135,16 @@ def line(data: Mapping[str, Any]) -> str:
         return f"{head} {data['error']}: {data['message']}; again in {data['seconds']:g} s"
     if data["event"] == "failed":
         return f"{head} failed: {data['error']}: {data['message']}{tail}"
+    pushed = f"{data['operations']} operations, {data['changed']:,} changes"
+    if data.get("unchanged"):
+        return f"{head} nothing has changed (a look of {data['seconds']:g} s): {pushed}{tail}"
     for why, key in (("the project is done", "stop"), ("nothing is asked", "idle"), ("left aside", "lacking")):
         if data.get(key):
             tail = f"; {why}: {data[key]}{tail}"
             break
     return (
         f"{head} cycle done in {data['seconds']:g} s: {data['new']:,} rows new, {data['labels']:,} labels, "
-        f"{data['done']:,} of {data['items']:,} items done, {data['asks']:,} asked, "
-        f"{data['operations']} operations, {data['changed']:,} changes{tail}"
+        f"{data['done']:,} of {data['items']:,} items done, {data['asks']:,} asked, {pushed}{tail}"
     )
 
 

@@ -163,7 +163,8 @@ class Packed(Leased):
 
     def _from_rows(self, project: str, question: str, where: sa.ColumnElement[bool] | None) -> pa.Table:
         """Items, of these alone, with their answers, from the rows."""
-        items, rows = self._items(project, where), self._rows(project, question, where)
+        items = self._items(project, where)
+        rows = _answers_to(items, self._rows(project, question, where))
         counts = np.searchsorted(np.asarray(rows.column("position")), np.asarray(items.column("position")))
         offsets = pa.array(np.append(counts, rows.num_rows).astype(np.int32))
         fields = [_one(rows.column(field.name)) for field in _ANSWER]
@@ -257,6 +258,15 @@ def _of(first: int, end: int) -> tuple[int, int]:
 
 def _listed(changed: str | None) -> list[int]:
     return [] if changed is None else json.loads(changed)
+
+
+def _answers_to(items: pa.Table, rows: pa.Table) -> pa.Table:
+    """The answers to these items: one that came after the items were read belongs to none of them."""
+    position, of = np.asarray(items.column("position")), np.asarray(rows.column("position"))
+    place = np.searchsorted(position, of)
+    known = place < len(position)
+    known[known] = position[place[known]] == of[known]
+    return rows if known.all() else rows.filter(pa.array(known))
 
 
 def _gaps(there: Iterable[int], count: int) -> Iterator[tuple[int, int]]:

@@ -231,11 +231,13 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column as strings; whole-numbered floats lose their ".0", so that 3 and 3.0 are one name."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if pa.types.is_float16(column.type):
+        column = column.cast(pa.float32())
     if pa.types.is_floating(column.type) and are_whole(column):
         column = column.cast(pa.int64())
     try:
         return column.cast(pa.string())
-    except pa.ArrowNotImplementedError:
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # bytes that are no text
         raise BadTable(f"a column holds {column.type}; expected plain text or numbers") from None
 
 
@@ -298,19 +300,32 @@ def require_columns(table: pa.Table, names: Sequence[str], where: str, hint: str
 def _read_jsonl(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
     from pyarrow import json as reader
 
-    options = None
     with pa.input_stream(path, compression="detect") as raw:
         lines = io.BufferedReader(raw)
         while text := lines.read() if size is None else b"".join(islice(lines, size)):
             if size is not None and text.isspace():
                 continue
             blocks = reader.ReadOptions(block_size=_block_size(text))
-            table = reader.read_json(pa.BufferReader(text), blocks, options)
-            dates = [(entry.name, pa.string()) for entry in table.schema if pa.types.is_timestamp(entry.type)]
-            if dates:  # Arrow guesses times from text; a name that looks like a date stays as written
-                options = reader.ParseOptions(explicit_schema=pa.schema(dates))
+            table = reader.read_json(pa.BufferReader(text), blocks)
+            times = _times_as_text(pa.struct(list(table.schema)))
+            if times is not None:  # Arrow guesses times from text; a name that looks like a date stays as written
+                options = reader.ParseOptions(explicit_schema=pa.schema(list(times)))
                 table = reader.read_json(pa.BufferReader(text), blocks, options).select(table.column_names)
             yield table
+
+
+def _times_as_text(kind: pa.DataType) -> pa.DataType | None:
+    """Of a type the parts that hold times, as text; None where none does."""
+    if pa.types.is_timestamp(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        inner = _times_as_text(kind.value_type)
+        return None if inner is None else pa.list_(inner)
+    if pa.types.is_struct(kind):
+        found = ((kind.field(n).name, _times_as_text(kind.field(n).type)) for n in range(kind.num_fields))
+        parts = [(name, inner) for name, inner in found if inner is not None]
+        return pa.struct(parts) if parts else None
+    return None
 
 
 def _block_size(text: bytes) -> int:

@@ -80,7 +80,8 @@ class ConsensusByDifference(ConsensusOperation):
 
     def follow(self, other: ConsensusOperation) -> ConsensusByDifference:
         """The same as what comes after another; the other itself where nothing else is said."""
-        if not isinstance(other, ConsensusByDifference) or {**self.classes} != {**other.classes}:
+        # The order counts too: rows are stored by the place of their question.
+        if not isinstance(other, ConsensusByDifference) or [*self.classes.items()] != [*other.classes.items()]:
             return self
         rows = {name: _followed(other.rows[name], each, CLOSE) for name, each in self.rows.items()}
         if all(rows[name] is other.rows[name] for name in rows):

@@ -170,3 +170,27 @@ def test_other_settings_read_the_same_files_anew(tmp_path: Path, store: Store) -
             cycle.pull(lease, store, Tables(tmp_path, **named))  # type: ignore[arg-type]
         found.append(store.annotations("p", "label").column("label").to_pylist())
     assert found == [["no", "yes"] * 4, ["yes", "no"] * 4, ["yes"] * 4, ["no", "yes"] * 4]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("item,text,note\na,t1,n1\nb,t2,n2\n", "item,body,note\na,t1,n1\nb,t2,n2\n"),
+        ("item,text,note\na,t1,n1\nb,t2,n2\n", "item,note,text\na,t1,n1\nb,t2,n2\n"),
+        ('{"item": "a", "x": 1}\n{"item": "b", "x": 2}\n', '{"item": "a", "x": "1"}\n{"item": "b", "x": "2"}\n'),
+    ],
+    ids=["another name", "names that change places", "text in place of numbers"],
+)
+def test_a_column_that_is_called_or_typed_otherwise_is_seen(
+    tmp_path: Path, store: Store, before: str, after: str
+) -> None:
+    (tmp_path / "annotations.csv").write_text("item,annotator,label\na,ann,yes\nb,ann,no\n")
+    file = tmp_path / ("items.jsonl" if before.startswith("{") else "items.csv")
+    file.write_text(before)
+    pull(tmp_path, store)
+    file.write_text(after)
+    assert sent(pull(tmp_path, store)) == 2
+    with Store(f"sqlite:///{tmp_path}/fresh.db") as fresh:
+        pull(tmp_path, fresh)
+        assert store.items("p").column("data").equals(fresh.items("p").column("data"))
+    assert sent(pull(tmp_path, store)) == 0

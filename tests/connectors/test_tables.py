@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hitl.connectors import table_reading, tables
@@ -243,3 +249,49 @@ def test_a_long_name_has_a_file_of_its_own(project: Path, name: str) -> None:
     receipts = list(Tables(project).push(Operation("assign", who, {"items": ["c"]}) for who in others))
     assert len({receipt.detail for receipt in receipts}) == 3
     assert len(list((project / "hitl-output" / "assignments").iterdir())) == 3
+
+
+def test_what_json_does_not_have_is_kept_as_text(project: Path) -> None:
+    """Parquet has times, decimals and bytes; Arrow takes texts of JSON for times, inside of other values too."""
+    (project / "items.csv").unlink()
+    day, half = datetime(2024, 1, 2, 3), Decimal("0.50")
+    rows = {"item": ["a", "b"], "day": [day, None], "price": [half, half], "raw": [b"x", b"y"], "n": [1, 2]}
+    table = pa.table(rows).append_column("inner", pa.array([{"day": day.date(), "n": 3}] * 2))
+    pq.write_table(table, project / "items.parquet")
+    (page,) = pulled(Tables(project))
+    found = {row.key: row.data for row in page.items}
+    assert found["a"] == {
+        "day": "2024-01-02 03:00:00",
+        "price": "0.50",
+        "raw": "b'x'",
+        "n": 1,
+        "inner": {"day": "2024-01-02", "n": 3},
+    }
+    assert "day" not in found["b"]
+    (project / "items.parquet").unlink()
+    said: dict[str, Any] = {"at": "2024-01-01T00:00:00Z", "in": {"at": ["2024-01-01T00:00:00Z"], "n": 1}}
+    (project / "items.jsonl").write_text("".join(json.dumps({"item": key} | said) + "\n" for key in "ab"))
+    (page,) = pulled(Tables(project))
+    assert {row.key: row.data for row in page.items if row.key in ("a", "b")} == {"a": said, "b": said}
+
+
+def test_a_name_that_no_database_keeps_is_refused(project: Path) -> None:
+    (project / "annotations.csv").write_text("item,annotator,label\na,ann,yes\na\0b,ann,no\n")
+    with pytest.raises(BadTable, match=r"annotations\.csv, line 3: the item holds a NUL character"):
+        pulled(Tables(project))
+
+
+@pytest.mark.parametrize("column", [pa.array([b"\xff", b"a"]), pa.array([[1], [2]])])
+def test_names_that_are_no_text_are_refused(project: Path, column: pa.Array) -> None:
+    (project / "annotations.csv").unlink()
+    table = pa.table({"item": column, "annotator": ["ann", "bob"], "label": ["yes", "no"]})
+    pq.write_table(table, project / "annotations.parquet")
+    with pytest.raises(BadTable, match="expected plain text or numbers"):
+        pulled(Tables(project))
+
+
+def test_names_may_be_short_floats(project: Path) -> None:
+    (project / "annotations.csv").unlink()
+    table = pa.table({"item": pa.array(np.array([1, 2], np.float16)), "annotator": ["ann"] * 2, "label": ["yes", "no"]})
+    pq.write_table(table, project / "annotations.parquet")
+    assert {row.item for page in pulled(Tables(project)) for row in page.annotations} == {"1", "2", "a"}

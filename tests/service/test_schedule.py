@@ -377,6 +377,20 @@ def test_lines_say_what_happened(tmp_path: Path, run: Run) -> None:
     assert line(base | {"event": "looked", "new": 50}).endswith("50 new annotations")
 
 
+def test_a_scheduled_cycle_that_finds_nothing_new_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By what a real cycle reports: it was a cycle that failed, in words and not as JSON."""
+    from hitl.cli.schedule import teller
+
+    project(tmp_path)
+    for as_json in (False, False, True):
+        said = {"seconds": 0.5, **workers.figures(workers.once(tmp_path / "hitl.toml"))}
+        teller(as_json, lambda _: None)("done", "p", said)
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert "cycle done in 0.5 s" in first
+    assert second.endswith("p: nothing has changed (a look of 0.5 s): 0 operations, 0 changes")
+    assert json.loads(third)["unchanged"] is True
+
+
 def test_run_once_is_run(tmp_path: Path, run: Run) -> None:
     project(tmp_path)
     assert run("run", "--json")[0] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -192,3 +193,24 @@ def test_rows_of_another_operation_are_told(store: Store) -> None:
         connection.execute(sa.update(schema.operation).where(schema.operation.c.kind == "consensus").values(digest="x"))
     with pytest.raises(StoreError, match="damaged"):
         store.operations("p")
+
+
+def test_questions_that_change_places_are_said_anew(store: Store, url: str) -> None:
+    """As when two controls change places: their rows are stored by place."""
+    rng = np.random.default_rng(5)
+    one, two = drawn(rng), drawn(rng)
+    judgement = judged(names(), np.ones(200, bool), one, two)
+    record(store, judgement, *planned(store, judgement))
+    confirm(store)
+    for _ in range(3):
+        judgement = judged(names(), np.ones(200, bool), one, two := nudged(two, rng))
+        turned = replace(
+            judgement,
+            evidence=dict(reversed([*judgement.evidence.items()])),
+            results=dict(reversed([*judgement.results.items()])),
+        )
+        for each in (turned, judgement):
+            record(store, each, *planned(store, each))
+            with Store(url) as other:
+                for operation, _ in other.operations("p"):
+                    assert_says(operation, each)

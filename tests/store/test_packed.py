@@ -155,3 +155,26 @@ def test_after_random_changes_what_is_packed_is_what_the_rows_say(store: Store, 
             found = store.answers("p", "q")
             assert found.table().to_pylist() == plain(store)
             assert found.items.to_pylist() == store.items("p").column("item").to_pylist()
+
+
+def test_an_answer_to_an_item_that_comes_while_items_are_read_is_given_to_no_other(
+    store: Store, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who holds no lease reads items, and then answers; b comes back in between, and d is new."""
+    first = [said(f"{name}1", name, "yes", who="ann") for name in "abc"]
+    real, late = store._rows, [item("b", 5), item("d", 5), said("b1", "b", "no", 6), said("d1", "d", "no", 6)]
+    with Store(url) as other, other.lease("p") as lease:
+        other.save_page(lease, page(1, *map(item, "abc"), *first, live=set("abc")))
+        other.save_page(lease, page(2, live=set("ac")))
+
+        def rows(*given: Any) -> Any:
+            if late:
+                other.save_page(lease, page(3, *late, live=set("abcd")))
+                late.clear()
+            return real(*given)
+
+        monkeypatch.setattr(store, "_rows", rows)
+        between = store.annotations("p", "q").to_pylist()
+        after = store.annotations("p", "q").to_pylist()
+    assert [(row["item"], row["label"]) for row in between] == [("a", "yes"), ("c", "yes")]
+    assert [(row["item"], row["label"]) for row in after] == [("a", "yes"), ("b", "no"), ("c", "yes"), ("d", "no")]
