@@ -158,6 +158,10 @@ class Tables:
             self._asked = stamp, self._reading().question(self._classes_kept)
         return (self._asked[1],)
 
+    def recall(self, cursor: Cursor | None) -> None:
+        """Count the classes of the last pull in: answers that say them are stored, whatever the tables say by now."""
+        self._classes_kept = Look.of(cursor).classes
+
     def accept_deletions(self) -> None:
         """Take rows that are gone for deleted, however many they are."""
         self._accepts_deletions = True

@@ -3,6 +3,7 @@
     revision    how often a pull has changed what is stored; `Store.revision`
     settings    hitl.toml and the environment, and the version of hitl
     files       size and time of the files that settings name: probabilities, features, a graph, code of the user
+    trainings   what was learned from labels last
     sent_back   which items somebody sent back to an annotator
     people      who can be asked, where the platform knows them all
     questions   what is asked, with its classes
@@ -45,7 +46,13 @@ def basis_of(settings: Settings, store: Store, connector: Connector) -> dict[str
         "files": _digest(_stamps(settings)),
         "people": _digest(people),
         "sent_back": _digest(map(repr, store.sent_back(settings.name))),
+        **of_trainings(settings, store),
     }
+
+
+def of_trainings(settings: Settings, store: Store) -> dict[str, str]:
+    """What was learned last, by a cycle or by `hitl learn`: what it predicts is judged."""
+    return {"trainings": _digest(map(repr, sorted(store.trainings(settings.name).items())))}
 
 
 def of_questions(questions: Iterable[Question]) -> str:
@@ -95,6 +102,7 @@ def _unchanged(settings: Settings, store: Store) -> bool:
     last = store.last_cycle(settings.name)
     recorded = {} if last is None else last.metrics.get(BASIS, {})
     now_there = {"revision": store.revision(settings.name), "files": _digest(_stamps(settings))}
+    now_there |= of_trainings(settings, store)
     return all(recorded.get(name) == value for name, value in now_there.items())
 
 
@@ -102,9 +110,10 @@ def _stamps(settings: Settings) -> Iterator[str]:
     named = [*settings.models.values(), settings.graph.file, settings.features.file, settings.features.weights]
     code = [name.rpartition(":")[0] for name in (settings.features.model, settings.learn.model) if name]
     for path in (Path(name) for name in (*named, *code) if name):
-        if path.is_file():
-            found = path.stat()
-            yield f"{path} {found.st_size} {found.st_mtime_ns}"
+        for file in sorted(path.iterdir()) if path.is_dir() else [path]:  # a folder is a data set of several files
+            if file.is_file():
+                found = file.stat()
+                yield f"{file} {found.st_size} {found.st_mtime_ns}"
 
 
 def _digest(parts: Iterable[str]) -> str:

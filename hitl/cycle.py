@@ -53,7 +53,6 @@ from hitl.exchange import (
     PullSummary,
     Question,
     Receipt,
-    pages_of,
     silent,
 )
 from hitl.learning import features, training
@@ -71,6 +70,7 @@ from hitl.project import (
     lease_seconds,
     one_fit,
     orders_of_others,
+    pages_of,
     reachable,
     require_one_name,
     require_place,
@@ -255,7 +255,8 @@ class _Steps:
             noted |= {"due": due, "annotations": store.counts(settings.name)["annotations"]}
         if given is None and not left_out:
             end = basis.until(judgement.plan, settings.crew.expire_hours * HOUR)
-            noted[basis.BASIS] = {**there, "questions": basis.of_questions(questions), "until": end}
+            asked, learnt = basis.of_questions(questions), basis.of_trainings(settings, store)
+            noted[basis.BASIS] = {**there, **learnt, "questions": asked, "until": end}
         judgement = replace(judgement, metrics={**judgement.metrics, **noted})
         record(self.lease, settings, store, judgement)
         self.progress("recorded", 1, 1)
@@ -264,11 +265,12 @@ class _Steps:
 
 @contextmanager
 def _steps(settings: Settings, store: Store, connector: Connector, progress: Progress) -> Iterator[_Steps]:
-    """The steps under the project's lease; what was refused on the way is raised at the end."""
-    taken = store.lease(settings.name, seconds=lease_seconds(connector))
+    """The steps under the project's lease; then what is over is forgotten, and what was refused on the way raised."""
+    taken, kept = store.lease(settings.name, seconds=lease_seconds(connector)), settings.retention
     with within(settings.limits.limits()), taken as lease, _noted(settings, store, lease):
         steps = _Steps(lease, settings, store, connector, progress)
         yield steps
+        store.forget(lease, deleted_seconds=kept.deleted, cycles=kept.cycles)
         raise_all(steps.refused)
 
 
@@ -382,12 +384,10 @@ def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement,
     store.make_mark(lease)
     operations = tuple(operations_of(settings.push, store, lease.project, judgement))
     again = departed(store, lease.project, judgement, operations)
-    metrics, kept = judgement.metrics, settings.retention
+    metrics = judgement.metrics
     told = happenings.of_cycle(settings, store, judgement, waits=waits)
     due, results = metrics.get("due"), judgement.results
-    number = store.record_cycle(lease, CycleRecord(results, judgement.plan, operations, metrics, due, again, told))
-    store.forget(lease, deleted_seconds=kept.deleted, cycles=kept.cycles)
-    return number
+    return store.record_cycle(lease, CycleRecord(results, judgement.plan, operations, metrics, due, again, told))
 
 
 def push(

@@ -433,6 +433,10 @@ class Doubting(Protocol):
         """Take them for deleted at once."""
         ...
 
+    def recall(self, cursor: Cursor | None) -> None:
+        """Here the last pull stopped: until there is another, questions are those of what is stored too."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Pages:
@@ -449,11 +453,6 @@ class Workplaces(Protocol):
     def workplaces(self) -> Pages:
         """The pages that there are now; annotators who have none yet are left out."""
         ...
-
-
-def pages_of(connector: object) -> Pages:
-    """Where annotators answer; no pages where the connector knows none."""
-    return connector.workplaces() if isinstance(connector, Workplaces) else Pages()
 
 
 @runtime_checkable

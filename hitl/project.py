@@ -21,7 +21,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, cast
 
 from hitl.errors import BadInput, BadSettings, PlatformError
-from hitl.exchange import Directory, Fenced, Located, Marked, id_in
+from hitl.exchange import Directory, Doubting, Fenced, Located, Marked, Pages, Workplaces, id_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,7 +85,19 @@ def opened(config: Path, *, anew: bool = False) -> Iterator[tuple[Settings, Stor
         require_one_name(store, loaded.name, connector)
         if not anew:
             require_place(store, loaded.name, connector)
-        yield loaded, store, connector
+        yield loaded, store, recalled(connector, store, loaded.name)
+
+
+def recalled(connector: Connector, store: Store, project: str) -> Connector:
+    """The connector, which knows where the last pull has stopped."""
+    if isinstance(connector, Doubting):
+        connector.recall(store.cursor(project))
+    return connector
+
+
+def pages_of(connector: object) -> Pages:
+    """Where annotators answer; no pages where the connector knows none."""
+    return connector.workplaces() if isinstance(connector, Workplaces) else Pages()
 
 
 def store_url(url: str, folder: Path) -> str:

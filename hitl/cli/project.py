@@ -17,7 +17,7 @@ from hitl.cli.combine import write
 from hitl.cli.evidence import of_question
 from hitl.cli.options import HERE, AnnotatorsOutput, Config, DryRun, Json, OneQuestion, grouped
 from hitl.errors import BadSettings, HitlError, MissingToken
-from hitl.project import lease_seconds, opened, require_place, stored
+from hitl.project import lease_seconds, opened, recalled, require_place, stored
 
 if TYPE_CHECKING:
     from hitl.cycle import CycleReport, Unchanged
@@ -130,7 +130,7 @@ def _questions(settings: Settings, store: Store, folder: Path) -> tuple[Question
         show.warning(f"{missing}. Without it the classes are taken to be those of the last cycle")
         return asked_before(latest[0])
     require_place(store, settings.name, connector)
-    return connector.questions()
+    return recalled(connector, store, settings.name).questions()
 
 
 def push(

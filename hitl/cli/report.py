@@ -46,8 +46,7 @@ def report(
 
 
 def _of_project(config: Path) -> Report:
-    from hitl.exchange import pages_of
-    from hitl.project import opened
+    from hitl.project import opened, pages_of
     from hitl.report.stored import stored_report
 
     with opened(config) as (settings, store, connector):

@@ -308,3 +308,19 @@ def test_doctor_says_when_it_would_pay_and_learn_what_it_knows(
     code, out, _ = run("doctor")
     assert code != 0
     assert "learn.model 'logistic' has no features to learn from" in out
+
+
+def test_what_was_learned_between_two_cycles_is_judged(tmp_path: Path) -> None:
+    """As by `hitl learn`: nothing else has changed, and the last cycle does not stand."""
+    folder, chosen = folder_of(tmp_path / "p", 20), settings(learn={"model": "logistic", "growth": 3.0})
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        cycle.run_if_changed(chosen, store, Tables(folder), now=1.7e9)
+        label(folder, range(20, 70))
+        cycle.run_if_changed(chosen, store, Tables(folder), now=1.7e9)
+        assert isinstance(cycle.run_if_changed(chosen, store, Tables(folder), now=1.7e9), cycle.Unchanged)
+        with store.lease("p") as lease:
+            learned = cycle.learn(lease, chosen, store, Tables(folder).questions(), anew=True)
+        assert {name: one.labels for name, one in learned.items()} == {"label": 140}
+        report = cycle.run_if_changed(chosen, store, Tables(folder), now=1.7e9)
+        assert isinstance(report, cycle.CycleReport)
+        assert isinstance(cycle.run_if_changed(chosen, store, Tables(folder), now=1.7e9), cycle.Unchanged)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from hitl import basis, cycle
 from hitl.connectors.tables import Tables
@@ -15,7 +19,7 @@ from hitl.exchange import AnnotatorRow, Cursor, Page, Question
 from hitl.plan import Activity, Ask, Plan
 from hitl.settings import CrewSettings, Settings
 from hitl.status import status_of
-from hitl.store import Store
+from hitl.store import Store, schema
 from tests.projects import HOUR, NOON, folder_with_tables, settings
 
 CREW = CrewSettings(annotators=("dee", "eve"), capacity=4, expire_hours=24)
@@ -179,3 +183,41 @@ def test_the_plan_changes_by_itself_when_the_first_question_expires() -> None:
     assert basis.until(Plan(asks=(anyone, *named)), 10.0) == 16.0
     owing = Activity("ann", 0, 0.0, unanswered=4.0)
     assert basis.until(Plan(asks=named, people=(owing,)), 10.0) == 14.0
+
+
+def test_another_data_set_in_a_folder_of_models_is_judged(folder: Path, store: Store) -> None:
+    """As `Dataset.save_to_disk` writes it: a folder, whose files change."""
+    named = folder / "net"
+    named.mkdir()
+
+    def save(*p: float) -> None:
+        table = pa.table({"item": [str(n) for n in range(12)], "p_0": [1 - p[n % len(p)] for n in range(12)]})
+        table = table.append_column("p_1", pa.array([p[n % len(p)] for n in range(12)]))
+        with pa.OSFile(str(named / "data.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table)
+        (named / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data.arrow"}], "_indices": None}))
+
+    chosen = ours(models={"net": str(named)})
+    save(0.1, 0.9)
+    assert again(store, Tables(folder), chosen)
+    assert not again(store, Tables(folder), chosen)
+    save(0.1, 0.8, 0.7)
+    assert again(store, Tables(folder), chosen)
+
+
+def test_what_is_deleted_long_enough_is_forgotten_though_nothing_is_new(
+    folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = 0.0
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + passed)
+    deleted = sa.select(sa.func.count()).where(schema.annotation.c.deleted_at.is_not(None))
+    chosen = ours(crew=CrewSettings())
+    assert again(store, Tables(folder), chosen, now=real())
+    rows = (folder / "annotations.csv").read_text().splitlines()
+    (folder / "annotations.csv").write_text("\n".join(rows[:-2]) + "\n")
+    assert again(store, Tables(folder), chosen, now=real())
+    for days, left in ((0, 2), (29, 2), (31, 0)):
+        passed = days * 24 * HOUR
+        assert not again(store, Tables(folder), chosen, now=real())
+        assert store.database.scalar(deleted) == left

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hitl.errors import BadSettings, HitlError, MissingToken, PlatformError
-from hitl.project import load, store_url
+from hitl.project import load, recalled, store_url
 from hitl.service.web.snapshot import Snapshot, snapshot_of
 from hitl.store import Store
 from hitl.tables.limits import within
@@ -136,7 +136,8 @@ class Watched:
 
         if self._questions is None or (self._seen is not None and now.cycle != self._seen.cycle):
             try:
-                self._questions = connector_of(self.settings.source, self.config.parent).questions()
+                connector = connector_of(self.settings.source, self.config.parent)
+                self._questions = recalled(connector, self.store, self.name).questions()
             except (PlatformError, MissingToken):
                 return None if self._questions is None else self._questions
         return self._questions

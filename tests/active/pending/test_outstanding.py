@@ -486,3 +486,13 @@ def test_a_queue_of_one_question_stays() -> None:
     two = old(("ann", 0), ("bob", 1))
     plan = planned(questions(), Crew(PEOPLE), two, 500.0, replace(NEVER_DONE, labels=2))
     assert pairs(plan) == pairs(two)
+
+
+def test_whom_the_policy_gave_nothing_is_given_nothing_by_planning_again() -> None:
+    """Questions of good annotators went to one who always says the same, with each plan that brought no answer."""
+    full = replace(FULL, people=(Activity("cyd", 3, 100.0),))
+    answers = {("cyd", item): 0 for item in (0, 6, 7)}
+    again = planned(questions(answers), Crew(PEOPLE), full, 500.0, SIX)  # type: ignore[arg-type]
+    assert pairs(again) == pairs(FULL)
+    later = planned(questions({**answers, ("cyd", 1): 0}), Crew(PEOPLE), full, 500.0, SIX)  # type: ignore[arg-type]
+    assert len(later.asks_of("cyd")) == 2  # who answers has something to do next
