@@ -23,6 +23,7 @@ from hitl.connectors.table_rows import NEWEST, is_nothing, number_of
 from hitl.errors import BadTable
 from hitl.evidence import ROW_TOLERANCE
 from hitl.exchange import AnnotationRow, PredictionRow, Question
+from hitl.shown import counted
 from hitl.tables.encoding import natural_order, seconds_of
 from hitl.tables.files import read_table, require_columns
 from hitl.tables.places import Place, place_in
@@ -115,6 +116,7 @@ class Reading:
         place_of = place_in(table)
         legal, problems = self._legal(table.column(of.label), place_of)
         _require_filled(table.column(of.item), legal, of.item, place_of)
+        problems += self._if_anonymous(table)
         seconds = seconds_of(table.column(of.time), of.time) if of.time else None
         named = [name for name in (of.item, of.annotator, of.label, "duration") if name in table.column_names]
         table = table.select(list(dict.fromkeys(named))).replace_schema_metadata(None)
@@ -214,6 +216,29 @@ class Reading:
             for label, item in strange.items()
         ]
 
+    def strange_items(self, answers: Answers) -> list[str]:
+        """Words about items that nothing but known truth, or a model, names: as where names are written otherwise."""
+        if not self.gold and not self.predictions[0]:
+            return []
+        named = {*(answers.rows.names if answers.rows is not None else ())}
+        named |= {*(self.items.names if self.items is not None else ())}
+        if not named:
+            return []
+        strange = [key for key in self.gold if key not in named and key not in self.predictions[0]]
+        words = []
+        if strange:
+            words.append(
+                f"known truth: {counted(len(strange), 'item')} in neither annotations.* nor items.*, the first is "
+                f"{strange[0]!r}: taken as new items; mend the names if they are not"
+            )
+        models = {row.model for several in self.predictions[0].values() for row in several}
+        known = {row.model for key, several in self.predictions[0].items() if key in named for row in several}
+        return words + [
+            f"model {model}: none of its items is in annotations.* or items.*: taken as new items; mend the names if "
+            "they are not"
+            for model in sorted(models - known)
+        ]
+
     def data(self) -> dict[str, Mapping[str, Any]]:
         """Item -> what annotators see of it."""
         rows = [] if self.items is None else self.items.table.to_pylist()
@@ -260,6 +285,18 @@ class Reading:
             return {}
         of_texts = any(table_spans.TEXT in data for data in self.data().values())
         return {"text": table_spans.TEXT} if of_texts else {"line": table_spans.RECORDING}
+
+    def _if_anonymous(self, table: pa.Table) -> list[str]:
+        """Words about a table that says of no answer whose it is, where another column may."""
+        of = self._of
+        usual = {of.item, of.label, of.time, "duration", "start", "end"}
+        others = [name for name in table.column_names if name not in usual]
+        if of.annotator in table.column_names or not others:
+            return []
+        return [
+            f"annotations.* has no column {of.annotator!r}, so that no answer is told from another's; if one of "
+            f"{', '.join(others)} says who answered, name it in hitl.toml: source.annotator"
+        ]
 
     def _legal(self, labels: pa.ChunkedArray, place_of: Place) -> tuple[npt.NDArray[np.bool_], list[str]]:
         """(rows,) whether the label is empty or a class, where these are given, and words about the others."""

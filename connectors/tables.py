@@ -206,7 +206,7 @@ class Tables:
         if not lost:
             look = Look(rows, tuple(map(str, question.classes)))
         strange = reading.strange_truth(answers.unique(self._columns.label))
-        problems += [*answers.problems, *reading.predictions[1], *strange]
+        problems += [*answers.problems, *reading.predictions[1], *strange, *reading.strange_items(answers)]
         self._files.present(tables)  # what was moved away while we read was not read
         pages = TablePages(Told.of(reading, answers), self._columns, PAGE)
         yield from pages.since(before, {**held, "look": look.as_json()}, problems, partial=bool(lost))
@@ -325,7 +325,7 @@ class Tables:
             self._files.all()
             reading = self._reading()
             labels, items = labeled(reading.answers, reading.gold, self._columns.label)
-            problems = [*reading.answers.problems, *reading.predictions[1]]
+            problems = [*reading.answers.problems, *reading.predictions[1], *reading.strange_items(reading.answers)]
             checks.append(Check("annotations", True, f"{labels:,} labels on {items:,} items"))
             checks += [Check("annotations", False, problem, "mend the row, or ignore this") for problem in problems]
             classes = self.questions()[0].classes

@@ -295,3 +295,28 @@ def test_names_may_be_short_floats(project: Path) -> None:
     table = pa.table({"item": pa.array(np.array([1, 2], np.float16)), "annotator": ["ann"] * 2, "label": ["yes", "no"]})
     pq.write_table(table, project / "annotations.parquet")
     assert {row.item for page in pulled(Tables(project)) for row in page.annotations} == {"1", "2", "a"}
+
+
+def test_a_table_without_the_column_of_annotators_is_told(project: Path) -> None:
+    """Unless it has no other column that could name them."""
+    write(project, annotations="item,worker,label\na,ann,yes\na,bob,no\n")
+    (page,) = pulled(Tables(project))
+    (problem,) = page.problems
+    assert "has no column 'annotator'" in problem
+    assert "if one of worker says who answered" in problem
+    assert [check.ok for check in Tables(project).check()] == [True, False, True, True]
+    assert pulled(Tables(project, annotator="worker"))[0].problems == ()
+    write(project, annotations="item,label,duration\na,yes,2\na,no,3\n")
+    assert pulled(Tables(project))[0].problems == ()
+
+
+def test_names_that_are_written_otherwise_in_other_tables_are_told(project: Path) -> None:
+    write(project, truth="item,label\nA,yes\na,yes\n", probabilities_net="item,p_no,p_yes\nA ,0.2,0.8\nC,0.5,0.5\n")
+    (page,) = pulled(Tables(project))
+    truth, model = page.problems
+    assert truth.startswith("known truth: 1 item in neither annotations.* nor items.*, the first is 'A'")
+    assert model.startswith("model net: none of its items is in annotations.* or items.*")
+    write(
+        project, probabilities_net="item,p_no,p_yes\nA,0.2,0.8\nb,0.5,0.5\n"
+    )  # a model may predict more than is asked
+    assert pulled(Tables(project))[0].problems == ()
