@@ -38,7 +38,9 @@ class TableFiles:
         """All files that are read. Raises BadTable where there are neither annotations nor items."""
         found = {name: path for name in NAMES if (path := self.find(name)) is not None}
         if not {"annotations", "items"} & set(found):
-            raise BadTable(f"{self._path}: neither annotations.* nor items.* (csv, jsonl, parquet) is there")
+            excel = sorted(self._path.glob("annotations.xls*")) if self.is_folder else []
+            mend = f"; {excel[0].name} is, which a project does not read: save it as .csv" if excel else ""
+            raise BadTable(f"{self._path}: neither annotations.* nor items.* (csv, jsonl, parquet) is there{mend}")
         return [*found.values(), *(file for path in self.models() for file in files_of(path))]
 
     def present(self, expected: Iterable[str]) -> list[str]:

@@ -10,6 +10,7 @@ import typer
 
 from hitl.cli import show
 from hitl.cli.options import HERE, Access, Config, DryRun, Json, examples
+from hitl.errors import BadInput
 
 if TYPE_CHECKING:
     from hitl.store.archive import Manifest
@@ -36,6 +37,8 @@ def backup(
     from hitl.store import archive
 
     path = file / f"hitl-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip" if file.is_dir() else file
+    if not path.suffix:  # "backups/", say: every backup would be named so
+        raise BadInput(f"{path}: no such folder; make it, or name a file, as {path}.zip")
     url = _url(config)
     with show.progress(as_json) as progress:
         made = archive.backup(url, path, force=force, progress=progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -177,7 +178,8 @@ def predict(
     show.line(f"predicted {done.items:,} items ({len(predictor.classes)} classes){quiet}, in {done.seconds:.1f} s")
     show.wrote([output])
     if seen.project:
-        show.line(f"for every cycle, add to {seen.config}: [models] {output.stem} = {str(output)!r}")
+        show.line(f"for every cycle, add to {seen.config}, in its section [models]:")
+        show.line(f"{json.dumps(output.stem)} = {json.dumps(str(output), ensure_ascii=False)}")
 
 
 def class_names(text: str | None) -> tuple[str, ...] | None:

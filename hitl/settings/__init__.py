@@ -95,6 +95,12 @@ class BudgetSettings(_Part):
     target_accuracy: float | None = Field(default=None, gt=0, le=1)
     worth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
+    @model_validator(mode="after")
+    def _can_be_done(self) -> BudgetSettings:
+        if self.min_labels > self.max_labels:
+            raise ValueError(f"min_labels {self.min_labels} is above max_labels {self.max_labels}")
+        return self
+
 
 Price = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """What a label costs."""

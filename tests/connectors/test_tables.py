@@ -230,6 +230,9 @@ def test_check_tells_what_is_there_and_what_is_wrong(project: Path, tmp_path: Pa
     empty.mkdir()
     failed = [check for check in Tables(empty).check() if not check.ok]
     assert failed[0].name == "annotations"
+    (empty / "annotations.xlsx").write_bytes(b"")
+    with pytest.raises(BadTable, match=r"annotations\.xlsx is, which a project does not read: save it as \.csv"):
+        pulled(Tables(empty))
 
 
 def test_answers_that_are_no_classes(project: Path) -> None:
