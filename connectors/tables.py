@@ -250,17 +250,20 @@ class Tables:
             "order": self._push_order,
             "assign": self._push_order,
             "labels_wanted": self._push_labels_wanted,
-            "add_items": self._push_items,
-            "gold": self._push_gold,
         }
+        added = {"add_items": self._added_items, "gold": self._known_truth}
         for operation in operations:
-            if operation.kind not in writers:
-                raise Refused(f"tables: an operation {operation.kind!r} is not known; expected {', '.join(writers)}")
+            if operation.kind not in writers.keys() | added.keys():
+                names = ", ".join([*writers, *added])
+                raise Refused(f"tables: an operation {operation.kind!r} is not known; expected {names}")
             (self._output / "assignments").mkdir(parents=True, exist_ok=True)
             self._keep(self._index)
             by_difference = self._push_by_difference(operation)
             if by_difference is not None:
                 yield by_difference
+                continue
+            if operation.kind in added:
+                yield self._add(operation, *added[operation.kind](operation))
                 continue
             path, table = writers[operation.kind](operation)
             changed = write_if_changed(path, table)
@@ -301,20 +304,25 @@ class Tables:
     def _push_labels_wanted(self, operation: Operation) -> tuple[Path, pa.Table]:
         return self._output / WANTED, WantedOperation.of(operation).table
 
-    def _push_items(self, operation: Operation) -> tuple[Path, pa.Table]:
+    def _added_items(self, operation: Operation) -> tuple[Path, list[str], list[dict[str, Any]]]:
         item = self._columns.item
-        path = self._output / "added_items.jsonl"
-        known = {row[item]: row for row in read_table(path, [item]).to_pylist()} if path.exists() else {}
-        known |= {row["key"]: {item: row["key"], **row["data"]} for row in operation.payload["items"]}
-        return path, table_of_rows(list(known.values()), [item])
+        rows = [{item: row["key"], **row["data"]} for row in operation.payload["items"]]
+        return self._output / "added_items.jsonl", [item], rows
 
-    def _push_gold(self, operation: Operation) -> tuple[Path, pa.Table]:
+    def _known_truth(self, operation: Operation) -> tuple[Path, list[str], list[dict[str, Any]]]:
         item, label = self._columns.item, self._columns.label
-        path = self._output / "gold.csv"
-        known = {row[item]: row for row in read_table(path, [item, label]).to_pylist()} if path.exists() else {}
-        for labels in operation.payload["questions"].values():
-            known |= {key: {item: key, label: value} for key, value in labels.items()}
-        return path, table_of_rows(list(known.values()), [item, label])
+        said = operation.payload["questions"].values()
+        rows = [{item: key, label: value} for labels in said for key, value in labels.items()]
+        return self._output / "gold.csv", [item, label], rows
+
+    def _add(self, operation: Operation, path: Path, columns: list[str], rows: list[dict[str, Any]]) -> Receipt:
+        """Add the rows to the file, in place of those of the same items; the receipt counts those that differ."""
+        there = read_table(path, columns).to_pylist() if path.exists() else []
+        known = {row[columns[0]]: row for row in there}
+        whole = known | {row[columns[0]]: row for row in rows}
+        changed = sum(_said(known.get(key, {})) != _said(row) for key, row in whole.items())
+        written = write_if_changed(path, table_of_rows(list(whole.values()), columns))
+        return Receipt(operation, changed if written else 0, str(path))
 
     # -- check ---------------------------------------------------------------------------------------------
 
@@ -336,3 +344,7 @@ class Tables:
         parent = self._output if self._output.exists() else self._output.parent
         checks.append(Check("output", parent.is_dir(), str(self._output), f"make the folder {parent}"))
         return checks
+
+
+def _said(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None}

@@ -58,7 +58,7 @@ def audit(settings: Settings, store: Store, connector: Connector, progress: Prog
         "items": len(there.answers),
         "annotations": sum(len({one.key for one in said}) for said in there.answers.values()),
         "predictions": len(there.predictions),
-        "operations": len(operations),
+        "operations": len(operations) if isinstance(connector, Audited) else 0,
     }
     return Audit(compared, tuple(differences))
 

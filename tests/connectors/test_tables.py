@@ -218,6 +218,18 @@ def test_truth_that_nobody_has_ever_said_is_told_or_refused(project: Path) -> No
         pulled(Tables(project, classes=("no", "yes")))
 
 
+def test_a_receipt_counts_what_is_added_and_not_all_that_is_there(project: Path) -> None:
+    """The file holds what was added before as well."""
+    truths = [{"a": "yes"}, {"a": "yes", "b": "no"}, {"a": "yes"}, {"a": "no", "b": "no"}]
+    pushed = [Operation("gold", "label", {"questions": {"label": truth}}) for truth in truths]
+    assert [receipt.changed for receipt in Tables(project).push(pushed)] == [1, 1, 0, 1]
+    rows = [[{"key": "n1", "data": {"text": "x"}}], [{"key": "n2", "data": {"text": "y", "n": 1}}]]
+    items = [Operation("add_items", f"{n}", {"items": each}) for n, each in enumerate([*rows, rows[0]])]
+    assert [receipt.changed for receipt in Tables(project).push(items)] == [1, 1, 0]
+    found = read_table(project / "hitl-output" / "added_items.jsonl").to_pylist()
+    assert found == [{"item": "n1", "text": "x", "n": None}, {"item": "n2", "text": "y", "n": 1}]
+
+
 def test_two_tables_of_one_kind_are_refused(project: Path) -> None:
     (project / "annotations.tsv").write_text("item\tlabel\na\tyes\n")
     with pytest.raises(BadTable, match="both are there"):
