@@ -24,7 +24,7 @@ from hitl.errors import BadTable
 from hitl.evidence import ROW_TOLERANCE
 from hitl.exchange import AnnotationRow, PredictionRow, Question
 from hitl.shown import counted
-from hitl.tables.encoding import natural_order, seconds_of
+from hitl.tables.encoding import natural_order, seconds_of, similar
 from hitl.tables.files import read_table, require_columns
 from hitl.tables.places import Place, place_in
 from hitl.tables.probabilities import read_probabilities
@@ -216,7 +216,20 @@ class Reading:
             for label, item in strange.items()
         ]
 
-    def strange_items(self, answers: Answers) -> list[str]:
+    def doubts(self, answers: Answers) -> list[str]:
+        """Words about names that may be written wrong, in any of the tables."""
+        return [*self._similar_names(answers), *self._strange_items(answers)]
+
+    def _similar_names(self, answers: Answers) -> list[str]:
+        labels = [] if self._of.classes or self.marks_parts else answers.unique(self._of.label)
+        kinds = (("annotators", answers.unique(self._of.annotator)), ("labels", labels))
+        return [
+            f"the {kind} {one!r} and {other!r} are taken as two; if they are one, write them alike"
+            for kind, names in kinds
+            for one, other in similar(sorted(names))
+        ]
+
+    def _strange_items(self, answers: Answers) -> list[str]:
         """Words about items that nothing but known truth, or a model, names: as where names are written otherwise."""
         if not self.gold and not self.predictions[0]:
             return []

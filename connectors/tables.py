@@ -36,7 +36,7 @@ from hitl.connectors.table_pages import TablePages, Told, labeled
 from hitl.connectors.table_patches import write_consensus, write_wanted
 from hitl.connectors.table_reading import Columns, Reading
 from hitl.connectors.table_shrinkage import Look, is_cut, state_of
-from hitl.errors import BadInput, Refused
+from hitl.errors import BadInput, BadTable, Refused
 from hitl.exchange import Check, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import GraphSettings, SourceSettings
 from hitl.tables.files import read_table, table_in
@@ -143,8 +143,12 @@ class Tables:
         return str(self._path.resolve())
 
     def is_at(self, place: str) -> bool:
-        """Whether it is the same path, or one that is no longer there: the folder was moved."""
-        return place == self.place or not Path(place).exists()
+        """Whether it is the same path, or one that is no longer there: the folder was moved. Raises BadTable."""
+        if place == self.place:
+            return True
+        if not self._path.exists():
+            raise BadTable(f"source.path: {self._path} is no file or folder")
+        return not Path(place).exists()
 
     # -- source --------------------------------------------------------------------------------------------
 
@@ -206,7 +210,7 @@ class Tables:
         if not lost:
             look = Look(rows, tuple(map(str, question.classes)))
         strange = reading.strange_truth(answers.unique(self._columns.label))
-        problems += [*answers.problems, *reading.predictions[1], *strange, *reading.strange_items(answers)]
+        problems += [*answers.problems, *reading.predictions[1], *strange, *reading.doubts(answers)]
         self._files.present(tables)  # what was moved away while we read was not read
         pages = TablePages(Told.of(reading, answers), self._columns, PAGE)
         yield from pages.since(before, {**held, "look": look.as_json()}, problems, partial=bool(lost))
@@ -333,7 +337,7 @@ class Tables:
             self._files.all()
             reading = self._reading()
             labels, items = labeled(reading.answers, reading.gold, self._columns.label)
-            problems = [*reading.answers.problems, *reading.predictions[1], *reading.strange_items(reading.answers)]
+            problems = [*reading.answers.problems, *reading.predictions[1], *reading.doubts(reading.answers)]
             checks.append(Check("annotations", True, f"{labels:,} labels on {items:,} items"))
             checks += [Check("annotations", False, problem, "mend the row, or ignore this") for problem in problems]
             classes = self.questions()[0].classes

@@ -57,13 +57,19 @@ def new_items(table: pa.Table, item: str, where: str) -> Operation:
     """The rows of a table as new items: the column `item` names them, the others are what annotators see.
 
     `where` is the file of the table, for messages. Raises BadTable where the column is not there, BadSettings where a
-    row has no name.
+    row has no name, or another one says something else of its item.
     """
     require_columns(table, [item], where)
     rows = json.loads(json.dumps(table.to_pylist(), default=str))  # as the outbox keeps them: a time is text
     unnamed = next((number for number, row in enumerate(rows) if not row[item]), None)
     if unnamed is not None:
         raise BadSettings(f"{place_in(table)(unnamed)}: the {item} is empty; every new item needs a name of its own")
+    first: dict[Any, int] = {}
+    for number, row in enumerate(rows):
+        if rows[first.setdefault(row[item], number)] != row:
+            raise BadSettings(
+                f"{place_in(table)(number)}: {row[item]!r} is there before, with other data; expected one row"
+            )
     return Operation("add_items", Path(where).name, {"items": [{"key": row.pop(item), "data": row} for row in rows]})
 
 

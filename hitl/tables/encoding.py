@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from operator import itemgetter
@@ -115,16 +115,20 @@ def natural_order(names: Sequence[Name]) -> Names:
 
 def warn_of_similar(classes: Names) -> None:
     """Warn where two classes that were found differ in case, in spaces, or as 1 and 1.0 do."""
+    for one, other in similar(classes):
+        message = f"the labels {one!r} and {other!r} are taken as two classes; if they are one, write them alike"
+        warnings.warn(message, SimilarClasses, stacklevel=3)
+
+
+def similar(names: Iterable[Name]) -> Iterator[tuple[Name, Name]]:
+    """Pairs of names that differ in case, in spaces, or as 1 and 1.0 do: each with the first that it is like."""
     first: dict[str, Name] = {}
-    for name in classes:
+    for name in names:
         plain = " ".join(unicodedata.normalize("NFKC", str(name)).casefold().split())
         with suppress(ValueError):
             plain = str(float(plain))
         if first.setdefault(plain, name) is not name:
-            message = (
-                f"the labels {first[plain]!r} and {name!r} are taken as two classes; if they are one, write them alike"
-            )
-            warnings.warn(message, SimilarClasses, stacklevel=3)
+            yield first[plain], name
 
 
 def plain_names(names: Sequence[Name]) -> Names:

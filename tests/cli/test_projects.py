@@ -139,3 +139,23 @@ def test_an_export_of_tables_says_what_labels_rest_on_and_reads_back(run: Run, p
     assert asked.column_names == names
     assert set(asked["probability"].to_pylist()) == {"1"}
     assert all(time.endswith("Z") for time in asked["time"].to_pylist())
+
+
+def test_an_item_is_added_once(run: Run, project: Path) -> None:
+    """The last row won, and the other was lost without a word."""
+    (project / "new.csv").write_text("item,text\nn1,one\nn2,two\nn1,other\n")
+    code, _, error = run("add", "new.csv")
+    assert (code, "new.csv, line 4: 'n1' is there before, with other data; expected one row" in error) == (78, True)
+    (project / "new.csv").write_text("item,text\nn1,one\nn2,two\nn1,one\n")
+    assert run("add", "new.csv")[0] == 0
+
+
+def test_a_path_that_is_not_there_is_said_and_no_other_place(run: Run, project: Path) -> None:
+    assert run("run")[0] == 0
+    toml = (project / "hitl.toml").read_text()
+    (project / "hitl.toml").write_text(toml.replace('path = "."', 'path = "mistyped"'))
+    code, _, error = run("run")
+    assert code != 0
+    assert "source.path: " in error
+    assert "mistyped is no file or folder" in error
+    assert "another name" not in error

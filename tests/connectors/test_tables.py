@@ -325,6 +325,15 @@ def test_a_table_without_the_column_of_annotators_is_told(project: Path) -> None
     assert pulled(Tables(project))[0].problems == ()
 
 
+def test_names_that_differ_in_case_or_spaces_are_told(project: Path) -> None:
+    write(project, annotations="item,annotator,label\na,ann,yes\na,ann ,no\nb,bob,Yes\n")
+    (page,) = pulled(Tables(project))
+    people, labels = page.problems
+    assert people == "the annotators 'ann' and 'ann ' are taken as two; if they are one, write them alike"
+    assert labels == "the labels 'Yes' and 'yes' are taken as two; if they are one, write them alike"
+    assert sum(not check.ok for check in Tables(project).check()) == 2
+
+
 def test_names_that_are_written_otherwise_in_other_tables_are_told(project: Path) -> None:
     write(project, truth="item,label\nA,yes\na,yes\n", probabilities_net="item,p_no,p_yes\nA ,0.2,0.8\nC,0.5,0.5\n")
     (page,) = pulled(Tables(project))
