@@ -77,7 +77,7 @@ def _show(question: str, found: ModelProfile, rows: int) -> None:
     if found.measured is not None:
         how = "measured on items of known truth, each judged by fits that did not see it"
     else:
-        how = "expected by the consensus, which believes itself; known truth measures it (--truth; in a project `hitl gold`)"
+        how = "expected by the consensus, which believes itself; known truth (--truth, or `hitl gold`) measures it"
     show.line(f"{account.items:,} items with a label and a model, {how}")
     few = len(account.classes) > rows
     note = f"; the {rows} of {len(account.classes)} classes where annotators add most" if few else ""
