@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,7 +24,7 @@ from hitl.errors import BadTable
 from hitl.evidence import ROW_TOLERANCE
 from hitl.exchange import AnnotationRow, PredictionRow, Question
 from hitl.shown import counted
-from hitl.tables.encoding import natural_order, seconds_of, similar
+from hitl.tables.encoding import likeness, natural_order, seconds_of, similar
 from hitl.tables.files import read_table, require_columns
 from hitl.tables.places import Place, place_in
 from hitl.tables.probabilities import read_probabilities
@@ -116,7 +116,6 @@ class Reading:
         place_of = place_in(table)
         legal, problems = self._legal(table.column(of.label), place_of)
         _require_filled(table.column(of.item), legal, of.item, place_of)
-        problems += self._if_anonymous(table)
         seconds = seconds_of(table.column(of.time), of.time) if of.time else None
         named = [name for name in (of.item, of.annotator, of.label, "duration") if name in table.column_names]
         table = table.select(list(dict.fromkeys(named))).replace_schema_metadata(None)
@@ -147,6 +146,8 @@ class Reading:
                     if not key or not value:
                         what = label if key else item
                         raise BadTable(f"{place_of(number)}: the {what} is empty; expected both in every row")
+                    if "\0" in key:
+                        raise _nul(item, place_of(number))
                     if classes and not self.marks_parts and value not in classes:
                         raise BadTable(
                             f"{place_of(number)}: {value!r} is no class; expected one of {', '.join(classes)} "
@@ -166,6 +167,8 @@ class Reading:
             place_of = place_in(table)
             for number, row in enumerate(table.to_pylist()):
                 key = row[self._of.item]
+                if key and "\0" in key:
+                    raise _nul(self._of.item, place_of(number))
                 stated = {name[2:]: value for name, value in row.items() if name.startswith("p_")}
                 if key and stated and all(is_nothing(value) for value in stated.values()):
                     continue
@@ -218,39 +221,31 @@ class Reading:
 
     def doubts(self, answers: Answers) -> list[str]:
         """Words about names that may be written wrong, in any of the tables."""
-        return [*self._similar_names(answers), *self._strange_items(answers)]
+        people = alike("the annotators", [*similar(sorted(answers.unique(self._of.annotator)))])
+        labels = self.similar_labels(answers.unique(self._of.label))
+        return [*self._if_anonymous(), *filter(None, [people]), *labels, *self._strange_items(answers)]
 
-    def _similar_names(self, answers: Answers) -> list[str]:
-        labels = [] if self._of.classes or self.marks_parts else answers.unique(self._of.label)
-        kinds = (("annotators", answers.unique(self._of.annotator)), ("labels", labels))
-        return [
-            f"the {kind} {one!r} and {other!r} are taken as two; if they are one, write them alike"
-            for kind, names in kinds
-            for one, other in similar(sorted(names))
-        ]
+    def similar_labels(self, labels: Iterable[str]) -> list[str]:
+        """Words about labels that are taken as two classes, and may be one."""
+        found = "" if self._of.classes or self.marks_parts else alike("the labels", [*similar(sorted(labels))])
+        return [found] if found else []
 
     def _strange_items(self, answers: Answers) -> list[str]:
-        """Words about items that nothing but known truth, or a model, names: as where names are written otherwise."""
-        if not self.gold and not self.predictions[0]:
-            return []
+        """Words about items that known truth, or a model, writes otherwise than the tables of answers and items."""
         named = {*(answers.rows.names if answers.rows is not None else ())}
         named |= {*(self.items.names if self.items is not None else ())}
-        if not named:
+        models: dict[str, list[str]] = {}
+        for key, several in self.predictions[0].items():
+            for row in several if key not in named else ():
+                models.setdefault(f"model {row.model}: the items", []).append(key)
+        strange = {"known truth: the items": [key for key in self.gold if key not in named], **models}
+        if not any(strange.values()):
             return []
-        strange = [key for key in self.gold if key not in named and key not in self.predictions[0]]
-        words = []
-        if strange:
-            words.append(
-                f"known truth: {counted(len(strange), 'item')} in neither annotations.* nor items.*, the first is "
-                f"{strange[0]!r}: taken as new items; mend the names if they are not"
-            )
-        models = {row.model for several in self.predictions[0].values() for row in several}
-        known = {row.model for key, several in self.predictions[0].items() if key in named for row in several}
-        return words + [
-            f"model {model}: none of its items is in annotations.* or items.*: taken as new items; mend the names if "
-            "they are not"
-            for model in sorted(models - known)
-        ]
+        known = {likeness(name): name for name in named}
+        told = []
+        for what, keys in strange.items():
+            told.append(alike(what, [(known[like], key) for key in keys if (like := likeness(key)) in known]))
+        return [*filter(None, told)]
 
     def data(self) -> dict[str, Mapping[str, Any]]:
         """Item -> what annotators see of it."""
@@ -299,12 +294,12 @@ class Reading:
         of_texts = any(table_spans.TEXT in data for data in self.data().values())
         return {"text": table_spans.TEXT} if of_texts else {"line": table_spans.RECORDING}
 
-    def _if_anonymous(self, table: pa.Table) -> list[str]:
+    def _if_anonymous(self) -> list[str]:
         """Words about a table that says of no answer whose it is, where another column may."""
-        of = self._of
+        of, table = self._of, self.table("annotations")
         usual = {of.item, of.label, of.time, "duration", "start", "end"}
-        others = [name for name in table.column_names if name not in usual]
-        if of.annotator in table.column_names or not others:
+        others = [] if table is None else [name for name in table.column_names if name not in usual]
+        if of.annotator in others or not others:
             return []
         return [
             f"annotations.* has no column {of.annotator!r}, so that no answer is told from another's; if one of "
@@ -347,6 +342,15 @@ class Reading:
         return wins, contradicted
 
 
+def alike(what: str, pairs: Sequence[tuple[Any, Any]]) -> str:
+    """Words about names that may be one, the first pair of them; nothing where there is none."""
+    if not pairs:
+        return ""
+    more = f", as {counted(len(pairs) - 1, 'other pair')} are" if len(pairs) > 1 else ""
+    one, other = pairs[0]
+    return f"{what} {one!r} and {other!r} are taken as two{more}; if they are one, write them alike"
+
+
 def data_in(row: Mapping[str, Any], item: str) -> dict[str, Any]:
     """What a row of items.* says of its item."""
     return {name: value for name, value in row.items() if name != item and value is not None}
@@ -356,9 +360,20 @@ def _as_json_has_it(table: pa.Table) -> pa.Table:
     """The same with times, decimals and bytes as text: what is said of items is kept as JSON."""
     for place, field in enumerate(table.schema):
         if not _is_of_json(field.type):
-            values = json.loads(json.dumps(table.column(place).to_pylist(), default=str))
-            table = table.set_column(place, field.name, pa.chunked_array([pa.array(values)]))
+            table = table.set_column(place, field.name, pa.chunked_array([_in_json(table.column(place), field.name)]))
     return table
+
+
+def _in_json(column: pa.ChunkedArray, name: str) -> pa.Array:
+    """These values as JSON has them; what has no one type is text."""
+    try:
+        values = json.loads(json.dumps(column.to_pylist(), default=str))
+    except (ArithmeticError, ValueError) as error:  # a year past 9999, a zone that is not known
+        raise BadTable(f"items.*: the column {name!r} cannot be read: {error}; save it as text") from None
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if value is None else json.dumps(value) for value in values], pa.string())
 
 
 def _is_of_json(kind: pa.DataType) -> bool:
@@ -366,7 +381,7 @@ def _is_of_json(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         inner = [kind.value_type]
     if inner:
-        return not pa.types.is_map(kind) and all(map(_is_of_json, inner))
+        return all(map(_is_of_json, inner))
     same = pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean, pa.types.is_null
     return any(holds(kind) for holds in (*same, pa.types.is_integer, pa.types.is_floating)) or kind == pa.struct([])
 
@@ -379,7 +394,12 @@ def _require_filled(column: pa.ChunkedArray, rows: npt.NDArray[np.bool_], item: 
         raise BadTable(f"{place_of(int(bad[0]))}: the {item} is empty; expected a name in every row")
     cut = np.flatnonzero(rows & np.asarray(pc.match_substring(column, "\0"), dtype=bool))
     if cut.size:
-        raise BadTable(f"{place_of(int(cut[0]))}: the {item} holds a NUL character, which no database keeps; remove it")
+        raise _nul(item, place_of(int(cut[0])))
+
+
+def _nul(item: str, where: str) -> BadTable:
+    """What is wrong with a name that no database keeps as it is."""
+    return BadTable(f"{where}: the {item} holds a NUL character, which no database keeps; remove it")
 
 
 def _repeated(

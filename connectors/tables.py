@@ -164,7 +164,7 @@ class Tables:
 
     def recall(self, cursor: Cursor | None) -> None:
         """Count the classes of the last pull in: answers that say them are stored, whatever the tables say by now."""
-        self._classes_kept = Look.of(cursor).classes
+        self._classes_kept, self._asked = Look.of(cursor).classes, None
 
     def accept_deletions(self) -> None:
         """Take rows that are gone for deleted, however many they are."""
@@ -226,6 +226,7 @@ class Tables:
         self._classes_kept = ()
         look = Look(rows, tuple(map(str, self._ask(reading, held).classes)))
         problems = [*reading.predictions[1], *reading.strange_truth(changed.index.labels)]
+        problems += reading.similar_labels(changed.index.labels)
         self._files.present(held["tables"])
         told = {"ended": True, "blocks": before.get("blocks"), "again": changed.again}
         live = None if changed.came else before.get("live")
@@ -337,9 +338,10 @@ class Tables:
             self._files.all()
             reading = self._reading()
             labels, items = labeled(reading.answers, reading.gold, self._columns.label)
-            problems = [*reading.answers.problems, *reading.predictions[1], *reading.doubts(reading.answers)]
+            problems = [*reading.answers.problems, *reading.predictions[1]]
             checks.append(Check("annotations", True, f"{labels:,} labels on {items:,} items"))
             checks += [Check("annotations", False, problem, "mend the row, or ignore this") for problem in problems]
+            checks += [Check("names", True, doubt) for doubt in reading.doubts(reading.answers)]
             classes = self.questions()[0].classes
             mend = "name the classes in hitl.toml: source.classes"
             checks.append(Check("classes", len(classes) >= 2, ", ".join(map(str, classes)) or "none", mend))
@@ -351,4 +353,6 @@ class Tables:
 
 
 def _said(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if value is not None}
+    """What a row says; values that are not there are null where they are read back, also inside of others."""
+    found = ((name, _said(value) if isinstance(value, Mapping) else value) for name, value in row.items())
+    return {name: value for name, value in found if value is not None}

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,10 +111,11 @@ def _stamps(settings: Settings) -> Iterator[str]:
     named = [*settings.models.values(), settings.graph.file, settings.features.file, settings.features.weights]
     code = [name.rpartition(":")[0] for name in (settings.features.model, settings.learn.model) if name]
     for path in (Path(name) for name in (*named, *code) if name):
-        for file in sorted(path.iterdir()) if path.is_dir() else [path]:  # a folder is a data set of several files
-            if file.is_file():
-                found = file.stat()
-                yield f"{file} {found.st_size} {found.st_mtime_ns}"
+        with suppress(OSError):  # a fit that reads it says what is wrong
+            for file in sorted(path.iterdir()) if path.is_dir() else [path]:  # a folder is a data set of several files
+                if file.is_file():
+                    found = file.stat()
+                    yield f"{file} {found.st_size} {found.st_mtime_ns}"
 
 
 def _digest(parts: Iterable[str]) -> str:

@@ -288,7 +288,7 @@ class Consensus(Shown):
         shape = (len(self.items), len(self.classes))
         if self.probabilities.shape != shape:
             raise BadInput(f"consensus: probabilities have shape {self.probabilities.shape}; expected {shape}")
-        near = np.abs(row_sums(self.probabilities) - 1) <= 1e-5
+        near = np.abs(row_sums(self.probabilities) - 1) <= 1.1e-5
         if not near.all():
             row = int(np.argmin(near))
             raise BadInput(f"consensus: probabilities of item {self.items[row]!r} do not sum to 1")

@@ -65,6 +65,7 @@ from hitl.project import (
     budget_of,
     combined,
     crew_of,
+    forget,
     given_evidence,
     item_names,
     lease_seconds,
@@ -213,6 +214,7 @@ class _Steps:
         pulled += PullSummary(problems=orders_of_others(self.store, self.settings.name, self.connector))
         receipts, pages = (*queued, *self.push()), self.pages()
         self.store.note_look(self.lease)
+        forget(self.lease, self.settings, self.store)
         return Unchanged(pulled, last, receipts, pages)
 
     def embed(self) -> tuple[str, ...]:
@@ -265,12 +267,11 @@ class _Steps:
 
 @contextmanager
 def _steps(settings: Settings, store: Store, connector: Connector, progress: Progress) -> Iterator[_Steps]:
-    """The steps under the project's lease; then what is over is forgotten, and what was refused on the way raised."""
-    taken, kept = store.lease(settings.name, seconds=lease_seconds(connector)), settings.retention
+    """The steps under the project's lease; what was refused on the way is raised at the end."""
+    taken = store.lease(settings.name, seconds=lease_seconds(connector))
     with within(settings.limits.limits()), taken as lease, _noted(settings, store, lease):
         steps = _Steps(lease, settings, store, connector, progress)
         yield steps
-        store.forget(lease, deleted_seconds=kept.deleted, cycles=kept.cycles)
         raise_all(steps.refused)
 
 
@@ -384,10 +385,10 @@ def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement,
     store.make_mark(lease)
     operations = tuple(operations_of(settings.push, store, lease.project, judgement))
     again = departed(store, lease.project, judgement, operations)
-    metrics = judgement.metrics
     told = happenings.of_cycle(settings, store, judgement, waits=waits)
-    due, results = metrics.get("due"), judgement.results
-    return store.record_cycle(lease, CycleRecord(results, judgement.plan, operations, metrics, due, again, told))
+    what = (judgement.results, judgement.plan, operations, judgement.metrics, judgement.metrics.get("due"))
+    forget(lease, settings, store)
+    return store.record_cycle(lease, CycleRecord(*what, again, told))
 
 
 def push(

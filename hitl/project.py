@@ -95,6 +95,11 @@ def recalled(connector: Connector, store: Store, project: str) -> Connector:
     return connector
 
 
+def forget(lease: Lease, settings: Settings, store: Store) -> None:
+    """Forget what was deleted long ago, and figures of old cycles, as `[retention]` says."""
+    store.forget(lease, deleted_seconds=settings.retention.deleted, cycles=settings.retention.cycles)
+
+
 def pages_of(connector: object) -> Pages:
     """Where annotators answer; no pages where the connector knows none."""
     return connector.workplaces() if isinstance(connector, Workplaces) else Pages()

@@ -112,7 +112,7 @@ def next_plan(
     if why is not None:
         plan = policy.plan(pool, replace(crew, asked=()), replace(budget, labels=0))
         return still_asked(replace(plan, asks=(), stop=why, expired=held.expired, people=held.people))
-    held, plan = _planned(policy, pool, held, crew, budget, _left_out(previous, held))
+    held, plan = _planned(policy, pool, held, crew, budget)
     plan = with_answer_times(merged(plan, held, previous, crew, budget, now), pool.annotations[0])
     if plan.asks or not crew.names:
         return plan
@@ -125,32 +125,31 @@ def next_plan(
     return plan
 
 
-def _left_out(previous: Plan, held: Waiting) -> frozenset[Name]:
-    """Whom the last plan knew and asked nothing, and who has answered nothing since: more is expected of others."""
-    asked, answers = {ask.annotator for ask in previous.asks}, {now.annotator: now.answers for now in held.people}
-    known = (person for person in previous.people if not person.away and person.annotator not in asked)
-    return frozenset(person.annotator for person in known if answers.get(person.annotator) == person.answers)
-
-
-def _planned(
-    policy: Policy, pool: PoolState, held: Waiting, crew: Crew, budget: Budget, left_out: frozenset[Name]
-) -> tuple[Waiting, Plan]:
+def _planned(policy: Policy, pool: PoolState, held: Waiting, crew: Crew, budget: Budget) -> tuple[Waiting, Plan]:
     """What the policy adds, and what waits beside it: less than before where annotators had no question at all.
 
-    But for those whom it has `left_out` on purpose.
+    Of those whom nobody knows yet, each has an even share. The others have what the policy gives them where it may
+    choose anew for as much: nobody is asked only because nothing else waits for them.
     """
     busy = {ask.annotator for ask in held.asks}
     present = [name for name in crew.names if name not in held.away and crew.capacity_of(name) > 0]
-    idle = [name for name in present if name not in busy and name not in left_out]
+    idle = [name for name in present if name not in busy]
     spare = _beyond(held.asks, budget.labels // len(present)) if idle and len(held.asks) >= budget.labels else []
     if not spare:
         return held, policy.plan(pool, held.crew_now(crew), held.budget_left(budget, crew))
-    room = spare[: len(idle) * max(budget.labels // len(present), 1)]
-    fewer = held.without(room)
-    theirs = fewer.crew_now(crew)
-    theirs = replace(theirs, capacity={name: theirs.capacity_of(name) if name in idle else 0 for name in crew.names})
-    plan = policy.plan(pool, theirs, fewer.budget_left(budget, crew))
-    return held.without(room[: len(plan.asks)]), plan
+    known = {a.annotators[k] for a in pool.annotations for k in np.flatnonzero(a.labels_per_annotator)}
+    new = [name for name in idle if name not in known]
+    for theirs in (new, [name for name in idle if name in known]):
+        room = spare[: len(theirs) * max(budget.labels // len(present), 1)]
+        fewer = held.without(room)
+        asked = fewer.crew_now(crew)
+        if theirs is new:
+            asked = replace(asked, capacity={n: asked.capacity_of(n) if n in new else 0 for n in crew.names})
+        plan = policy.plan(pool, asked, fewer.budget_left(budget, crew))
+        asks = tuple(ask for ask in plan.asks if ask.annotator in theirs)
+        if asks:
+            break
+    return held.without(room[: len(asks)]), replace(plan, asks=asks)
 
 
 def _beyond(asks: Sequence[Ask], share: int) -> list[Ask]:

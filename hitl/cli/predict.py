@@ -179,7 +179,7 @@ def predict(
     show.wrote([output])
     if seen.project:
         show.line(f"for every cycle, add to {seen.config}, in its section [models]:")
-        show.line(f"{json.dumps(output.stem)} = {json.dumps(str(output), ensure_ascii=False)}")
+        show.line(f"{json.dumps(output.stem, ensure_ascii=False)} = {json.dumps(str(output), ensure_ascii=False)}")
 
 
 def class_names(text: str | None) -> tuple[str, ...] | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from operator import itemgetter
 from typing import TypeVar
@@ -28,6 +28,9 @@ Names = tuple[Name, ...]
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 T = TypeVar("T")
+
+_NUMBER = re.compile(r"-?\d{1,15}(\.\d{0,9})?")
+"""Longer ones are identifiers: as floats, some that differ are equal."""
 
 
 class CheckedNames(tuple[Name, ...]):
@@ -124,11 +127,15 @@ def similar(names: Iterable[Name]) -> Iterator[tuple[Name, Name]]:
     """Pairs of names that differ in case, in spaces, or as 1 and 1.0 do: each with the first that it is like."""
     first: dict[str, Name] = {}
     for name in names:
-        plain = " ".join(unicodedata.normalize("NFKC", str(name)).casefold().split())
-        with suppress(ValueError):
-            plain = str(float(plain))
+        plain = likeness(name)
         if first.setdefault(plain, name) is not name:
             yield first[plain], name
+
+
+def likeness(name: Name) -> str:
+    """What a name has in common with those that are like it."""
+    plain = " ".join(unicodedata.normalize("NFKC", str(name)).casefold().split())
+    return str(float(plain)) if _NUMBER.fullmatch(plain) else plain
 
 
 def plain_names(names: Sequence[Name]) -> Names:

@@ -305,7 +305,8 @@ def _read_jsonl(path: Path, size: int | None, columns: Sequence[str] | None) -> 
         while text := lines.read() if size is None else b"".join(islice(lines, size)):
             if size is not None and text.isspace():
                 continue
-            blocks = reader.ReadOptions(block_size=_block_size(text))
+            # by one thread: by several, columns come in the order of the block that is ready first
+            blocks = reader.ReadOptions(use_threads=False, block_size=_block_size(text))
             table = reader.read_json(pa.BufferReader(text), blocks)
             times = _times_as_text(pa.struct(list(table.schema)))
             if times is not None:  # Arrow guesses times from text; a name that looks like a date stays as written

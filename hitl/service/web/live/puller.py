@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from hitl.connectors.catalog import connector_of
 from hitl.cycle import pull
 from hitl.errors import Busy, HitlError, PlatformError
-from hitl.project import lease_seconds, require_one_name, require_place
+from hitl.project import lease_seconds, recalled, require_one_name, require_place
 from hitl.service.web.live.beliefs import Beliefs, Heard
 from hitl.service.web.projects import Moment
 from hitl.service.web.snapshot import questions_of, snapshot_of
@@ -382,7 +382,7 @@ class Puller(threading.Thread):
         than labels; those of the last cycle where it does not answer."""
         if self._questions is None or self._at is None or moment != self._at:
             try:
-                self._questions = self._connected().questions()
+                self._questions = recalled(self._connected(), self._store, self._watched.name).questions()
             except (PlatformError, OSError):
                 self._connector = None
         if self._questions is None:

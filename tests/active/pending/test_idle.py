@@ -1,0 +1,79 @@
+"""Who has no question while the limit is full: newcomers get a share, and whom the policy leaves out does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hitl.active.pending.outstanding import next_plan
+from hitl.active.policy import ExpectedGain
+from hitl.annotations import Annotations
+from hitl.crew import Budget, Crew
+from hitl.evidence import Evidence
+from hitl.models.default import DefaultCombiner
+from tests.active.pending.test_outstanding import DAY, ITEMS, NEVER_DONE, PEOPLE, old, pairs, planned, questions
+
+SIX = replace(NEVER_DONE, labels=6)
+FULL = old(("ann", 0), ("ann", 1), ("ann", 2), ("ann", 3), ("bob", 4), ("bob", 5))
+
+
+def test_who_has_no_question_gets_an_even_share_although_the_limit_is_full() -> None:
+    plan = planned(questions(), Crew(PEOPLE), FULL, 500.0, SIX)
+    assert len(plan.asks) == 6
+    assert [ask.item for ask in plan.asks_of("ann")] == [0, 1]  # the last of the longest queue made room
+    assert [ask.item for ask in plan.asks_of("bob")] == [4, 5]
+    assert len(plan.asks_of("cyd")) == 2
+    again = planned(questions(), Crew(PEOPLE), plan, 600.0, SIX)
+    assert pairs(again) == pairs(plan)
+
+
+def test_nobody_makes_room_for_whom_nothing_can_be_asked() -> None:
+    done = frozenset(("cyd", item) for item in range(ITEMS))
+    plan = planned(questions(), Crew(PEOPLE, never=done), FULL, 500.0, SIX)
+    assert pairs(plan) == pairs(FULL)
+    none = planned(questions(), Crew(PEOPLE, {"cyd": 0}), FULL, 500.0, SIX)
+    assert pairs(none) == pairs(FULL)
+
+
+def test_room_is_made_for_as_many_as_can_be_asked() -> None:
+    only_one = frozenset(("cyd", item) for item in range(ITEMS) if item != 6)
+    plan = planned(questions(), Crew(PEOPLE, never=only_one), FULL, 500.0, SIX)
+    assert [ask.item for ask in plan.asks_of("cyd")] == [6]
+    assert [ask.item for ask in plan.asks_of("ann")] == [0, 1, 2]
+
+
+def test_a_queue_of_one_question_stays() -> None:
+    two = old(("ann", 0), ("bob", 1))
+    plan = planned(questions(), Crew(PEOPLE), two, 500.0, replace(NEVER_DONE, labels=2))
+    assert pairs(plan) == pairs(two)
+
+
+def test_whom_the_policy_gave_nothing_is_given_nothing_by_planning_again() -> None:
+    """Questions of good annotators went to one who always says the same, with each plan that brought no answer."""
+    rng = np.random.default_rng(3)
+    truth = rng.integers(3, size=60)
+    said = [[int(t if rng.random() < 0.9 else rng.integers(3)) for _ in range(3)] + [0] for t in truth]
+    item, annotator = np.nonzero(rng.random((60, 4)) < 0.5)
+    codes = np.array(said)[item, annotator].astype(np.int32)
+    people = ("ann", "bob", "dee", "cyd")
+    labels = Annotations(
+        item.astype(np.int32), annotator.astype(np.int32), codes, tuple(range(60)), people, (0, 1, 2), (0, 1, 2)
+    )
+    pool = [(Evidence(labels), DefaultCombiner().fit(Evidence(labels)))]
+    budget = Budget(labels=20, target_confidence=0.999, max_labels=10)
+    for crew in (Crew(("ann", "bob", "cyd")), Crew(("ann", "cyd"))):
+        first = next_plan(ExpectedGain(), pool, crew, budget, None, 100.0, DAY)
+        assert len(first.asks) == 20
+        assert len(first.asks_of("cyd")) <= 2
+        again = next_plan(ExpectedGain(), pool, crew, budget, first, 200.0, DAY)
+        assert pairs(again) == pairs(first)
+
+
+def test_who_could_not_be_asked_for_a_while_is_asked_again() -> None:
+    answers = {(who, item): item % 2 for who in PEOPLE for item in (6, 7)}
+    none = planned(questions(answers), Crew(PEOPLE, {"cyd": 0}), FULL, 500.0, SIX)  # type: ignore[arg-type]
+    assert pairs(none) == pairs(FULL)
+    back = planned(questions(answers), Crew(PEOPLE), none, 600.0, SIX)  # type: ignore[arg-type]
+    assert len(back.asks) == 6
+    assert back.asks_of("cyd")
