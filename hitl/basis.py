@@ -63,8 +63,8 @@ def of_questions(questions: Iterable[Question]) -> str:
 
 def until(plan: Plan, expire: float) -> float | None:
     """When the first question to an annotator has waited `expire` seconds, in seconds since the epoch; None: never."""
-    waiting = [ask.since for ask in plan.asks if ask.annotator is not None]
-    owing = [person.unanswered for person in plan.people if person.unanswered]
+    waiting = [ask.since for ask in plan.asks if ask.annotator is not None and not ask.sent_back]  # those stay
+    owing = [person.unanswered for person in plan.people if person.unanswered and not person.away]
     first = min([*waiting, *owing], default=math.inf) + expire
     return first if math.isfinite(first) else None
 

@@ -254,7 +254,7 @@ class _Steps:
         pulled = PullSummary(problems=(*told, *left_out)) + pulled
         noted: dict[str, Any] = {"problems": [*told, *left_out]} if told or left_out else {}
         if due is not None:
-            noted |= {"due": due, "annotations": store.counts(settings.name)["annotations"]}
+            noted |= {"due": due, "annotations": store.annotation_count(settings.name)}
         if given is None and not left_out:
             end = basis.until(judgement.plan, settings.crew.expire_hours * HOUR)
             asked, learnt = basis.of_questions(questions), basis.of_trainings(settings, store)
@@ -433,9 +433,9 @@ def push(
                     yield receipt
                 done = end
             except (PlatformError, BadInput, BadSettings) as error:
-                failed.append(_withdrawn(lease, store, pending[done], error))
+                failed.append(_withdrawn(lease, store, pending[min(done, end - 1)], error))  # or behind the last one
                 kinds.add(kind)
-                done += 1
+                done = min(done + 1, end)
             if len(failed) >= IN_A_ROW and all(isinstance(error, Unreachable) for error in failed[-IN_A_ROW:]):
                 break
         if any(isinstance(error, Unreachable) for error in failed):

@@ -123,7 +123,7 @@ def _outbox(settings: Settings, store: Store) -> Check:
 
 def _models(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
     """Whether the files of `[models]` can be read and fit the items that were pulled."""
-    if not settings.models:
+    if not settings.models or not len(store.key_column(settings.name)):
         return
     try:
         evidence = stored_evidence(settings, store, connector.questions())
@@ -157,6 +157,8 @@ def _would_pay(settings: Settings, store: Store, connector: Connector) -> Iterat
     """Whether a model that learns from the features would say something."""
     from hitl.models.learning.learned import Learned
 
+    if not len(store.key_column(settings.name)):
+        return
     for name, known in stored_evidence(settings, store, connector.questions()).items():
         if known.features is None:
             continue

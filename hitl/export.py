@@ -75,8 +75,7 @@ def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]
 
 def _boxes(result: Consensus, known: Evidence, names: Mapping[str, str]) -> pa.Table:
     """One row a box of the images that annotators answered; one without a box where there is none."""
-    answered = np.flatnonzero((known.annotations.labels_per_item > 0) | known.known)
-    found: dict[Name, list[dict[str, Any]]] = {result.items[n]: [] for n in answered}
+    found: dict[Name, list[dict[str, Any]]] = {item: [] for item in _answered(result, known)}
     for box in result.boxes or ():
         found.setdefault(box.item, []).append({"label": str(box.kind), "confidence": box.probability} | asdict(box))
     rows = [(item, box) for item, boxes in found.items() for box in boxes or [{}]]
@@ -87,9 +86,16 @@ def _boxes(result: Consensus, known: Evidence, names: Mapping[str, str]) -> pa.T
     return pa.table({"item": own, **columns})
 
 
+def _answered(result: Consensus, known: Evidence) -> list[Name]:
+    """The items with an answer that were judged; more may have come since."""
+    judged, items = {*result.items}, known.annotations.items
+    there = np.flatnonzero((known.annotations.labels_per_item > 0) | known.known)
+    return [items[n] for n in there if items[n] in judged]
+
+
 def _masks(result: Consensus, known: Evidence, names: Mapping[str, str]) -> pa.Table:
     """One row a mask of the images that annotators answered; one without a mask where there is none."""
-    answered = {result.items[n] for n in np.flatnonzero((known.annotations.labels_per_item > 0) | known.known)}
+    answered = {*_answered(result, known)}
     found = result.masks or ()
     empty = sorted(answered - {mask.item for mask in found}, key=result.items.index)
     rows: list[dict[str, Any]] = [

@@ -48,7 +48,7 @@ def load(config: Path) -> Settings:
     from hitl.connectors.catalog import settings_of
 
     loaded = settings.load(config, settings_of)
-    folder, graph = config.parent, loaded.graph
+    folder, graph = config.resolve().parent, loaded.graph  # full: what is learned, and what stands, goes by these paths
     if graph.kind is None:
         graph = loaded.source.graph(folder)
     models = {name: str(folder / p) for name, p in loaded.models.items()}

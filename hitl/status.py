@@ -180,7 +180,8 @@ def queues_of(plan: Plan, expire_hours: float, now: float) -> tuple[Queue, ...]:
     for name in dict.fromkeys([*asks, *sorted(away, key=str)]):
         theirs = asks.get(name, [])
         ages = [(now - ask.since) / 3600 if ask.since else 0.0 for ask in theirs]
-        overdue = 0 if name is None else sum(age >= expire_hours for age in ages)
+        passing = [age for age, ask in zip(ages, theirs, strict=True) if not ask.sent_back]  # the others stay
+        overdue = 0 if name is None else sum(age >= expire_hours for age in passing)
         shown = None if name is None else str(name)
         seconds = round(math.fsum(ask.seconds for ask in theirs), 1)
         queues.append(Queue(shown, len(ages), round(max(ages, default=0.0), 2), overdue, name in away, seconds))

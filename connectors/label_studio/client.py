@@ -264,6 +264,8 @@ class Client:
             yield from page.tasks
             if not page.more:
                 return
+            if page.last <= after:  # asked for what is behind it, again and again
+                raise NoAnswer(f"{self.url} answered GET /api/tasks with tasks that it gave before. {_STRANGE}")
             after = page.last
 
     def tasks_by_id(self, project: int, ids: Collection[int], include: Sequence[str]) -> dict[int, dict[str, Any]]:

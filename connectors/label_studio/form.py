@@ -58,7 +58,11 @@ class Form:
     @property
     def digest(self) -> str:
         """Differs where another configuration reads the same answer in another way."""
-        told = [(type(one).__name__, one.name, one.choices, getattr(one, "abstain", ())) for one in self.controls]
+        also = ("kind", "abstain", "of", "time_format")
+        told = [
+            (type(one).__name__, one.name, one.choices, *(getattr(one, name, None) for name in also))
+            for one in self.controls
+        ]
         return sha256(repr((told, sorted(self.names))).encode()).hexdigest()[:16]
 
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:

@@ -198,8 +198,8 @@ class Reader:
         grown = [name for name, now in models.items() if state.models.get(name) != now]
         if not grown:
             return
-        versions = where("predictions_model_versions", "contains", "List", grown)
-        for read in self._scan(0, [versions], with_predictions=True):
+        versions = where("predictions_model_versions", "contains", "List", grown)  # which finds none without a name
+        for read in self._scan(0, [] if "" in grown else [versions], with_predictions=True):
             once = {int(task["id"]): task for task in read.tasks}  # a task comes once for each prediction that matches
             yield _page(state, self._rows(TaskPage(list(once.values()), read.total)))
 
@@ -279,12 +279,12 @@ class Reader:
             rows.predictions.append(PredictionRow(str(task["id"]), question, model, probabilities))
 
     def _models(self) -> dict[str, list[Any]]:
-        """Foreign model versions: name -> [count, time of the latest prediction]."""
+        """Foreign model versions: name -> [count, time of the latest prediction]; "" are those without a name."""
         listed = self.client.get(f"/api/projects/{self.project}/model-versions/", replies.MODELS, extended="true")
         return {
-            str(entry["model_version"]): [int(entry["count"]), str(entry["latest"])]
+            entry["model_version"] or "": [int(entry["count"]), str(entry["latest"])]
             for entry in listed["static"]
-            if not str(entry["model_version"]).startswith(OURS)
+            if not (entry["model_version"] or "").startswith(OURS)
         }
 
     def _latest(self) -> str:

@@ -202,7 +202,7 @@ def version(value: Any) -> dict[str, Any]:
 PROJECT = record(label_config=text)
 SKIPS = record(skipped_annotations_number=whole)
 LISTED = record(total=whole, total_annotations=whole, tasks=rows(record(id=whole, updated_at=instant)))
-MODELS = record(static=rows(record(model_version=text, count=whole, latest=text)))
+MODELS = record(static=rows(record(model_version=some(text), count=whole, latest=text)))
 VIEW = record(id=whole, data=some(record()))
 VIEWS = rows(VIEW)
 BACKENDS = rows(

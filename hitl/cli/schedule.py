@@ -135,6 +135,7 @@ def line(data: Mapping[str, Any]) -> str:
         return f"{head} {data['error']}: {data['message']}; again in {data['seconds']:g} s"
     if data["event"] == "failed":
         return f"{head} failed: {data['error']}: {data['message']}{tail}"
+    tail += "".join(f"; {problem}" for problem in data.get("problems", ()))
     pushed = f"{data['operations']} operations, {data['changed']:,} changes"
     if data.get("unchanged"):
         return f"{head} nothing has changed (a look of {data['seconds']:g} s): {pushed}{tail}"

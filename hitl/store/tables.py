@@ -92,7 +92,7 @@ class Pulled(Settling):
         labels = live(project, "answer", annotation.c.item, annotation.c.question, who).distinct().subquery()
         queries = {
             "items": sa.select(count()).where(item.c.project == project, item.c.deleted.is_(sa.false())),
-            "annotations": live(project, "answer", count(annotation.c.annotation.distinct())),
+            "annotations": _annotations(project),
             "labels": sa.select(count()).select_from(labels),
             "annotators": sa.select(count()).where(annotator.c.project == project),
             "annotators_with_labels": live(project, "answer", count(annotation.c.annotator.distinct())),
@@ -102,6 +102,10 @@ class Pulled(Settling):
         }
         with self.database.read() as connection:
             return {name: int(connection.execute(query).scalar_one()) for name, query in queries.items()}
+
+    def annotation_count(self, project: str) -> int:
+        """How many annotations there are, as `counts` has them: a quarter of its time."""
+        return int(self.database.scalar(_annotations(project)))
 
     def suggested(self, project: str) -> tuple[int, int]:
         """Annotations whose platform says how they began, and those of them that began as a suggestion."""
@@ -131,3 +135,7 @@ def _probabilities(rows: list[tuple[str, dict[str, float]]]) -> pa.Table:
     for name in classes:
         columns[f"p_{name}"] = pa.array([known.get(name, 0.0) for _, known in rows], pa.float64())
     return pa.table(columns)
+
+
+def _annotations(project: str) -> sa.Select[Any]:
+    return live(project, "answer", sa.func.count(annotation.c.annotation.distinct()))

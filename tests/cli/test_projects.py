@@ -159,3 +159,25 @@ def test_a_path_that_is_not_there_is_said_and_no_other_place(run: Run, project: 
     assert "source.path: " in error
     assert "mistyped is no file or folder" in error
     assert "another name" not in error
+
+
+def test_a_project_is_the_same_by_whatever_path_it_is_named(run: Run, project: Path) -> None:
+    """What is learned, and what stands, went by the path as it was written."""
+    (project / "features.csv").write_text("item,x\n" + "".join(f"{n},{n % 2}\n" for n in range(8)))
+    with (project / "hitl.toml").open("a") as file:
+        file.write('[features]\nfile = "features.csv"\n')
+    assert run("run")[0] == 0
+    full = str(project / "hitl.toml")
+    assert "nothing has changed" in run("run", "--config", full)[1]
+    assert "nothing has changed" in run("run")[1]
+    assert "FAIL" not in run("doctor", "--config", full)[1]
+    assert "FAIL" not in run("doctor")[1]
+
+
+def test_a_doctor_before_the_first_pull_finds_nothing_wrong(run: Run, project: Path) -> None:
+    (project / "features.csv").write_text("item,x\n0,1\n7,2\n")
+    with (project / "hitl.toml").open("a") as file:
+        file.write('[features]\nfile = "features.csv"\n[models]\nnet = "net.csv"\n')
+    (project / "net.csv").write_text("item,p_cat,p_dog\n0,0.5,0.5\n")
+    code, out, _ = run("doctor")
+    assert (code, "FAIL" in out) == (0, False), out

@@ -30,7 +30,8 @@ from hitl.exchange import (
     boxes_in,
 )
 from hitl.export import label_tables
-from hitl.operations import _same_consensus
+from hitl.operations import Judgement, _same_consensus
+from hitl.project import stored_evidence
 from hitl.report.contents import QuestionPage
 from hitl.report.images.boxes import SIDE, boxed_images
 from hitl.report.page import render
@@ -179,6 +180,21 @@ def test_labels_are_exported_by_the_users_own_ids(store: Store) -> None:
     assert rows[3]["x"] is rows[3]["confidence"] is None
     named = judgement.named({"a": "photo a"}).results["box"].boxes or ()
     assert [box.item for box in named][:3] == ["photo a", "photo a", "b"]
+
+
+def test_an_image_that_came_after_the_cycle_is_left_out_of_an_export(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cycle.run(settings(), store, Platform())
+    monkeypatch.setitem(IMAGES, "0", [CAT])
+    platform = Platform("0abcd")
+    with store.lease("p") as lease:
+        cycle.pull(lease, store, platform)
+    latest = store.latest("p")
+    assert latest is not None
+    judgement = Judgement(stored_evidence(settings(), store, platform.questions()), *latest)
+    rows = label_tables(judgement, store.items("p"), {item: item for item in IMAGES})["box"].to_pylist()
+    assert [(row["item"], row["label"]) for row in rows][2:] == [("b", "cat"), ("c", None), ("d", "<dog>")]
 
 
 def table(text: str) -> pa.Table:

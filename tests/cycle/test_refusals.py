@@ -129,3 +129,22 @@ def test_after_a_push_that_was_cut_short_all_is_verified(place: tuple[Path, Stor
         list(cycle.push(lease, store, Picky(folder, overtaken), verify=True))
     cycle.run(settings(), store, calm)
     assert {what.split()[0] for what in calm.asked} == {"order", "assign", "labels_wanted", "consensus"}
+
+
+def test_what_fails_behind_the_last_operation_is_laid_on_no_other(place: tuple[Path, Store]) -> None:
+    """As a question to the platform that follows the orders: all of them are confirmed by then."""
+
+    class Follows(Tables):
+        def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
+            these = list(operations)
+            yield from super().push(these)
+            if these[0].kind in ("order", "consensus"):
+                raise Unreachable(f"no answer behind {these[0].kind}")
+
+    folder, store = place
+    with pytest.raises(Unreachable, match=r"no answer behind"):
+        cycle.run(settings(), store, Follows(folder))
+    assert {operation.kind for operation in store.pending("p")} <= {"consensus"}
+    assert "labels_wanted" in {operation.kind for operation, _ in store.operations("p")}
+    cycle.run(settings(), store, Tables(folder))
+    assert (store.pending("p"), store.failure("p")) == ([], None)

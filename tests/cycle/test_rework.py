@@ -10,8 +10,9 @@ import pytest
 
 from hitl import cycle
 from hitl.connectors.tables import Tables
+from hitl.settings import CrewSettings
 from hitl.store import Store
-from tests.projects import folder_with_tables, settings
+from tests.projects import folder_with_tables, settings, status_text
 
 
 @pytest.fixture
@@ -66,3 +67,16 @@ def test_the_files_of_the_annotator_have_it(store: Store, folder: Path) -> None:
     cycle.run(settings(), store, Tables(folder))
     with next((folder / "hitl-output").rglob("ann.csv")).open() as file:
         assert "3" in {row["item"] for row in csv.DictReader(file)}
+
+
+def test_what_waits_to_be_answered_again_expires_for_nobody(store: Store, folder: Path) -> None:
+    """It stays with the annotator: the cycle behind it stands, and status tells of no other who gets it."""
+    now = 1.7e9
+    chosen = settings().model_copy(update={"crew": CrewSettings(expire_hours=1)})
+    cycle.run_if_changed(chosen, store, Tables(folder), now=now)
+    store.send_back("p", "3", "ann", "lea", "look again")
+    assert isinstance(cycle.run_if_changed(chosen, store, Tables(folder), now=now + 1), cycle.CycleReport)
+    for minutes in (1, 70, 80, 500):
+        later = now + 60 * minutes
+        assert isinstance(cycle.run_if_changed(chosen, store, Tables(folder), now=later), cycle.Unchanged)
+    assert "overdue" not in status_text(chosen, store, now + 40 * 3600)

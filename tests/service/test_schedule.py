@@ -374,6 +374,8 @@ def test_lines_say_what_happened(tmp_path: Path, run: Run) -> None:
     ended = done | {"stop": "every item is done", "idle": None, "lacking": None, "next": "2026-11-20T13:00:00+00:00"}
     assert line(base | ended).endswith("; the project is done: every item is done; next 2026-11-20 13:00:00Z")
     assert line(base | done | {"idle": None}).endswith("; left aside: a skill")
+    quiet = done | {"idle": None, "lacking": None, "problems": ["row 3: no class", "row 4: no class"]}
+    assert line(base | quiet).endswith("21 changes; row 3: no class; row 4: no class")
     assert line(base | {"event": "looked", "new": 50}).endswith("50 new annotations")
 
 

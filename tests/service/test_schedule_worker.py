@@ -14,6 +14,7 @@ import pytest
 from hitl import cycle
 from hitl.errors import BadInput, Busy, Refused, StoreError, Unreachable
 from hitl.exchange import Progress, silent
+from hitl.project import opened
 from hitl.service.scheduling import worker as workers
 from hitl.service.scheduling.jobs import Jobs
 from hitl.service.scheduling.ledger import Ledger, name_of
@@ -228,6 +229,19 @@ def test_enough_new_annotations_make_a_run_due(tmp_path: Path) -> None:
     assert look(0) == 3  # five are gone
     assert [said["new"] for said in told["looked"]] == [None, 5, 5]
     assert ledger.pending("p") is None
+
+
+def test_a_cycle_by_hand_makes_no_look_start_another(tmp_path: Path) -> None:
+    """It counts no annotations: where nothing has come since, all of them seemed new."""
+    told, config = Told(), project(tmp_path, "after_annotations = 5")
+    worker, _, _ = worker_of(config, told, after=5)
+    with opened(config) as (settings, store, connector):
+        cycle.run(settings, store, connector)
+    for _ in range(2):
+        worker.wake(look=True)
+        while worker.turn() == 0.0:
+            pass
+    assert (len(history(config)), told["looked"]) == (1, [])
 
 
 def test_a_look_that_fails_is_told_and_leaves_the_runs_alone(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hitl.basis import BASIS
+from hitl.basis import BASIS, revision_of
 from hitl.cycle import CycleReport, Unchanged, pull, run_if_changed
 from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable
 from hitl.exchange import Connector, Progress, silent
@@ -173,7 +173,9 @@ class Worker(threading.Thread):
         last = store.last_cycle(project)
         if last is None:
             return None
-        return abs(store.counts(project)["annotations"] - int(last.metrics.get("annotations", 0)))
+        if "annotations" not in last.metrics:  # a cycle by hand does not count them: then anything new is enough
+            return 0 if revision_of(last) == store.revision(project) else None
+        return abs(store.annotation_count(project) - int(last.metrics["annotations"]))
 
     def _same_project(self, settings: Settings) -> None:
         if settings.name != self._work.project:

@@ -157,6 +157,14 @@ def test_a_server_without_users_is_not_believed(said: object, where: str) -> Non
 
 
 @pytest.mark.usefixtures("quick")
+def test_a_page_that_comes_again_is_no_next_one() -> None:
+    """A filter that is not kept to would be asked for ever."""
+    page = {"tasks": [{"id": 3}, {"id": 4}], "total": 10}
+    with pytest.raises(Unreachable, match="with tasks that it gave before"):
+        list(fake(lambda _: httpx.Response(200, json=page)).tasks(1, ("id",)))
+
+
+@pytest.mark.usefixtures("quick")
 def test_that_there_is_nothing_is_believed_when_it_is_said_twice() -> None:
     one = {"tasks": [{"id": 3}], "total": 1}
     for said, seen in (([{"tasks": [], "total": 0}, one], [3]), ([{"tasks": [], "total": 0}] * 2, [])):
