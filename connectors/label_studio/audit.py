@@ -148,7 +148,7 @@ class _Seen:
             if task is None:
                 continue
             counted = [one for one in task["annotations"] if not one["was_cancelled"]]
-            missing = max(int(wanted) - len(self._annotators(counted)), 0)
+            missing = max(int(wanted) - self._answers(counted), 0)
             goal = (max(len(counted) + missing, 1), not missing)
             if goal != (task["overlap"], task["is_labeled"]):
                 yield f"task {key}: overlap {task['overlap']}, closed {task['is_labeled']}; expected {goal}"
@@ -208,13 +208,10 @@ class _Seen:
         if said["score"] is None or abs(said["score"] - score) > TINY:
             yield f"task {item}: the consensus has the score {said['score']} instead of {score:.6g}"
 
-    def _annotators(self, annotations: Sequence[Mapping[str, Any]]) -> set[str | None]:
-        """Of whom an answer can be read; known truth is none."""
-        found = set()
-        for said in annotations:
-            if any(one.kind == "answer" for one in _answers(self.form, said)):
-                found.add(_user(said))
-        return found
+    def _answers(self, annotations: Sequence[Mapping[str, Any]]) -> int:
+        """Of how many annotators one can be read, each of nobody by itself; known truth is none."""
+        found = [_user(said) for said in annotations if any(a.kind == "answer" for a in _answers(self.form, said))]
+        return len({*found} - {None}) + found.count(None)
 
     def _there(self, items: Sequence[object]) -> list[str]:
         return [key for key in dict.fromkeys(map(str, items)) if key in self.tasks]

@@ -6,7 +6,8 @@ written together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -18,6 +19,15 @@ from hitl.exchange import Question
 
 Result = Sequence[Mapping[str, Any]]
 """What an annotation says: an item for each control that was answered."""
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    """Label Studio takes any JSON for an annotation: what no control can make anything of is not understood."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
+        raise NotUnderstood(f"it is no answer of these controls ({error})") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +57,8 @@ class Form:
         is: the control was renamed, or taken away.
         """
         self._require_known(result)
-        return {question: label for control in self.controls for question, label in control.read(result).items()}
+        with _understood():
+            return {question: label for control in self.controls for question, label in control.read(result).items()}
 
     def _require_known(self, result: object) -> None:
         items = result if isinstance(result, list) else []
@@ -67,7 +78,8 @@ class Form:
 
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
         """Class probabilities of a model's prediction: question -> class -> p. Raises NotUnderstood."""
-        return {name: p for control in self.controls for name, p in control.read_prediction(result, score).items()}
+        with _understood():
+            return {name: p for control in self.controls for name, p in control.read_prediction(result, score).items()}
 
     def write(
         self, labels: Mapping[str, str], distributions: Mapping[str, Mapping[str, float]] | None = None

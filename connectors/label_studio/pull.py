@@ -378,9 +378,13 @@ def submitted(task: Mapping[str, Any]) -> int:
 
 
 def answers(form: Form, task: Mapping[str, Any]) -> int:
-    """The answers that count here: of how many annotators one can be read (ground truth is none)."""
+    """The answers that count here: of how many annotators one can be read (ground truth is none).
+
+    Each of a user who was deleted, or of nobody, counts as one of an annotator's own, as in the evidence.
+    """
     given = [a for a in task.get("annotations") or () if not a.get("ground_truth")]
-    return len({_user(a) for a in given if any(label is not None for label in read_answers(form, a)[0].values())})
+    users = [_user(a) for a in given if any(label is not None for label in read_answers(form, a)[0].values())]
+    return len({*users} - {None}) + users.count(None)
 
 
 def _outside(form: Form, task: Mapping[str, Any], annotation: Mapping[str, Any], answers: Answers) -> Iterator[str]:

@@ -15,6 +15,7 @@ TEXT = '<Text name="text" value="$text"/>'
 CHOICES = '<Choice value="A"/><Choice value="B"/><Choice value="C" alias="see"/>'
 SINGLE = f'<Choices name="c" toName="text">{CHOICES}</Choices>'
 MULTIPLE = f'<Choices name="m" toName="text" choice="multiple">{CHOICES}</Choices>'
+LABELS = '<Labels name="s" toName="text"><Label value="A"/></Labels>'
 RATING = '<Rating name="r" toName="text"/>'
 TAXONOMY = """<Taxonomy name="t" toName="text"><Choice value="Plant"><Choice value="Tree" alias="tree"/>
 <Choice value="Herb"/></Choice><Choice value="Stone"/></Taxonomy>"""
@@ -176,6 +177,8 @@ def test_answers_are_read_and_written(xml: str, answer: list[dict[str, Any]], la
         (TAXONOMY, result("t", "taxonomy", taxonomy=[["Stone"], ["Plant", "Herb"]]), "2 answers"),
         (TAXONOMY, result("t", "taxonomy", taxonomy=["Stone"]), "is no answer"),
         (PAIRWISE, result("p", "pairwise", selected=None), "is no answer"),
+        (RATING, result("r", "rating", rating=10**400), "is no answer"),
+        (LABELS, result("s", "labels", start=0, end=1, text="x", labels=5), "is no answer"),
     ],
 )
 def test_what_is_no_answer_is_not_guessed(xml: str, answer: object, said: str) -> None:
