@@ -190,7 +190,8 @@ def log(as_json: bool, worker: int | None = None) -> None:
             shown,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(_standard_error()),
+        # a line and its end in one write: between two, a line of another worker came
+        logger_factory=structlog.WriteLoggerFactory(_standard_error()),
     )
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
