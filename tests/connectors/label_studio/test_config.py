@@ -15,6 +15,7 @@ TEXT = '<Text name="text" value="$text"/>'
 CHOICES = '<Choice value="A"/><Choice value="B"/><Choice value="C" alias="see"/>'
 SINGLE = f'<Choices name="c" toName="text">{CHOICES}</Choices>'
 MULTIPLE = f'<Choices name="m" toName="text" choice="multiple">{CHOICES}</Choices>'
+MANY = ' choice="multiple"'
 LABELS = '<Labels name="s" toName="text"><Label value="A"/></Labels>'
 RATING = '<Rating name="r" toName="text"/>'
 TAXONOMY = """<Taxonomy name="t" toName="text"><Choice value="Plant"><Choice value="Tree" alias="tree"/>
@@ -256,3 +257,10 @@ def test_bad_distributions_are_said(distribution: object, said: str) -> None:
 def test_a_bad_score_is_said() -> None:
     with pytest.raises(NotUnderstood, match=r"score 1\.5"):
         parse(view(SINGLE)).read_prediction(result("c", "choices", choices=["A"]), 1.5)
+
+
+def test_a_control_that_becomes_multiple_choice_reads_all_answers_anew() -> None:
+    """Label Studio allows the edit; what was stored is of questions that are no longer asked."""
+    one, several = (parse(view(f'<Choices name="c" toName="text"{kind}>{CHOICES}</Choices>')) for kind in ("", MANY))
+    assert one.digest != several.digest
+    assert one.digest == parse(view(SINGLE)).digest

@@ -11,6 +11,7 @@ import pytest
 from hitl.annotations import Annotations
 from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.form import parse
+from hitl.connectors.label_studio.pull import answers
 from hitl.evidence import Evidence
 from hitl.models import PL
 from tests.tables import rows
@@ -114,3 +115,12 @@ def test_a_score_that_boasts_is_corrected_by_the_temperature() -> None:
         return float(np.log(2 * p / (1 - p)))
 
     assert consensus.temperatures["backend"] == pytest.approx(log_odds(score) / log_odds(accuracy), rel=0.03)
+
+
+def test_answers_of_deleted_users_count_one_by_one() -> None:
+    """As in the evidence: a task with two of them was opened again, and asked for a third."""
+    choices = '<Choices name="c" toName="t"><Choice value="A"/><Choice value="B"/></Choices>'
+    form = parse(f'<View><Text name="t" value="$t"/>{choices}</View>')
+    said = [{"from_name": "c", "to_name": "t", "type": "choices", "value": {"choices": ["A"]}}]
+    given = [{"id": n, "completed_by": user, "result": said} for n, user in enumerate([None, None, 7, 7])]
+    assert answers(form, {"id": 1, "data": {"t": "x"}, "annotations": given}) == 3
