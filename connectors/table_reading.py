@@ -232,6 +232,8 @@ class Reading:
 
     def _strange_items(self, answers: Answers) -> list[str]:
         """Words about items that known truth, or a model, writes otherwise than the tables of answers and items."""
+        if not self.gold and not self.predictions[0]:
+            return []
         named = {*(answers.rows.names if answers.rows is not None else ())}
         named |= {*(self.items.names if self.items is not None else ())}
         models: dict[str, list[str]] = {}
@@ -295,7 +297,7 @@ class Reading:
         return {"text": table_spans.TEXT} if of_texts else {"line": table_spans.RECORDING}
 
     def _if_anonymous(self) -> list[str]:
-        """Words about a table that says of no answer whose it is, where another column may."""
+        """Words about answers without a column of annotators, where another column may name them."""
         of, table = self._of, self.table("annotations")
         usual = {of.item, of.label, of.time, "duration", "start", "end"}
         others = [] if table is None else [name for name in table.column_names if name not in usual]

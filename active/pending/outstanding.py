@@ -128,8 +128,8 @@ def next_plan(
 def _planned(policy: Policy, pool: PoolState, held: Waiting, crew: Crew, budget: Budget) -> tuple[Waiting, Plan]:
     """What the policy adds, and what waits beside it: less than before where annotators had no question at all.
 
-    Of those whom nobody knows yet, each has an even share. The others have what the policy gives them where it may
-    choose anew for as much: nobody is asked only because nothing else waits for them.
+    An annotator without any label has an even share. The others have what the policy gives them where it may choose
+    anew for as many questions: that nothing waits for them is no reason to ask them.
     """
     busy = {ask.annotator for ask in held.asks}
     present = [name for name in crew.names if name not in held.away and crew.capacity_of(name) > 0]
@@ -139,7 +139,7 @@ def _planned(policy: Policy, pool: PoolState, held: Waiting, crew: Crew, budget:
         return held, policy.plan(pool, held.crew_now(crew), held.budget_left(budget, crew))
     known = {a.annotators[k] for a in pool.annotations for k in np.flatnonzero(a.labels_per_annotator)}
     new = [name for name in idle if name not in known]
-    for theirs in (new, [name for name in idle if name in known]):
+    for theirs in filter(None, (new, [name for name in idle if name in known])):
         room = spare[: len(theirs) * max(budget.labels // len(present), 1)]
         fewer = held.without(room)
         asked = fewer.crew_now(crew)
@@ -149,6 +149,8 @@ def _planned(policy: Policy, pool: PoolState, held: Waiting, crew: Crew, budget:
         asks = tuple(ask for ask in plan.asks if ask.annotator in theirs)
         if asks:
             break
+    given = {ask.item for ask in asks}
+    room.sort(key=lambda ask: ask.item not in given)  # where a question goes to another annotator, it goes
     return held.without(room[: len(asks)]), replace(plan, asks=asks)
 
 

@@ -209,7 +209,7 @@ class _Seen:
             yield f"task {item}: the consensus has the score {said['score']} instead of {score:.6g}"
 
     def _answers(self, annotations: Sequence[Mapping[str, Any]]) -> int:
-        """Of how many annotators one can be read, each of nobody by itself; known truth is none."""
+        """How many annotators gave one that can be read; each without a user counts; known truth does not."""
         found = [_user(said) for said in annotations if any(a.kind == "answer" for a in _answers(self.form, said))]
         return len({*found} - {None}) + found.count(None)
 

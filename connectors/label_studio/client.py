@@ -247,6 +247,8 @@ class Client:
             "query": json.dumps(query, separators=(",", ":")),
         }
         body = self.get("/api/tasks", replies.tasks(include), **parameters)
+        if any(task["id"] <= after for task in body["tasks"]):  # the filter was left aside: it would go on for ever
+            raise NoAnswer(f"{self.url} answered GET /api/tasks with tasks that it gave before. {_STRANGE}")
         return TaskPage(body["tasks"], body["total"])
 
     def tasks(
@@ -264,8 +266,6 @@ class Client:
             yield from page.tasks
             if not page.more:
                 return
-            if page.last <= after:  # asked for what is behind it, again and again
-                raise NoAnswer(f"{self.url} answered GET /api/tasks with tasks that it gave before. {_STRANGE}")
             after = page.last
 
     def tasks_by_id(self, project: int, ids: Collection[int], include: Sequence[str]) -> dict[int, dict[str, Any]]:

@@ -378,9 +378,9 @@ def submitted(task: Mapping[str, Any]) -> int:
 
 
 def answers(form: Form, task: Mapping[str, Any]) -> int:
-    """The answers that count here: of how many annotators one can be read (ground truth is none).
+    """The answers that count here: how many annotators gave one that can be read (ground truth does not count).
 
-    Each of a user who was deleted, or of nobody, counts as one of an annotator's own, as in the evidence.
+    Annotations without a user, as of one who was deleted, count one by one, as they do in the evidence.
     """
     given = [a for a in task.get("annotations") or () if not a.get("ground_truth")]
     users = [_user(a) for a in given if any(label is not None for label in read_answers(form, a)[0].values())]

@@ -182,7 +182,8 @@ def run(
         steps = cycle.run if again else cycle.run_if_changed
         with delivering(settings, store):
             report = steps(settings, store, connector, progress)
-        counts = {} if isinstance(report, cycle.Unchanged) else store.counts(settings.name)
+        # counting takes longer than a small change to a large project: only where it is shown
+        counts = {} if as_json or isinstance(report, cycle.Unchanged) else store.counts(settings.name)
     if isinstance(report, cycle.Unchanged):
         _show_unchanged(report, as_json)
         return

@@ -130,7 +130,8 @@ def line(data: Mapping[str, Any]) -> str:
     if data["event"] == "began":
         return f"{head} cycle begins, due {_time(datetime.fromisoformat(data['due']))}"
     if data["event"] == "looked":
-        return f"{head} {'no cycle yet' if data['new'] is None else f'''{data['new']:,} new annotations'''}"
+        new = data["new"]
+        return f"{head} {'no cycle has counted annotations yet' if new is None else f'{new:,} new annotations'}"
     if data["event"] == "waits":
         return f"{head} {data['error']}: {data['message']}; again in {data['seconds']:g} s"
     if data["event"] == "failed":

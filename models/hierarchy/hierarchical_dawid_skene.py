@@ -124,7 +124,7 @@ class HierarchicalDawidSkene:
         prior = outputs.beside(counted.shares())
         q_nj = self._first(evidence, start, outputs)
         weighed_j = kernels.totals(q_nj, prior.prior.weight_n)
-        begun = [Expected(counted.by(q_nj), weighed_j, 0.0)]  # taken out, so that nobody holds its table
+        begun = [Expected(counted.by(q_nj), weighed_j, 0.0)]  # popped by the climb, so that its table is freed
         skills = counted.skills(begun[0].counts_klj, counted.lone(q_nj), self.accuracy)
         for _ in range(rounds):
             found = counted.climbed(evidence, prior, skills, q_nj, begun.pop, self.tolerance, STEPS)

@@ -376,7 +376,8 @@ def test_lines_say_what_happened(tmp_path: Path, run: Run) -> None:
     assert line(base | done | {"idle": None}).endswith("; left aside: a skill")
     quiet = done | {"idle": None, "lacking": None, "problems": ["row 3: no class", "row 4: no class"]}
     assert line(base | quiet).endswith("21 changes; row 3: no class; row 4: no class")
-    assert line(base | {"event": "looked", "new": 50}).endswith("50 new annotations")
+    assert line(base | {"event": "looked", "new": 50}).endswith("p: 50 new annotations")
+    assert line(base | {"event": "looked", "new": None}).endswith("p: no cycle has counted annotations yet")
 
 
 def test_a_scheduled_cycle_that_finds_nothing_new_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,7 +166,7 @@ class Worker(threading.Thread):
             self._ledger.mark([(self._work.project, now)], now)
 
     def new_annotations(self, store: Store, connector: Connector) -> int | None:
-        """How many annotations more or fewer than at the last cycle there are; None: there was no cycle yet."""
+        """How many annotations more or fewer than at the last cycle there are; None: no cycle has counted them yet."""
         project = self._work.project
         with store.lease(project) as lease:
             pull(lease, store, connector, self._progress)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
+from hitl.active.stopping.rules import Judged
 from hitl.annotations import Annotations
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
+from hitl.plan import Ask, Plan
 from tests.active.pending.test_outstanding import DAY, ITEMS, NEVER_DONE, PEOPLE, old, pairs, planned, questions
 
 SIX = replace(NEVER_DONE, labels=6)
@@ -49,25 +52,54 @@ def test_a_queue_of_one_question_stays() -> None:
     assert pairs(plan) == pairs(two)
 
 
-def test_whom_the_policy_gave_nothing_is_given_nothing_by_planning_again() -> None:
-    """Questions of good annotators went to one who always says the same, with each plan that brought no answer."""
+def crowd() -> list[Judged]:
+    """Three annotators who are right nine times of ten, and cyd, who always says the same."""
     rng = np.random.default_rng(3)
     truth = rng.integers(3, size=60)
     said = [[int(t if rng.random() < 0.9 else rng.integers(3)) for _ in range(3)] + [0] for t in truth]
     item, annotator = np.nonzero(rng.random((60, 4)) < 0.5)
-    codes = np.array(said)[item, annotator].astype(np.int32)
-    people = ("ann", "bob", "dee", "cyd")
-    labels = Annotations(
-        item.astype(np.int32), annotator.astype(np.int32), codes, tuple(range(60)), people, (0, 1, 2), (0, 1, 2)
-    )
-    pool = [(Evidence(labels), DefaultCombiner().fit(Evidence(labels)))]
-    budget = Budget(labels=20, target_confidence=0.999, max_labels=10)
+    codes, people = np.array(said)[item, annotator], ("ann", "bob", "dee", "cyd")
+    rows = (column.astype(np.int32) for column in (item, annotator, codes))
+    evidence = Evidence(Annotations(*rows, tuple(range(60)), people, (0, 1, 2), (0, 1, 2)))
+    return [(evidence, DefaultCombiner().fit(evidence))]
+
+
+LIMIT = Budget(labels=20, target_confidence=0.999, max_labels=10)
+
+
+def test_whom_the_policy_gave_nothing_is_given_nothing_by_planning_again() -> None:
+    """Questions of good annotators went to one who always says the same, with each plan that brought no answer."""
+    pool = crowd()
     for crew in (Crew(("ann", "bob", "cyd")), Crew(("ann", "cyd"))):
-        first = next_plan(ExpectedGain(), pool, crew, budget, None, 100.0, DAY)
+        first = next_plan(ExpectedGain(), pool, crew, LIMIT, None, 100.0, DAY)
         assert len(first.asks) == 20
         assert len(first.asks_of("cyd")) <= 2
-        again = next_plan(ExpectedGain(), pool, crew, budget, first, 200.0, DAY)
+        again = next_plan(ExpectedGain(), pool, crew, LIMIT, first, 200.0, DAY)
         assert pairs(again) == pairs(first)
+
+
+class OneQuestion:
+    """A policy that would ask cyd about item 2, whatever it is given."""
+
+    def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
+        return Plan((Ask(2, "cyd", 0.5, 0.5, "unsure"),))
+
+
+def test_a_question_that_goes_to_another_annotator_is_taken_from_the_first() -> None:
+    """Item 3 is behind item 2 in ann's queue: it was taken, and nobody had item 2 for cyd."""
+    answers = {("cyd", item): 0 for item in (6, 7)}
+    plan = next_plan(OneQuestion(), questions(answers), Crew(PEOPLE), SIX, FULL, 500.0, DAY)  # type: ignore[arg-type]
+    assert pairs(plan) == [("ann", 0), ("ann", 1), ("ann", 3), ("bob", 4), ("bob", 5), ("cyd", 2)]
+
+
+def test_whoever_comes_back_is_asked_and_as_many_questions_are_open_as_before() -> None:
+    pool = crowd()
+    first = next_plan(ExpectedGain(), pool, Crew(("ann", "bob")), LIMIT, None, 100.0, DAY)
+    for room in (1, 2, 4, 20):
+        crew = Crew(("ann", "bob", "dee"), {"dee": room})
+        back = next_plan(ExpectedGain(), pool, crew, LIMIT, first, 200.0, DAY)
+        assert 0 < len(back.asks_of("dee")) <= room
+        assert len(back.asks) == len(first.asks) == 20
 
 
 def test_who_could_not_be_asked_for_a_while_is_asked_again() -> None:
