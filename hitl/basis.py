@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from hitl import __version__
 from hitl.exchange import Connector, Question
 from hitl.project import combined, is_over, people_of
+from hitl.store.cycles import BASIS
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from hitl.plan import Plan
     from hitl.settings import Settings
     from hitl.store import Store
-    from hitl.store.cycles import CycleSummary
-
-BASIS = "basis"
-"""Where the metrics of a cycle keep it."""
 
 
 def basis_of(settings: Settings, store: Store, connector: Connector) -> dict[str, Any]:
@@ -61,6 +58,14 @@ def of_questions(questions: Iterable[Question]) -> str:
     return _digest(map(repr, questions))
 
 
+def noted(
+    there: Mapping[str, Any], settings: Settings, store: Store, questions: Iterable[Question], plan: Plan
+) -> dict[str, Any]:
+    """What goes into the metrics of a cycle that rests on `there` (`basis_of`) and has concluded this plan."""
+    asked, end = of_questions(questions), until(plan, settings.crew.expire_hours * 3600.0)
+    return {BASIS: {**there, **of_trainings(settings, store), "questions": asked, "until": end}}
+
+
 def until(plan: Plan, expire: float) -> float | None:
     """When the first question to an annotator has waited `expire` seconds, in seconds since the epoch; None: never."""
     waiting = [ask.since for ask in plan.asks if ask.annotator is not None and not ask.sent_back]  # those stay
@@ -76,12 +81,6 @@ def stands(recorded: Mapping[str, Any] | None, now_there: Mapping[str, Any], que
     if questions is not None and recorded.get("questions") != questions:
         return False
     return recorded.get("until") is None or now < float(recorded["until"])
-
-
-def revision_of(last: CycleSummary | None) -> int | None:
-    """The revision of the store that a cycle judged; None where there is no cycle, or none that says so."""
-    found = None if last is None else last.metrics.get(BASIS, {}).get("revision")
-    return None if found is None else int(found)
 
 
 def stored_results(
@@ -101,7 +100,7 @@ def stored_results(
 
 def _unchanged(settings: Settings, store: Store) -> bool:
     last = store.last_cycle(settings.name)
-    recorded = {} if last is None else last.metrics.get(BASIS, {})
+    recorded = (None if last is None else last.basis) or {}
     now_there = {"revision": store.revision(settings.name), "files": _digest(_stamps(settings))}
     now_there |= of_trainings(settings, store)
     return all(recorded.get(name) == value for name, value in now_there.items())

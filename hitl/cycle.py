@@ -204,7 +204,7 @@ class _Steps:
 
     def stands(self, last: CycleSummary, pulled: PullSummary, now: float) -> bool:
         """Whether all that the last cycle rests on is as it was; questions are read only where a page came."""
-        recorded, there = last.metrics.get(basis.BASIS), basis.basis_of(self.settings, self.store, self.connector)
+        recorded, there = last.basis, basis.basis_of(self.settings, self.store, self.connector)
         if not basis.stands(recorded, there, None, now):
             return False
         return not pulled.pages or basis.stands(recorded, there, basis.of_questions(self.connector.questions()), now)
@@ -256,9 +256,7 @@ class _Steps:
         if due is not None:
             noted |= {"due": due, "annotations": store.annotation_count(settings.name)}
         if given is None and not left_out:
-            end = basis.until(judgement.plan, settings.crew.expire_hours * HOUR)
-            asked, learnt = basis.of_questions(questions), basis.of_trainings(settings, store)
-            noted[basis.BASIS] = {**there, **learnt, "questions": asked, "until": end}
+            noted |= basis.noted(there, settings, store, questions, judgement.plan)
         judgement = replace(judgement, metrics={**judgement.metrics, **noted})
         record(self.lease, settings, store, judgement)
         self.progress("recorded", 1, 1)

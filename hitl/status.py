@@ -67,6 +67,7 @@ class Status:
         looked_at: when a cycle last found nothing new; None: none has.
         missed: the cycle that should have come since; None where none should.
         unfinished: a push that nothing goes on with did not come to its end.
+        news: a pull has changed what is stored since the last cycle.
     """
 
     project: str
@@ -82,6 +83,7 @@ class Status:
     looked_at: datetime | None = None
     missed: Missed | None = None
     unfinished: bool = False
+    news: bool = False
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -103,6 +105,7 @@ class Status:
             "failed": None if failure is None else {**asdict(failure), "at": failure.at.isoformat(timespec="seconds")},
             "missed": missed and {"due": missed.due.isoformat(timespec="seconds"), "schedule": missed.schedule},
             "unfinished_push": self.unfinished,
+            "news": self.news,
             "problems": list(self.problems),
             "left_out": list(self.left_out),
             "last": None if last is None else dict(last.metrics),
@@ -136,6 +139,7 @@ def status_of(
         looked_at,
         missed_by(settings.schedule, times, now) if running is None else None,
         running is None and store.push_unfinished(name),
+        last is not None and last.revision not in (None, store.revision(name)),
     )
 
 

@@ -192,7 +192,7 @@ class LabelStudio:
         path = _path_here(self.client.url, address)
         if path is None:
             raise Refused(f"{address}: not a file of {self.client.url}")
-        return self.client.content(unquote(path), **dict(parse_qsl(urlsplit(address).query)))
+        return self.client.content(unquote(path), dict(parse_qsl(urlsplit(address).query)))
 
     @property
     def lease_seconds(self) -> float:

@@ -141,7 +141,7 @@ class Client:
         told = ((name, replies.anything) for name in body if name not in unsaid)
         return self._repeat("PATCH", path, {}, body, reader=replies.record_of(told))
 
-    def content(self, path: str, **parameters: object) -> bytes:
+    def content(self, path: str, parameters: Mapping[str, object]) -> bytes:
         """What GET `path` answers, as it is; not repeated, because Label Studio says of a lost file that it failed."""
         response = self._request("GET", path, parameters)
         page = response.headers.get("content-type", "").startswith("text/html")

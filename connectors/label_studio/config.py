@@ -257,6 +257,13 @@ def names_in(xml: str) -> frozenset[str]:
     return frozenset(name for element in _root(xml).iter() if (name := _attributes(element).get("name")))
 
 
+def conditional(xml: str) -> frozenset[str]:
+    """The names of all tags that are shown under a condition only (visibleWhen). Raises Refused for bad XML."""
+    hiding = [element for element in _root(xml).iter() if _attributes(element).get("visiblewhen")]
+    below = (_attributes(element).get("name") for hidden in hiding for element in hidden.iter())
+    return frozenset(name for name in below if name)
+
+
 def _root(xml: str) -> ElementTree.Element:
     try:
         return ElementTree.fromstring(xml)  # nosec B314  # expat bounds entities, and reads no files
@@ -314,8 +321,9 @@ def _why_not(element: ElementTree.Element, attributes: Mapping[str, str]) -> str
             return f"{what} ({flag}), not whole tasks"
     if element.tag in ("Choices", "Taxonomy"):
         return _why_not_choices(element, attributes)
-    if element.tag == "Rating" and not attributes.get("maxrating", "5").isdigit():
-        return f"has maxRating={attributes['maxrating']!r}, not a number"
+    stars = attributes.get("maxrating", "5")
+    if element.tag == "Rating" and not (stars.isdecimal() and int(stars) > 1):
+        return f"has maxRating={stars!r}; expected a number of 2 or more"
     return None
 
 

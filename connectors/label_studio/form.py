@@ -6,16 +6,19 @@ written together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from hitl.connectors.label_studio.answers import Answers, NotUnderstood
-from hitl.connectors.label_studio.config import SUPPORTED, Control, PartsControl, controls, names_in
+from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
+from hitl.connectors.label_studio.config import SUPPORTED, Control, PartsControl, conditional, controls, names_in
 from hitl.errors import BadSettings, Refused
 from hitl.exchange import Question
+
+_OPEN = "open"
+"""Key in our meta of known truth: the controls that it leaves open."""
 
 Result = Sequence[Mapping[str, Any]]
 """What an annotation says: an item for each control that was answered."""
@@ -34,11 +37,12 @@ def _understood() -> Iterator[None]:
 class Form:
     """The controls that hitl works with, in the order of the labeling configuration; one at least.
 
-    `names`: of all that has a name there, these controls among them.
+    `names`: of all that has a name there, these controls among them. `conditional`: those shown under a condition only.
     """
 
     controls: tuple[Control | PartsControl, ...]
     names: frozenset[str] = frozenset()
+    conditional: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -53,12 +57,20 @@ class Form:
     def read(self, result: object) -> Answers:
         """The answers in an annotation's result; None where a question was left open.
 
+        A control that is not answered says something where it is shown to everyone: nothing was ticked, or marked. It
+        says nothing where it may have been hidden, and where `as_truth` has left it open.
+
         Raises NotUnderstood for anything that is not a legal answer to each control, and for answers to none that there
         is: the control was renamed, or taken away.
         """
         self._require_known(result)
         with _understood():
-            return {question: label for control in self.controls for question, label in control.read(result).items()}
+            unseen = self.conditional | _left_open(result)
+            found: dict[str, str | None] = {}
+            for control in self.controls:
+                silent = control.name in unseen and not results_of(control.name, result)
+                found |= dict.fromkeys(_names_of(control)) if silent else control.read(result)
+            return found
 
     def _require_known(self, result: object) -> None:
         items = result if isinstance(result, list) else []
@@ -74,7 +86,8 @@ class Form:
             (type(one).__name__, one.name, one.choices, *(getattr(one, name, None) for name in also))
             for one in self.controls
         ]
-        return sha256(repr((told, sorted(self.names))).encode()).hexdigest()[:16]
+        hidden = (sorted(self.conditional),) if self.conditional else ()
+        return sha256(repr((told, sorted(self.names), *hidden)).encode()).hexdigest()[:16]
 
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
         """Class probabilities of a model's prediction: question -> class -> p. Raises NotUnderstood."""
@@ -96,16 +109,46 @@ class Form:
             raise BadSettings(f"{next(iter(left))!r} is no question of {self.name}")
         return written
 
+    def as_truth(self, labels: Mapping[str, str], beside: Result | None = None) -> list[dict[str, Any]]:
+        """The result list of known truth that says these labels, and leaves open what is not known.
+
+        `beside` is the known truth that is there already: it keeps what it says of other controls. Without it nobody
+        has looked at them. Raises BadSettings for a question or label that no control has, NotUnderstood for what
+        would not be read as it was meant.
+        """
+        given = {control.name for control in self.controls if not labels.keys().isdisjoint(_names_of(control))}
+        left = {control.name for control in self.controls} if beside is None else _left_open(beside)
+        kept = [dict(item) for item in beside or () if item.get("from_name") not in given]
+        result = [_leaving_open(item, left - given) for item in (*kept, *self.write(labels))]
+        said = {name for name, label in self.read(result).items() if label is not None}
+        if not labels.keys() <= said or (beside is None and said - labels.keys()):
+            raise NotUnderstood(f"Label Studio cannot hold {dict(labels)!r} and leave the other controls open")
+        return result
+
     def half_known(self, labels: Mapping[str, str]) -> bool:
         """Whether a multiple choice is answered for some of its classes only: an unticked box says no."""
         asked = [[question.name in labels for question in control.questions] for control in self.controls]
         return any(any(one) and not all(one) for one in asked)
 
 
-def merged(result: Result, fresh: Result) -> list[Mapping[str, Any]]:
-    """A result with the answers to some controls put in place of older ones."""
-    written = {item["from_name"] for item in fresh}
-    return [*(item for item in result if item.get("from_name") not in written), *fresh]
+def _left_open(result: object) -> set[str]:
+    """The controls that `hitl gold` has left open in this known truth."""
+    parts = [item.get("meta") for item in result if isinstance(item, dict)] if isinstance(result, list) else []
+    ours = [part.get("hitl") for part in parts if isinstance(part, dict)]
+    return {str(name) for one in ours if isinstance(one, dict) for name in one.get(_OPEN) or ()}
+
+
+def _leaving_open(item: Mapping[str, Any], controls: Collection[str]) -> dict[str, Any]:
+    """An item of a result that says that nobody has looked at these controls."""
+    meta = item.get("meta") or {}
+    ours = {name: part for name, part in (meta.get("hitl") or {}).items() if name != _OPEN}
+    ours |= {_OPEN: sorted(controls)} if controls else {}
+    meta = {name: part for name, part in meta.items() if name != "hitl"} | ({"hitl": ours} if ours else {})
+    return {name: part for name, part in item.items() if name != "meta"} | ({"meta": meta} if meta else {})
+
+
+def _names_of(control: Control | PartsControl) -> list[str]:
+    return [question.name for question in control.questions]
 
 
 def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> Form:
@@ -127,7 +170,7 @@ def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> 
         if not any(label in each.choices for each in supported.values()):
             choices = "; ".join(f"{each.name!r}: {', '.join(each.choices)}" for each in supported.values())
             raise BadSettings(f"source.abstain: {label!r} is no choice; expected some of {choices}, or none")
-    return Form(tuple(_with_abstain(each, abstain) for each in supported.values()), names_in(xml))
+    return Form(tuple(_with_abstain(each, abstain) for each in supported.values()), names_in(xml), conditional(xml))
 
 
 def adapted(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> tuple[Form, tuple[str, ...]]:

@@ -21,7 +21,7 @@ from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.assign import assign, made_at_once
 from hitl.connectors.label_studio.backends import follow
 from hitl.connectors.label_studio.client import Client, NoAnswer
-from hitl.connectors.label_studio.form import Form, merged
+from hitl.connectors.label_studio.form import Form
 from hitl.connectors.label_studio.predictions import Versions, consensus, order, said, task_ids
 from hitl.connectors.label_studio.pull import META, added_as, answers, submitted
 from hitl.errors import Refused, Unreachable
@@ -158,42 +158,83 @@ def _gold(form: Form, client: Client, project: int, operation: Operation) -> Rec
     for question, labels in operation.payload["questions"].items():
         for item, label in labels.items():
             wanted.setdefault(task_ids([item])[0], {})[question] = str(label)
-    # An unticked box says no, so the truth of a multiple choice has to be known for every class.
-    whole = {number: labels for number, labels in wanted.items() if not form.half_known(labels)}
-    results = {number: form.write(labels) for number, labels in whole.items()}
-    found = client.tasks_by_id(project, whole, ("id", "meta", "overlap", "result", *_WHO))
-    wrong = {number: task for number, task in found.items() if not _has_gold(form, task, whole[number])}
+    found = client.tasks_by_id(project, wanted, ("id", "meta", "overlap", "result", *_WHO))
+    me = client.get("/api/current-user/whoami", replies.record(id=replies.whole))["id"]
+    truths, left = _truths(form, wanted, found, me)
+    wrong = {number: truth for number, truth in truths.items() if not _has_gold(form, found[number], truth)}
     if wrong:
-        me = client.get("/api/current-user/whoami", replies.record(id=replies.whole))["id"]
-        client.map(lambda number: _make_gold(client, wrong[number], results[number], me), list(wrong))
+        client.map(lambda number: _make_gold(client, found[number], wrong[number], me), list(wrong))
         made = client.tasks_by_id(project, wrong, ("id", "result", *_WHO))
-        lacking = [number for number, task in made.items() if not _has_gold(form, task, whole[number])]
+        lacking = [number for number, task in made.items() if not _has_gold(form, task, wrong[number])]
         if lacking:
             raise NoAnswer(f"{client.url} took the ground truth of {len(lacking)} tasks, and does not have it")
         _drop_second_golds(client, made, me, found)
-    detail = said(len(found), "with their ground truth", _missing(whole, found))
-    if len(whole) < len(wanted):
-        detail += f"; {len(wanted) - len(whole)} left out: the truth of every class of {form.name!r} is needed"
+    detail = said(len(truths), "with their ground truth", _missing(wanted, found))
+    if left:
+        number, why = next(iter(left.items()))
+        detail += f"; {len(left)} left out (task {number}: {why})"
     return Receipt(operation, len(wrong), detail)
 
 
-def _has_gold(form: Form, task: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    for annotation in task.get("annotations") or ():
+Truth = tuple[Mapping[str, str], list[dict[str, Any]]]
+"""The known truth of a task: question -> label, and the whole result that says so."""
+
+
+def _truths(
+    form: Form, wanted: Mapping[int, Mapping[str, str]], found: Mapping[int, Mapping[str, Any]], me: int
+) -> tuple[dict[int, Truth], dict[int, str]]:
+    """What to write on each task that is there; and why not, of those that are left out."""
+    truths: dict[int, Truth] = {}
+    left: dict[int, str] = {}
+    for number, task in found.items():
         try:
-            if annotation.get("ground_truth") and labels.items() <= form.read(annotation["result"]).items():
-                return True
-        except NotUnderstood:
+            result = _truth(form, wanted[number], task, me)
+        except NotUnderstood as error:
+            left[number] = str(error)
             continue
-    return False
+        read = form.read(result)
+        truths[number] = {name: str(read[name]) for name in wanted[number]}, result
+    return truths, left
 
 
-def _make_gold(client: Client, task: Mapping[str, Any], result: list[dict[str, Any]], me: int) -> None:
-    number = task["id"]
-    for annotation in task.get("annotations") or ():
-        if annotation.get("ground_truth") and annotation.get("completed_by") == me:
-            whole = merged(annotation["result"], result)
-            client.patch(f"/api/annotations/{annotation['id']}/", {"result": whole})
-            return
+def _truth(form: Form, labels: Mapping[str, str], task: Mapping[str, Any], me: int) -> list[dict[str, Any]]:
+    """The result that says these labels. Raises NotUnderstood where it cannot be written."""
+    if form.half_known(labels):  # an unticked box says no
+        raise NotUnderstood(f"the truth of every class of {form.name!r} is needed")
+    here = _ground_truth(task)
+    own = None if here is None or here.get("completed_by") != me else here["result"]
+    try:
+        result = form.as_truth(labels, own)
+    except NotUnderstood:  # what is there cannot be read, and says nothing
+        result = form.as_truth(labels)
+    if here is not None and own is None and not _says(form, here, {name: form.read(result)[name] for name in labels}):
+        raise NotUnderstood("somebody else's annotation is its ground truth, and a task can have one: mend it there")
+    return result
+
+
+def _ground_truth(task: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    given = task.get("annotations") or ()
+    return next((each for each in given if each.get("ground_truth") and not each.get("was_cancelled")), None)
+
+
+def _has_gold(form: Form, task: Mapping[str, Any], truth: Truth) -> bool:
+    here = _ground_truth(task)
+    return here is not None and _says(form, here, truth[0])
+
+
+def _says(form: Form, annotation: Mapping[str, Any], labels: Mapping[str, str | None]) -> bool:
+    try:
+        return labels.items() <= form.read(annotation["result"]).items()
+    except NotUnderstood:
+        return False
+
+
+def _make_gold(client: Client, task: Mapping[str, Any], truth: Truth, me: int) -> None:
+    number, (_, result) = task["id"], truth
+    here = _ground_truth(task)
+    if here is not None and here.get("completed_by") == me:
+        client.patch(f"/api/annotations/{here['id']}/", {"result": result})
+        return
     meta = task.get("meta") or {}
     if not meta.get(RAISED):
         # Overlap and mark go in one request: a crash before the annotation does not raise it twice.

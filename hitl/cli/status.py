@@ -37,7 +37,9 @@ def words(status: Status) -> list[str]:
     lines += [*_failed(status), *_missed(status)]
     if last is not None:
         lines.append(_cycle(last, now))
-        if status.looked_at is not None and status.looked_at > last.recorded_at:
+        if status.news:
+            lines.append("annotations or items have changed since: the next cycle judges them")
+        elif status.looked_at is not None and status.looked_at > last.recorded_at:
             lines.append(f"nothing has changed since; looked {_when(status.looked_at, now)}")
         lines += [*outlook(last.metrics), *asked(status.queues)]
         waiting = [queue.annotator for queue in status.queues if queue.questions and queue.annotator is not None]

@@ -86,8 +86,16 @@ class Address:
                 store.not_sent(project, it)
                 store.give_up(project, name, OFF)
                 return
-            if not self._settled(it, self.send(it, min(SECONDS, left))):
+            if not self._settled(it, self._sent(it, min(SECONDS, left))):
                 return
+
+    def _sent(self, it: Delivery, seconds: float) -> Answer:
+        """As `send`; an event that cannot be written, as of another version, is an attempt that failed."""
+        try:
+            return self.send(it, seconds)
+        except Exception as error:
+            _log.exception("events of %s for %s: %s cannot be written", self.project, self.to.name, it.kind)
+            return Answer(None, f"hitl cannot write this event ({type(error).__name__}: {error})")
 
     def send(self, it: Delivery | Event, seconds: float) -> Answer:
         """What the address answers to an event, in so many seconds."""
@@ -148,7 +156,7 @@ def forget_others(settings: Settings, store: Store) -> None:
 
 
 class Courier(threading.Thread):
-    """Sends what is due to one address, until it is told to stop. What fails in the store is tried again."""
+    """Sends what is due to one address, until it is told to stop. What fails is tried again."""
 
     def __init__(self, address: Address, stop: threading.Event, until: float | None = None) -> None:
         super().__init__(name=f"hitl events {address.project} {address.to.name}", daemon=True)
@@ -161,6 +169,8 @@ class Courier(threading.Thread):
                 self._address.turn(self._until or time.monotonic() + 3600.0, self._stopping)
             except StoreError as error:
                 _log.warning("events of %s: %s", self._address.project, error)
+            except Exception:  # whatever it is, the next turn may go well
+                _log.exception("events of %s for %s", self._address.project, self._address.to.name)
             if self._until is not None:
                 return
             self._stopping.wait(TURN)

@@ -50,6 +50,9 @@ PENDING, CONFIRMED = "pending", "confirmed"
 DONE = ("item", "labels", "confidence", "why")
 """The columns of items that are done."""
 
+BASIS = "basis"
+"""Where the metrics of a cycle say on what it rests (`hitl.basis`)."""
+
 BY_HAND = 0
 """The number of what no cycle came to; cycles count from 1."""
 
@@ -78,6 +81,18 @@ class CycleSummary:
     number: int
     recorded_at: datetime
     metrics: Mapping[str, Any]
+
+    @property
+    def revision(self) -> int | None:
+        """The revision of the store that it judged (`Store.revision`); None where it does not say so."""
+        found = (self.basis or {}).get("revision")
+        return None if found is None else int(found)
+
+    @property
+    def basis(self) -> Mapping[str, Any] | None:
+        """What it rests on (`hitl.basis`); None where it does not say so."""
+        found: Mapping[str, Any] | None = self.metrics.get(BASIS)
+        return found
 
 
 class Concluded(Leased):

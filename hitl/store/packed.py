@@ -114,7 +114,8 @@ class Packed(Leased):
         blobs = {block: bytes(answers) for block, answers, _ in found}
         behind = {block: _listed(changed) for block, _, changed in found if changed}
         if not blobs:
-            yield self._from_rows(project, question, None)
+            for start in range(0, self._count(project) or 1, AT_ONCE):
+                yield self._from_rows(project, question, item.c.position.between(*_of(start, start + AT_ONCE)))
             return
         tables = self._mended(project, question, behind, blobs)
         for first, end in _gaps(blobs, self._count(project)):

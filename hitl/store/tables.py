@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
 
+from hitl.store.counts import Counts, of_models
 from hitl.store.packed import live
 from hitl.store.schema import SERVED, annotation, annotator, item, prediction
-from hitl.store.settled.settling import Settling
 
 
-class Pulled(Settling):
+class Pulled(Counts):
     """What was pulled, as tables."""
 
     def items(self, project: str) -> pa.Table:
@@ -69,7 +68,7 @@ class Pulled(Settling):
     def predictions(self, project: str, question: str) -> dict[str, pa.Table]:
         """For each model a table of live items: item, p_<class>, ...; p is 0 where a prediction does not name it."""
         query = (
-            _of_models(project, prediction.c.model, prediction.c.item, prediction.c.probabilities)
+            of_models(project, prediction.c.model, prediction.c.item, prediction.c.probabilities)
             .where(prediction.c.question == question)
             .order_by(prediction.c.model, item.c.position)
         )
@@ -79,55 +78,6 @@ class Pulled(Settling):
             by_model.setdefault(model, []).append((key, json.loads(packed)))
         return {model: _probabilities(rows) for model, rows in by_model.items()}
 
-    def counts(self, project: str) -> dict[str, int]:
-        """Of live items: the items; labels, skips, items of known truth, predictions; annotators.
-
-        labels: answers, one for each annotator, item and question, as `hitl.Annotations` has them. annotations: what
-        the platform calls so, which may answer several questions, or one again. annotators: everyone the platform has
-        named; annotators_with_labels: those of them who have labeled. A prediction is that of one model for one item
-        and question.
-        """
-        count = sa.func.count
-        who = sa.func.coalesce(annotation.c.annotator, annotation.c.annotation)
-        labels = live(project, "answer", annotation.c.item, annotation.c.question, who).distinct().subquery()
-        queries = {
-            "items": sa.select(count()).where(item.c.project == project, item.c.deleted.is_(sa.false())),
-            "annotations": _annotations(project),
-            "labels": sa.select(count()).select_from(labels),
-            "annotators": sa.select(count()).where(annotator.c.project == project),
-            "annotators_with_labels": live(project, "answer", count(annotation.c.annotator.distinct())),
-            "skips": live(project, "skip", count(annotation.c.annotation.distinct())),
-            "gold": live(project, "gold", count(annotation.c.item.distinct())),
-            "predictions": _of_models(project, count()),
-        }
-        with self.database.read() as connection:
-            return {name: int(connection.execute(query).scalar_one()) for name, query in queries.items()}
-
-    def annotation_count(self, project: str) -> int:
-        """How many annotations there are, as `counts` has them: a quarter of its time."""
-        return int(self.database.scalar(_annotations(project)))
-
-    def suggested(self, project: str) -> tuple[int, int]:
-        """Annotations whose platform says how they began, and those of them that began as a suggestion."""
-        count = sa.func.count(annotation.c.annotation.distinct())
-        told = live(project, "answer", count).where(annotation.c.suggested.is_not(None))
-        with self.database.read() as connection:
-            all_, of_them = (
-                int(connection.execute(query).scalar_one())
-                for query in (told, told.where(annotation.c.suggested.is_(sa.true())))
-            )
-        return all_, of_them
-
-
-def _of_models(project: str, *columns: Any) -> sa.Select[Any]:
-    """Predictions for items that exist now."""
-    return (
-        sa.select(*columns)
-        .select_from(prediction)
-        .join(item, sa.and_(item.c.project == prediction.c.project, item.c.item == prediction.c.item))
-        .where(prediction.c.project == project, item.c.deleted.is_(sa.false()))
-    )
-
 
 def _probabilities(rows: list[tuple[str, dict[str, float]]]) -> pa.Table:
     classes = dict.fromkeys(name for _, known in rows for name in known)
@@ -135,7 +85,3 @@ def _probabilities(rows: list[tuple[str, dict[str, float]]]) -> pa.Table:
     for name in classes:
         columns[f"p_{name}"] = pa.array([known.get(name, 0.0) for _, known in rows], pa.float64())
     return pa.table(columns)
-
-
-def _annotations(project: str) -> sa.Select[Any]:
-    return live(project, "answer", sa.func.count(annotation.c.annotation.distinct()))

@@ -15,7 +15,7 @@ from hitl.exchange import Operation, Receipt
 from hitl.settings import ScheduleSettings
 from hitl.status import missed_by, status_of
 from hitl.store import Store
-from tests.projects import HOUR, NOON, folder_with_tables, settings, status_text
+from tests.projects import HOUR, NOON, answers, folder_with_tables, settings, status_text
 
 
 class Refusing(Tables):
@@ -44,6 +44,22 @@ def test_each_refused_operation_has_a_line_with_its_cure(tmp_path: Path) -> None
     assert len(failed["messages"]) == 2
     assert "Refused" not in after
     assert "the platform is as planned" in after
+
+
+def test_answers_that_were_pulled_and_not_judged_are_told(tmp_path: Path) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        cycle.run(settings(), store, Tables(folder), now=NOON)
+        cycle.run_if_changed(settings(), store, Tables(folder), now=NOON + HOUR)
+        quiet = status_text(settings(), store, NOON + HOUR)
+        answers(folder, (10, "dee", 1))
+        with store.lease("p") as lease:
+            cycle.pull(lease, store, Tables(folder))
+        news = status_text(settings(), store, NOON + HOUR)
+        assert status_of(settings(), store).as_json()["news"]
+    assert "nothing has changed since; looked" in quiet
+    assert "annotations or items have changed since: the next cycle judges them" in news
+    assert "nothing has changed" not in news
 
 
 def test_an_error_that_hitl_does_not_know_is_shown_as_such(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -222,6 +223,41 @@ def test_couriers_send_until_they_are_stopped(store: Store, telling: Telling, mo
         announce(store, event())
         assert len(to.got) == 3
         assert not any(thread.is_alive() for thread in couriers._threads)
+
+
+def test_an_event_that_cannot_be_written_is_an_attempt_that_failed(store: Store, telling: Telling) -> None:
+    """As one of another version, whose data have other names."""
+    with receiving() as to:
+        settings = telling({"url": to.url, "template": "slack"})
+        other = event()
+        announce(store, replace(other, body=body_of("plan.waits", other.at, {"project": "p"})))
+        deliver(settings, store)
+        assert (to.got, states(store)) == ([], [("plan.waits", "waiting", 1)])
+        assert "hitl cannot write this event (KeyError" in store.deliveries("p")[-1].said
+
+
+def test_a_courier_goes_on_after_an_error_that_nobody_expects(
+    store: Store, telling: Telling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "TURN", 0.02)
+    claim, failed = store.claim, list[int]()
+
+    def fails_once(*given: Any) -> Any:
+        if not failed:
+            failed.append(1)
+            raise ZeroDivisionError
+        return claim(*given)
+
+    monkeypatch.setattr(store, "claim", fails_once)
+    with receiving() as to:
+        announce(store, event())
+        couriers = Couriers([(telling({"url": to.url}), store)])
+        couriers.start()
+        until = time.monotonic() + 30
+        while not to.got and time.monotonic() < until:
+            time.sleep(0.01)
+        couriers.stop(30.0)
+        assert len(to.got) == 1
 
 
 def test_without_a_secret_it_waits_and_is_given_up_after_days(

@@ -190,6 +190,14 @@ def test_one_project_twice_is_refused_and_two_of_one_store_are_not(tmp_path: Pat
         projects_of([a, b])
 
 
+def test_two_projects_of_one_name_do_not_listen_at_one_address(tmp_path: Path) -> None:
+    a, b = (project(tmp_path / folder, 'webhook = "127.0.0.1:8090"', name="p") for folder in "ab")
+    with pytest.raises(BadSettings, match=r"a project 'p' listens at 127\.0\.0\.1:8090 already \(.*a.hitl\.toml"):
+        projects_of([a, b])
+    b.write_text(b.read_text().replace("8090", "8091"))
+    assert len(projects_of([a, b])) == 2
+
+
 # -- hints -------------------------------------------------------------------------------------------------
 
 

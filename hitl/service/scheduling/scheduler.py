@@ -84,6 +84,7 @@ def projects_of(configs: Sequence[Path]) -> tuple[Project, ...]:
     """The projects of these files. Raises BadSettings for one twice, or one that nothing is to start."""
     projects = [Project(config.resolve(), load(config)) for config in configs]
     seen: dict[tuple[str, str], Path] = {}
+    listening: dict[tuple[str, str], Path] = {}
     for project in projects:
         schedule = project.schedule
         starts = (schedule.every, schedule.cron, schedule.after_annotations, schedule.webhook)
@@ -95,6 +96,14 @@ def projects_of(configs: Sequence[Path]) -> tuple[Project, ...]:
         other = seen.setdefault((project.store, project.name), project.config)
         if other is not project.config:
             raise BadSettings(f"{project.config}: project {project.name!r} of the same store is in {other} too")
+        if schedule.webhook is None:
+            continue
+        other = listening.setdefault((schedule.webhook, project.name), project.config)
+        if other is not project.config:
+            raise BadSettings(
+                f"{project.config}: a project {project.name!r} listens at {schedule.webhook} already ({other}); "
+                "expected another name, or another schedule.webhook"
+            )
     return tuple(projects)
 
 

@@ -20,12 +20,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hitl.basis import BASIS, revision_of
 from hitl.cycle import CycleReport, Unchanged, pull, run_if_changed
 from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable
 from hitl.exchange import Connector, Progress, silent
 from hitl.project import opened
 from hitl.service.scheduling.ledger import Ledger, name_of
+from hitl.store.cycles import BASIS
 
 if TYPE_CHECKING:
     from hitl.settings import Settings
@@ -174,7 +174,7 @@ class Worker(threading.Thread):
         if last is None:
             return None
         if "annotations" not in last.metrics:  # a cycle by hand does not count them: then anything new is enough
-            return 0 if revision_of(last) == store.revision(project) else None
+            return 0 if last.revision == store.revision(project) else None
         return abs(store.annotation_count(project) - int(last.metrics["annotations"]))
 
     def _same_project(self, settings: Settings) -> None:

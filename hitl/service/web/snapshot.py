@@ -157,7 +157,6 @@ class Snapshot:
         texts: what annotators see of them, as one line.
         plan: of the last cycle, by own ids; None before the first.
         cycles: the history, oldest first.
-        fitted: the consensus is that of the last cycle, or was fitted to what came since.
     """
 
     settings: Settings
@@ -168,7 +167,6 @@ class Snapshot:
     texts: pa.LargeStringArray
     plan: Plan | None
     cycles: tuple[CycleSummary, ...]
-    fitted: bool = True
 
     @property
     def project(self) -> str:
@@ -221,15 +219,6 @@ class Snapshot:
         if question is None:
             return next(iter(self.views.values()))
         return self.views[question]
-
-    def with_results(self, evidence: Mapping[str, Evidence], results: Mapping[str, Consensus]) -> Snapshot:
-        """The same over what is known now, by a consensus that follows it; both by the platform's keys."""
-        names = dict(zip(self.keys, self.names.to_pylist(), strict=True))
-        views = {}
-        for question, known in evidence.items():
-            base = self.views.get(question)
-            views[question] = _view(question, known, results[question], names, None if base is None else base.settled)
-        return replace(self, views=views, fitted=False)
 
 
 Judged = tuple[Mapping[str, "Evidence"], Mapping[str, "Consensus"]]

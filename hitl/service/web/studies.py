@@ -73,16 +73,16 @@ class Studies:
         return study
 
     def _work_out(self, study: Study[T], view: QuestionView, make: Callable[[QuestionView], T | None]) -> None:
-        began, trouble, found = time.monotonic(), "", study.found
+        began, trouble, found, labels = time.monotonic(), "", study.found, study.labels
         try:
             with one_fit:
-                found = make(view)
+                found, labels = make(view), len(view.evidence.annotations)
         except Exception as error:
             _log.exception("a study of %s", view.page.name)
             trouble = f"{type(error).__name__}: {error}"
         ended = time.monotonic()
         with self._lock:
-            study.found, study.labels, study.trouble = found, len(view.evidence.annotations), trouble
+            study.found, study.labels, study.trouble = found, labels, trouble
             study.of, study.took, study.ended, study.busy = view, ended - began, ended, False
 
     def stop(self) -> None:

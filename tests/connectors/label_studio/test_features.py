@@ -113,7 +113,7 @@ def test_which_addresses_are_served_and_how_they_are_asked_for(url: str) -> None
 
     connector = LabelStudio(url, "secret", 1, transport=httpx.MockTransport(answer))
     path = httpx.URL(url).path.rstrip("/")
-    assert connector.fetch(f"{path}/data/local-files/?d=some%20folder/a%26b.png&x=1") == b"content"
+    assert connector.fetch(f"{path}/data/local-files/?d=some%20folder/a%26b.png&path=1") == b"content"
     assert asked[0].params["d"] == "some folder/a&b.png"
     assert connector.fetch(f"{url}/data/upload/1/a%20b.png") == b"content"
     assert asked[1].path.endswith("/data/upload/1/a b.png")

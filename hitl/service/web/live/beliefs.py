@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hitl.annotations import Floats, Name
-from hitl.basis import revision_of
 from hitl.errors import BadEvidence, HitlError, IgnoredEvidence
 from hitl.exchange import silent
 from hitl.models.combiner import Combiner, Followable, Following, Updatable, name_of, seen_by
@@ -119,7 +118,7 @@ class Beliefs:
         evidence = stored_evidence(self._settings, store, questions)
         latest, last = store.latest(project), store.last_cycle(project)
         settled = {} if latest is None else latest[0]
-        stands = revision_of(last) == revision
+        stands = last is not None and last.revision == revision
         loaded: dict[str, _Live] = {}
         first = next(iter(evidence.values())).annotations.items
         row = {item: n for n, item in enumerate(first)}

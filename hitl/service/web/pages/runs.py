@@ -9,7 +9,6 @@ from fastapi import Path, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from hitl.basis import BASIS
 from hitl.metrics import outlook
 from hitl.service.web.callers import Lead, OneProject, Shown, Viewer, may_act
 from hitl.service.web.errors import responses
@@ -17,6 +16,7 @@ from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.pages.deliveries import addresses_of
 from hitl.service.web.work import begin
 from hitl.status import status_of
+from hitl.store.cycles import BASIS
 
 router = pages("runs")
 

@@ -19,6 +19,7 @@ def test_what_has_moved_since_the_last_cycle(tmp_path: Path) -> None:
     config = served_crowd(tmp_path / "p", small())
     with serving(config) as served:
         assert "has moved" not in words(served)
+        assert "have changed since the last cycle" not in words(served)
         with (config.parent / "labels" / "annotations.csv").open("a") as file:
             file.writelines(f"item 11,{who},dog,1800000000\n" for who in ("ann", "bob", "cyd"))
         pull(config)
@@ -28,6 +29,7 @@ def test_what_has_moved_since_the_last_cycle(tmp_path: Path) -> None:
         (link,) = {link for link in Links(served.html(PAGE)).of("href") if "show=changed" in link}
         assert served.json(link)["found"] == row["changed"]
         assert "Since cycle 1 the belief in" in words(served)
+        assert "Annotations or items have changed since the last cycle" in words(served)
 
 
 def test_how_far_live_beliefs_were_from_the_last_cycle(served: Served) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -145,6 +144,7 @@ def test_a_study_that_fails_says_so_and_keeps_what_was_there() -> None:
     def fails(of: QuestionView) -> str:
         raise ValueError("no such thing")
 
-    second = replace(first)
+    second = view_of(4)
     study = until_rested(studies, second, fails)
     assert (study.found, study.trouble, study.busy) == ("found", "ValueError: no such thing", False)
+    assert study.labels == 3, "what is shown is of the labels that it was found from"
