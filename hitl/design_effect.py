@@ -4,12 +4,13 @@ An item that misleads one annotator tends to mislead the next one, and the model
 an item (its m_n labels, and the pool of models where it predicts: v_n in all) are then worth v_n / T_n independent
 ones, with
 
-    T_n  =  c_n  +  (v_n - 1 + echo) rho            (design effect of clusters, Kish 1965)
+    T_n  =  c_n  +  (max(v_n, m_n + echo) - 1) rho            (design effect of clusters, Kish 1965)
 
     c_n    residual temperature of the pool of models where it predicts, else 1
     rho    correlation of the errors of two judges of one item, >= 0
     echo   judges more that an item has unseen: 1 where annotators were learned from how far they agree, for errors that
-           they share look like skill, so that even a single label seems to say more than it does; else 0
+           they share look like skill, so that even a single label seems to say more than it does; else 0.
+           A pool of models takes its place
 
 and the posterior under independence becomes  q_n  ∝  exp( ln q0_n / T_n + shift ).  A consensus carries its design
 effect; `hitl.models.dependence` estimates it.
@@ -63,7 +64,7 @@ class DesignEffect:
 
     def temperature(self, labels: Counts, predicted: Mask) -> Floats:
         """T_n >= 1 of items with so many labels, and whether models predict them."""
-        others = np.where(labels > 0, labels + predicted - 1 + self.echo, 0.0)
+        others = np.where(labels > 0, labels - 1 + np.maximum(predicted, self.echo), 0.0)
         return np.asarray(np.where(predicted, self.residual, 1.0) + self.rho * others)
 
     def temper(self, log_q0: Floats, labels: Counts, predicted: Mask) -> Floats:

@@ -17,7 +17,8 @@ and without any r ~ Gamma(a, a), a = PRIOR_ERRORS: then r has mean 1 and standar
 covers the accuracy of 95 % of the public crowds of docs/benchmarks/honesty.txt, and a target is reached when the
 expected errors are about a third of those it allows.
 
-Below FEW_LABELS labels an item, without known truth and without a model, nothing but the agreement of one pair or two
+Below FEW_LABELS labels an item (all of unknown truth, with labels or without), without known truth and without a model
+that tells anything, nothing but the agreement of one pair or two
 says how good the labels are, and annotators who err together agree as well: then a target accuracy does not end a
 project, and `Expected.unknowable` says what would let it.
 
@@ -43,6 +44,7 @@ from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
+from hitl.models.inference.observed_outputs import MODEL_INFORMATIVENESS
 
 if TYPE_CHECKING:
     from hitl.active.stopping.pool_state import PoolState
@@ -175,7 +177,7 @@ def expected_accuracy(questions: Sequence[Judged], checks: Sequence[Checked] | N
     error, deviation = np.mean(errors, axis=0), np.mean([np.sqrt(e * (1 - e)) for e in errors], axis=0)
     checks = [checked(*question) for question in questions] if checks is None else checks
     known = sum(check.rows.size for check in checks)
-    unknowable = "" if known else next(filter(None, (_unknowable(evidence) for evidence, _ in questions)), "")
+    unknowable = "" if known else next(filter(None, (_unknowable(*question) for question in questions)), "")
     wrong, expected_wrong = sum(check.wrong for check in checks), sum(check.expected_wrong for check in checks)
     scale = float(np.mean([check.scale for check in checks]))
     why = "" if known else checks[0].why
@@ -215,14 +217,17 @@ def _error(evidence: Evidence, consensus: Consensus) -> Floats:
     return np.where(evidence.known, 0.0, np.clip(1.0 - consensus.confidence, 0.0, 1.0))
 
 
-def _unknowable(evidence: Evidence) -> str:
-    """Why the labels alone cannot say how good they are, and what would; empty where they can."""
-    labels_n = evidence.annotations.labels_per_item
-    if evidence.probabilities or not labels_n.any():
+def _unknowable(evidence: Evidence, consensus: Consensus) -> str:
+    """Why the labels alone cannot say how good they are, and what would; empty where they can.
+
+    Models stand for as many labels of the items that they predict, as far as they tell anything.
+    """
+    labels_n = evidence.annotations.labels_per_item[~evidence.known]
+    told = float(consensus.parameters.get(MODEL_INFORMATIVENESS, np.array(1.0)))
+    beside = FEW_LABELS * told * evidence.predicted[~evidence.known]
+    if not labels_n.any() or float((labels_n + beside).mean()) >= FEW_LABELS:
         return ""
-    mean = float(labels_n[labels_n > 0].mean())
-    if mean >= FEW_LABELS:
-        return ""
+    mean = float(labels_n.mean())
     return (
         f"{mean:.1f} labels an item cannot say how good they are, for annotators who err together agree as well; "
         f"{LEAST_KNOWN} items checked by an expert (`hitl gold`), {FEW_LABELS:g} labels an item or the probabilities "

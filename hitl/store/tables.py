@@ -7,9 +7,9 @@ import json
 import pyarrow as pa
 import sqlalchemy as sa
 
-from hitl.store.counts import Counts, of_models
 from hitl.store.packed import live
 from hitl.store.schema import SERVED, annotation, annotator, item, prediction
+from hitl.store.settled.counts import Counts, of_models
 
 
 class Pulled(Counts):

@@ -103,7 +103,7 @@ def by_crowd(counts_lj: Floats, outputs: Outputs, known: Total | None) -> Design
     """
     chance, informativeness = together_by(counts_lj), outputs.informativeness
     expected, together = (informativeness * BESIDE_MODELS + (1 - informativeness) * EXPECTED * p for p in (chance, 1.0))
-    begun = DesignEffect(expected, echo=1.0 if outputs.pool is None else 0.0, residual=outputs.residual)
+    begun = DesignEffect(expected, echo=1.0, residual=outputs.residual)
     if known is None:
         return begun
     spread = float(np.hypot(SPREAD, np.log(expected / together)))

@@ -18,6 +18,7 @@ from hitl.models.hierarchy.weighed_shares import WeighedShares
 from hitl.models.inference import em
 from hitl.models.inference.loop import Expected
 from hitl.models.inference.observed_outputs import Observed, Outputs
+from hitl.models.priors import Mask
 
 SHARES = 100.0
 """Even items beside those that the shares are learned from."""
@@ -158,14 +159,24 @@ class Counted:
 
 
 def shares_before(left: Left, weight_n: Floats, informativeness: float, model_share_j: Floats) -> WeighedShares:
-    """Shares before any belief: what the weights (N,) leave of the items counts by votes, beside items spread evenly
-    over the classes that anybody has named."""
-    used_j = left.named_j > 0
+    """Shares before any belief: by the votes, as far as the weights (N,) leave them, beside items spread evenly."""
     even = SHARES * left.labeled / max(left.counted, 1.0)
-    even_j = np.where(used_j, even / max(used_j.sum(), 1), 0.0)
-    even_j = (1 - informativeness) * even_j + informativeness * even * model_share_j + 1 / used_j.size
-    left_j = left.left_j if left.counted > 0 else np.zeros(used_j.size)
-    return WeighedShares.unlearned(weight_n, left_j + even_j)
+    even_j = (1 - informativeness) * spread(left.named_j > 0, left.told) + informativeness * model_share_j
+    left_j = left.left_j if left.counted > 0 else np.zeros(len(even_j))
+    return WeighedShares.unlearned(weight_n, left_j + even * even_j + 1 / len(even_j))
+
+
+def spread(named_j: Mask, told: int) -> Floats:
+    """(J,) even shares of the classes that somebody has named, and what is left to those that nobody has.
+
+    A class without a name may still come: after n items of which something is told, the next one is of a new class with
+    probability 1 / (n + 1), the rule of succession, or less where few classes are left. Lone labels tell nothing of it:
+    of a part of an item that one annotator marked, nobody could have said that there is none.
+    """
+    unnamed = int(np.count_nonzero(~named_j))
+    left = min(unnamed / named_j.size, 1 / (told + 1))
+    named = named_j.size - unnamed
+    return np.where(named_j, (1 - left) / max(named, 1), left / max(unnamed, 1))
 
 
 def least_labels(prior: Observed[WeighedShares]) -> int:

@@ -190,6 +190,20 @@ def test_few_labels_an_item_cannot_say_how_good_they_are() -> None:
         assert not rules.expected_accuracy([question]).unknowable
 
 
+def test_labels_of_some_items_and_models_of_others_do_not_say_how_good_all_are() -> None:
+    q_nj = two(np.full(40, 0.99))
+    some = believed(q_nj, [[0, 0, 0], *[[-1, -1, -1] for _ in range(39)]])
+    assert rules.expected_accuracy([some]).unknowable.startswith("0.1 labels an item")
+    one = np.full((40, 2), np.nan)
+    one[0] = 0.7, 0.3
+    of_one = (replace(some[0], probabilities={"model": one}), some[1])
+    assert rules.expected_accuracy([of_one]).unknowable
+    says_nothing = replace(some[1], parameters={"model informativeness": np.array(0.0)})
+    of_all = replace(some[0], probabilities={"model": np.tile([0.7, 0.3], (40, 1))})
+    assert rules.expected_accuracy([(of_all, says_nothing)]).unknowable
+    assert not rules.expected_accuracy([(of_all, some[1])]).unknowable
+
+
 def test_every_item_done_ends_the_project() -> None:
     question = believed(two(np.array([0.99, 0.97])))
     assert stop(question, Crew(), Budget()) == "every item is done"

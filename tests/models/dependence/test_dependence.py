@@ -54,9 +54,9 @@ def posterior(seed: int = 0) -> Independent:
 
 
 def plain_temperature(effect: DesignEffect, labels: int, predicted: bool) -> float:
-    voices = labels + predicted
+    voices = labels + max(float(predicted), effect.echo)  # a model takes the place of the echo
     own = effect.residual if predicted else 1.0
-    return own + effect.rho * (voices - 1 + effect.echo) if labels else own
+    return own + effect.rho * (voices - 1) if labels else own
 
 
 def plain_tempered(known: Independent, effect: DesignEffect) -> Floats:

@@ -92,7 +92,7 @@ def test_rho_and_shift_beside_models_are_the_best_that_a_search_of_its_own_finds
     assert begun.rho == pytest.approx(
         outputs.informativeness * BESIDE_MODELS + (1 - outputs.informativeness) * EXPECTED * BEFOREHAND
     )
-    assert (begun.echo, begun.residual) == (0, outputs.residual)
+    assert (begun.echo, begun.residual) == (1, outputs.residual)
     most = outputs.informativeness * BESIDE_MODELS + (1 - outputs.informativeness) * EXPECTED
     spread, sd = np.hypot(SPREAD, np.log(begun.rho / most)), SHIFT * (1 - outputs.informativeness)
 

@@ -185,7 +185,7 @@ def test_beliefs_are_those_of_shares_labels_and_what_the_pool_says_beside_its_ow
         labels = np.flatnonzero(a.item == n)
         for m in labels:
             log_q = log_q + np.log(pi_kjl[a.annotator[m], :, a.label[m]])
-        judges = len(labels) + evidence.predicted[n] - 1 if len(labels) else 0
+        judges = len(labels)  # an echo, or the models in its place, is one more than the others of each
         log_q = log_q / ((residual if evidence.predicted[n] else 1.0) + effect.rho * judges)
         expected = softmax(log_q + (effect.shift if len(labels) else 0.0))
         if evidence.known[n]:
@@ -207,6 +207,19 @@ def test_a_model_that_says_the_same_of_all_changes_nothing(classes: int, labels:
     np.testing.assert_allclose(beside.class_shares, alone.class_shares, atol=1e-6)
     np.testing.assert_allclose(beside.annotators.concentration, alone.annotators.concentration, atol=1e-4)
     np.testing.assert_allclose(beside.probabilities, alone.probabilities, atol=1e-5)
+
+
+@pytest.mark.parametrize("labels", [1, 2, 5])
+@pytest.mark.parametrize("at", [0, 300])
+def test_a_model_that_predicts_one_item_or_none_changes_no_other(at: int, labels: float) -> None:
+    rng = np.random.default_rng(7)
+    truth = rng.integers(3, size=300).astype(np.int32)
+    annotations = labeled(truth, 3, labels, 3)
+    alone = DefaultCombiner().fit(Evidence(annotations))
+    said = np.full((301, 3), np.nan)
+    said[at] = 1 / 3
+    beside = DefaultCombiner().fit(Evidence(annotations, {"one": said[:300]}))
+    np.testing.assert_allclose(beside.probabilities[1:], alone.probabilities[1:], atol=1e-3)
 
 
 @pytest.mark.parametrize("labels", [1.2, 2, 5])

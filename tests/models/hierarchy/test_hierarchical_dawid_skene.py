@@ -15,10 +15,11 @@ from scipy.special import logsumexp
 
 from hitl import score
 from hitl.annotations import Annotations
+from hitl.crew import EXPECTED_ACCURACY
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner, HierarchicalDawidSkene, MajorityVote
-from hitl.models.hierarchy.counted import SHARES, Counted
+from hitl.models.hierarchy.counted import SHARES, Counted, spread
 from hitl.models.hierarchy.hierarchical_dawid_skene import ANCHOR, ANCHOR_OF_TWO
 from hitl.models.hierarchy.skills import CROWD, SkilledRows, Skills
 from hitl.models.inference import em
@@ -289,7 +290,7 @@ def test_with_many_labels_shares_and_people_are_found() -> None:
     assert score.accuracy(found.probabilities, truth) > 0.99
 
 
-@pytest.mark.parametrize("labels", [1, 2, 4])
+@pytest.mark.parametrize("labels", [2, 4])
 def test_a_class_that_nobody_uses_stays_empty(labels: int) -> None:
     evidence, _ = thin(1, labels, (0.4, 0.3, 0.3), 300)
     a = evidence.annotations
@@ -298,6 +299,38 @@ def test_a_class_that_nobody_uses_stays_empty(labels: int) -> None:
     found = HierarchicalDawidSkene().fit(Evidence(wider))
     assert found.probabilities[:, 3].max() < 0.02
     assert found.class_shares[3] < 0.01
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+@pytest.mark.parametrize("items", [1, 5, 100])
+def test_lone_labels_do_not_tell_that_there_is_no_other_class(items: int, classes: int) -> None:
+    """Else the first answer of a project would be certain, and so would every item that nobody has seen."""
+    answers = np.full((items + 2, 3), -1)
+    answers[np.arange(items), np.arange(items) % 3] = 0
+    names = [f"c{j}" for j in range(classes)]
+    found = HierarchicalDawidSkene().fit(Evidence(Annotations.from_matrix(answers, classes=names)))
+    assert found.confidence[:items].max() <= EXPECTED_ACCURACY + 1e-9
+    np.testing.assert_allclose(found.probabilities[items:], 1 / classes)
+    answers[items] = 1, -1, -1
+    other = HierarchicalDawidSkene().fit(Evidence(Annotations.from_matrix(answers, classes=names)))
+    np.testing.assert_allclose(other.confidence[:items], found.confidence[:items])
+
+
+@pytest.mark.parametrize(
+    ("named", "told", "expected"),
+    [
+        ((True, True, False, False), 0, (1 / 4, 1 / 4, 1 / 4, 1 / 4)),
+        ((True, True, False, False), 3, (3 / 8, 3 / 8, 1 / 8, 1 / 8)),
+        ((True, False), 9, (9 / 10, 1 / 10)),
+        ((True, True, True), 5, (1 / 3, 1 / 3, 1 / 3)),
+        ((False, False), 0, (1 / 2, 1 / 2)),
+        ((True, True, True, False), 1, (1 / 4, 1 / 4, 1 / 4, 1 / 4)),
+    ],
+)
+def test_even_shares_leave_some_to_classes_that_may_still_come(
+    named: tuple[bool, ...], told: int, expected: tuple[float, ...]
+) -> None:
+    np.testing.assert_allclose(spread(np.array(named), told), expected)
 
 
 def test_lone_labels_count_what_is_expected_and_say_nothing_of_people() -> None:
