@@ -276,6 +276,8 @@ class Evidence(Shown):
 
     def _check_graph(self) -> None:
         n = self.annotations.n_items
+        if hasattr(self.graph, "tocsr"):  # of the many formats of sparse matrices one
+            object.__setattr__(self, "graph", self.graph.tocsr())
         if edges.names_items(self.graph):
             named = edges.adjacency(edges.edge_table(self.graph), self.annotations.items)
             object.__setattr__(self, "graph", named)

@@ -74,4 +74,11 @@ class Registry(Mapping[str, str]):
         if strange:
             has = ", ".join(known) or "none"
             raise BadSettings(f"{self.noun} {name!r} has no setting {strange[0]!r}; it has {has}")
+        for key, value in settings.items():
+            if _is_bool(made, key) and not isinstance(value, bool):
+                raise BadSettings(f"{self.noun} {name!r}: {key} is {value!r}; expected true or false")
         return made(**settings)
+
+
+def _is_bool(made: Any, key: str) -> bool:
+    return any(field.name == key and field.type in (bool, "bool") for field in fields(made))

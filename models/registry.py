@@ -59,11 +59,24 @@ COMBINERS = Registry(
 
 def combiner(name: str, **settings: Any) -> Combiner:
     """A method with settings. Raises BadSettings for an unknown name or setting."""
-    if isinstance(settings.get("temperature"), Mapping):  # as a table of hitl.toml gives it
-        prior = import_module("hitl.models.calibration.temperature").LogTemperature
-        settings["temperature"] = prior(**settings["temperature"])
+    if "temperature" in settings:
+        settings["temperature"] = _log_temperature(settings["temperature"])
     made: Combiner = COMBINERS.make(name, settings)
     return made
+
+
+def _log_temperature(given: Any) -> Any:
+    """The prior that a table of hitl.toml describes, or that was given. Raises BadSettings."""
+    prior = import_module("hitl.models.calibration.temperature").LogTemperature
+    if isinstance(given, prior):
+        return given
+    known = [field.name for field in fields(prior)]
+    if not isinstance(given, Mapping) or not given.keys() <= {*known}:
+        raise BadSettings(
+            f"temperature is {given!r}; expected what is believed of its logarithm, as {{ mean = 0.0, sd = 1.0 }} "
+            f"({', '.join(known)})"
+        )
+    return prior(**given)
 
 
 def published(name: str, **settings: Any) -> Combiner:

@@ -192,6 +192,9 @@ def _check(evidence: Evidence, consensus: Consensus, truth: Ints | None) -> None
             )
     if truth is not None and np.shape(truth) != (annotations.n_items,):
         raise BadInput(f"truth has shape {np.shape(truth)}; expected {(annotations.n_items,)}")
+    codes = None if truth is None else np.asarray(truth)
+    if codes is not None and not (codes.dtype.kind in "iu" and ((codes >= -1) & (codes < annotations.n_classes)).all()):
+        raise BadInput(f"truth: expected codes of {annotations.n_classes} classes, -1 where it is not known")
 
 
 class _Pool:

@@ -148,7 +148,7 @@ def best_temperatures(
         likelihood: float = items(LogLikelihood(np.exp(log_t_m)))
         return float(likelihood + prior_weight * prior.log_density(np.exp(log_t_m)))
 
-    log_t_m = np.full(n_models, prior.mean) if start_m is None else np.log(start_m)
+    log_t_m = np.clip(np.full(n_models, prior.mean) if start_m is None else np.log(start_m), LOWEST, HIGHEST)
     for _ in range(50 if n_models > 1 else 1):
         before = log_t_m.copy()
         for m in range(n_models):

@@ -30,7 +30,7 @@ from hitl.models.annotators import AnnotatorModel
 from hitl.models.inference import em
 from hitl.models.inference.loop import Expected
 from hitl.models.inference.observed_outputs import Observed, Outputs
-from hitl.models.inference.warm_start import require_same_classes, usable
+from hitl.models.inference.warm_start import require_learned, require_same_classes, usable
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between
 from hitl.models.numerics.clamping import observe
@@ -58,7 +58,7 @@ Prior = ApparentClasses[Observed[GraphField]]
 
 def require_approximation(name: str) -> None:
     """Raises BadSettings for a name that is none."""
-    if name not in APPROXIMATIONS:
+    if not isinstance(name, str) or name not in APPROXIMATIONS:
         raise BadSettings(f"combine.options.approximation is {name!r}; expected one of {listed(tuple(APPROXIMATIONS))}")
 
 
@@ -187,6 +187,7 @@ def judged(consensus: Consensus, evidence: Evidence, log_pi_klj: Floats, approxi
     Raises BadEvidence for other classes.
     """
     require_same_classes(consensus, evidence)
+    require_learned(consensus, STRENGTH, FIELD_SHARES)
     kept, graph = consensus.parameters, Graph.of(evidence.graph)
     field = GraphField(graph, kept[STRENGTH], kept[FIELD_SHARES], approximation=approximation, sweeps=SWEEPS_ALONE)
     prior = Outputs.of(evidence, consensus).beside(field)

@@ -49,9 +49,12 @@ def nearest_neighbours(features: npt.ArrayLike, k: int) -> sparse.csr_array:
         >>> nearest_neighbours([[0.0], [1.0], [7.0], [9.0], [float("nan")]], 1).toarray().astype(int).tolist()
         [[0, 1, 0, 0, 0], [1, 0, 0, 0, 0], [0, 0, 0, 1, 0], [0, 0, 1, 0, 0], [0, 0, 0, 0, 0]]
     """
-    if k < 1:
-        raise BadSettings(f"neighbours is {k}; expected a whole number of at least 1")
-    x_nd = np.asarray(features, dtype=np.float64)
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise BadSettings(f"neighbours is {k!r}; expected a whole number of at least 1")
+    try:
+        x_nd = np.asarray(features, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise BadSettings(f"features are no table of numbers ({error}); expected (N, D)") from None
     if x_nd.ndim != 2:
         raise BadSettings(f"features have shape {x_nd.shape}; expected numbers (N, D)")
     there = np.flatnonzero(np.isfinite(x_nd).all(axis=1))

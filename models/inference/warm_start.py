@@ -34,6 +34,12 @@ def require_same_classes(learned: Consensus, evidence: Evidence) -> None:
         raise BadEvidence(f"estimated for the classes {known}; the evidence has {given}")
 
 
+def require_learned(learned: Consensus, *parameters: str) -> None:
+    """Raises BadEvidence for the consensus of another method, which lacks what this one has learned."""
+    if not learned.parameters.keys() >= {*parameters}:
+        raise BadEvidence(f"learned by {learned.fit.method}, and not by this method; apply the method that learned it")
+
+
 def usable(start: Consensus | None, annotations: Annotations) -> bool:
     """Whether there is a start with the same classes and options."""
     return start is not None and confusion.same_codes(start.annotators, annotations.classes, annotations.options)

@@ -23,6 +23,9 @@ from hitl.models.numerics.graph import Graph, Heard
 ENOUGH = 1e-9
 """Change of a c below which it stays."""
 
+SURE = 300.0
+"""Strength of an edge beyond which nothing changes: its ends are alike, and the exponential would overflow."""
+
 LARGE = 1e100
 """Product of what neighbours say of which the logarithm is taken, before it overflows."""
 
@@ -38,7 +41,7 @@ def settle(
     """What the neighbours say, after at most `sweeps` from c (2 E, J), which go on."""
     own_nj = message_nj + log_share_j
     weight_u, code_e = graph.weights
-    grown_uj = np.expm1(weight_u[:, None] * strength_j)
+    grown_uj = np.expm1(np.minimum(weight_u[:, None] * strength_j, SURE))
     field_nj = np.empty((graph.n_items, c_ej.shape[1]))
     receive, sweep = (_receive, _sweep) if len(graph.runs) == 2 else (_receive_threaded, _sweep_threaded)
     receive(graph.runs, graph.start_n, code_e, grown_uj, c_ej, field_nj)

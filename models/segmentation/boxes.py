@@ -24,7 +24,7 @@ import numpy as np
 
 from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.consensus import Consensus
-from hitl.errors import BadAnnotations
+from hitl.errors import BadAnnotations, BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.combiner import Combiner
 from hitl.models.default import DefaultCombiner
@@ -115,6 +115,9 @@ class BoxConsensus:
         `known`: number of an image -> its known boxes, which are found as they are.
         """
         known = known or {}
+        beyond = [number for number in known if not 0 <= number < len(images)]
+        if beyond:
+            raise BadEvidence(f"known boxes of image {beyond[0]}; expected a number below {len(images)}")
         for i, drawn in enumerate(images):
             _require_boxes(i, {**drawn, "(known)": known.get(i, ())})
         joined = [joined_boxes(drawn, known.get(i), self.overlap) for i, drawn in enumerate(images)]

@@ -23,7 +23,7 @@ from hitl.models.segmentation.boxes import Box, ClusteredImage
 from hitl.models.segmentation.label_patterns import DrawnMasks
 from hitl.texts.average_linkage import joined
 
-Codes = npt.NDArray[np.int8]
+Codes = npt.NDArray[np.int16]
 Numbers = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
 

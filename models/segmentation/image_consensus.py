@@ -56,7 +56,7 @@ def of_images(evidence: Evidence, method: Combiner | None = None, masks: MaskCon
 
 def _found(field: Masks, place: int, pixels: Sequence[Indices], q_cj: Floats, item: Name) -> list[FoundMask]:
     """The masks of one image."""
-    code_hw, p_hwj = field.mask(place).astype(np.int8), field.probabilities(place)
+    code_hw, p_hwj = field.mask(place).astype(np.int16), field.probabilities(place)
     sure_hw = _sure_of_objects(code_hw, pixels, q_cj, field.classes)
     found = []
     for code, mask in _masks(code_hw, field.classes, item):

@@ -35,7 +35,7 @@ BACKGROUND = "background"
 EMPTY = (64, 64)
 """Size of an image over which no annotator drew, which Label Studio does not tell: large enough to be broad."""
 
-Codes = npt.NDArray[np.int8]
+Codes = npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ def _masks(key: Name, label: str, classes: Names) -> tuple[int, int, list[tuple[
 
 def codes_of(masks: Sequence[tuple[str, Sequence[int]]], classes: Names, height: int, width: int) -> Codes:
     """(H, W) class codes of masks: kind and run lengths of each."""
-    codes: Codes = np.zeros((height, width), np.int8)
+    codes: Codes = np.zeros((height, width), np.int16)
     place = {name: code for code, name in enumerate(classes)}
     for kind, rle in sorted(masks, key=lambda mask: place[mask[0]]):
         codes[decode(rle, height, width)] = place[kind]

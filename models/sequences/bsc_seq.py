@@ -26,7 +26,7 @@ from hitl.models.annotators.previous_label import after_own_labels, merged
 from hitl.models.combiner import require_given, used
 from hitl.models.inference import em
 from hitl.models.inference.observed_outputs import Outputs
-from hitl.models.inference.warm_start import beliefs_of, require_same_classes
+from hitl.models.inference.warm_start import beliefs_of, require_learned, require_same_classes
 from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.numerics.special import digamma
 from hitl.models.numerics.votes import shares
@@ -106,6 +106,7 @@ class BSCSeq:
     def chain_posterior(self, consensus: Consensus, evidence: Evidence) -> learned_chain.ChainPosterior:
         """The posterior over whole sequences that `apply` takes its beliefs from."""
         require_same_classes(consensus, evidence)
+        require_learned(consensus, AFTER)
         each = replace(
             evidence, annotations=after_own_labels(evidence.annotations, learned_chain.sequences_of(evidence))
         )

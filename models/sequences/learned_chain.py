@@ -20,7 +20,7 @@ from hitl.consensus import Consensus
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.inference.observed_outputs import Outputs
-from hitl.models.inference.warm_start import require_same_classes
+from hitl.models.inference.warm_start import require_learned, require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import observe
 from hitl.models.numerics.forward_backward import Indices, Passed, forward_backward
@@ -35,9 +35,14 @@ AT_ONCE = 500_000
 
 
 def sequences_of(evidence: Evidence) -> Sequences:
-    """Which items follow each other. Raises BadEvidence where nothing says so."""
+    """Which items follow each other. Raises BadEvidence where nothing says so, or two items have one place."""
     if evidence.sequence is None:
         raise BadEvidence("items without places in sequences; expected sequence=, in every shard if there are several")
+    order = np.lexsort(evidence.sequence.T[::-1])
+    same = np.flatnonzero((np.diff(evidence.sequence[order], axis=0) == 0).all(axis=1))
+    if same.size:
+        first, second = (evidence.annotations.items[row] for row in order[same[0] : same[0] + 2])
+        raise BadEvidence(f"items {first!r} and {second!r} have one place in a sequence; expected a place for each")
     return Sequences(evidence.sequence)
 
 
@@ -87,6 +92,7 @@ class ChainPosterior:
 def chain_posterior(consensus: Consensus, evidence: Evidence, log_pi_klj: Floats) -> ChainPosterior:
     """The chain that was learned, and what these annotators and models say. Raises BadEvidence for other classes."""
     require_same_classes(consensus, evidence)
+    require_learned(consensus, FIRST, STEPS)
     kept = consensus.parameters
     first_j, step_ij = (np.maximum(kept[name], np.exp(NEVER)) for name in (FIRST, STEPS))
     message_nj = observe(kernels.messages(evidence.annotations, log_pi_klj), evidence)

@@ -148,3 +148,10 @@ def test_a_matrix_edges_and_networkx_lead_to_one_consensus() -> None:
     for given in (edges, graph, frame):
         found = NetworkIBCC().fit(Evidence(labels, graph=given)).probabilities
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("form", ["lil", "dia", "dok", "coo", "csc", "bsr", "csr"])
+def test_a_sparse_matrix_of_any_format_is_a_graph(form: str) -> None:
+    made = sparse.csr_array(np.eye(3)[::-1]).asformat(form)
+    labels = Annotations.from_matrix([[0], [1], [0]], classes=[0, 1])
+    np.testing.assert_array_equal(Evidence(labels, graph=made).graph.toarray(), np.eye(3)[::-1])

@@ -14,6 +14,7 @@ from hitl.annotations import Annotations
 from hitl.errors import BadAnnotations, BadInput, BadSettings, BadTable
 from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner, OneCoin
+from hitl.models.registry import combiner
 from hitl.testing import crowd
 
 EVIDENCE, _ = crowd(np.random.default_rng(5), n_items=60, n_annotators=7, n_classes=3, models=2, known=0.3)
@@ -49,6 +50,11 @@ def test_a_method_and_its_settings_and_columns_are_named() -> None:
     np.testing.assert_array_equal(found.probabilities, expected.probabilities)
     with pytest.raises(BadSettings, match="no-such"):
         hitl.combine(LABELS, method="no-such")
+    with pytest.raises(BadSettings, match="method 'vb-ibcc': shared is 'false'; expected true or false"):
+        combiner("vb-ibcc", shared="false")
+    for given in (1.5, {"mu": 1}, "warm"):
+        with pytest.raises(BadSettings, match=r"temperature is .*; expected what is believed of its logarithm"):
+            combiner("pl-em", temperature=given)
 
 
 @pytest.mark.parametrize(

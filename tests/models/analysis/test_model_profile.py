@@ -404,6 +404,9 @@ def test_who_knows_nothing_is_told_apart_from_who_does_not_match(rng: np.random.
         QUICK.fit(replace(evidence, probabilities={}), consensus)
     with pytest.raises(BadInput, match="other items"):
         QUICK.fit(told(rng, n=40)[0], consensus)
+    for codes in (np.full(len(truth), 99), np.full(len(truth), -2), np.zeros(len(truth))):
+        with pytest.raises(BadInput, match="truth: expected codes of"):
+            QUICK.fit(evidence, consensus, truth=codes)
     with pytest.raises(BadInput, match="truth has shape"):
         QUICK.fit(evidence, consensus, truth=truth[:5])
 

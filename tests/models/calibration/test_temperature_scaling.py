@@ -188,3 +188,12 @@ def test_a_mixture_is_applied_as_printed() -> None:
     fitted = EnsembleTemperature().fit(p, truth)
     np.testing.assert_allclose(fitted.apply(p), parts(p, fitted.temperature) @ np.array(fitted.weights))
     assert fitted.temperature == TemperatureScaling().fit(p, truth).temperature
+
+
+@pytest.mark.parametrize("mean", [-20.0, 10.0])
+def test_a_prior_far_outside_of_what_is_searched_is_no_error(mean: float) -> None:
+    """As of somebody who gives a temperature in place of its logarithm."""
+    rng = np.random.default_rng(0)
+    p_nj = rng.dirichlet(np.ones(3), size=50)
+    found = TemperatureScaling(LogTemperature(mean, 0.5)).fit(p_nj, rng.integers(3, size=50))
+    assert np.isfinite(found.temperature)

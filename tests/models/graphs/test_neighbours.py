@@ -92,6 +92,10 @@ def test_units_do_not_matter_nor_does_a_feature_that_is_the_same_for_all(n_featu
     [
         ([[1.0], [2.0]], 0, "neighbours is 0; expected a whole number of at least 1"),
         ([[1.0], [2.0]], -3, "neighbours is -3"),
+        ([[1.0], [2.0]], 1.5, "neighbours is 1.5"),
+        ([[1.0], [2.0]], "2", "neighbours is '2'"),
+        ([["a"], ["b"]], 1, "features are no table of numbers"),
+        ([[1.0], [2.0, 3.0]], 1, "features are no table of numbers"),
         ([1.0, 2.0], 1, r"features have shape \(2,\); expected numbers \(N, D\)"),
     ],
 )

@@ -349,3 +349,23 @@ def test_what_it_cannot_use_is_refused() -> None:
         NetworkDawidSkene(approximation="exact")
     with pytest.raises(BadSettings, match=r"strength is -1; expected a number above 0"):
         NetworkIBCC(strength=-1)
+    with pytest.raises(BadSettings, match=r"approximation is \['icm'\]"):
+        NetworkIBCC(approximation=["icm"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("weight", [1000.0, 1e6])
+def test_an_edge_of_any_weight_makes_its_ends_alike(weight: float) -> None:
+    """As numbers of common links are: the exponential of the weight would overflow."""
+    rng = np.random.default_rng(3)
+    graph = linked(40, [(n, n + 1) for n in range(39)], [weight, *np.ones(38)])
+    annotations = Annotations.from_matrix(rng.integers(0, 2, (40, 3)), classes=[0, 1])
+    found = NetworkDawidSkene(approximation="belief-propagation", strength=1.0).fit(Evidence(annotations, graph=graph))
+    np.testing.assert_allclose(found.probabilities[0], found.probabilities[1], atol=0.01)
+
+
+def test_what_another_method_learned_is_not_applied() -> None:
+    evidence, _ = patches(5, 14)
+    other = DawidSkene().fit(Evidence(evidence.annotations))
+    for method in (NetworkDawidSkene(), NetworkIBCC()):
+        with pytest.raises(BadEvidence, match="learned by dawid-skene, and not by this method"):
+            method.apply(other, evidence)

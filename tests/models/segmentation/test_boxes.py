@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hitl.errors import BadAnnotations, BadSettings
+from hitl.errors import BadAnnotations, BadEvidence, BadSettings
+from hitl.models import DefaultCombiner
 from hitl.models.segmentation.boxes import (
     Box,
     BoxConsensus,
     Drawn,
     clustered,
     intersection_over_union,
+    joined_boxes,
+    votes_of,
     weighted_median,
 )
 
@@ -122,3 +125,14 @@ def test_what_cannot_be_combined_is_refused() -> None:
         BoxConsensus().fit([{"ann": [Box(0, 0, 1, 1, "(nothing)")]}])
     with pytest.raises(BadSettings):
         BoxConsensus(overlap=1.5)
+    with pytest.raises(BadEvidence, match="known boxes of image 5; expected a number below 1"):
+        BoxConsensus().fit([{"ann": []}], {5: []})
+
+
+@pytest.mark.parametrize("kinds", ["x", "xy"])
+def test_one_annotator_an_image_is_not_sure_of_what_nobody_else_has_seen(kinds: str) -> None:
+    """There nobody could say that there is nothing, so that it says nothing that nobody did."""
+    drawn = [{f"ann{i % 3}": [Box(10, 10, 10, 10, kinds[i % len(kinds)])]} for i in range(60)]
+    images = [joined_boxes(one, None) for one in drawn]
+    consensus = DefaultCombiner().fit(votes_of(images))
+    assert consensus.confidence.max() < 0.8

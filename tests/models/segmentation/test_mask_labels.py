@@ -117,3 +117,18 @@ def test_a_known_image_has_its_known_masks() -> None:
     assert shown == [("a", "dog", 1.0), ("b", "cat", 1.0)]
     for mask in found.masks or ():
         np.testing.assert_array_equal(decode(mask.rle, 20, 20), known)
+
+
+def test_two_hundred_kinds_are_told_apart() -> None:
+    kinds = tuple(f"kind {n}" for n in range(200))
+    question = Question("tag", kinds, kinds, image="image")
+    mask = np.eye(9, dtype=bool)
+    mask[2:7, 2:7] = True
+    listed = pa.table({"item": ["a"], "data": ["{}"]})
+    said = [answer("kind 180", mask)] * 3
+    missing = pa.array([None] * 3, pa.float64())
+    rows = {"item": ["a"] * 3, "annotator": ["1", "2", "3"], "label": said, "time": missing, "duration": missing}
+    none = pa.table({"item": pa.array([], pa.string()), "label": pa.array([], pa.string())})
+    found = of_images(evidence_of(question, listed, pa.table(rows), none, {"1": "ann", "2": "bob", "3": "cyd"}))
+    assert found.masks is not None
+    assert [one.kind for one in found.masks] == ["kind 180"]

@@ -11,6 +11,7 @@ from sklearn.metrics import f1_score
 
 from hitl import Annotations, Evidence
 from hitl.annotations import Floats, Ints
+from hitl.errors import BadEvidence
 from hitl.models import BSCSeq, DawidSkene, SequentialDawidSkene, SequentialIBCC
 from hitl.models.annotators.confusion import Confusion
 from hitl.models.inference import em, working_set
@@ -125,6 +126,17 @@ def test_what_was_learned_judges_as_the_fit_did_and_is_a_start(method: Sequentia
     again = method.fit(evidence, start=learned)
     assert again.fit.iterations < learned.fit.iterations / 2
     np.testing.assert_allclose(again.probabilities, learned.probabilities, atol=1e-2)
+
+
+@pytest.mark.parametrize("method", [*METHODS, BSCSeq()], ids=lambda one: type(one).__name__)
+def test_what_it_cannot_use_is_refused(method: SequentialDawidSkene) -> None:
+    evidence, _, _, _ = simulated(40, 5)
+    with pytest.raises(BadEvidence, match="learned by dawid-skene, and not by this method"):
+        method.apply(DawidSkene().fit(Evidence(evidence.annotations)), evidence)
+    places = np.array(evidence.sequence)
+    places[7] = places[3]
+    with pytest.raises(BadEvidence, match="items 3 and 7 have one place in a sequence"):
+        method.fit(replace(evidence, sequence=places))
 
 
 def test_an_item_between_two_of_its_class_that_nobody_labeled_is_of_it() -> None:
