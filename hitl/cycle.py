@@ -60,11 +60,10 @@ from hitl.metrics import metrics_of
 from hitl.models.analysis.audited_agreement import audited_agreement
 from hitl.models.predictors.features import without
 from hitl.operations import Judgement, departed, end_of_kind, operations_of
+from hitl.people import annotator_names, crew_of, doubts, reachable
 from hitl.project import (
-    annotator_names,
     budget_of,
     combined,
-    crew_of,
     forget,
     given_evidence,
     item_names,
@@ -72,7 +71,6 @@ from hitl.project import (
     one_fit,
     orders_of_others,
     pages_of,
-    reachable,
     require_one_name,
     require_place,
     settle,
@@ -240,6 +238,7 @@ class _Steps:
         settings, store, connector = self.settings, self.store, self.connector
         there, names = basis.basis_of(settings, store, connector), annotator_names(store, settings.name)
         crew, told = reachable(given or crew_of(settings, store), connector, names)
+        told += doubts(settings, store, crew) if given is None else ()
         told += orders_of_others(store, settings.name, connector)
         left_out, questions = self.embed(), connector.questions()
         settle(self.lease, settings, store, questions)

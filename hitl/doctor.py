@@ -14,16 +14,8 @@ from hitl.exchange import Check, silent
 from hitl.learning.features import stored_features
 from hitl.models.combiner import needs_of
 from hitl.models.registry import chosen
-from hitl.project import (
-    annotator_names,
-    combined,
-    crew_of,
-    graph_of,
-    opened,
-    orders_of_others,
-    reachable,
-    stored_evidence,
-)
+from hitl.people import annotator_names, crew_of, doubts, reachable
+from hitl.project import combined, graph_of, opened, orders_of_others, stored_evidence
 from hitl.shown import counted
 from hitl.status import stored_in_words
 from hitl.store.events import Counted
@@ -97,6 +89,9 @@ def _suggested(settings: Settings, store: Store) -> Iterator[Check]:
 
 def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
     """Whether the platform knows everyone who is to be asked; a folder of tables knows only those who answered."""
+    for text in doubts(settings, store, crew_of(settings, store)):
+        what, _, mend = text.partition(". ")
+        yield Check("crew", False, what, mend)
     if not settings.crew.annotators:
         return
     try:
@@ -229,10 +224,9 @@ def _skills(settings: Settings, store: Store) -> Iterator[Check]:
         return
     crew = crew_of(settings, store)
     lacks = lacking(items, crew)
-    if not crew.needs:
-        mend = "name the field of the items' data that says which skills an item takes"
-        yield Check("skills", False, f"no item has the field {settings.crew.needs!r} (crew.needs)", mend)
-    elif lacks:
+    if not crew.needs or not crew.names:
+        return  # it has no effect, as `_crew` says
+    if lacks:
         yield Check("skills", False, in_words(lacks, crew), "mend crew.skills, or ask an annotator who has them")
     else:
         needing = f"{len(crew.needs):,} item{'' if len(crew.needs) == 1 else 's'}"

@@ -19,6 +19,7 @@ from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.models.analysis.audited_agreement import AuditedAgreement
 from hitl.plan import DoneItems, Plan
+from hitl.shown import counted
 from hitl.tables.coded import Coded
 
 AT_ONCE = 1 << 16
@@ -113,7 +114,7 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
         if not expected.checked and not metrics.get("corrected", True):
             lines.append(f"caution: {TOO_SURE}")
         lines += _of_audit(metrics.get("audit"))
-        lines.append(f"spent: {metrics['labels']:,} labels, cost {metrics['cost']:,g}")
+        lines.append(f"spent: {counted(metrics['labels'], 'label')}, cost {metrics['cost']:,g}")
     lines += [_of_model(name, said, metrics["items"]) for name, said in metrics.get("models", {}).items()]
     if metrics.get("stop"):
         lines.append(f"the project is done: {metrics['stop']}")

@@ -245,7 +245,7 @@ class Plan(Shown):
         asked = f"done: {self.stop}" if self.stop else f"{counted(len(self.asks), 'question')} for {whom}"
         if not (self.asks or self.stop):
             asked = "no questions"
-        return f"{asked}; {len(self.done)} items done, {self.open_items} open"
+        return f"{asked}; {counted(len(self.done), 'item')} done, {self.open_items} open"
 
     def table(self) -> pa.Table:
         """Arrow table of the questions: priority (1 first), item, annotator and the other fields of `Ask` but since."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from hitl.active.stopping.pool_state import PoolState, Rows
 from hitl.active.stopping.rules import OPEN, Judged
 from hitl.annotations import places_of
 from hitl.crew import Budget, Crew
+from hitl.errors import BadSettings
 from hitl.plan import Ask, Plan
 
 WHY = "by turns"
@@ -54,6 +56,9 @@ class Evenly:
 
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        _require_seed(self.seed)
+
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         """The next questions, the items with fewest labels first. Raises BadInput where the questions' items differ."""
         pool = PoolState.of(questions, budget)
@@ -78,6 +83,9 @@ class Randomly:
     """
 
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        _require_seed(self.seed)
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         """The next questions, in no order. Raises BadInput where the questions' items differ."""
@@ -112,6 +120,11 @@ class Uncertain:
         order = rows[np.argsort(-score_qn.sum(axis=0)[rows], kind="stable")]
         had = free.load + (labels_of(pool, crew) if crew.names else 0)
         return _dealt(pool, free, budget, order, lambda able, given: able[np.argmin((had + given)[able])])
+
+
+def _require_seed(seed: object) -> None:
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise BadSettings(f"policy.options.seed is {seed!r}; expected a whole number of at least 0")
 
 
 def _drawn(seed: int, pool: PoolState, crew: Crew, budget: Budget, rank: Rows) -> Plan:

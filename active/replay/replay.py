@@ -24,7 +24,7 @@ from hitl.active.replay.oracles import Answers, RecordedAnswers, cost_of
 from hitl.active.replay.response_model import AnswerQueue, ResponseModel
 from hitl.active.replay.stop_rule import Stopped, StopRule
 from hitl.active.stopping.pool_state import PoolState
-from hitl.annotations import Floats
+from hitl.annotations import Floats, Ints
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import BadEvidence
@@ -172,6 +172,7 @@ class Replay:
         done: list[int] = []
         stopped: Stopped | None = None
         told = self.stop.told(known, rng) if self.stop else None
+        scored = known if told is None else _not_told(known, told)
         if self.stop:
             self.stop.answered(told, answers, crew, rng)
         for round_ in count():
@@ -180,7 +181,7 @@ class Replay:
                 # Cold, as in a cycle: a warm start keeps early mistakes.
                 consensus = self.combiner.fit(seen_by(self.combiner, evidence))
                 pool = PoolState.of([(evidence, consensus)], self.budget)
-                accuracy = accuracy_of(consensus, known)
+                accuracy = accuracy_of(consensus, scored)
                 steps.append((answers.spent, accuracy, cost_of(evidence.annotations, crew), round_))
                 done.append(0)
                 if self.stop and stopped is None:
@@ -233,6 +234,12 @@ def spread_evenly(recorded: Evidence, combiner: Combiner, budgets: Sequence[int]
         evidence = replace(recorded, annotations=annotations.select(chosen), truth=None)
         accuracy.append(accuracy_of(combiner.fit(seen_by(combiner, evidence)), recorded))
     return np.array(accuracy)
+
+
+def _not_told(known: Evidence, told: Ints) -> Evidence:
+    """The same with the truth of the items that nobody was told: those are scored."""
+    assert known.truth is not None
+    return replace(known, truth=np.where(told >= 0, -1, known.truth).astype(np.int32))
 
 
 def accuracy_of(consensus: Consensus, recorded: Evidence) -> float:

@@ -16,6 +16,7 @@ from hitl.annotations import Name
 from hitl.crew import Budget, Crew
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
+from hitl.models.combiner import seen_by
 from hitl.models.learning.learned import Learned
 from hitl.models.registry import combiner
 
@@ -65,7 +66,7 @@ def strategies(
         policies, method: names that `hitl.active.registry` and `hitl.models.registry` know.
         batch: questions a round; default: a hundredth of all labels.
         labels: labels after which to stop; default: all that were recorded, or ten an item where none were.
-        confidence: an item is done when it is this sure, in (0, 1]; 1: never.
+        confidence: an item with a label is done when it is this sure, in (0, 1]; 1: never.
         delay: mean rounds until an answer comes; skip: share of the questions that are skipped, in [0, 1).
         learn: each policy also beside a model of this name that learns from the labels (`hitl.models.Learned`).
         groups: item -> its group of near-duplicates, which share a fold of that model.
@@ -82,7 +83,7 @@ def strategies(
     recorded = len(evidence.annotations)
     if labels is None and not recorded:
         labels = PER_ITEM * evidence.annotations.n_items
-    budget = Budget(batch or max(1, (labels or recorded) // STEPS), confidence, min_labels=0, max_labels=2**31 - 1)
+    budget = Budget(batch or max(1, (labels or recorded) // STEPS), confidence, max_labels=2**31 - 1)
     responses = ResponseModel(delay, skip)
 
     fixed = replace(budget, min_labels=budget.max_labels)  # confidence ends no item of a baseline
@@ -103,7 +104,8 @@ def strategies(
 
 def near_all_labels(evidence: Evidence, method: str) -> float:
     """Half a point or one item, whichever is more, below the accuracy with all recorded labels."""
-    full = accuracy_of(combiner(method).fit(replace(evidence, truth=None, features=None)), evidence)
+    judge = combiner(method)
+    full = accuracy_of(judge.fit(seen_by(judge, replace(evidence, truth=None))), evidence)
     return max(full - max(NEAR, 1 / int(evidence.known.sum())) - ROUNDING, 0.0)
 
 

@@ -258,7 +258,7 @@ def _orders(
     """
     depth = max(1, budget.max_labels - int(pool[0][0].annotations.labels_per_item[sample].min()))
     if not crew.names:
-        return np.zeros((draws, sample.size, depth), dtype=np.intp)
+        return np.broadcast_to(np.intp(0), (draws, sample.size, depth))  # a limit may be any number
     right_k = np.mean(
         [diagonals(pi) @ c.class_shares for pi, (_, c) in zip(matrices, pool, strict=True)],
         axis=0,

@@ -155,7 +155,8 @@ def interval_of_errors(
         return right, right, right
     strength = max(wrong * right / spread - 1, 1e-3)
     ends = betaincinv(right * strength, wrong * strength, [0.5 - level / 2, 0.5 + level / 2])
-    return right, float(ends[0]), float(ends[1])
+    # of very few items the distribution is so skewed that its mean is outside
+    return right, min(float(ends[0]), right), max(float(ends[1]), right)
 
 
 def expected_accuracy(questions: Sequence[Judged], checks: Sequence[Checked] | None = None) -> Expected:

@@ -31,7 +31,10 @@ def learn(config: Config = HERE, as_json: Json = False) -> None:
         show.as_json({name: asdict(one) for name, one in found.items()})
         return
     if not found:
-        show.line("too few labels to learn from: expected two classes, and two labeled items a fold")
+        show.line(
+            "too few labels to learn from: expected two classes, and two labeled items a fold"
+            + (", each of a group of its own" if settings.learn.groups else "")
+        )
     for name, one in found.items():
         show.line(in_words(name, one))
 

@@ -33,8 +33,8 @@ from hitl.cli.options import (
     examples,
     grouped,
 )
-from hitl.cli.simulated import groups_of
-from hitl.errors import BadInput, BadSettings, BadTable, HitlError
+from hitl.cli.replay_people import crew_of, groups_of
+from hitl.errors import BadSettings, BadTable, HitlError
 from hitl.shown import listed
 
 if TYPE_CHECKING:
@@ -42,12 +42,11 @@ if TYPE_CHECKING:
 
     from hitl.active.replay.experiments import Source, Spent
     from hitl.active.replay.replay import Track
-    from hitl.annotations import Names
-    from hitl.crew import Crew
     from hitl.evidence import Evidence
     from hitl.report.replay import ReplayReport
 
 TRUTH_SCORES = "--truth only scores: no policy and no method sees it"
+TRUTH_IS_TOLD = "--truth scores, and of the items of --gold it is told: these are not scored"
 PICTURES = (".html", ".svg")
 STEP = ("labels", "cost", "accuracy", "done")
 """What is written of every step."""
@@ -187,6 +186,11 @@ def replay(
         raise BadSettings("--groups says which items share a fold of the model that learns; it needs --learn")
     if asked.learn is not None and evidence.features is None:
         raise BadSettings("--learn needs --features: what the model sees of the items")
+    if evidence.annotations.anonymous is not None and not crowd and (asked.people is not None or asked.capacity):
+        raise BadSettings(
+            "--people and --capacity are about annotators, and some of these answers name none; expected an annotator "
+            "in every row"
+        )
     _check(outputs, [*recorded.given.files, *(path for path in (asked.people, asked.groups) if path)])
     doubt = doubt_about_truth(evidence)
     if doubt is not None:
@@ -199,11 +203,11 @@ def replay(
         batch=asked.batch,
         labels=asked.labels,
         confidence=asked.confidence,
-        crew=_crew(asked, names_of(crowd) if crowd else evidence.annotations.annotators),
+        crew=crew_of(asked.people, asked.capacity, names_of(crowd) if crowd else evidence.annotations.annotators),
         delay=asked.delay,
         skip=asked.skip,
         learn=asked.learn,
-        groups=_near_duplicates(asked.groups, recorded.item),
+        groups=_near_duplicates(asked.groups, recorded.item, frozenset(evidence.annotations.items)),
         stop=None if asked.stop is None else StopRule(asked.stop, asked.gold),
     )
     targets = asked.target or (SIMULATED_TARGET if crowd else near_all_labels(evidence, asked.combiner),)
@@ -215,14 +219,14 @@ def replay(
         show.as_json(_data(asked, tracks, targets) | {"written": [str(path) for path in outputs]})
         return
     show.line(report.subtitle)
-    show.line(TRUTH_SCORES)
+    show.line(TRUTH_SCORES if asked.stop is None or not asked.gold else TRUTH_IS_TOLD)
     _show(report)
     if asked.stop is not None:
         _show_stops(asked, tracks)
     show.wrote(outputs)
 
 
-def _near_duplicates(path: Path | None, item: str) -> dict[Any, str] | None:
+def _near_duplicates(path: Path | None, item: str, items: frozenset[Any]) -> dict[Any, str] | None:
     """Item -> its group, of those that have one. Raises BadTable."""
     from hitl.tables.files import read_table, require_columns
 
@@ -231,7 +235,10 @@ def _near_duplicates(path: Path | None, item: str) -> dict[Any, str] | None:
     table = read_table(path, [item, "group"])
     require_columns(table, [item, "group"], str(path))
     pairs = zip(table.column(item).to_pylist(), table.column("group").to_pylist(), strict=True)
-    return {name: group for name, group in pairs if name and group}
+    found = {name: group for name, group in pairs if name and group}
+    if items.isdisjoint(found):
+        raise BadTable(f"{path}: none of its items is recorded; expected names as {min(map(str, items))!r}")
+    return found
 
 
 def _run(source: Source, replays: Mapping[str, Any], asked: Asked, quiet: bool) -> dict[str, tuple[Track, ...]]:
@@ -303,41 +310,6 @@ def _need_format(path: Path) -> None:
             f"{path}: unknown format {path.suffix!r}; expected {PICTURES[0]} (a page), {PICTURES[1]} (a picture), or "
             f"every step as a table: {', '.join(FORMATS)} (.gz allowed)"
         ) from None
-
-
-def _crew(asked: Asked, people: Names) -> Crew:
-    """Limits and costs of the annotators: the capacity for all, and a table of annotator, cost, capacity."""
-    from hitl.crew import UNLIMITED, Crew
-    from hitl.tables.files import read_table, require_columns
-
-    general = UNLIMITED if asked.capacity is None else asked.capacity
-    if asked.people is None:
-        _need_capacity(general)
-        return Crew(default_capacity=general)
-    table = read_table(asked.people, ["annotator"])
-    require_columns(table, ["annotator"], str(asked.people))
-    names: list[str] = table.column("annotator").to_pylist()
-    unknown = [name for name in names if name not in set(people)]
-    if unknown:
-        raise BadInput(
-            f"{asked.people}: {unknown[0]!r} is no annotator who can be asked; expected names as {people[0]!r}"
-        )
-    column: dict[str, dict[Any, float]] = {}
-    for key in ("cost", "capacity"):
-        values = table.column(key).to_pylist() if key in table.column_names else []
-        try:
-            given = zip(names, values, strict=False)
-            column[key] = {name: float(value) for name, value in given if value not in (None, "")}
-        except ValueError as error:
-            raise BadTable(f"{asked.people}: column {key!r} is not numeric: {error}; expected numbers") from None
-    capacity = {name: int(value) for name, value in column["capacity"].items()}
-    _need_capacity(max([*capacity.values(), *([general] if set(people) - set(capacity) else [])]))
-    return Crew(capacity=capacity, default_capacity=general, cost=column["cost"])
-
-
-def _need_capacity(most: int) -> None:
-    if most == 0:
-        raise BadSettings("replay: --capacity is 0 for all: no annotator may be asked; expected 1 or more")
 
 
 def _cores() -> int:

@@ -62,7 +62,8 @@ def refresh(
         last, by = before.get(question), _digest(settings, known)
         if last is not None and last.settings != by:
             last = None
-        if last is not None and not anew and not _is_due(known, last, learn.growth):
+        there = _learnable(known, inputs)
+        if last is not None and not anew and not _is_due(known, there, last, learn.growth):
             complete[question] = last
             continue
         # where annotators alone now seem to see one class only, as few labels may, the last training still stands
@@ -98,9 +99,19 @@ def labels_of(evidence: Evidence) -> int:
     return len(evidence.annotations) + int(evidence.known.sum())
 
 
-def _is_due(evidence: Evidence, last: Trained, growth: float) -> bool:
-    """Whether labels have come, or gone, enough to learn anew."""
+def _is_due(evidence: Evidence, there: int, last: Trained, growth: float) -> bool:
+    """Whether labels, or items of which something can be learned, have come or gone, enough to learn anew."""
+    if last.there is not None and abs(there - last.there) > growth * last.there:
+        return True
     return abs(labels_of(evidence) - last.labels) > growth * last.labels
+
+
+def _learnable(evidence: Evidence, inputs: Mapping[Name, str] | None) -> int:
+    """How many items a model is given something of."""
+    if inputs is not None:
+        return sum(item in inputs for item in evidence.annotations.items)
+    assert evidence.features is not None
+    return int(np.count_nonzero(~np.isnan(evidence.features[:, 0]))) if evidence.features.shape[1] else 0
 
 
 def _digest(settings: Settings, evidence: Evidence) -> str:
@@ -162,6 +173,7 @@ class _Learning:
             int(rows.sum()),
             informs(p_nj[rows], people.probabilities[rows]),
             float(agree.mean()),
+            _learnable(self.evidence, self.inputs),
         )
 
     def _predicted(self, training: Training) -> Floats:

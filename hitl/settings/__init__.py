@@ -87,10 +87,10 @@ class CombineSettings(_Part):
 class BudgetSettings(_Part):
     """How much may be asked at a time, and when items and the project are done (see hitl.crew.Budget)."""
 
-    labels: int = Field(default=100, ge=0)
+    labels: int = Field(default=100, ge=0, le=UNLIMITED)
     target_confidence: float = Field(default=0.95, gt=0, le=1)
-    min_labels: int = Field(default=1, ge=0)
-    max_labels: int = Field(default=10, ge=1)
+    min_labels: int = Field(default=1, ge=0, le=UNLIMITED)
+    max_labels: int = Field(default=10, ge=1, le=UNLIMITED)
     cost: float = Field(default=math.inf, ge=0)
     target_accuracy: float | None = Field(default=None, gt=0, le=1)
     worth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -114,8 +114,8 @@ class CrewSettings(_Part):
     """
 
     annotators: tuple[str, ...] = ()
-    capacity: int = Field(default=UNLIMITED, ge=0)
-    capacities: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    capacity: int = Field(default=UNLIMITED, ge=0, le=UNLIMITED)
+    capacities: dict[str, Annotated[int, Field(ge=0, le=UNLIMITED)]] = Field(default_factory=dict)
     cost: Price = 1.0
     costs: dict[str, Price] = Field(default_factory=dict)
     skills: dict[str, tuple[str, ...]] = Field(default_factory=dict)
@@ -150,7 +150,7 @@ class FeatureSettings(_Part):
     image: str | None = Field(default=None, min_length=1)
     model: str | None = Field(default=None, min_length=1)
     weights: str | None = Field(default=None, min_length=1)
-    dimensions: int | None = Field(default=None, ge=1)
+    dimensions: int | None = Field(default=None, ge=1, le=UNLIMITED)
     folder: str = "."
     device: str = "auto"
     missing: Literal["skip", "refuse"] = "skip"
@@ -196,7 +196,7 @@ class GraphSettings(_Part):
 
     file: str | None = Field(default=None, min_length=1)
     item: str = Field(default="item", min_length=1)
-    neighbours: int | None = Field(default=None, ge=1)
+    neighbours: int | None = Field(default=None, ge=1, le=UNLIMITED)
 
     @property
     def kind(self) -> Literal["file", "neighbours"] | None:
@@ -227,7 +227,7 @@ class LearnSettings(_Part):
     folds: int = Field(default=5, ge=2)
     groups: str | None = Field(default=None, min_length=1)
     growth: float = Field(default=0.1, ge=0)
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**32)
 
     @model_validator(mode="after")
     def _field_of_own(self) -> LearnSettings:
@@ -270,9 +270,12 @@ def _as_written(check: Callable[[Any], Any]) -> AfterValidator:
     return AfterValidator(kept)
 
 
+CENTURY = 100 * 366 * 24 * 3600.0
+"""Seconds of the longest time that can be said: the calendar ends some thousand years from now."""
+
 Seconds = Annotated[
     float,
-    Field(gt=0, allow_inf_nan=False),
+    Field(gt=0, le=CENTURY, allow_inf_nan=False),
     BeforeValidator(lambda value: _checked(seconds_of)(value) if isinstance(value, str) else value),
 ]
 """A time, written "15m", kept in seconds."""
@@ -293,7 +296,7 @@ class RetentionSettings(_Part):
     """How long the store keeps what is over: rows that were deleted, and the figures of cycles."""
 
     deleted: Seconds = 30 * 24 * 3600.0
-    cycles: int = Field(default=1000, ge=100)
+    cycles: int = Field(default=1000, ge=100, le=UNLIMITED)
 
 
 class ServeSettings(_Part):
@@ -328,12 +331,12 @@ class ScheduleSettings(_Part):
     every: Seconds | None = None
     cron: Annotated[str, _as_written(cron_fields)] | None = None
     timezone: Annotated[str, _as_written(zone_of)] = "UTC"
-    after_annotations: int | None = Field(default=None, ge=1)
+    after_annotations: int | None = Field(default=None, ge=1, le=UNLIMITED)
     poll: Seconds = 60.0
     webhook: Annotated[str, _as_written(_require_address)] | None = None
     debounce: Seconds = 10.0
     debounce_at_most: Seconds = 120.0
-    late_after: int = Field(default=3, ge=1)
+    late_after: int = Field(default=3, ge=1, le=UNLIMITED)
 
     @model_validator(mode="after")
     def _consistent(self) -> ScheduleSettings:
@@ -404,6 +407,12 @@ class Settings(_FromFile):
     events: Annotated[tuple[EventSettings, ...], _as_written(require_different)] = ()
     models: dict[str, str] = Field(default_factory=dict)
     webhook_secret: SecretStr | None = None
+
+    @model_validator(mode="after")
+    def _one_model_a_name(self) -> Settings:
+        if self.learn.model is not None and "learned" in self.models:
+            raise ValueError("models.learned: so is called what [learn] trains; expected another name")
+        return self
 
 
 class _AnySource(SourceSettings):

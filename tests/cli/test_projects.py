@@ -92,10 +92,37 @@ def test_doctor_says_which_skill_nobody_has(run: Run, project: Path) -> None:
     assert (
         "FAIL  skills: no annotator of the crew has what 1 item needs: 'de' (1) (the crew has 'fr'; crew.skills)" in out
     )
-    assert "FAIL  skills: no item has the field 'language' (crew.needs)" in said("language", "fr")[1]
+    assert "FAIL  crew: crew.needs: no item has the field 'language'" in said("language", "fr")[1]
     (project / "items.csv").write_text("item,lang\n7,fr\n")
     assert run("pull", "--full")[0] == 0
     assert "ok    skills: needed by 1 item; the crew has them" in said("lang", "fr")[1]
+
+
+@pytest.mark.parametrize(
+    ("crew", "told"),
+    [
+        ('annotators = ["ann"]\ncapacities = { anm = 3 }', "crew.capacities: 'anm' is not in crew.annotators"),
+        ('annotators = ["ann"]\ncosts = { zed = 9.0 }', "crew.costs: 'zed' is not in crew.annotators"),
+        ('annotators = ["ann"]\nskills = { zed = ["de"] }', "crew.skills: 'zed' is not in crew.annotators"),
+        ("capacity = 3\ncapacities = { ann = 2 }", "crew.capacity, crew.capacities without crew.annotators"),
+        ('annotators = ["ann"]\nskills = { ann = ["de"] }\nneeds = "langauge"', "no item has the field 'langauge'"),
+    ],
+)
+def test_crew_settings_without_effect_are_told(run: Run, project: Path, crew: str, told: str) -> None:
+    kept = (project / "hitl.toml").read_text().split("[crew]")
+    rest = kept[1].partition("\n[")[2] if len(kept) > 1 else ""
+    (project / "hitl.toml").write_text(f"{kept[0]}[crew]\n{crew}\n" + (f"\n[{rest}" if rest else ""))
+    assert run("run")[0] == 0
+    assert told in run("status")[1]
+    code, out, _ = run("doctor")
+    assert (code, told in out) == (1, True)
+
+
+def test_costs_of_annotators_who_have_left_are_no_mistake(run: Run, project: Path) -> None:
+    kept = (project / "hitl.toml").read_text().split("[crew]")
+    (project / "hitl.toml").write_text(f'{kept[0]}[crew]\nannotators = ["ann"]\ncosts = {{ bob = 2.0 }}\n')
+    assert run("run")[0] == 0
+    assert "crew.costs" not in run("status")[1]
 
 
 def test_doctor_says_what_a_project_of_tables_reads(run: Run, project: Path) -> None:

@@ -19,7 +19,7 @@ from hitl.active.replay.replay import Replay, accuracy_of
 from hitl.active.replay.simulated_annotators import Group
 from hitl.active.replay.stop_rule import StopRule
 from hitl.active.replay.strategies import near_all_labels
-from hitl.cli.simulated import groups_of
+from hitl.cli.replay_people import groups_of
 from hitl.crew import Budget, Crew
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
@@ -245,7 +245,11 @@ def test_the_groups_of_the_command_line() -> None:
         (("-o", "a.svg", "-o", "a.svg"), 65, "named twice"),
         (("--people", "truth.csv"), 65, "no column 'annotator'"),
         (("--people", "strangers.csv"), 65, "'eve' is no annotator who can be asked"),
-        (("--people", "words.csv"), 65, "column 'cost' is not numeric"),
+        (("--people", "words.csv"), 65, "the cost of 'ann' is much; expected a number, 0 or more"),
+        (("--people", "half.csv"), 65, "the capacity of 'ann' is 2.5; expected a whole number, 0 or more"),
+        (("--people", "endless.csv"), 65, "the capacity of 'ann' is inf; expected a whole number"),
+        (("--people", "twice.csv"), 65, "annotator 'ann' appears twice"),
+        (("--people", "price.csv"), 65, "expected a column cost or capacity; it has annotator, price"),
         (("--people", "free.csv"), 78, "crew.cost of 'ann' is 0.0"),
         (("--confidence", "0"), 78, "--confidence is 0; expected a probability"),
         (("--skip", "1"), 78, "--skip is 1; expected a share of the questions"),
@@ -262,6 +266,10 @@ def test_what_is_wrong_is_refused_and_nothing_written(
     (tables / "strangers.csv").write_text("annotator,cost\neve,2\n")
     (tables / "words.csv").write_text("annotator,cost\nann,much\n")
     (tables / "free.csv").write_text("annotator,cost\nann,0\n")
+    (tables / "half.csv").write_text("annotator,capacity\nann,2.5\n")
+    (tables / "endless.csv").write_text("annotator,capacity\nann,inf\n")
+    (tables / "twice.csv").write_text("annotator,cost\nann,1\nann,2\n")
+    (tables / "price.csv").write_text("annotator,price\nann,2\n")
     before = sorted(tables.iterdir())
     found, out, err = run(*FLAGS, *more)
     assert (found, out) == (code, "")
@@ -382,6 +390,41 @@ def test_a_model_that_learns_beside_each_policy(tables: Path, run: Run) -> None:
     code, _, err = run(*FLAGS, "--groups", "groups.csv")
     assert code == 78
     assert "it needs --learn" in err
+    (tables / "groups.csv").write_text("item,group\nother,1\n")
+    code, _, err = run(*FLAGS, *learns, "--groups", "groups.csv")
+    assert (code, "none of its items is recorded; expected names as 'i0'" in err) == (65, True)
+
+
+def test_a_method_that_needs_features_is_replayed_with_them(tables: Path, run: Run) -> None:
+    rows = [f"i{n},{n % 5},{n % 3}" for n in range(60)]
+    (tables / "features.csv").write_text("item,size,colour\n" + "\n".join(rows) + "\n")
+    method = ("--method", "learned", "--features", "features.csv", "--seeds", "1", "--batch", "120")
+    code, _, err = run(*FLAGS, *method, "--json")
+    assert code == 0, err
+
+
+def test_answers_of_nobody_have_no_limits_of_annotators(tables: Path, run: Run) -> None:
+    with (tables / "annotations.csv").open("a") as file:
+        file.write("i0,,cat\n")
+    for limits in (("--people", "people.csv"), ("--capacity", "1")):
+        code, _, err = run(*FLAGS, *limits)
+        assert code == 78
+        assert "--people and --capacity are about annotators, and some of these answers name none" in err
+
+
+def test_with_a_confidence_it_does_not_end_before_items_have_labels(tables: Path, run: Run) -> None:
+    code, out, _ = run(*FLAGS, "--batch", "1", "--confidence", "0.9", "--seeds", "1", "--json")
+    assert code == 0
+    assert json.loads(out)["strategies"]["expected-gain"]["end"][0]["labels"] >= 60
+
+
+def test_items_whose_truth_is_told_are_not_scored(tables: Path, run: Run) -> None:
+    said = ("--stop", "0.99", "--gold", "40", "--seeds", "1")
+    code, out, _ = run(*FLAGS, *said)
+    assert (code, "of the items of --gold it is told: these are not scored" in out) == (0, True)
+    recorded = Recording(evidence_of(tables))
+    (track,) = run_trials(recorded, strategies(240, stop=StopRule(0.99, 40)), seeds=1)["expected-gain"]
+    assert set(np.round(track.accuracy * 10, 9) % 1) <= {0.0, 0.5}, "of ten items, ties shared"
 
 
 def test_combine_learns_from_features(tables: Path, run: Run) -> None:

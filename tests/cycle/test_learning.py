@@ -86,6 +86,23 @@ def test_what_is_learned_joins_the_consensus_of_the_same_cycle(tmp_path: Path) -
     assert np.mean(names[alone.labels] == right) < 0.7
 
 
+def test_items_that_come_after_a_training_are_predicted(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "p", 40)
+    run(folder)
+    first = trainings(folder)["label"].run
+    with (folder / "items.csv").open("a") as file:
+        file.write("120,storm tide\n")
+    assert run(folder).learned == {}, "one more of 120 waits for others"
+    with (folder / "items.csv").open("a") as file:
+        file.write("".join(f"{n},{text(n)}\n" for n in range(121, 140)))
+    report = run(folder)
+    assert trainings(folder)["label"].run != first
+    evidence, consensus = report.judgement.evidence["label"], report.judgement.results["label"]
+    new = [row for row, item in enumerate(evidence.annotations.items) if int(item) > 120]
+    assert evidence.predicted[new].all()
+    assert consensus.confidence[new].mean() > 0.6
+
+
 def test_without_learn_nothing_is_learned(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "p", 40)
     assert run(folder, learn={}).judgement.results["label"].temperatures == {}

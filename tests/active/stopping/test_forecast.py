@@ -265,3 +265,10 @@ def test_the_least_of_each_row_are_found(depth: int) -> None:
         assert all(len(set(row)) == depth for row in found.tolist())
         expected = np.sort(time, axis=1)[:, :depth]
         assert (np.sort(np.take_along_axis(time, found, axis=1), axis=1) == expected).all()
+
+
+def test_a_limit_of_any_size_takes_no_memory() -> None:
+    """Someone who wants no limit writes a large one."""
+    said = Evidence(Annotations.from_matrix([[0, 1], [1, 1], [0, 0]], classes=[0, 1]))
+    found = forecast([(said, DawidSkene().fit(said))], Crew(), Budget(max_labels=2**31 - 1))
+    assert found.labels > 0
