@@ -67,6 +67,18 @@ class Model:
             view[f"predictions {question}"] = {(row.model, row.item): row.probabilities["a"] for row in guesses}
         return view
 
+    def counts(self) -> dict[str, int]:
+        said = self.alive("answer")
+        return {
+            "items": sum(alive for _, alive in self.items.values()),
+            "annotations": len({row.key for row in said}),
+            "labels": len({(row.item, row.question, row.annotator or f"({row.key})") for row in said}),
+            "annotators_with_labels": len({row.annotator for row in said} - {None}),
+            "skips": len({row.key for row in self.alive("skip")}),
+            "gold": len({row.item for row in self.alive("gold")}),
+            "predictions": sum(self.items[row.item][1] for row in self.predictions.values()),
+        }
+
 
 def view(store: Store, project: str) -> dict[str, Any]:
     rows = store.items(project).to_pylist()
@@ -124,5 +136,9 @@ def test_the_store_agrees_with_the_model(store: Store, sequence: list[tuple[Page
             assert store.cursor(project) == each.cursor
             store.pack(lease, packs)
             assert view(store, project) == model.view()
+        counts = store.counts(project)
+        counts.pop("annotators")
+        assert counts == model.counts()
+        assert store.annotation_count(project) == counts["annotations"]
         again = store.save_page(lease, sequence[-1][0])
         assert (again.changed, again.deleted) == (0, 0)
