@@ -16,7 +16,7 @@ def settings_for(number: int, crew: list[str] | tuple[str, ...] = (), **budget: 
     return Settings(
         name="p",
         source=LabelStudioSettings(project=number, abstain=("Unsure",)),
-        crew=CrewSettings(annotators=tuple(crew), capacity=3),
+        crew=CrewSettings(annotators=tuple(crew), capacity=3) if crew else CrewSettings(),
         budget=BudgetSettings(**{"labels": 9, "target_confidence": 0.97, **budget}),
     )
 
