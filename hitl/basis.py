@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from hitl import __version__
 from hitl.exchange import Connector, Question
-from hitl.people import people_of
-from hitl.project import combined, is_over
+from hitl.project import combined, is_over, people_of
 from hitl.store.cycles import BASIS
 
 if TYPE_CHECKING:

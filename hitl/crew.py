@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from hitl.annotations import Name, Names
 from hitl.errors import BadSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 UNLIMITED = 2**31 - 1
 
@@ -128,3 +133,15 @@ class Budget:
             raise BadSettings(f"budget.worth is {self.worth}; expected a number above 0")
         if self.min_labels > self.max_labels:
             raise BadSettings(f"budget.min_labels {self.min_labels} is above budget.max_labels {self.max_labels}")
+
+
+def needs_of(items: pa.Table, field: str) -> dict[Name, frozenset[str]]:
+    """Item -> the skills that this field of its data names: one value or a list; items without it need none."""
+    needs: dict[Name, frozenset[str]] = {}
+    for key, data in zip(items.column("item").to_pylist(), items.column("data").to_pylist(), strict=True):
+        value: Any = json.loads(data).get(field)
+        values = value if isinstance(value, list) else [value]
+        wanted = frozenset(str(one) for one in values if one not in (None, ""))
+        if wanted:
+            needs[key] = wanted
+    return needs

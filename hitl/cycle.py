@@ -60,10 +60,12 @@ from hitl.metrics import metrics_of
 from hitl.models.analysis.audited_agreement import audited_agreement
 from hitl.models.predictors.features import without
 from hitl.operations import Judgement, departed, end_of_kind, operations_of
-from hitl.people import annotator_names, crew_of, doubts, reachable
 from hitl.project import (
+    annotator_names,
     budget_of,
     combined,
+    crew_of,
+    doubts,
     forget,
     given_evidence,
     item_names,
@@ -71,6 +73,7 @@ from hitl.project import (
     one_fit,
     orders_of_others,
     pages_of,
+    reachable,
     require_one_name,
     require_place,
     settle,

@@ -14,8 +14,17 @@ from hitl.exchange import Check, silent
 from hitl.learning.features import stored_features
 from hitl.models.combiner import needs_of
 from hitl.models.registry import chosen
-from hitl.people import annotator_names, crew_of, doubts, reachable
-from hitl.project import combined, graph_of, opened, orders_of_others, stored_evidence
+from hitl.project import (
+    annotator_names,
+    combined,
+    crew_of,
+    doubts,
+    graph_of,
+    opened,
+    orders_of_others,
+    reachable,
+    stored_evidence,
+)
 from hitl.shown import counted
 from hitl.status import stored_in_words
 from hitl.store.events import Counted

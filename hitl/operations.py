@@ -17,8 +17,8 @@ from hitl.consensus import Consensus, FoundBox, FoundMask
 from hitl.evidence import Evidence
 from hitl.exchange import BOX_DIGITS, Operation
 from hitl.metrics import DIGITS
-from hitl.people import annotator_names
 from hitl.plan import Ask, DoneItems, Expired, Plan
+from hitl.project import annotator_names
 from hitl.tables import row_differences
 from hitl.tables.encoding import CheckedNames
 from hitl.tables.label_columns import ConsensusOperation, LabelColumns, WantedOperation

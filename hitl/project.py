@@ -3,7 +3,7 @@
     load, stored, opened                 settings; with the store; with the connector too
     stored_evidence, combined            question -> evidence; its consensus, fitted now
     item_names                           platform's key -> the user's own id
-    budget_of                            how much may be asked; `people`: who
+    crew_of, budget_of                   who may be asked, and how much
 
 Numerical libraries load with the first call that needs them: `hitl --help` stays light.
 """
@@ -11,7 +11,8 @@ Numerical libraries load with the first call that needs them: `hitl --help` stay
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
@@ -19,18 +20,17 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, cast
 
-from hitl.errors import BadInput, BadSettings
-from hitl.exchange import Doubting, Fenced, Located, Marked, Pages, Workplaces, id_in
-from hitl.people import annotator_names
+from hitl.errors import BadInput, BadSettings, PlatformError
+from hitl.exchange import Directory, Doubting, Fenced, Located, Marked, Pages, Workplaces, id_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hitl.annotations import Annotations, Floats, Names
+    from hitl.annotations import Annotations, Floats, Name, Names
     from hitl.consensus import Consensus
-    from hitl.crew import Budget
+    from hitl.crew import Budget, Crew
     from hitl.evidence import Evidence
-    from hitl.exchange import Connector, Progress, Question
+    from hitl.exchange import AnnotatorRow, Connector, Progress, Question
     from hitl.learning.graph import ProjectGraph
     from hitl.models.combiner import Combiner
     from hitl.settings import Settings
@@ -393,6 +393,92 @@ def _refuse_shared_ids(own: Mapping[str, str | None], field: str | None) -> None
 
 
 # -- crew and budget ---------------------------------------------------------------------------------------
+
+
+def annotator_names(store: Store, project: str) -> dict[str, str]:
+    """Platform key -> shown name; the key is added where several annotators share a name."""
+    table = store.annotators(project)
+    names = dict(zip(table.column("key").to_pylist(), table.column("name").to_pylist(), strict=True))
+    count = Counter(names.values())
+    return {key: name if count[name] == 1 else f"{name} ({key})" for key, name in names.items()}
+
+
+def crew_of(settings: Settings, store: Store) -> Crew:
+    """The crew of the settings; an annotator who skipped an item is not asked about it again."""
+    from hitl.crew import Crew, needs_of
+
+    crew = settings.crew
+    names = annotator_names(store, settings.name)
+    skips = store.skips(settings.name)
+    _refuse_shared_names(crew.annotators, names)
+    pairs = zip(skips.column("annotator").to_pylist(), skips.column("item").to_pylist(), strict=True)
+    never = frozenset((names.get(annotator, annotator), item) for annotator, item in pairs)
+    return Crew(
+        tuple(crew.annotators),
+        cast("Mapping[Name, int]", crew.capacities),
+        crew.capacity,
+        never,
+        cost=cast("Mapping[Name, float]", crew.costs),
+        default_cost=crew.cost,
+        skills={name: frozenset(skills) for name, skills in crew.skills.items()},
+        needs={} if crew.needs is None else needs_of(store.items(settings.name), crew.needs),
+    )
+
+
+def people_of(connector: Connector) -> tuple[AnnotatorRow, ...] | None:
+    """Everyone who can be asked; None where the platform does not tell."""
+    if not isinstance(connector, Directory):
+        return None
+    try:
+        return connector.annotators()
+    except PlatformError:
+        return None
+
+
+def reachable(crew: Crew, connector: Connector, names: Mapping[str, str]) -> tuple[Crew, tuple[str, ...]]:
+    """The crew without those whom the platform does not know, and a line about each of them.
+
+    `names` are those of the last pull (`annotator_names`), for a platform that does not tell just now. Raises
+    BadSettings where it knows none: a crew without names would be anyone.
+    """
+    if not (crew.names and isinstance(connector, Directory)):
+        return crew, ()
+    people = people_of(connector)
+    there = set(names.values())
+    if people is not None:
+        there = {name for row in people for name in (row.name, f"{row.name} ({row.key})")}
+    known = tuple(name for name in crew.names if name in there)
+    told = tuple(_unknown(str(name), there - set(known)) for name in crew.names if name not in there)
+    if not known:
+        raise BadSettings("; ".join(told))
+    return replace(crew, names=known), told
+
+
+def doubts(settings: Settings, store: Store, crew: Crew) -> tuple[str, ...]:
+    """A line for each thing that `[crew]` says and that has no effect; `crew` is what became of it."""
+    from hitl.settings.without_effect import without_effect
+
+    lacking = settings.crew.needs is not None and not crew.needs and store.items(settings.name).num_rows > 0
+    return tuple(without_effect(settings.crew, annotator_names(store, settings.name).values(), lacking))
+
+
+def _unknown(name: str, there: Iterable[str]) -> str:
+    near = get_close_matches(name, list(there), 1)
+    meant = f" (did you mean {near[0]!r}?)" if near else ""
+    return (
+        f"crew.annotators: the platform has no user {name!r}, who is not asked. Mend the name{meant}, let them sign up "
+        "there, or take them out"
+    )
+
+
+def _refuse_shared_names(crew: tuple[str, ...], names: Mapping[str, str]) -> None:
+    """Raise BadSettings for a name that several annotators share: they are told apart as "name (key)"."""
+    for name in crew:
+        called = [shown for key, shown in names.items() if shown == f"{name} ({key})"]
+        if called:
+            raise BadSettings(
+                f"crew.annotators: several annotators are called {name!r}; expected {' or '.join(called)}"
+            )
 
 
 def budget_of(settings: Settings) -> Budget:

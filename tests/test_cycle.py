@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hitl import cycle, people, project, score
+from hitl import cycle, project, score
 from hitl.active.stopping import rules
 from hitl.connectors.tables import Tables, TablesSettings
+from hitl.crew import needs_of
 from hitl.demo.recorded import QUESTION, RecordedPeople, rte
 from hitl.doctor import checks
 from hitl.errors import BadSettings, BadTable, Busy, LeaseLost, StoreError, Unreachable
@@ -220,7 +221,6 @@ def test_expiry_follows_the_settings(tmp_path: Path) -> None:
 def test_a_project_that_is_done_closes_what_it_had_opened(tmp_path: Path) -> None:
     folder = folder_with_tables(tmp_path / "p")
     cycled(folder, NOON)
-    answers(folder, *((n, who, n % 2) for n in (9, 10) for who in ("ann", "bob", "cyd", "dee", "eve")))
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         done = settings().model_copy(
             update={"budget": settings().budget.model_copy(update={"target_accuracy": 0.3, "target_confidence": 1.0})}
@@ -232,7 +232,7 @@ def test_a_project_that_is_done_closes_what_it_had_opened(tmp_path: Path) -> Non
     assert "target is 30.0%" in str(plan.stop)
     assert metrics["forecast"] is None
     wanted = {r.operation.kind: r.operation.payload for r in report.receipts}["labels_wanted"]["items"]
-    assert set(wanted.values()) == {0, 3, 5}  # as many as they have: closed
+    assert set(wanted.values()) == {0, 3}  # as many as they have: closed
     assert queue(folder, "dee") == queue(folder, "eve") == []
 
 
@@ -335,7 +335,7 @@ def test_costs_skills_and_needs_reach_the_crew(tmp_path: Path) -> None:
     ours = settings().model_copy(update={"crew": CrewSettings(**crew)})  # type: ignore[arg-type]
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         cycle.run(ours, store, Tables(folder))
-        made = people.crew_of(ours, store)
+        made = project.crew_of(ours, store)
     assert (made.cost_of("dee"), made.cost_of("eve")) == (3.0, 2.0)
     assert made.needs == {"0": frozenset({"de"}), "2": frozenset({"fr"})}
     assert made.skills == {"dee": frozenset({"de"})}
@@ -344,7 +344,7 @@ def test_costs_skills_and_needs_reach_the_crew(tmp_path: Path) -> None:
 def test_needs_are_one_value_or_a_list() -> None:
     data = [{"lang": ["de", "fr"]}, {"lang": 7}, {"lang": []}, {"text": "x"}, {"lang": None}]
     table = pa.table({"item": ["a", "b", "c", "d", "e"], "data": [json.dumps(row) for row in data]})
-    assert people.needs_of(table, "lang") == {"a": frozenset({"de", "fr"}), "b": frozenset({"7"})}
+    assert needs_of(table, "lang") == {"a": frozenset({"de", "fr"}), "b": frozenset({"7"})}
 
 
 def test_checks_are_kept_with_the_plan_and_nobody_who_answers_is_told(tmp_path: Path) -> None:

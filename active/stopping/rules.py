@@ -17,10 +17,9 @@ and without any r ~ Gamma(a, a), a = PRIOR_ERRORS: then r has mean 1 and standar
 covers the accuracy of 95 % of the public crowds of docs/benchmarks/honesty.txt, and a target is reached when the
 expected errors are about a third of those it allows.
 
-Below FEW_LABELS labels an item (all of unknown truth, with labels or without), without known truth and without a model
-that tells anything, nothing but the agreement of one pair or two
-says how good the labels are, and annotators who err together agree as well: then a target accuracy does not end a
-project, and `Expected.unknowable` says what would let it.
+Below FEW_LABELS labels an item, without known truth and without a model that tells anything of these items, nothing but
+the agreement of one pair or two says how good the labels are, and annotators who err together agree as well: then a
+target accuracy does not end a project, and `Expected.unknowable` says what would let it.
 
 A target is reached by what the accuracy surely is (`Expected.sure`), not by its mean, or every second project would
 miss it. Beside known items that is what it exceeds in 19 of 20 cases, for one stop in twenty may be below the target;
@@ -223,12 +222,13 @@ def _unknowable(evidence: Evidence, consensus: Consensus) -> str:
 
     Models stand for as many labels of the items that they predict, as far as they tell anything.
     """
-    labels_n = evidence.annotations.labels_per_item[~evidence.known]
+    labels_n = evidence.annotations.labels_per_item
+    labeled_n = labels_n > 0
     told = float(consensus.parameters.get(MODEL_INFORMATIVENESS, np.array(1.0)))
-    beside = FEW_LABELS * told * evidence.predicted[~evidence.known]
-    if not labels_n.any() or float((labels_n + beside).mean()) >= FEW_LABELS:
+    beside_n = FEW_LABELS * told * evidence.predicted
+    if not labeled_n.any() or float((labels_n + beside_n)[labeled_n].mean()) >= FEW_LABELS:
         return ""
-    mean = float(labels_n.mean())
+    mean = float(labels_n[labeled_n].mean())
     return (
         f"{mean:.1f} labels an item cannot say how good they are, for annotators who err together agree as well; "
         f"{LEAST_KNOWN} items checked by an expert (`hitl gold`), {FEW_LABELS:g} labels an item or the probabilities "

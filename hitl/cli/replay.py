@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from hitl.report.replay import ReplayReport
 
 TRUTH_SCORES = "--truth only scores: no policy and no method sees it"
-TRUTH_IS_TOLD = "--truth scores, and of the items of --gold it is told: these are not scored"
+TRUTH_IS_TOLD = "--truth scores; the items of --gold are known from the beginning, and not scored"
 PICTURES = (".html", ".svg")
 STEP = ("labels", "cost", "accuracy", "done")
 """What is written of every step."""

@@ -421,7 +421,7 @@ def test_with_a_confidence_it_does_not_end_before_items_have_labels(tables: Path
 def test_items_whose_truth_is_told_are_not_scored(tables: Path, run: Run) -> None:
     said = ("--stop", "0.99", "--gold", "40", "--seeds", "1")
     code, out, _ = run(*FLAGS, *said)
-    assert (code, "of the items of --gold it is told: these are not scored" in out) == (0, True)
+    assert (code, "the items of --gold are known from the beginning, and not scored" in out) == (0, True)
     recorded = Recording(evidence_of(tables))
     (track,) = run_trials(recorded, strategies(240, stop=StopRule(0.99, 40)), seeds=1)["expected-gain"]
     assert set(np.round(track.accuracy * 10, 9) % 1) <= {0.0, 0.5}, "of ten items, ties shared"

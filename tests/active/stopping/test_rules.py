@@ -190,18 +190,18 @@ def test_few_labels_an_item_cannot_say_how_good_they_are() -> None:
         assert not rules.expected_accuracy([question]).unknowable
 
 
-def test_labels_of_some_items_and_models_of_others_do_not_say_how_good_all_are() -> None:
+def test_models_stand_for_labels_of_what_they_predict_as_far_as_they_tell_anything() -> None:
     q_nj = two(np.full(40, 0.99))
-    some = believed(q_nj, [[0, 0, 0], *[[-1, -1, -1] for _ in range(39)]])
-    assert rules.expected_accuracy([some]).unknowable.startswith("0.1 labels an item")
+    thin, consensus = believed(q_nj, np.zeros((40, 2), int).tolist())
     one = np.full((40, 2), np.nan)
     one[0] = 0.7, 0.3
-    of_one = (replace(some[0], probabilities={"model": one}), some[1])
-    assert rules.expected_accuracy([of_one]).unknowable
-    says_nothing = replace(some[1], parameters={"model informativeness": np.array(0.0)})
-    of_all = replace(some[0], probabilities={"model": np.tile([0.7, 0.3], (40, 1))})
-    assert rules.expected_accuracy([(of_all, says_nothing)]).unknowable
-    assert not rules.expected_accuracy([(of_all, some[1])]).unknowable
+    of_one = replace(thin, probabilities={"model": one})
+    assert rules.expected_accuracy([(of_one, consensus)]).unknowable.startswith("2.0 labels an item")
+    of_all = replace(thin, probabilities={"model": np.tile([0.7, 0.3], (40, 1))})
+    assert not rules.expected_accuracy([(of_all, consensus)]).unknowable
+    for told, enough in ((0.0, False), (0.3, False), (0.4, True)):
+        learned = replace(consensus, parameters={"model informativeness": np.array(told)})
+        assert (rules.expected_accuracy([(of_all, learned)]).unknowable == "") == enough
 
 
 def test_every_item_done_ends_the_project() -> None:

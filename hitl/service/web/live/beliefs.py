@@ -25,8 +25,7 @@ from hitl.exchange import silent
 from hitl.models.combiner import Combiner, Followable, Following, Updatable, name_of, seen_by
 from hitl.models.learning.learned import NAME as LEARNED
 from hitl.models.registry import chosen
-from hitl.people import annotator_names
-from hitl.project import combined, is_over, one_fit, stored_evidence
+from hitl.project import annotator_names, combined, is_over, one_fit, stored_evidence
 from hitl.service.web.projects import Difference, Now
 
 if TYPE_CHECKING:
