@@ -135,7 +135,7 @@ class Budget:
             raise BadSettings(f"budget.min_labels {self.min_labels} is above budget.max_labels {self.max_labels}")
 
 
-def needs_of(items: pa.Table, field: str) -> dict[Name, frozenset[str]]:
+def skills_needed(items: pa.Table, field: str) -> dict[Name, frozenset[str]]:
     """Item -> the skills that this field of its data names: one value or a list; items without it need none."""
     needs: dict[Name, frozenset[str]] = {}
     for key, data in zip(items.column("item").to_pylist(), items.column("data").to_pylist(), strict=True):

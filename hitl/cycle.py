@@ -65,9 +65,9 @@ from hitl.project import (
     budget_of,
     combined,
     crew_of,
-    doubts,
     forget,
     given_evidence,
+    ineffective,
     item_names,
     lease_seconds,
     one_fit,
@@ -241,7 +241,7 @@ class _Steps:
         settings, store, connector = self.settings, self.store, self.connector
         there, names = basis.basis_of(settings, store, connector), annotator_names(store, settings.name)
         crew, told = reachable(given or crew_of(settings, store), connector, names)
-        told += doubts(settings, store, crew) if given is None else ()
+        told += () if given else tuple(f"{what}: {mend}" for what, mend in ineffective(settings, store, crew))
         told += orders_of_others(store, settings.name, connector)
         left_out, questions = self.embed(), connector.questions()
         settle(self.lease, settings, store, questions)

@@ -18,8 +18,8 @@ from hitl.project import (
     annotator_names,
     combined,
     crew_of,
-    doubts,
     graph_of,
+    ineffective,
     opened,
     orders_of_others,
     reachable,
@@ -98,13 +98,12 @@ def _suggested(settings: Settings, store: Store) -> Iterator[Check]:
 
 def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
     """Whether the platform knows everyone who is to be asked; a folder of tables knows only those who answered."""
-    for text in doubts(settings, store, crew_of(settings, store)):
-        what, _, mend = text.partition(". ")
-        yield Check("crew", False, what, mend)
-    if not settings.crew.annotators:
-        return
     try:
-        crew, unknown = reachable(crew_of(settings, store), connector, annotator_names(store, settings.name))
+        asked = crew_of(settings, store)
+        yield from (Check("crew", False, what, mend) for what, mend in ineffective(settings, store, asked))
+        if not settings.crew.annotators:
+            return
+        crew, unknown = reachable(asked, connector, annotator_names(store, settings.name))
     except HitlError as error:
         yield Check("crew", False, str(error), "mend crew.annotators, or let them sign up on the platform")
         return

@@ -405,7 +405,7 @@ def annotator_names(store: Store, project: str) -> dict[str, str]:
 
 def crew_of(settings: Settings, store: Store) -> Crew:
     """The crew of the settings; an annotator who skipped an item is not asked about it again."""
-    from hitl.crew import Crew, needs_of
+    from hitl.crew import Crew, skills_needed
 
     crew = settings.crew
     names = annotator_names(store, settings.name)
@@ -421,7 +421,7 @@ def crew_of(settings: Settings, store: Store) -> Crew:
         cost=cast("Mapping[Name, float]", crew.costs),
         default_cost=crew.cost,
         skills={name: frozenset(skills) for name, skills in crew.skills.items()},
-        needs={} if crew.needs is None else needs_of(store.items(settings.name), crew.needs),
+        needs={} if crew.needs is None else skills_needed(store.items(settings.name), crew.needs),
     )
 
 
@@ -454,12 +454,12 @@ def reachable(crew: Crew, connector: Connector, names: Mapping[str, str]) -> tup
     return replace(crew, names=known), told
 
 
-def doubts(settings: Settings, store: Store, crew: Crew) -> tuple[str, ...]:
-    """A line for each thing that `[crew]` says and that has no effect; `crew` is what became of it."""
+def ineffective(settings: Settings, store: Store, crew: Crew) -> tuple[tuple[str, str], ...]:
+    """What `[crew]` says without effect, and what to do about each; `crew` is what became of it."""
     from hitl.settings.without_effect import without_effect
 
-    lacking = settings.crew.needs is not None and not crew.needs and store.items(settings.name).num_rows > 0
-    return tuple(without_effect(settings.crew, annotator_names(store, settings.name).values(), lacking))
+    needless = settings.crew.needs is not None and not crew.needs and store.items(settings.name).num_rows > 0
+    return tuple(without_effect(settings.crew, annotator_names(store, settings.name).values(), needless))
 
 
 def _unknown(name: str, there: Iterable[str]) -> str:

@@ -61,13 +61,13 @@ class Status:
         last: the last cycle, or None before the first.
         pending: kind -> operations that the platform has not confirmed.
         running: who writes to the project now, in words, or None; failure: why the last cycle failed, or None.
-        problems: what the last pull did not understand; left_out: what the last cycle had to go on without.
+        problems: what the last pull did not understand; left_out: what the last cycle left out or ignored.
         queues: who has questions waiting, the longest wait first.
         pages: where annotators answer, as the last cycle saw it; None where none has noted it.
         looked_at: when a cycle last found nothing new; None: none has.
         missed: the cycle that should have come since; None where none should.
         unfinished: a push that nothing goes on with did not come to its end.
-        news: a pull has changed what is stored since the last cycle.
+        changed_since: a pull has changed what is stored since the last cycle.
     """
 
     project: str
@@ -83,11 +83,11 @@ class Status:
     looked_at: datetime | None = None
     missed: Missed | None = None
     unfinished: bool = False
-    news: bool = False
+    changed_since: bool = False
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What the last cycle had to go on without, in words."""
+        """What the last cycle left out or ignored, in words."""
         return () if self.last is None else tuple(map(str, self.last.metrics.get("problems") or ()))
 
     def as_json(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Status:
             "failed": None if failure is None else {**asdict(failure), "at": failure.at.isoformat(timespec="seconds")},
             "missed": missed and {"due": missed.due.isoformat(timespec="seconds"), "schedule": missed.schedule},
             "unfinished_push": self.unfinished,
-            "news": self.news,
+            "changed_since": self.changed_since,
             "problems": list(self.problems),
             "left_out": list(self.left_out),
             "last": None if last is None else dict(last.metrics),

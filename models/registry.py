@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -59,10 +59,17 @@ COMBINERS = Registry(
 
 def combiner(name: str, **settings: Any) -> Combiner:
     """A method with settings. Raises BadSettings for an unknown name or setting."""
-    if "temperature" in settings:
+    if "temperature" in settings and _has_prior(COMBINERS.load(name)):
         settings["temperature"] = _log_temperature(settings["temperature"])
     made: Combiner = COMBINERS.make(name, settings)
     return made
+
+
+def _has_prior(made: Any) -> bool:
+    """Whether the temperature of a method is the prior of one; that of another package may be a number."""
+    prior = import_module("hitl.models.calibration.temperature").LogTemperature
+    known = fields(made) if is_dataclass(made) else ()
+    return any(field.name == "temperature" and isinstance(field.default, prior) for field in known)
 
 
 def _log_temperature(given: Any) -> Any:

@@ -20,7 +20,7 @@ import pytest
 from hitl import cycle, project, score
 from hitl.active.stopping import rules
 from hitl.connectors.tables import Tables, TablesSettings
-from hitl.crew import needs_of
+from hitl.crew import skills_needed
 from hitl.demo.recorded import QUESTION, RecordedPeople, rte
 from hitl.doctor import checks
 from hitl.errors import BadSettings, BadTable, Busy, LeaseLost, StoreError, Unreachable
@@ -344,7 +344,7 @@ def test_costs_skills_and_needs_reach_the_crew(tmp_path: Path) -> None:
 def test_needs_are_one_value_or_a_list() -> None:
     data = [{"lang": ["de", "fr"]}, {"lang": 7}, {"lang": []}, {"text": "x"}, {"lang": None}]
     table = pa.table({"item": ["a", "b", "c", "d", "e"], "data": [json.dumps(row) for row in data]})
-    assert needs_of(table, "lang") == {"a": frozenset({"de", "fr"}), "b": frozenset({"7"})}
+    assert skills_needed(table, "lang") == {"a": frozenset({"de", "fr"}), "b": frozenset({"7"})}
 
 
 def test_checks_are_kept_with_the_plan_and_nobody_who_answers_is_told(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ class Replay:
         rng: np.random.Generator | int = 0,
         on_step: Callable[[int, float], None] | None = None,
     ) -> ReplayResult:
-        """Replay all recorded annotations; the truth is used for scoring only. `rng` may be a seed.
+        """Replay all recorded annotations; the truth only scores, but for what `stop` tells. `rng` may be a seed.
 
         `on_step(labels, accuracy)` is called before each plan.
         """
@@ -162,7 +162,8 @@ class Replay:
         rng: np.random.Generator,
         on_step: Callable[[int, float], None] | None = None,
     ) -> ReplayResult:
-        """The same with any annotators; `known` is what is known beside their answers, and its truth only scores.
+        """The same with any annotators; `known` is what is known beside their answers, and its truth only scores,
+        but for what `stop` tells.
 
         `rng` draws the delays and skips. Raises BadEvidence when no item has a known truth.
         """

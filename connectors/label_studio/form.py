@@ -117,11 +117,14 @@ class Form:
         would not be read as it was meant.
         """
         given = {control.name for control in self.controls if not labels.keys().isdisjoint(_names_of(control))}
-        left = {control.name for control in self.controls} if beside is None else _left_open(beside)
-        kept = [dict(item) for item in beside or () if item.get("from_name") not in given]
-        result = [_leaving_open(item, left - given) for item in (*kept, *self.write(labels))]
+        with _understood():  # people can change what is there
+            left = ({control.name for control in self.controls} if beside is None else _left_open(beside)) - given
+            kept = [dict(item) for item in beside or () if item.get("from_name") not in given]
+            kept = [_leaving_open(item, left) for item in kept]
+        result = [*kept, *(_leaving_open(item, left) for item in self.write(labels))]
         said = {name for name, label in self.read(result).items() if label is not None}
-        if not labels.keys() <= said or (beside is None and said - labels.keys()):
+        unknown = {name for control in self.controls if control.name in left for name in _names_of(control)}
+        if not labels.keys() <= said or said & unknown:
             raise NotUnderstood(f"Label Studio cannot hold {dict(labels)!r} and leave the other controls open")
         return result
 

@@ -188,17 +188,14 @@ def _truths(
     left: dict[int, str] = {}
     for number, task in found.items():
         try:
-            result = _truth(form, wanted[number], task, me)
+            truths[number] = _truth(form, wanted[number], task, me)
         except NotUnderstood as error:
             left[number] = str(error)
-            continue
-        read = form.read(result)
-        truths[number] = {name: str(read[name]) for name in wanted[number]}, result
     return truths, left
 
 
-def _truth(form: Form, labels: Mapping[str, str], task: Mapping[str, Any], me: int) -> list[dict[str, Any]]:
-    """The result that says these labels. Raises NotUnderstood where it cannot be written."""
+def _truth(form: Form, labels: Mapping[str, str], task: Mapping[str, Any], me: int) -> Truth:
+    """These labels as they are read, and the result that says so. Raises NotUnderstood where it cannot be written."""
     if form.half_known(labels):  # an unticked box says no
         raise NotUnderstood(f"the truth of every class of {form.name!r} is needed")
     here = _ground_truth(task)
@@ -207,9 +204,14 @@ def _truth(form: Form, labels: Mapping[str, str], task: Mapping[str, Any], me: i
         result = form.as_truth(labels, own)
     except NotUnderstood:  # what is there cannot be read, and says nothing
         result = form.as_truth(labels)
-    if here is not None and own is None and not _says(form, here, {name: form.read(result)[name] for name in labels}):
-        raise NotUnderstood("somebody else's annotation is its ground truth, and a task can have one: mend it there")
-    return result
+    read = form.read(result)
+    known = {name: str(read[name]) for name in labels}
+    if here is not None and own is None and not _says(form, here, known):
+        raise NotUnderstood(
+            f"user {here.get('completed_by')} has set its ground truth, and a task can have only one: change that "
+            "annotation in Label Studio"
+        )
+    return known, result
 
 
 def _ground_truth(task: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -222,7 +224,7 @@ def _has_gold(form: Form, task: Mapping[str, Any], truth: Truth) -> bool:
     return here is not None and _says(form, here, truth[0])
 
 
-def _says(form: Form, annotation: Mapping[str, Any], labels: Mapping[str, str | None]) -> bool:
+def _says(form: Form, annotation: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     try:
         return labels.items() <= form.read(annotation["result"]).items()
     except NotUnderstood:

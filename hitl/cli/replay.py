@@ -65,7 +65,12 @@ EXAMPLES = examples(
 class Recorded:
     """The files of a replay; without annotations the items of the truth alone."""
 
-    truth: Annotated[Path, typer.Option(help="Known labels (item, label). They only score: no policy sees them.")]
+    truth: Annotated[
+        Path,
+        typer.Option(
+            help="Known labels (item, label). They only score: no policy sees them, but for the items of --gold."
+        ),
+    ]
     annotations: Annotated[Path | None, typer.Argument(help="Recorded annotations; none with --simulate.")] = None
     probabilities: Probabilities = None
     features: Features = None

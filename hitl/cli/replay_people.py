@@ -71,23 +71,24 @@ def crew_of(path: Path | None, each: int | None, people: Names) -> Crew:
     if not {"cost", "capacity"} & {*table.column_names}:
         raise BadTable(f"{path}: expected a column cost or capacity; it has {', '.join(table.column_names)}")
     column = {key: _numbers(path, table, key) for key in ("cost", "capacity") if key in table.column_names}
-    capacity = {name: int(value) for name, value in column.get("capacity", {}).items()}
+    capacity = {name: int(min(value, UNLIMITED)) for name, value in column.get("capacity", {}).items()}
     _need_capacity(max([*capacity.values(), *([general] if set(people) - set(capacity) else [])]))
     return Crew(capacity=capacity, default_capacity=general, cost=column.get("cost", {}))
 
 
 def _numbers(path: Path, table: pa.Table, key: str) -> dict[Any, float]:
-    """Annotator -> cost, 0 or more, or capacity, whole; of those who have one. Raises BadTable."""
+    """Annotator -> cost, above 0, or capacity, whole; of those who have one. Raises BadTable."""
     given: dict[Any, float] = {}
     for name, value in zip(table.column("annotator").to_pylist(), table.column(key).to_pylist(), strict=True):
         if value in (None, ""):
             continue
         try:
             number = float(value)
-        except ValueError:
+        except (TypeError, ValueError):
             number = math.nan
-        if not (0 <= number < math.inf and (key == "cost" or number.is_integer())):
-            expected = "a number, 0 or more" if key == "cost" else "a whole number, 0 or more"
+        right = number > 0 if key == "cost" else number >= 0 and number.is_integer()
+        if not (right and number < math.inf):
+            expected = "a number above 0" if key == "cost" else "a whole number, 0 or more"
             raise BadTable(f"{path}: the {key} of {name!r} is {value}; expected {expected}")
         given[name] = number
     return given

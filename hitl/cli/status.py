@@ -37,7 +37,7 @@ def words(status: Status) -> list[str]:
     lines += [*_failed(status), *_missed(status)]
     if last is not None:
         lines.append(_cycle(last, now))
-        if status.news:
+        if status.changed_since:
             lines.append("annotations or items have changed since: the next cycle judges them")
         elif status.looked_at is not None and status.looked_at > last.recorded_at:
             lines.append(f"nothing has changed since; looked {_when(status.looked_at, now)}")
@@ -49,7 +49,7 @@ def words(status: Status) -> list[str]:
         said = f"the last pull left out {things} that it did not understand; mend them on the platform"
         lines += _listed(f"{said}, and the next cycle reads them again:", status.problems)
     if status.left_out:
-        lines += _listed("the last cycle had to go on without:", status.left_out)
+        lines += _listed("the last cycle left out or ignored:", status.left_out)
     if status.pending:
         first = "" if status.failure is None else "; mend first what failed"
         said = f"{counted(sum(status.pending.values()), 'operation')} ({_kinds(status.pending)})"

@@ -101,7 +101,7 @@ def labels_of(evidence: Evidence) -> int:
 
 def _is_due(evidence: Evidence, there: int, last: Trained, growth: float) -> bool:
     """Whether labels, or items of which something can be learned, have come or gone, enough to learn anew."""
-    if last.there is not None and abs(there - last.there) > growth * last.there:
+    if last.learnable is None or abs(there - last.learnable) > growth * last.learnable:
         return True
     return abs(labels_of(evidence) - last.labels) > growth * last.labels
 

@@ -271,7 +271,7 @@ def _as_written(check: Callable[[Any], Any]) -> AfterValidator:
 
 
 CENTURY = 100 * 366 * 24 * 3600.0
-"""Seconds of the longest time that can be said: the calendar ends some thousand years from now."""
+"""Seconds of the longest time that can be said: dates end with the year 9999."""
 
 Seconds = Annotated[
     float,
@@ -411,7 +411,7 @@ class Settings(_FromFile):
     @model_validator(mode="after")
     def _one_model_a_name(self) -> Settings:
         if self.learn.model is not None and "learned" in self.models:
-            raise ValueError("models.learned: so is called what [learn] trains; expected another name")
+            raise ValueError("models.learned: [learn] gives its model this name; expected another name")
         return self
 
 

@@ -1,4 +1,4 @@
-"""What `[crew]` says of nobody: it has no effect, and whoever wrote it meant somebody."""
+"""Settings of `[crew]` that have no effect: unknown names, limits without names, needs that no item has."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hitl.settings import CrewSettings
 
+NEEDS_NAMES = ("capacity", "capacities", "skills", "needs")
+"""Settings that say nothing where no annotator is named."""
 
-def without_effect(settings: CrewSettings, former: Collection[str], needless: bool) -> Iterator[str]:
-    """A line for each thing: what is wrong, and after the first sentence what to do.
 
-    `former`: who has answered, and may have left. `needless`: there are items, and none has the field of `needs`.
+def without_effect(settings: CrewSettings, named: Collection[str], needless: bool) -> Iterator[tuple[str, str]]:
+    """What is wrong, and what to do, of each such setting.
+
+    `named`: all whom the platform has named; they may have left, and their old answers still have a cost. `needless`:
+    there are items, and none has the field of `needs`.
     """
     if settings.needs is not None and needless:
         yield (
-            f"crew.needs: no item has the field {settings.needs!r}, so that anybody is asked about anything. Name the "
-            "field of the items' data that says which skills an item takes"
+            f"crew.needs: no item has the field {settings.needs!r}, so that every annotator is asked about every item",
+            "name the field of the items' data that says which skills an item takes",
         )
     if not settings.annotators:
-        said = [key for key in ("capacity", "capacities", "skills", "needs") if key in settings.model_fields_set]
-        if said:
-            yield (
-                f"crew.{', crew.'.join(said)} without crew.annotators: nobody is asked by name, and it has no effect. "
-                "Name those who can be asked, or take it out"
-            )
+        given = [key for key in NEEDS_NAMES if key in settings.model_fields_set]
+        if given:
+            what = f"crew.{', crew.'.join(given)} without crew.annotators: no annotator is asked by name"
+            yield f"{what}, and it has no effect", "name in crew.annotators those who can be asked, or take it out"
         return
-    known = {*settings.annotators, *former}
     for key in ("capacities", "costs", "skills"):
+        known = {*settings.annotators, *(named if key == "costs" else ())}
         for name in getattr(settings, key):
             if name not in known:
                 near = get_close_matches(name, list(known), 1)
                 meant = f" (did you mean {near[0]!r}?)" if near else ""
-                yield f"crew.{key}: {name!r} is not in crew.annotators, and it has no effect. Mend the name{meant}"
+                yield f"crew.{key}: {name!r} is not in crew.annotators, and it has no effect", f"mend the name{meant}"

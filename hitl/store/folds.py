@@ -29,7 +29,7 @@ class Training:
         items: how many items it learned from.
         informs: whether what it predicts says more than the shares of the classes; if not, it is not used.
         agreement: share of these items of which it predicts the class of the consensus, out of fold, in [0, 1].
-        there: items that it could be given something of; None: not noted.
+        learnable: items that it could be given something of; None: an older version has not noted it.
     """
 
     run: str
@@ -38,7 +38,7 @@ class Training:
     items: int
     informs: bool
     agreement: float
-    there: int | None = None
+    learnable: int | None = None
 
 
 class Learnt(Leased):

@@ -170,8 +170,9 @@ def spread(named_j: Mask, told: int) -> Floats:
     """(J,) even shares of the classes that somebody has named, and what is left to those that nobody has.
 
     A class without a name may still come: after n items of which something is told, the next one is of a new class with
-    probability 1 / (n + 1), the rule of succession, or less where few classes are left. Lone labels tell nothing of it:
-    of a part of an item that one annotator marked, nobody could have said that there is none.
+    probability 1 / (n + 1), as in a Chinese restaurant process of concentration 1 (Ewens 1972), or less where few are
+    left. Lone labels tell nothing of it: of a part of an item that one annotator marked, nobody could have said that
+    there is none.
     """
     unnamed = int(np.count_nonzero(~named_j))
     left = min(unnamed / named_j.size, 1 / (told + 1))

@@ -118,6 +118,14 @@ def test_crew_settings_without_effect_are_told(run: Run, project: Path, crew: st
     assert (code, told in out) == (1, True)
 
 
+def test_a_name_with_a_stop_in_it_is_said_as_a_whole(run: Run, project: Path) -> None:
+    kept = (project / "hitl.toml").read_text().split("[crew]")
+    (project / "hitl.toml").write_text(f'{kept[0]}[crew]\nannotators = ["ann"]\ncosts = {{ "Dr. Anm" = 2.0 }}\n')
+    assert run("run")[0] == 0
+    out = run("doctor")[1]
+    assert "FAIL  crew: crew.costs: 'Dr. Anm' is not in crew.annotators, and it has no effect" in out
+
+
 def test_costs_of_annotators_who_have_left_are_no_mistake(run: Run, project: Path) -> None:
     kept = (project / "hitl.toml").read_text().split("[crew]")
     (project / "hitl.toml").write_text(f'{kept[0]}[crew]\nannotators = ["ann"]\ncosts = {{ bob = 2.0 }}\n')

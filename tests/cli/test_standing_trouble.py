@@ -56,7 +56,7 @@ def test_answers_that_were_pulled_and_not_judged_are_told(tmp_path: Path) -> Non
         with store.lease("p") as lease:
             cycle.pull(lease, store, Tables(folder))
         news = status_text(settings(), store, NOON + HOUR)
-        assert status_of(settings(), store).as_json()["news"]
+        assert status_of(settings(), store).as_json()["changed_since"]
     assert "nothing has changed since; looked" in quiet
     assert "annotations or items have changed since: the next cycle judges them" in news
     assert "nothing has changed" not in news
@@ -87,7 +87,7 @@ def test_what_a_cycle_had_to_go_on_without_is_shown(tmp_path: Path) -> None:
         text = status_text(ours, store, NOON)
         found = status_of(ours, store)
     assert report.pulled.problems == found.left_out
-    assert f"the last cycle had to go on without:\n  {found.left_out[0]}\n" in text
+    assert f"the last cycle left out or ignored:\n  {found.left_out[0]}\n" in text
 
 
 def test_of_many_problems_the_first_ten_have_a_line(tmp_path: Path) -> None:

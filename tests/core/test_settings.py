@@ -43,7 +43,10 @@ def test_costs_targets_and_worth_reach_the_budget(tmp_path: Path) -> None:
         ('[schedule]\nevery = "9999999d"\n', "schedule.every"),
         ("[retention]\ncycles = 99999999999999999999\n", "retention.cycles"),
         ("[learn]\nseed = 4294967296\n", "learn.seed"),
-        ('[learn]\nmodel = "logistic"\n[models]\nlearned = "p.csv"\n', "models.learned: so is called what"),
+        (
+            '[learn]\nmodel = "logistic"\n[models]\nlearned = "p.csv"\n',
+            "models.learned: .learn. gives its",
+        ),
         ("[crew]\nexpire_hours = 0\n", "crew.expire_hours"),
         ('[crew]\nneeds = ""\n', "crew.needs"),
         ('[crew]\nneeds = "language"\n', "crew: .*needs without skills"),

@@ -55,6 +55,8 @@ def test_a_method_and_its_settings_and_columns_are_named() -> None:
     for given in (1.5, {"mu": 1}, "warm"):
         with pytest.raises(BadSettings, match=r"temperature is .*; expected what is believed of its logarithm"):
             combiner("pl-em", temperature=given)
+    with pytest.raises(BadSettings, match="method 'majority' has no setting 'temperature'"):
+        combiner("majority", temperature=1.0)
 
 
 @pytest.mark.parametrize(

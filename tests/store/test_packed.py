@@ -44,8 +44,10 @@ def behind(store: Store) -> dict[int, list[int] | None]:
 def test_packed_answers_are_those_of_the_rows(store: Store) -> None:
     with store.lease("p") as lease:
         fill(store, lease)
-        before = store.annotations("p", "q")
+        before, counts = store.annotations("p", "q"), store.counts("p")
         assert store.pack(lease, ["q"]) == N // 4
+        assert store.counts("p") == counts
+        assert [counts[name] for name in ("labels", "annotations", "annotators_with_labels")] == [60, 60, 3]
         assert store.annotations("p", "q").equals(before)
         assert store.pack(lease, ["q"]) == 0
     assert before.num_rows == 60

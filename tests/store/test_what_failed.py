@@ -74,7 +74,7 @@ def test_status_reads_it_all(store: Store) -> None:
     for said in (
         "the last push did not come to its end",
         "reads them again:\n  task 7: no label\n",
-        "the last cycle had to go on without:\n  no user 'ann'\n",
+        "the last cycle left out or ignored:\n  no user 'ann'\n",
         "3 operations (questions of 2 annotators, order); `hitl push`, or the next cycle, sends them",
     ):
         assert said in text

@@ -133,6 +133,9 @@ def test_what_it_cannot_use_is_refused(method: SequentialDawidSkene) -> None:
     evidence, _, _, _ = simulated(40, 5)
     with pytest.raises(BadEvidence, match="learned by dawid-skene, and not by this method"):
         method.apply(DawidSkene().fit(Evidence(evidence.annotations)), evidence)
+    if isinstance(method, BSCSeq):
+        with pytest.raises(BadEvidence, match="learned by sequential-dawid-skene"):
+            method.apply(SequentialDawidSkene().fit(evidence), evidence)
     places = np.array(evidence.sequence)
     places[7] = places[3]
     with pytest.raises(BadEvidence, match="items 3 and 7 have one place in a sequence"):

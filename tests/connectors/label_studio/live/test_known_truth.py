@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -78,7 +79,7 @@ def test_the_truth_of_somebody_else_stays(project: Project) -> None:
     both = Operation("gold", "", {"questions": {"sentiment": {str(first): "good", str(second): "bad"}}})
     (receipt,) = project.connector.push([both])
     assert receipt.changed == 0
-    assert f"1 left out (task {first}: somebody else's annotation" in receipt.detail
+    assert f"1 left out (task {first}: user {other} has set its ground truth" in receipt.detail
     assert known(project, first) == {"sentiment": "bad"}
     assert answers(project, first) == []
 
@@ -112,6 +113,24 @@ TIMES = """<View><TimeSeries name="ts" value="$csv" timeColumn="t" timeFormat="%
 def test_half_a_frame_is_no_truth() -> None:
     with pytest.raises(NotUnderstood, match=r"1\.5"):
         parse(FILM).as_truth({"scenes": spans_as_label([(1, 1.5, "goal")])})
+
+
+def test_what_was_left_open_stays_open_or_is_not_written() -> None:
+    form = parse(THREE)
+    own = form.as_truth({"parts": spans_as_label([(0, 3, "name")])})
+    with pytest.raises(NotUnderstood, match="leave the other controls open"):
+        form.as_truth({"parts": NO_PART}, own)
+    both = form.as_truth({"sentiment": "good"}, own)
+    read = form.read(form.as_truth({"parts": NO_PART}, both))
+    assert read == {"sentiment": "good", **dict.fromkeys(TOPICS), "parts": NO_PART}
+
+
+@pytest.mark.parametrize("meta", ["x", {"hitl": 5}, {"hitl": {"open": 5}}])
+def test_an_odd_meta_ends_no_push(meta: object) -> None:
+    form = parse(THREE)
+    own = [{**choice("good")[0], "meta": meta}]
+    with suppress(NotUnderstood):  # then the result is written anew
+        form.as_truth(TOPICS, own)
 
 
 def test_times_are_compared_as_the_control_has_them() -> None:
