@@ -238,7 +238,7 @@ def spread_evenly(recorded: Evidence, combiner: Combiner, budgets: Sequence[int]
 
 
 def _not_told(known: Evidence, told: Ints) -> Evidence:
-    """The same with the truth of the items that nobody was told: those are scored."""
+    """What scores: the known truth, without that of the items which the fits are given."""
     assert known.truth is not None
     return replace(known, truth=np.where(told >= 0, -1, known.truth).astype(np.int32))
 

@@ -112,8 +112,8 @@ class Form:
     def as_truth(self, labels: Mapping[str, str], beside: Result | None = None) -> list[dict[str, Any]]:
         """The result list of known truth that says these labels, and leaves open what is not known.
 
-        `beside` is the known truth that is there already: it keeps what it says of other controls. Without it nobody
-        has looked at them. Raises BadSettings for a question or label that no control has, NotUnderstood for what
+        `beside` is the known truth that is there already: it keeps what it says of other controls. Without it
+        these are open. Raises BadSettings for a question or label that no control has, NotUnderstood for what
         would not be read as it was meant.
         """
         given = {control.name for control in self.controls if not labels.keys().isdisjoint(_names_of(control))}
@@ -142,7 +142,7 @@ def _left_open(result: object) -> set[str]:
 
 
 def _leaving_open(item: Mapping[str, Any], controls: Collection[str]) -> dict[str, Any]:
-    """An item of a result that says that nobody has looked at these controls."""
+    """The item of a result, marked: the known truth leaves these controls open."""
     meta = item.get("meta") or {}
     ours = {name: part for name, part in (meta.get("hitl") or {}).items() if name != _OPEN}
     ours |= {_OPEN: sorted(controls)} if controls else {}

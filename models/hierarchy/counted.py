@@ -161,21 +161,21 @@ class Counted:
 def shares_before(left: Left, weight_n: Floats, informativeness: float, model_share_j: Floats) -> WeighedShares:
     """Shares before any belief: by the votes, as far as the weights (N,) leave them, beside items spread evenly."""
     even = SHARES * left.labeled / max(left.counted, 1.0)
-    even_j = (1 - informativeness) * spread(left.named_j > 0, left.told) + informativeness * model_share_j
+    even_j = (1 - informativeness) * spread(left.named_j > 0, left.compared) + informativeness * model_share_j
     left_j = left.left_j if left.counted > 0 else np.zeros(len(even_j))
     return WeighedShares.unlearned(weight_n, left_j + even * even_j + 1 / len(even_j))
 
 
-def spread(named_j: Mask, told: int) -> Floats:
-    """(J,) even shares of the classes that somebody has named, and what is left to those that nobody has.
+def spread(named_j: Mask, compared: int) -> Floats:
+    """(J,) shares, of which the classes in use have even ones, and the others what is left to classes to come.
 
-    A class without a name may still come: after n items of which something is told, the next one is of a new class with
-    probability 1 / (n + 1), as in a Chinese restaurant process of concentration 1 (Ewens 1972), or less where few are
-    left. Lone labels tell nothing of it: of a part of an item that one annotator marked, nobody could have said that
-    there is none.
+    `named_j` (J,): whether a label or a known truth names the class. `compared`: the n items with two labels or known
+    truth. The next item is of a new class with probability 1 / (n + 1), as in a Chinese restaurant process of
+    concentration 1 (Ewens 1972), or less where few classes are left. Lone labels say nothing of it: of a part of an
+    item that one annotator marked, no other annotator could have said that there is nothing.
     """
     unnamed = int(np.count_nonzero(~named_j))
-    left = min(unnamed / named_j.size, 1 / (told + 1))
+    left = min(unnamed / named_j.size, 1 / (compared + 1))
     named = named_j.size - unnamed
     return np.where(named_j, (1 - left) / max(named, 1), left / max(unnamed, 1))
 

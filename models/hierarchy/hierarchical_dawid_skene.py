@@ -12,7 +12,7 @@ What is learned is what labels can tell:
     anchor     (1 - w) of the beliefs and w of the agreeing pairs of votes count, so that no class drifts away from
                those who vote for it
     shares     what is left of an item, 1 - u or all, counts as its votes say, and `SHARES` items count beside: even
-               over the classes that somebody has named, but for what is left to classes that may still come
+               over the classes in use, but for what is left to classes that may still come
 
 Where questions are chosen by what was answered, contested items have more labels than others, and which items have one
 label depends on that label. Hence all labels weigh alike, and lone ones count for the crowd: by weights (m_n - 1) / m_n

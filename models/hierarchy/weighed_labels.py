@@ -86,16 +86,16 @@ class Left(Additive):
 
     Attributes:
         left_j: (J,) votes, in items, less the weights.
-        named_j: (J,) items that anybody has named so.
+        named_j: (J,) items with a label, or known truth, of the class.
         counted, labeled: sum of the weights, and number, of items with a label or known truth.
-        told: items with two labels that are a class, or known truth.
+        compared: items with two labels that are a class, or known truth.
     """
 
     left_j: Floats
     named_j: npt.NDArray[np.int64]
     counted: float
     labeled: int
-    told: int
+    compared: int
 
     @classmethod
     def by_weights(cls, evidence: Evidence, weighed: Weighed, **others: Floats) -> Self:
@@ -106,9 +106,9 @@ class Left(Additive):
         unlabeled_n = (annotations.labels_per_item == 0) & ~evidence.known
         counted = float(weight_n.sum() - weight_n[unlabeled_n].sum())
         labeled = annotations.n_items - int(np.count_nonzero(unlabeled_n))
-        told = int(np.count_nonzero((labels_of_a_class(annotations) >= 2) | evidence.known))
+        compared = int(np.count_nonzero((labels_of_a_class(annotations) >= 2) | evidence.known))
         left_j = kernels.totals(votes_nj, 1 - weight_n)
-        return cls(left_j, np.count_nonzero(votes_nj, axis=0), counted, labeled, told, **others)
+        return cls(left_j, np.count_nonzero(votes_nj, axis=0), counted, labeled, compared, **others)
 
 
 @dataclass(frozen=True, eq=False)

@@ -317,7 +317,7 @@ def test_lone_labels_do_not_tell_that_there_is_no_other_class(items: int, classe
 
 
 @pytest.mark.parametrize(
-    ("named", "told", "expected"),
+    ("named", "compared", "expected"),
     [
         ((True, True, False, False), 0, (1 / 4, 1 / 4, 1 / 4, 1 / 4)),
         ((True, True, False, False), 3, (3 / 8, 3 / 8, 1 / 8, 1 / 8)),
@@ -328,9 +328,9 @@ def test_lone_labels_do_not_tell_that_there_is_no_other_class(items: int, classe
     ],
 )
 def test_even_shares_leave_some_to_classes_that_may_still_come(
-    named: tuple[bool, ...], told: int, expected: tuple[float, ...]
+    named: tuple[bool, ...], compared: int, expected: tuple[float, ...]
 ) -> None:
-    np.testing.assert_allclose(spread(np.array(named), told), expected)
+    np.testing.assert_allclose(spread(np.array(named), compared), expected)
 
 
 def test_lone_labels_count_what_is_expected_and_say_nothing_of_people() -> None:
