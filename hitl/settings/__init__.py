@@ -31,7 +31,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from hitl.crew import UNLIMITED
 from hitl.errors import BadSettings
-from hitl.settings.environment import secret, unreadable, variable_of
+from hitl.settings.environment import Environment, require_sections, secret, unreadable, variable_of
 from hitl.settings.events import EventSettings, is_address, require_different
 from hitl.shown import plain
 from hitl.tables.limits import Limits
@@ -375,7 +375,7 @@ class _FromFile(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The environment wins over the file."""
-        return env_settings, init_settings
+        return Environment(settings_cls), init_settings
 
 
 class Settings(_FromFile):
@@ -441,6 +441,7 @@ def load(path: str | Path, source_of: Callable[[str], type[SourceSettings]]) -> 
     for key in data:
         if _SECRET.search(key):
             raise BadSettings(f"{path}: {key} does not belong in a file; set HITL_{key.upper()} in the environment")
+    require_sections(Settings.model_fields)
     data |= {key: found for key in ("store", "webhook_secret") if (found := secret(f"HITL_{key.upper()}")) is not None}
     model: type[Settings] = Settings
     try:

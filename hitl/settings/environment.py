@@ -7,10 +7,15 @@ a file HITL_X in the folder that CREDENTIALS_DIRECTORY names (LoadCredential of 
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+from pydantic_settings import EnvSettingsSource
 
 from hitl.errors import BadSettings
 
@@ -59,6 +64,29 @@ def variable_of(place: list[str]) -> str | None:
     return next((name for name in os.environ if name.upper() == wanted.upper()), None)
 
 
+class Environment(EnvSettingsSource):
+    """The settings in the environment. Options, which have no type of their own, are JSON where they can be read so."""
+
+    def __call__(self) -> dict[str, Any]:
+        found = super().__call__()
+        for section in found.values():
+            if isinstance(section, dict) and isinstance(section.get("options"), dict):
+                section["options"] = {key: _value(given) for key, given in section["options"].items()}
+        return found
+
+
+def require_sections(sections: Iterable[str]) -> None:
+    """Raises BadSettings where a variable names a section of the settings that is not one of these."""
+    known = sorted(sections)
+    for name in sorted(os.environ):
+        head, nested, _ = name.upper().removeprefix("HITL_").partition("__")
+        if not name.upper().startswith("HITL_") or not nested or head.startswith("EVENTS_") or head.lower() in known:
+            continue
+        near = difflib.get_close_matches(head.lower(), known, 1)
+        meant = f"did you mean HITL_{near[0].upper()}__...? " if near else ""
+        raise BadSettings(f"environment: {name}: no such section; {meant}expected one of {', '.join(known)}")
+
+
 def unreadable(error: Exception) -> str:
     """Which variable could not be read, of those that set a part of the settings."""
     found = re.search(r'field "(\w+)"', str(error))
@@ -77,3 +105,8 @@ def _is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _value(given: Any) -> Any:
+    """What a text says as JSON; other than that the text."""
+    return json.loads(given) if isinstance(given, str) and _is_json(given) else given

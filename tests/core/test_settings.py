@@ -117,3 +117,19 @@ def test_a_bad_value_of_the_environment_names_its_variable(tmp_path: Path, monke
     monkeypatch.setenv("HITL_CREW", "ann")
     with pytest.raises(BadSettings, match="environment: HITL_CREW cannot be read"):
         loaded(tmp_path, "")
+
+
+def test_options_of_the_environment_are_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, said in {"RECALL": "0", "BOLD": "true", "KIND": "soft", "ODD": "[1,"}.items():
+        monkeypatch.setenv(f"HITL_POLICY__OPTIONS__{name}", said)
+    assert loaded(tmp_path, "").policy.options == {"recall": 0, "bold": True, "kind": "soft", "odd": "[1,"}
+
+
+def test_a_misspelt_section_of_the_environment_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HITL_SERVICE_PORT_8080_TCP", "tcp://10.0.0.1")  # as Kubernetes sets it, and none of ours
+    monkeypatch.setenv("HITL_EVENTS_A__B_SECRET", "x")
+    assert loaded(tmp_path, "").budget.labels
+    monkeypatch.setenv("HITL_BUGDET__LABELS", "50")
+    wanted = r"environment: HITL_BUGDET__LABELS: no such section; did you mean HITL_BUDGET__\.\.\.\? expected one of"
+    with pytest.raises(BadSettings, match=wanted):
+        loaded(tmp_path, "")
