@@ -120,7 +120,9 @@ class Reading:
         named = [name for name in (of.item, of.annotator, of.label, "duration") if name in table.column_names]
         table = table.select(list(dict.fromkeys(named))).replace_schema_metadata(None)
         for name in {of.annotator, of.label}.intersection(named) - {of.item}:
-            table = table.set_column(table.column_names.index(name), name, in_codes(table.column(name)))
+            coded = in_codes(table.column(name))
+            _require_kept(coded, name, place_of)
+            table = table.set_column(table.column_names.index(name), name, coded)
         rows = ItemRows(table, of.item)
         wins, contradicted = self._winners(rows, legal, seconds)
         if contradicted:
@@ -146,8 +148,8 @@ class Reading:
                     if not key or not value:
                         what = label if key else item
                         raise BadTable(f"{place_of(number)}: the {what} is empty; expected both in every row")
-                    if "\0" in key:
-                        raise _nul(item, place_of(number))
+                    if "\0" in key or "\0" in value:
+                        raise _nul(item if "\0" in key else label, place_of(number))
                     if classes and not self.marks_parts and value not in classes:
                         raise BadTable(
                             f"{place_of(number)}: {value!r} is no class; expected one of {', '.join(classes)} "
@@ -397,6 +399,13 @@ def _require_filled(column: pa.ChunkedArray, rows: npt.NDArray[np.bool_], item: 
     cut = np.flatnonzero(rows & np.asarray(pc.match_substring(column, "\0"), dtype=bool))
     if cut.size:
         raise _nul(item, place_of(int(cut[0])))
+
+
+def _require_kept(coded: pa.DictionaryArray, name: str, place_of: Place) -> None:
+    """Raise BadTable for the first row of a column that says what cannot be stored."""
+    cut = np.flatnonzero(np.asarray(pc.match_substring(coded.dictionary, "\0"), dtype=bool))
+    if cut.size:
+        raise _nul(name, place_of(int(np.argmax(np.isin(pc.fill_null(coded.indices, -1), cut)))))
 
 
 def _nul(item: str, where: str) -> BadTable:

@@ -113,7 +113,7 @@ class CrewSettings(_Part):
     not answered is given to another annotator.
     """
 
-    annotators: tuple[str, ...] = ()
+    annotators: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     capacity: int = Field(default=UNLIMITED, ge=0, le=UNLIMITED)
     capacities: dict[str, Annotated[int, Field(ge=0, le=UNLIMITED)]] = Field(default_factory=dict)
     cost: Price = 1.0

@@ -302,9 +302,17 @@ def test_a_name_that_no_database_keeps_is_refused(project: Path) -> None:
     write(project, annotations="item,annotator,label\na,ann,yes\n", truth="item,label\na\0b,yes\n")
     with pytest.raises(BadTable, match=r"truth\.csv, line 2: the item holds a NUL character"):
         pulled(Tables(project))
+    write(project, truth="item,label\na,y\0es\n")
+    with pytest.raises(BadTable, match=r"truth\.csv, line 2: the label holds a NUL character"):
+        pulled(Tables(project))
     write(project, truth="item,label\na,yes\n", probabilities_net="item,p_no,p_yes\na\0b,0.2,0.8\n")
     with pytest.raises(BadTable, match=r"probabilities_net\.csv, line 2: the item holds a NUL character"):
         pulled(Tables(project))
+    write(project, probabilities_net="item,p_no,p_yes\na,0.2,0.8\n")
+    for rows, named in (("a,,yes\nb,an\0n,no\n", "annotator"), ("a,ann,yes\nb,ann,n\0o\n", "label")):
+        write(project, annotations=f"item,annotator,label\n{rows}")
+        with pytest.raises(BadTable, match=rf"annotations\.csv, line 3: the {named} holds a NUL character"):
+            pulled(Tables(project))
 
 
 @pytest.mark.parametrize("column", [pa.array([b"\xff", b"a"]), pa.array([[1], [2]])])

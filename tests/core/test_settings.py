@@ -36,6 +36,7 @@ def test_costs_targets_and_worth_reach_the_budget(tmp_path: Path) -> None:
         ("[budget]\nworth = inf\n", "budget.worth"),
         ("[budget]\nmin_labels = 11\n", "budget: .*min_labels 11 is above max_labels 10"),
         ("[crew]\ncost = 0\n", "crew.cost"),
+        ('[crew]\nannotators = ["ann", ""]\n', "crew.annotators.1"),
         ("[crew]\ncosts = { ann = -2 }\n", "crew.costs.ann"),
         ("[crew]\ncapacities = { ann = -2 }\n", "crew.capacities.ann"),
         ("[crew]\ncapacities = { ann = 99999999999999999999 }\n", "crew.capacities.ann"),
