@@ -47,6 +47,8 @@ SUPPORTED = (
     "Choices (single or multiple), Rating, Taxonomy (leaves) and Pairwise of whole tasks, Labels on Text or Audio, "
     "TimeSeriesLabels on TimeSeries, TimelineLabels on Video, and BrushLabels and RectangleLabels on Image"
 )
+MOST_STARS = 1_000
+"""Each star of a rating is a class."""
 _TYPES = {"multiple": "choices"}
 """The type of a kind's results where it is not called as the kind."""
 _VALUE_KEYS = {"multiple": "choices", "pairwise": "selected"}
@@ -322,8 +324,8 @@ def _why_not(element: ElementTree.Element, attributes: Mapping[str, str]) -> str
     if element.tag in ("Choices", "Taxonomy"):
         return _why_not_choices(element, attributes)
     stars = attributes.get("maxrating", "5")
-    if element.tag == "Rating" and not (stars.isdecimal() and int(stars) > 1):
-        return f"has maxRating={stars!r}; expected a number of 2 or more"
+    if element.tag == "Rating" and not (stars.isdecimal() and len(stars) < 9 and 1 < int(stars) <= MOST_STARS):
+        return f"has maxRating={stars[:20]!r}; expected a number from 2 to {MOST_STARS:,}"
     return None
 
 

@@ -174,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "0")
-        wanted = int(length) if length.isascii() and length.isdigit() else 0
+        wanted = int(length) if length.isascii() and length.isdigit() and len(length) < 20 else 0
         return self.rfile.read(wanted) if wanted <= LARGEST_BODY else b""
 
     def _answer(self, status: int, data: Mapping[str, object]) -> None:
@@ -193,7 +193,7 @@ def concerns_labels(body: bytes) -> bool:
     """Whether the action of a body may change a plan; one without an action may."""
     try:
         data = json.loads(body or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return True
     action = data.get("action") if isinstance(data, dict) else None
     return not isinstance(action, str) or action.upper().startswith(CONCERNS_LABELS)

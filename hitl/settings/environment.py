@@ -68,6 +68,7 @@ class Environment(EnvSettingsSource):
     """The settings in the environment. Options, which have no type of their own, are JSON where they can be read so."""
 
     def __call__(self) -> dict[str, Any]:
+        """What they say, by section."""
         found = super().__call__()
         for section in found.values():
             if isinstance(section, dict) and isinstance(section.get("options"), dict):

@@ -36,7 +36,7 @@ from hitl.exchange import Page, PullSummary
 from hitl.store import packed
 from hitl.store.database import Database
 from hitl.store.lease import Lease
-from hitl.store.schema import annotation, annotator, item, prediction, project
+from hitl.store.schema import annotation, annotator, item, prediction, project, rework
 
 MAX_PROBLEMS = 100
 """How many problems of a pull are kept."""
@@ -148,7 +148,19 @@ class _Saver:
     def annotators(self, page: Page) -> None:
         """Save the annotators; the last name wins."""
         rows = _newest(annotator, ({"annotator": row.key, "name": row.name} for row in page.annotators))
-        self._upsert(annotator, rows, self._stored(annotator, annotator.c.annotator, [key for (key,) in rows]))
+        stored = self._stored(annotator, annotator.c.annotator, [key for (key,) in rows])
+        self._rename({stored[key]["name"]: row["name"] for key, row in rows.items() if key in stored})
+        self._upsert(annotator, rows, stored)
+
+    def _rename(self, names: Mapping[str, str]) -> None:
+        """What was sent back to annotators goes on to them under their new names."""
+        new = {before: after for before, after in names.items() if before != after}
+        if not new:
+            return
+        theirs = sa.and_(rework.c.project == self._project, rework.c.annotator.in_([*new]))
+        found = [dict(row) for row in self._connection.execute(sa.select(rework).where(theirs)).mappings()]
+        self._connection.execute(sa.delete(rework).where(theirs))
+        self._database.upsert(self._connection, rework, [row | {"annotator": new[row["annotator"]]} for row in found])
 
     def live(self, page: Page) -> None:
         """Mark items outside `live` deleted, and those inside alive."""

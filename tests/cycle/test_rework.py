@@ -10,6 +10,7 @@ import pytest
 
 from hitl import cycle
 from hitl.connectors.tables import Tables
+from hitl.exchange import AnnotatorRow, Page
 from hitl.settings import CrewSettings
 from hitl.store import Store
 from tests.projects import folder_with_tables, settings, status_text
@@ -59,6 +60,20 @@ def test_what_is_taken_back_is_asked_no_longer(store: Store, folder: Path) -> No
     assert store.take_back("p", "3", "ann")
     assert not store.take_back("p", "3", "ann")
     assert all(ask.annotator != "ann" for ask in cycle.run(settings(), store, Tables(folder)).judgement.plan.asks)
+
+
+def test_what_was_sent_back_follows_its_annotator_to_another_name(store: Store) -> None:
+    def page(version: str, **names: str) -> Page:
+        rows = tuple(AnnotatorRow(key, name) for key, name in names.items())
+        return Page({"at": version}, annotators=rows, partial=True)
+
+    with store.lease("p") as lease:
+        store.save_page(lease, page("1", k1="Ann", k2="Bob"))
+        for item, who in (("1", "Ann"), ("1", "Bob"), ("2", "Ann"), ("3", "zoe")):
+            store.send_back("p", item, who, "lea", f"of {who}")
+        store.save_page(lease, page("2", k1="Bob", k2="Anna"))  # Bob's name is Ann's now
+    found = {(back.item, back.annotator, back.note) for back in store.sent_back("p")}
+    assert found == {("1", "Bob", "of Ann"), ("2", "Bob", "of Ann"), ("1", "Anna", "of Bob"), ("3", "zoe", "of zoe")}
 
 
 def test_the_files_of_the_annotator_have_it(store: Store, folder: Path) -> None:

@@ -31,11 +31,21 @@ def asset(name: str, request: Request) -> Response:
     small = _takes_gzip(request.headers.get("accept-encoding", ""))
     body, tag = _packed(name) if small else _read(name)
     headers = {"ETag": tag, "Cache-Control": "max-age=3600", "Vary": "Accept-Encoding"}
-    if request.headers.get("if-none-match") == tag:
+    if _is_there(tag, request.headers.get("if-none-match", "")):
         return Response(status_code=304, headers=headers)
     if small:
         headers["Content-Encoding"] = "gzip"
     return Response(body, media_type=KINDS[name[name.rindex(".") :]], headers=headers)
+
+
+def _is_there(tag: str, known: str) -> bool:
+    """Whether the browser has this already, by the header If-None-Match.
+
+    Example:
+        >>> _is_there('"a"', 'W/"a", "b"'), _is_there('"a"', "*"), _is_there('"a"', '"b"')
+        (True, True, False)
+    """
+    return any(part.strip().removeprefix("W/") in (tag, "*") for part in known.split(","))
 
 
 def _takes_gzip(accepted: str) -> bool:

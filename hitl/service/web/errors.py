@@ -72,7 +72,6 @@ def handle(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HitlError, _ours)
-    app.add_exception_handler(Exception, _foreign)
     app.add_middleware(_Large)
 
 
@@ -121,6 +120,7 @@ async def _ours(request: Request, error: Exception) -> Response:
     return told(request, status, type(error).__name__, str(error), headers)
 
 
-async def _foreign(request: Request, error: Exception) -> Response:
+def unforeseen(request: Request, error: Exception) -> Response:
+    """What is answered where anything else went wrong: the log has it, by the number of the request."""
     _log.error("request failed", exc_info=error)
     return told(request, 500, "internal", "hitl failed to answer; the log says why, by the number of the request")

@@ -18,6 +18,7 @@ import pyarrow as pa
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pyarrow import csv
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from hitl.tables.formulas import defused
 
@@ -48,6 +49,14 @@ FORMS: dict[int | str, dict[str, Any]] = {
 def _named(format: Annotated[Format | None, Query(description="Else what the Accept header says")] = None) -> None:
     """The parameter that `form_of` reads, for the OpenAPI document; another value is an error."""
 
+
+class _Named(PathConvertor):
+    """A name as the last part of an address, whatever it has: the framework's own ends before the end of a line."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("named", _Named())
 
 LARGEST_FORM = 16_384
 """Bytes of what is sent from a page."""

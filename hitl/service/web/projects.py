@@ -86,7 +86,8 @@ class Watched:
         self.settings: Settings = load(self.config)
         self.store = Store(store_url(self.settings.store, self.config.parent))
         self.snapshot: Snapshot | None = None
-        self.trouble: str | None = None
+        self.trouble: str | None = None  # why it cannot be loaded
+        self.unread: str | None = None  # why the last look at the platform failed
         self.work: Work | None = None  # what somebody has started
         self.tell: Callable[[Work], object] = lambda work: None  # other workers of what was started here
         self.newer: Newer = lambda question, item: None
@@ -100,6 +101,13 @@ class Watched:
     def name(self) -> str:
         """The project's name."""
         return self.settings.name
+
+    @property
+    def warning(self) -> str | None:
+        """What to say beside what is shown; None: nothing is wrong."""
+        if self.trouble is not None or self.unread is None:
+            return self.trouble
+        return f"the last look at the platform failed, so that new answers may be missing: {self.unread}"
 
     def moment(self) -> Moment:
         """Where the store stands."""

@@ -3,6 +3,8 @@
 X-Request-ID     taken from the request where it is short and plain, else drawn; in every answer, error and log line
 log              one JSON line a request; no query, no body, no header: they may hold what is secret
 /metrics         requests and their seconds, by route and status
+HEAD             what GET answers, without its body; not of events, which have no end
+500              for what nobody foresaw, with the number that finds it in the log
 """
 
 from __future__ import annotations
@@ -16,7 +18,11 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.multiprocess import MultiProcessCollector
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hitl.service.web.access.guard import proxies_of
+from hitl.service.web.errors import unforeseen
 
 FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 """Where prometheus_client keeps what several workers count; set before it is imported."""
@@ -41,6 +47,10 @@ HEADERS = {
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""Those that are told apart in figures: anyone can send others, of which each would stay there."""
+
+
 class Measured:
     """Requests by route, method and status, and their seconds; of several workers the sum, whichever is asked."""
 
@@ -56,7 +66,7 @@ class Measured:
 
     def took(self, method: str, route: str, status: int, seconds: float) -> None:
         """One request was answered."""
-        self._count.labels(method, route, str(status)).inc()
+        self._count.labels(method if method in METHODS else "other", route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
 
@@ -75,24 +85,33 @@ class Surrounded:
         given = dict(scope["headers"]).get(b"x-request-id", b"")
         number = given.decode() if PLAIN.fullmatch(given) else secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = number
-        status, start = 500, time.perf_counter()
+        method, status, start = scope["method"], 0, time.perf_counter()
+        scope["scheme"] = proxies_of(Request(scope)).scheme(Request(scope))  # redirects name it
+        if method == "HEAD" and not scope["path"].endswith("/events"):
+            scope = {**scope, "method": "GET"}
 
         async def answered(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), *_headers(message, number)]
+            elif method == "HEAD":
+                message = {**message, "body": b""}
             await send(message)
 
         try:
             await self._app(scope, receive, answered)
+        except Exception as error:
+            if status:
+                raise  # half of an answer has been sent
+            await unforeseen(Request(scope), error)(scope, receive, answered)
         finally:
             seconds = time.perf_counter() - start
             route = getattr(scope.get("route"), "path", "none")
-            self._measured.took(scope["method"], route, status, seconds)
-            said: dict[str, Any] = {"status": status, "ms": round(seconds * 1e3, 1), "request_id": number}
+            self._measured.took(method, route, status or 500, seconds)
+            said: dict[str, Any] = {"status": status or 500, "ms": round(seconds * 1e3, 1), "request_id": number}
             caller = getattr(scope["state"].get("caller"), "name", None)
-            self._log.info("request", method=scope["method"], route=route, caller=caller, **said)
+            self._log.info("request", method=method, route=route, caller=caller, **said)
 
 
 def _headers(message: Message, number: str) -> list[tuple[bytes, bytes]]:

@@ -82,6 +82,8 @@ def test_abstentions_are_options_but_no_classes() -> None:
         ('<RectangleLabels name="x" toName="text"><Label value="A"/></RectangleLabels>', "RectangleLabels"),
         (TAXONOMY.replace("toName", 'labeling="true" toName'), "labels regions"),
         (RATING.replace("/>", ' maxRating="many"/>'), "maxRating='many'"),
+        (RATING.replace("/>", ' maxRating="100000000"/>'), "expected a number from 2 to 1,000"),
+        (RATING.replace("/>", f' maxRating="{"9" * 5_000}"/>'), "expected a number from 2 to 1,000"),
         ("", "has no control"),
     ],
 )

@@ -126,8 +126,12 @@ class Served:
     @cached_property
     def client(self) -> TestClient:
         """A program that may do everything."""
-        token = self.accounts.create_token("tests", Role.ADMIN)
-        return TestClient(DecodedOnce(self.app), headers={"Authorization": f"Bearer {token}"}, follow_redirects=False)
+        return self.client_from("testclient")
+
+    def client_from(self, address: str) -> TestClient:
+        """One at this address."""
+        headers = {"Authorization": f"Bearer {self.accounts.create_token('tests', Role.ADMIN)}"}
+        return TestClient(DecodedOnce(self.app), headers=headers, follow_redirects=False, client=(address, 50_000))
 
     def html(self, address: str) -> str:
         """A page."""

@@ -38,6 +38,9 @@ LIFETIME = 12 * 3600.0
 IDLE = 2 * 3600.0
 """Seconds without a request after which a session ends."""
 
+AHEAD = 300.0
+"""Seconds that the clock may have been ahead when a session began: one of a later time would outlive its limits."""
+
 TOKEN_PREFIX = "hitl_"
 """How API tokens begin, so that who finds one knows what it is."""
 
@@ -250,7 +253,7 @@ class Accounts:
         if not _is_name(name):
             return None
         known = self.database.scalar(sa.select(user.c.name).where(user.c.name == name)) is not None
-        if not known and role is None:
+        if not known and (role is None or self._is_like_another(name)):
             return None
         found = self._of_session(_BY_PROXY + name)
         if found is None:
@@ -262,12 +265,18 @@ class Accounts:
         roles = {EVERY: role} if role is not None and not known else found.roles if found else {}
         return Caller(name, roles, "proxy", found.csrf if found else "")
 
+    def _is_like_another(self, name: str) -> bool:
+        """Whether a user's name differs in case alone: who comes by such a name gets neither their roles nor others."""
+        names = self.database.rows(sa.select(user.c.name))
+        return any(one.name.casefold() == name.casefold() for one in names)
+
     def _proven(self, name: str, password: str, address: str) -> str:
         """What is kept of the password, when it is right."""
         wait = self._slowdown.begin(name, address)
         if wait:
             raise TooManyLogins(wait)
-        kept = self.database.scalar(sa.select(user.c.password).where(user.c.name == name))
+        query = sa.select(user.c.password).where(user.c.name == name)
+        kept = self.database.scalar(query) if _is_name(name) else None  # others no database takes
         if not self._passwords.matches(kept, password) or kept is None:
             _log.warning("a login from %s failed", address or "nowhere")
             raise WrongLogin("name or password is wrong")
@@ -293,7 +302,8 @@ class Accounts:
     def _end_old(self, connection: sa.Connection) -> None:
         now = self._clock()
         over = (session.c.created <= now - LIFETIME) | (session.c.seen <= now - IDLE)
-        connection.execute(sa.delete(session).where(over))
+        ahead = (session.c.created > now + AHEAD) | (session.c.seen > now + AHEAD)
+        connection.execute(sa.delete(session).where(over | ahead))
 
     def _of_session(self, digest: str) -> Caller | None:
         query = (
@@ -305,7 +315,7 @@ class Accounts:
         if not rows:
             return None
         first, now = rows[0], self._clock()
-        if now - first.created >= LIFETIME or now - first.seen >= IDLE:
+        if not (-AHEAD <= now - first.created < LIFETIME and -AHEAD <= now - first.seen < IDLE):
             return None
         self._touches.note(session.c.seen, session.c.digest, digest, first.seen, now)
         return Caller(first.name, _roles(rows), "session", first.csrf)

@@ -85,10 +85,15 @@ def no_project(project: str) -> HTTPException:
     return HTTPException(404, f"there is no project {project!r}")
 
 
+def is_plain(text: str) -> bool:
+    """Whether a text has no control characters; joiners are letters' own (Persian words, joined emoji)."""
+    return text.translate({0x200C: None, 0x200D: None}).isprintable()
+
+
 def own_path(text: str) -> str:
     """Where to go after the login: the text if it is a path of ours, else the first page."""
     safe = text.startswith("/") and not text.startswith("//") and "\\" not in text  # browsers take \ for /
-    return text if safe and text.isprintable() and len(text) <= LONGEST_NEXT else "/"
+    return text if safe and is_plain(text) and len(text) <= LONGEST_NEXT else "/"
 
 
 _NO_PROXIES = Proxies()
@@ -127,14 +132,22 @@ def _nobody(request: Request) -> HTTPException:
     if proxies_of(request).name(request) is not None:
         return HTTPException(403, "the proxy let you in, but you have no access here; ask an admin for it")
     if request.headers.get("hx-request") == "true":
-        back = urlsplit(request.headers.get("hx-current-url", "/"))
-        shown = own_path(back.path + (f"?{back.query}" if back.query else ""))
+        shown = own_path(_path_of(request.headers.get("hx-current-url", "/")))
         return HTTPException(401, "log in first", {"HX-Redirect": f"{LOGIN}?next={quote(shown, safe='')}"})
     if asks_for_a_page and "authorization" not in request.headers:
         return HTTPException(303, "log in first", {"Location": login})
     return HTTPException(
         401, "log in first, or send a token: Authorization: Bearer ...", {"WWW-Authenticate": "Bearer"}
     )
+
+
+def _path_of(url: str) -> str:
+    """Path and query of an address; empty for what is none."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    return parts.path + (f"?{parts.query}" if parts.query else "")
 
 
 def _address(request: Request) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -63,7 +65,7 @@ class Proxies:
             return ""
         if not self.sent(request):
             return request.client.host
-        hops = [hop.strip() for line in request.headers.getlist("x-forwarded-for") for hop in line.split(",")]
+        hops = [_host(hop) for line in request.headers.getlist("x-forwarded-for") for hop in line.split(",")]
         return next((hop for hop in reversed(hops) if hop and hop not in self), request.client.host)
 
     def scheme(self, request: HTTPConnection) -> str:
@@ -82,10 +84,30 @@ class Proxies:
         if len(said) > 1:
             self._warn("it was there twice; the proxy must take out the one of the browser")
             return None
-        return said[0].strip() or None
+        return _text(said[0]).strip() or None
 
     def _warn(self, why: str) -> None:
         """Once for each reason: anyone who sends the header could fill the log."""
         if why not in _warned:
             _warned.add(why)
             _log.warning("the header %s of a request was ignored: %s", self.header, why)
+
+
+def _host(hop: str) -> str:
+    """An address without the port that some proxies write behind it.
+
+    Example:
+        >>> _host(" 10.0.0.1:4000"), _host("[2001:db8::1]:80"), _host("2001:db8::1")
+        ('10.0.0.1', '2001:db8::1', '2001:db8::1')
+    """
+    hop = hop.strip()
+    if hop.startswith("["):
+        return hop[1:].partition("]")[0]
+    return hop.partition(":")[0] if hop.count(":") == 1 else hop
+
+
+def _text(header: str) -> str:
+    """What a proxy that writes UTF-8 means by a header, which is read as Latin-1; in one spelling."""
+    with suppress(UnicodeDecodeError):  # it is Latin-1
+        header = header.encode("latin-1").decode()
+    return unicodedata.normalize("NFC", header)

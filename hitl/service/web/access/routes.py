@@ -48,8 +48,9 @@ Admin = Annotated[Caller, Depends(requires(Role.ADMIN))]
 @router.get(LOGIN)
 @public
 async def login_form(request: Request, next: Annotated[str, Query()] = "/") -> Response:
-    """The form; who is logged in already goes on."""
-    if await caller_of(request) is not None:
+    """The form; who is logged in already, and may see anything, goes on."""
+    caller = await caller_of(request)
+    if caller is not None and caller.highest is not None:
         return _go(own_path(next))
     return _login_page(request, next)
 

@@ -23,6 +23,9 @@ from typing import Any
 CLIENTS = 200
 """How many may listen at a time."""
 
+EACH = CLIENTS // 4
+"""How many of them may be of one caller: nobody can keep all others out."""
+
 WAITING = 64
 """Events that wait for a client; a slower one is told to reload."""
 
@@ -55,7 +58,8 @@ class Event:
 class Client:
     """A connection; touched in its own event loop alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, who: str = "") -> None:
+        self.who = who
         self.loop = asyncio.get_running_loop()
         self.queue: deque[Event | None] = deque()
         self.news = asyncio.Event()
@@ -105,12 +109,13 @@ class Broadcast:
                 for client in clients:
                     self._put(client, None)
 
-    def subscribe(self, project: str, last: str | None = None) -> Client:
-        """One more client; `last`: the Last-Event-ID that it brings. Raises TooMany."""
+    def subscribe(self, project: str, last: str | None = None, who: str = "") -> Client:
+        """One more client; `last`: the Last-Event-ID that it brings; `who` it is. Raises TooMany."""
         with self._lock:
-            if self._closed or self.clients >= CLIENTS:
+            own = sum(client.who == who for clients in self._clients.values() for client in clients)
+            if self._closed or self.clients >= CLIENTS or own >= EACH:
                 raise TooMany
-            client = Client()
+            client = Client(who)
             self._clients.setdefault(project, set()).add(client)
             for missed in self._since(project, last):
                 client.put(missed)

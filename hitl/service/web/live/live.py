@@ -102,7 +102,7 @@ class Live:
         return taken
 
     def heard(self, message: Mapping[str, Any]) -> None:
-        """What another process tells: that it has pulled, written a hint, begun or ended some work, or begins itself.
+        """What another process tells: that it has pulled or could not, written a hint, worked, or begins itself.
 
         Raises KeyError, TypeError.
         """
@@ -115,6 +115,11 @@ class Live:
             self._plan_cycle(hinted)
         if work in self.projects and not _goes_on_here(self.projects[work]):
             self.projects[work].work = Work(**message["is"])
+        if message.get("looked") in self.projects:
+            self.projects[message["looked"]].unread = message["unread"]
+        if "joined" in message:
+            for puller in self._pullers.values():
+                puller.tell_unread()
         for one in self.projects.values():
             if one.work is not None and one.work.ended is None and message.get("joined", 0) == one.work.worker:
                 one.work = None  # whoever did it has died

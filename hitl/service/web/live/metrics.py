@@ -19,6 +19,7 @@ COUNTERS = {
 }
 GAUGES = {
     "seconds": ("pull_seconds", "How long the last look at the platform took"),
+    "pulled_at": ("pulled_timestamp_seconds", "When the last look at the platform that succeeded ended"),
     "load_seconds": ("load_seconds", "How long it took to read everything, the last time"),
 }
 

@@ -110,6 +110,7 @@ class Figures:
         seconds: how long the last one took.
         labels: items taken in label by label; loads: how often everything was read.
         load_seconds: how long the last load took.
+        pulled_at: when the last pull that succeeded ended, in seconds since the epoch; 0: none has.
         trouble: why the last pull or load failed; None: it did not.
     """
 
@@ -119,6 +120,7 @@ class Figures:
     labels: int = 0
     loads: int = 0
     load_seconds: float = 0.0
+    pulled_at: float = 0.0
     trouble: str | None = None
 
 
@@ -240,7 +242,9 @@ class Puller(threading.Thread):
             self._try_again(began, error)
             return
         self._fails, self.figures.trouble = 0, None
+        self._reached(None)
         self.figures.pulls += 1
+        self.figures.pulled_at = time.time()
         self.figures.seconds = time.monotonic() - began
         self._pull_at = began + self._watched.settings.schedule.poll
         if before != after and not self._lead.alone:
@@ -282,7 +286,24 @@ class Puller(threading.Thread):
         if error is not None:
             self.figures.failures += 1
             self.figures.trouble = str(error)
+            self._reached(str(error))
             self._connector = None  # a new one asks again for what it had learned of its platform
+
+    def _reached(self, why: str | None) -> None:
+        """Say on the pages, in the log and to the other processes that the platform could not be read; None: it was."""
+        if self._watched.unread == why:
+            return
+        if why is None:
+            _log.info("live: %s: the platform is read again", self._watched.name)
+        else:
+            _log.warning("live: %s: the platform cannot be read: %s", self._watched.name, why)
+        self._watched.unread = why
+        self.tell_unread()
+
+    def tell_unread(self) -> None:
+        """Tell the other processes how the last look at the platform went."""
+        if not self._lead.alone and self._lead.mine():
+            self._lead.tell({"looked": self._watched.name, "unread": self._watched.unread})
 
     def _answered(self, taken: Hint | None) -> None:
         """The pull began after these hints: they are done with. What fails here is cleared by the next pull."""

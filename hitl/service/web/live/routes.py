@@ -58,11 +58,11 @@ def router(live: Live, viewer: Endpoint, secret: str | None, public: Callable[[E
         return JSONResponse({"queued": await _hinted(live, project, request)})
 
     async def events(
-        project: str, last_event_id: Annotated[str | None, Header(max_length=64)] = None
+        project: str, request: Request, last_event_id: Annotated[str | None, Header(max_length=64)] = None
     ) -> StreamingResponse:
         """What changes, as server-sent events: belief, cycle, plan, reload."""
         try:
-            return _Stream(live.broadcast, project, last_event_id)
+            return _Stream(live.broadcast, project, last_event_id, repr(getattr(request.state, "caller", None)))
         except TooMany:
             raise HTTPException(503, "too many listen already; try again later", {"Retry-After": "60"}) from None
 
@@ -118,7 +118,7 @@ async def _hinted(live: Live, project: str, request: Request) -> bool:
 async def _body(request: Request) -> bytes:
     """The body; b"" of one that is too large, too slow or broken off: it counts as a hint unread."""
     length = request.headers.get("content-length", "")
-    if length.isascii() and length.isdigit() and int(length) > LARGEST_BODY:
+    if length.isascii() and length.isdigit() and (len(length) > 19 or int(length) > LARGEST_BODY):
         return b""
     body = bytearray()
     try:
@@ -135,9 +135,9 @@ async def _body(request: Request) -> bytes:
 class _Stream(StreamingResponse):
     """The events of a project, to one client."""
 
-    def __init__(self, broadcast: Broadcast, project: str, last: str | None) -> None:
+    def __init__(self, broadcast: Broadcast, project: str, last: str | None, who: str) -> None:
         self._leave = broadcast.leave, project
-        self._client: Client = broadcast.subscribe(project, last)
+        self._client: Client = broadcast.subscribe(project, last, who)
         super().__init__(broadcast.sent(self._client), headers=STREAM, media_type="text/event-stream")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -61,7 +61,7 @@ def annotators(
 
 
 @router.get(
-    "/projects/{project}/annotators/{annotator:path}",
+    "/projects/{project}/annotators/{annotator:named}",
     summary="The story of one annotator",
     responses=FORMS | responses(401, 404, 422, 503),
 )

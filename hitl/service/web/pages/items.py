@@ -72,7 +72,7 @@ def items(
 
 
 @router.get(
-    "/projects/{project}/items/{item:path}",
+    "/projects/{project}/items/{item:named}",
     summary="The story of one item",
     responses=FORMS | responses(401, 404, 422, 503),
 )

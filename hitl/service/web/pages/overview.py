@@ -34,7 +34,7 @@ MOST_QUEUES = 30
 def projects(request: Request, caller: Viewer) -> Response:
     """Each project that the caller may see, and how it stands."""
     served = request.app.state.projects
-    rows = [_line(name, one.snapshot, one.trouble) for name, one in served.items() if caller.role_in(name) is not None]
+    rows = [_line(name, one.snapshot, one.warning) for name, one in served.items() if caller.role_in(name) is not None]
     return answer(request, Page("projects.html.j2", "Projects", rows, COLUMNS), caller)
 
 
@@ -77,7 +77,7 @@ def overview(project: str, request: Request, caller: Viewer, one: OneProject, sn
         {
             "questions": questions,
             "outlook": outlook(snapshot.cycles[-1].metrics) if snapshot.cycles else [],
-            "line": _line(project, snapshot, one.trouble),
+            "line": _line(project, snapshot, one.warning),
             "queues": [queue for queue in status.queues if queue.annotator is not None][:MOST_QUEUES],
             "links": {} if status.pages is None else status.pages.links,
             "standing": status,

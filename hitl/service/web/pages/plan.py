@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated, Any
 
-from fastapi import Query, Request
+from fastapi import Form, Query, Request
 from fastapi.responses import Response
+from starlette.exceptions import HTTPException
 
 from hitl.plan import Ask
 from hitl.service.web.callers import Lead, OneProject, Shown, Viewer, may_act
@@ -70,8 +71,17 @@ def make(project: str, request: Request, caller: Lead, one: OneProject) -> Respo
 
 
 @router.post("/projects/{project}/plan/approve", summary="Send the plan to the platform", **begin.documented)
-def approve(project: str, request: Request, caller: Lead, one: OneProject) -> Response:
+def approve(
+    project: str,
+    request: Request,
+    caller: Lead,
+    one: OneProject,
+    cycle: Annotated[int | None, Form(ge=0, le=2**53, description="The cycle whose plan it is; 409 if not")] = None,
+) -> Response:
     """Make the platform as planned, as `hitl push` does."""
+    last = one.store.last_cycle(project)
+    if cycle is not None and (last is None or last.number != cycle):
+        raise HTTPException(409, "another plan has been made since: look at it, then send it")
     return begin(request, one, "push", caller.name)
 
 

@@ -74,7 +74,8 @@ def take_back(
 ) -> Response:
     """Do not ask about it any longer, from the next plan on."""
     row = snapshot.item_place.get(item)
-    if row is None or not one.store.take_back(project, snapshot.keys[row], annotator):
+    key = item if row is None else snapshot.keys[row]  # of an item that is gone the platform's key is shown
+    if not one.store.take_back(project, key, annotator):
         raise HTTPException(404, f"item {item!r} was not sent back to {annotator!r}")
     if is_page(request):
         return RedirectResponse(f"/projects/{path(project)}/rework", 303)

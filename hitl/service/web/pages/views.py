@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
+from hitl.service.web.access.guard import is_plain
 from hitl.service.web.callers import Lead, OneProject, Shown, Viewer, question_of
 from hitl.service.web.errors import responses
 from hitl.service.web.formats import FORMS, Page, answer, is_page, pages
@@ -52,7 +53,7 @@ def save(
 ) -> Response:
     """Give a search of items a name; it takes the place of a view that has it."""
     words = " ".join(name.split())
-    if not words or not name.isprintable():
+    if not words or not is_plain(name):
         raise HTTPException(422, "name: expected a word at least, and no control characters")
     wanted = _wanted(query)
     question_of(snapshot, wanted.question)
@@ -69,7 +70,7 @@ def save(
 )
 def forget(project: str, request: Request, caller: Lead, one: OneProject, name: Name) -> Response:
     """It is in no list any more; its address works on."""
-    if not name.isprintable() or not one.store.forget_view(project, name):
+    if not is_plain(name) or not one.store.forget_view(project, name):
         raise HTTPException(404, f"no view {name!r} in project {project!r}")
     if is_page(request):
         return RedirectResponse(f"/projects/{path(project)}/views", 303)

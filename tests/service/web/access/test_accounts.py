@@ -170,6 +170,19 @@ def test_a_session_ends_without_requests(ann: Accounts, clock: Clock) -> None:
     assert len(ann.database.rows(schema.session.select())) == 2, "what is over is deleted"
 
 
+def test_a_session_that_began_while_the_clock_was_ahead_does_not_outlive_it(ann: Accounts, clock: Clock) -> None:
+    ahead, now = 365 * 86400.0, clock.now
+    clock.now += ahead
+    session = ann.log_in("ann", PASSWORD)
+    assert ann.by_proxy("ann", None) is not None
+    clock.now = now
+    assert ann.in_session(session.secret) is None
+    found = ann.by_proxy("ann", None)
+    assert found is not None
+    assert found.csrf, "a new session has begun"
+    assert len(ann.database.rows(schema.session.select())) == 1, "those of the future are deleted"
+
+
 def test_logout_ends_one_session_alone(ann: Accounts) -> None:
     first, second = ann.log_in("ann", PASSWORD), ann.log_in("ann", PASSWORD)
     ann.log_out(first.secret)

@@ -302,6 +302,30 @@ def test_a_user_who_is_not_known_has_the_role_of_the_settings(behind: Behind, he
         assert browser.get("/", **{USER: name}).status_code in (303, 403)
 
 
+def test_a_name_that_is_not_ascii_has_its_own_roles_alone(behind: Behind, here: Accounts) -> None:
+    """A proxy writes UTF-8, or Latin-1; letters may be composed in another way than here."""
+    here.add_user("José", None, Role.VIEWER, "rte")
+    client = behind("viewer").client
+    spelled = ["José".encode(), "José".encode("latin-1"), "Jose\u0301".encode()]
+    for name in spelled:
+        headers = [(USER.encode(), name), (b"Accept", b"text/html")]
+        assert client.get("/projects/rte", headers=headers).json() == "José"
+        assert client.get("/projects/pets", headers=headers).status_code == 404
+
+
+def test_a_name_in_another_case_has_neither_their_roles_nor_others(behind: Behind, here: Accounts) -> None:
+    here.add_user("Ann", None, Role.LEAD, "rte")
+    browser = behind("viewer")
+    assert browser.get("/projects/rte", **{USER: "Ann"}).json() == "Ann"
+    assert browser.get("/projects/pets", **{USER: "ann"}).status_code == 403
+    assert browser.get("/projects/rte", **{USER: "ann"}).status_code == 403
+
+
+def test_an_address_that_is_none_is_no_failure(app: FastAPI) -> None:
+    answer = Browser(app).get("/", **{"HX-Request": "true", "HX-Current-URL": "http://["})
+    assert (answer.status_code, answer.headers["hx-redirect"]) == (401, "/login?next=%2F")
+
+
 def test_a_proxy_that_is_not_trusted_names_nobody(
     behind: Behind, here: Accounts, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -350,6 +374,9 @@ def test_a_login_of_ours_works_behind_a_proxy_too(behind: Behind, here: Accounts
         ("10.0.0.7", ["1.1.1.1, 203.0.113.9, 10.0.0.8"], "203.0.113.9"),
         ("10.0.0.7", ["1.1.1.1", "203.0.113.9"], "203.0.113.9"),
         ("10.0.0.7", ["10.0.0.8"], "10.0.0.7"),
+        ("10.0.0.7", ["203.0.113.9:4000"], "203.0.113.9"),
+        ("10.0.0.7", ["[2001:db8::1]:4000, 10.0.0.8:80"], "2001:db8::1"),
+        ("10.0.0.7", ["2001:db8::1"], "2001:db8::1"),
         ("10.0.0.7", [], "10.0.0.7"),
         ("203.0.113.9", ["1.1.1.1"], "203.0.113.9"),
         ("::ffff:10.0.0.7", ["1.1.1.1"], "1.1.1.1"),

@@ -39,8 +39,9 @@ def test_a_login_begins_a_session_and_ends_the_one_before(app: FastAPI, here: Ac
 
 def test_a_failed_login_says_so_and_no_more(app: FastAPI, here: Accounts) -> None:
     here.add_user("ann", PASSWORD, Role.VIEWER)
-    pages = [Browser(app).log_in(name, OTHER, next="/projects/rte") for name in ("ann", "nobody", HOSTILE)]
-    assert [page.status_code for page in pages] == [401] * 3
+    names = ("ann", "nobody", HOSTILE, "a\0b", "x" * 3_000)
+    pages = [Browser(app).log_in(name, OTHER, next="/projects/rte") for name in names]
+    assert [page.status_code for page in pages] == [401] * len(names)
     assert len({page.text for page in pages}) == 1, "whether there is such a user cannot be seen"
     assert "name or password is wrong" in pages[0].text
     assert 'value="/projects/rte"' in pages[0].text
@@ -66,6 +67,20 @@ def test_logout_ends_the_session(admin: Browser, here: Accounts) -> None:
     assert here.in_session(secret) is None
     assert admin.secret == ""
     assert admin.get("/").status_code == 303
+
+
+def test_who_has_lost_all_roles_may_log_in_as_another(app: FastAPI, here: Accounts) -> None:
+    here.add_user("ann", PASSWORD, Role.VIEWER)
+    here.add_user("bob", PASSWORD, Role.VIEWER)
+    browser = Browser(app)
+    browser.log_in("ann")
+    first = browser.secret
+    here.set_role("ann", None)
+    assert browser.get("/").status_code == 403
+    assert "<form" in browser.get("/login").text
+    browser.log_in("bob")
+    assert browser.get("/").json() == "bob"
+    assert here.in_session(first) is None
 
 
 def test_another_password_ends_the_other_sessions(app: FastAPI, admin: Browser, here: Accounts) -> None:

@@ -98,6 +98,12 @@ def test_no_more_listen_than_may_and_who_goes_makes_room(
     assert listen().status == 200
 
 
+def test_one_caller_leaves_room_for_others(service: Served, listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broadcast, "EACH", 2)
+    assert [listen().status for _ in range(3)] == [200, 200, 503]
+    assert service.live.broadcast.clients == 2
+
+
 def test_a_heartbeat_keeps_the_connection(service: Served, listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broadcast, "HEARTBEAT", 0.05)
     listening = listen()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 
 import pytest
 
 from hitl.service.web.live import puller as live
-from hitl.service.web.live.puller import Puller
+from hitl.service.web.live.puller import Lead, Puller
 from hitl.service.web.projects import Watched
 from tests.service.web.served import Crowd
 
@@ -35,3 +36,38 @@ def test_an_error_that_nobody_foresaw_ends_no_thread(tmp_path: Path, monkeypatch
     assert not puller.is_alive()
     assert one.snapshot is not None
     one.store.close()
+
+
+def test_a_platform_that_cannot_be_read_is_said_and_so_is_that_it_is_read_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = CROWD.written(tmp_path).parent / "labels" / "annotations.csv"
+    whole, said = answers.read_text(), []
+    one = Watched(tmp_path / "hitl.toml", lambda snapshot: None)
+    puller = Puller(one, lambda event, data: None, Lead(tell=said.append, worker=1))
+    with caplog.at_level(logging.INFO):
+        puller.turn()
+        assert (one.warning, puller.figures.pulled_at > 0) == (None, True)
+        answers.write_text("item,annotator\na,ann\n")
+        for _ in range(2):
+            _again(puller)
+        assert one.warning is not None
+        assert one.warning.startswith("the last look at the platform failed, so that new answers may be missing: ")
+        assert "label" in one.warning
+        answers.write_text(whole)
+        _again(puller)
+        assert one.warning is None
+    logged = [record.getMessage() for record in caplog.records]
+    assert [text.partition(": the platform")[2][:18] for text in logged if "the platform" in text] == [
+        " cannot be read: " + logged[-2].rpartition("read: ")[2][:1],
+        " is read again",
+    ]
+    assert [message["unread"] is None for message in said if "looked" in message] == [False, True]
+    one.store.close()
+
+
+def _again(puller: Puller) -> None:
+    """A look at once."""
+    puller._not_before = 0.0
+    puller.wake()
+    puller.turn()

@@ -65,7 +65,14 @@ def test_forged_unknown_and_malformed_ones_change_nothing(service: Served) -> No
     assert store_of(service).hint("p") is None
     assert service.live.figures("p").pulls == pulls
     before = service.belief("i4").tolist()
-    for body in (b"", b"no json", b"[1]", b"\xff\xfe", json.dumps({"action": "ANNOTATION_CREATED"}).encode()) * 3:
+    for body in (
+        b"",
+        b"no json",
+        b"[1]",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        json.dumps({"action": "ANNOTATION_CREATED"}).encode(),
+    ) * 3:
         assert service.hint(body=body) == (200, {"queued": True})
     until(lambda: store_of(service).hint("p") is None)
     assert service.belief("i4").tolist() == before

@@ -34,6 +34,8 @@ NAMES = (
     "None",
     "{{ 7 * 7 }}",
     "${7*7}",
+    "line\nbreak",
+    "end\n",
     "👩‍👩‍👧‍👦 emoji",
     "عربي",
     ("long " * 60).strip(),
