@@ -125,6 +125,7 @@ class Tables:
         self._output = Path(output) if output else root / "hitl-output"
         self._max_shrink = max_shrink
         self._accepts_deletions = False
+        self._last = Look()  # that of the last pull, also where the next one begins anew
         self._classes_kept: tuple[str, ...] = ()  # of rows that are stored still, while the tables are doubted
         self._asked: tuple[str, Question] | None = None  # of files with this stamp
         self._pulled: str | None = None  # the stamp of the files that the last pull has found
@@ -164,7 +165,8 @@ class Tables:
 
     def recall(self, cursor: Cursor | None) -> None:
         """Count the classes of the last pull in: answers that say them are stored, whatever the tables say by now."""
-        self._classes_kept, self._asked = Look.of(cursor).classes, None
+        self._last = Look.of(cursor)
+        self._classes_kept, self._asked = self._last.classes, None
 
     def accept_deletions(self) -> None:
         """Take rows that are gone for deleted, however many they are."""
@@ -179,7 +181,7 @@ class Tables:
         before = cursor or {}
         named = before.get("tables")
         tables = self._files.present(named if isinstance(named, list) else [])
-        changes, look = Changes(self._files, self._columns), Look.of(cursor)
+        changes, look = Changes(self._files, self._columns), self._last if cursor is None else Look.of(cursor)
         digests = changes.digests
         state, self._pulled = state_of(digests), stamp_of(digests)
         read_as = {"files": self._pulled, "columns": self._columns.digest}
@@ -214,6 +216,7 @@ class Tables:
         self._files.present(tables)  # what was moved away while we read was not read
         pages = TablePages(Told.of(reading, answers), self._columns, PAGE)
         yield from pages.since(before, {**held, "look": look.as_json()}, problems, partial=bool(lost))
+        self._last = look
         if not lost:
             self._keep(changes.index(answers))
 
@@ -230,7 +233,7 @@ class Tables:
         self._files.present(held["tables"])
         told = {"ended": True, "blocks": before.get("blocks"), "again": changed.again}
         live = None if changed.came else before.get("live")
-        cursor = {**held, "look": look.as_json(), **told, "live": live}
+        self._last, cursor = look, {**held, "look": look.as_json(), **told, "live": live}
         return TablePages(changed.told, self._columns, PAGE).at_once(cursor, problems)
 
     def _keep(self, index: Index | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hitl import cycle
@@ -27,10 +27,11 @@ LACKS, GONE = "the store lacks it", "it is gone on the platform"
 
 @dataclass(frozen=True)
 class Audit:
-    """What was compared (name -> number) and what differs."""
+    """What was compared (name -> number), what differs, and what a pull that was to mend it left out, in words."""
 
     compared: Mapping[str, int]
     differences: tuple[Difference, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def agrees(self) -> bool:
@@ -65,16 +66,16 @@ def audit(settings: Settings, store: Store, connector: Connector, progress: Prog
 
 def repair(settings: Settings, store: Store, connector: Connector, found: Audit, progress: Progress = silent) -> Audit:
     """Mend what an audit found, under the project's lease, and audit again. Raises Busy, Refused, Unreachable."""
-    kinds = {difference.what for difference in found.differences}
+    kinds, left_out = {difference.what for difference in found.differences}, tuple[str, ...]()
     with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
         if kinds & EVIDENCE:
             store.reset_cursor(lease)
-            cycle.pull(lease, store, connector, progress)
+            left_out = cycle.pull(lease, store, connector, progress).problems
         if kinds - EVIDENCE:
             store.queue(lease, _taken_back(store, settings.name, found))
             for _ in cycle.push(lease, store, connector, progress, verify=True):
                 pass
-    return audit(settings, store, connector, progress)
+    return replace(audit(settings, store, connector, progress), left_out=left_out)
 
 
 def _taken_back(store: Store, project: str, found: Audit) -> list[Operation]:

@@ -1,8 +1,7 @@
 """What travels between a labeling platform and the store: pages in, operations out.
 
-    Source.pull(cursor) -> pages      rows keyed by the platform's own ids, and the cursor behind them
-    Sink.push(operations) -> receipts each operation says how something should be, not what to do about it,
-                                      so that the same operation twice changes nothing the second time
+    Source.pull(cursor) -> pages        rows keyed by the platform's own ids, and the cursor behind them
+    Sink.push(operations) -> receipts   each says how something should be: the same twice changes nothing more
 
 A page carries, for each of its items, all annotations the item has now: an annotation that is stored but no
 longer on the page was deleted on the platform.
@@ -434,7 +433,8 @@ class Doubting(Protocol):
         ...
 
     def recall(self, cursor: Cursor | None) -> None:
-        """Here the last pull stopped: until there is another, questions are those of what is stored too."""
+        """Here the last pull stopped: until there is another, questions are those of what is stored too, and a pull
+        from the beginning doubts what is gone since."""
         ...
 
 

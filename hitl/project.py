@@ -89,8 +89,8 @@ def opened(config: Path, *, anew: bool = False) -> Iterator[tuple[Settings, Stor
 
 
 def recalled(connector: Connector, store: Store, project: str) -> Connector:
-    """The connector, which knows where the last pull has stopped."""
-    if isinstance(connector, Doubting):
+    """The connector, which knows where the last pull has stopped, unless that was of another place."""
+    if isinstance(connector, Doubting) and _is_of(store.source(project), connector):
         connector.recall(store.cursor(project))
     return connector
 
@@ -122,13 +122,18 @@ def store_url(url: str, folder: Path) -> str:
 def require_place(store: Store, project: str, connector: Connector) -> None:
     """Raise BadSettings where what is stored under this name was pulled from another place."""
     place = store.source(project)
-    if place is None or not isinstance(connector, Located) or connector.is_at(place):
+    if _is_of(place, connector):
         return
+    assert isinstance(connector, Located)
     raise BadSettings(
         f"name: the store has a project {project!r} that was pulled from {place}, and this hitl.toml is for "
         f"{connector.place}; give one of the two another name. If it is the same project at a new address: "
         "`hitl pull --full`"
     )
+
+
+def _is_of(place: str | None, connector: Connector) -> bool:
+    return place is None or not isinstance(connector, Located) or connector.is_at(place)
 
 
 def require_one_name(store: Store, project: str, connector: Connector) -> None:

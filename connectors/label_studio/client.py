@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 WAITS = (1.0, 2.0, 4.0, 8.0)
 """Seconds before a request is repeated the first time, the second, ...; a server may name others (Retry-After)."""
 LONGEST_WAIT = 30.0
+LONGEST_HINT = 86_400.0
+"""Seconds that a server may ask us to wait at most: what is more is no number of seconds."""
 REPEAT_SECONDS = 60.0
 """How long after the first request it may be repeated."""
 REQUEST_SECONDS = 240.0
@@ -376,7 +378,8 @@ class Client:
     def _error(self, request: str, status: int, detail: str, retry_after: str | None) -> Exception:
         said = f"Label Studio at {self.url} said {status} for {request}: {self._safe(detail)}"
         if status >= 500 or status in (408, 429):
-            hint = float(retry_after) if retry_after and retry_after.isdigit() else None
+            said_when = retry_after is not None and retry_after.isascii() and retry_after.isdigit()
+            hint = min(float(retry_after or 0), LONGEST_HINT) if said_when else None
             return Unreachable(f"{said}. {_FAILED}", hint)
         advice = _LEGACY if "legacy" in detail.lower() else _ADVICE.get(status, _ADVICE[400])
         return (Missing if status == 404 else Refused)(f"{said}. {advice}")

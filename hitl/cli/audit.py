@@ -34,8 +34,10 @@ def audit(
         "compared": dict(found.compared),
         "mended": before - len(found.differences),
         "differences": [asdict(difference) for difference in found.differences],
+        "left_out": list(found.left_out),
     }
-    lines = [f"{one.what} {one.key}: {one.why}".replace("  ", " ") for one in found.differences[:SHOWN]]
+    lines = [*found.left_out]
+    lines += [f"{one.what} {one.key}: {one.why}".replace("  ", " ") for one in found.differences[:SHOWN]]
     if len(found.differences) > SHOWN:
         lines.append(f"and {len(found.differences) - SHOWN:,} more")
     compared = ", ".join(f"{number:,} {name}" for name, number in found.compared.items())

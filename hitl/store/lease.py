@@ -1,7 +1,7 @@
 """One cycle at a time per project: a lease in the database, with an epoch that rises with every holder.
 
-    acquire   takes a lease no process holds, one whose time is over, or one whose holder has died on this machine;
-              the epoch rises by one
+    acquire   takes a lease no process holds, one whose time is over, one whose holder has died on this machine, or one
+              that was written while the clock was ahead; the epoch rises by one
     fence     the first statement of every write: fails unless this lease is still the newest, and renews it
     keep      renews it in the background, while fits and pushes run that may take longer than it lasts
     release   gives it back
@@ -40,6 +40,13 @@ BRIEF_SECONDS = 10.0
 KEPT_HOURS = 12.0
 """How long it is renewed in the background at most: a process that hangs may not hold a project for ever."""
 
+AHEAD = 60.0
+"""Seconds that a lease may end later than one taken now would: of a clock that has been set back by more it is over,
+unless its holder is seen to live. Otherwise a clock that was once a year ahead would close a project for a year."""
+
+LONGEST = 86_400.0
+"""Seconds that a lease lasts at most whose holder, one of an older version, does not say how long."""
+
 _held: set[str] = set()
 """The owners whose leases this process has taken and not given back."""
 
@@ -76,7 +83,7 @@ class Leased:
         `brief`: it is given back within seconds, so that others wait for it (BRIEF_SECONDS at most). Raises Busy when
         another holds it; a lease whose time is over is taken over.
         """
-        lease = self._acquired(project, seconds, owner or (_owner(BRIEF) if brief else None))
+        lease = self._acquired(project, seconds, owner or (_owner(seconds, BRIEF) if brief else None))
         try:
             with self._kept(lease) if keep else nullcontext():
                 yield lease
@@ -129,11 +136,8 @@ class Leased:
 
     def holder(self, project: str) -> str | None:
         """Who writes to the project now and until when at most, in words; None: no process that is alive."""
-        now = self.database.now()
-        held = sa.select(projects.c.owner).where(projects.c.project == project, projects.c.lease_until > now)
         with self.database.read() as connection:
-            owner = connection.execute(held).scalar()
-            return None if not owner or _has_died(owner) else _holder(connection, project)
+            return next((_holder(connection, name) for name in _held_by(self.database, connection, project)), None)
 
     @contextmanager
     def _fenced(self, lease: Lease) -> Iterator[sa.Connection]:
@@ -152,9 +156,9 @@ BRIEF = ":brief-"
 """What the owner of a lease has in it that others wait for."""
 
 
-def _owner(kind: str = ":") -> str:
-    """A name for this holder that no other has: machine, process, when it began, and at random."""
-    return f"{socket.gethostname()}:{os.getpid()}:{_life(os.getpid())}{kind}{uuid.uuid4().hex[:8]}"
+def _owner(seconds: float, kind: str = ":") -> str:
+    """A name for this holder that no other has: machine, process, when it began, at random; and how long it may last."""
+    return f"{socket.gethostname()}:{os.getpid()}:{_life(os.getpid())}{kind}{uuid.uuid4().hex[:8]}:{seconds:.0f}"
 
 
 def _mine(lease: Lease) -> sa.Update:
@@ -166,7 +170,7 @@ def _mine(lease: Lease) -> sa.Update:
 
 def acquire(database: Database, name: str, seconds: float, owner: str | None) -> Lease:
     """Take the lease of a project, or raise Busy."""
-    owner = owner or _owner()
+    owner = owner or _owner(seconds)
     _held.add(owner)  # before others can read it: a thread that finds it in the store may not take it for a dead one
     try:
         with database.write() as connection:
@@ -180,7 +184,7 @@ def acquire(database: Database, name: str, seconds: float, owner: str | None) ->
 def _taken(database: Database, connection: sa.Connection, name: str, seconds: float, owner: str) -> int:
     """The epoch of the lease just taken; raises Busy."""
     taken = connection.execute(_take(database, name, seconds, owner)).rowcount == 1
-    if not taken and not _take_from_the_dead(database, connection, name, seconds, owner):
+    if not taken and not _take_what_is_over(database, connection, name, seconds, owner):
         raise Busy(f"project {name!r} is held by {_holder(connection, name)}. Try again later")
     return int(connection.execute(sa.select(projects.c.epoch).where(projects.c.project == name)).scalar_one())
 
@@ -202,11 +206,14 @@ def _take(database: Database, name: str, seconds: float, owner: str) -> Any:
     return take.execution_options(preserve_rowcount=True)
 
 
-def _take_from_the_dead(database: Database, connection: sa.Connection, name: str, seconds: float, owner: str) -> bool:
-    """Take over at once from a process of this machine that is no more (killed: it could not release)."""
-    holder = connection.execute(sa.select(projects.c.owner).where(projects.c.project == name)).scalar_one_or_none()
-    if holder is None or not _has_died(holder):
+def _take_what_is_over(database: Database, connection: sa.Connection, name: str, seconds: float, owner: str) -> bool:
+    """Take over at once from a process of this machine that is no more (killed: it could not release), and from a clock
+    that was ahead."""
+    left = projects.c.lease_until - database.now()
+    found = connection.execute(sa.select(projects.c.owner, left).where(projects.c.project == name)).first()
+    if found is None or not _is_over(*found):
         return False
+    holder = found.owner
     take = (
         sa.update(projects)
         .where(projects.c.project == name, projects.c.owner == holder)
@@ -215,26 +222,39 @@ def _take_from_the_dead(database: Database, connection: sa.Connection, name: str
     return connection.execute(take).rowcount == 1
 
 
-def _has_died(owner: str) -> bool:
-    """Whether an owner "host:pid:life:..." names a process of this machine that is no more.
+def _is_over(owner: str, left: float) -> bool:
+    """Whether no process holds the lease of an owner any more that has so many seconds left."""
+    lives = _lives(owner)
+    return left <= 0 or lives is False or (lives is None and left > _lasts(owner) + AHEAD)
 
-    Its number may be another process's by now, this one's too: in a container every start has number 1.
+
+def _lasts(owner: str) -> float:
+    """Seconds that the lease of an owner lasts after it was renewed."""
+    said = owner.rpartition(":")[2]
+    return float(said) if owner.count(":") > 3 and said.isdigit() else LONGEST
+
+
+def _lives(owner: str) -> bool | None:
+    """Whether the process of an owner "host:pid:life:..." lives; None: it is none of this machine, which cannot say.
+
+    Its number may be another process's by now, this one's too: in a container every start has number 1. Where the
+    system hides when a process of another user began, it is taken for the one that is meant.
     """
     host, _, rest = owner.partition(":")
     number, _, rest = rest.partition(":")
     life = rest.partition(":")[0]
     if not number.isdigit() or (host != socket.gethostname() and not _is_here(life)):
-        return False
+        return None
     pid = int(number)
     if pid == os.getpid():
-        return owner not in _held
+        return owner in _held
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
-        return True
+        return False
     except PermissionError:
         pass
-    return _BEGAN in life and life != _life(pid)
+    return _BEGAN not in life or _life(pid) in ("", life)
 
 
 _BEGAN = "@"
@@ -267,9 +287,16 @@ def _is_here(life: str) -> bool:
 
 def holders(database: Database, connection: sa.Connection) -> list[str]:
     """Who holds which project now, in words; processes that have died are left out."""
-    query = sa.select(projects.c.project, projects.c.owner).where(projects.c.lease_until > database.now())
-    held = [row.project for row in connection.execute(query) if row.owner and not _has_died(row.owner)]
-    return [f"project {name!r} is held by {_holder(connection, name)}" for name in held]
+    return [f"project {name!r} is held by {_holder(connection, name)}" for name in _held_by(database, connection)]
+
+
+def _held_by(database: Database, connection: sa.Connection, project: str | None = None) -> list[str]:
+    """Those of all projects, or of this one, that are held now."""
+    left = (projects.c.lease_until - database.now()).label("left")
+    query = sa.select(projects.c.project, projects.c.owner, left).where(projects.c.owner != "")
+    if project is not None:
+        query = query.where(projects.c.project == project)
+    return [row.project for row in connection.execute(query) if not _is_over(row.owner, row.left)]
 
 
 def _holder(connection: sa.Connection, name: str) -> str:

@@ -38,3 +38,19 @@ def test_audit_says_what_differs_and_mends_it(run: Run, tmp_path: Path) -> None:
     code, said, _ = run("audit", "--repair")
     assert code == 0, said
     assert "platform and store agree" in said
+
+
+def test_half_a_file_is_no_deletion_for_an_audit_and_a_full_pull_either(run: Run, tmp_path: Path) -> None:
+    answers = tmp_path / "annotations.csv"
+    rows = [f"{n},{who},{'yes' if n % 2 else 'no'}" for n in range(60) for who in ("ann", "bob", "cyd")]
+    answers.write_text("\n".join(["item,annotator,label", *rows, ""]))
+    assert run("init", "--tables", ".", "--name", "p")[0] == 0
+    assert run("run")[0] == 0
+    answers.write_text("\n".join(["item,annotator,label", *rows[:50], rows[50][:-1]]))  # cut while it is written
+    for command in (["audit", "--repair"], ["pull", "--full"], ["audit", "--repair"]):
+        said = " ".join("".join(map(str, run(*command)[1:])).split())
+        assert "Nothing was deleted" in said, command
+        assert "--accept-deletions" in said
+    assert json.loads(run("status", "--json")[1])["stored"]["labels"] == 180
+    assert run("pull", "--full", "--accept-deletions")[0] == 0
+    assert json.loads(run("status", "--json")[1])["stored"]["labels"] == 51

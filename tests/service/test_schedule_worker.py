@@ -19,7 +19,7 @@ from hitl.service.scheduling import worker as workers
 from hitl.service.scheduling.jobs import Jobs
 from hitl.service.scheduling.ledger import Ledger, name_of
 from hitl.service.scheduling.scheduler import projects_of
-from hitl.service.scheduling.worker import LAST_RETRY, Assignment, Stopped, Worker, retry_delay
+from hitl.service.scheduling.worker import LAST_BUSY_RETRY, LAST_RETRY, Assignment, Stopped, Worker, retry_delay
 from hitl.store import Store
 from hitl.store.database import Database
 from tests.scheduled import ROWS, T0, Told, clockwork, project
@@ -118,7 +118,25 @@ def test_what_may_pass_is_tried_again_ever_later(
 
 
 def test_retries_do_not_grow_for_ever() -> None:
-    assert retry_delay(9, Busy("")) == retry_delay(10_000, Busy("")) == LAST_RETRY
+    assert retry_delay(9, StoreError("")) == retry_delay(10_000, StoreError("")) == LAST_RETRY
+    assert retry_delay(9, Busy("")) == retry_delay(10_000, Busy("")) == LAST_BUSY_RETRY, "whoever holds it may end soon"
+    for asked in (86_400.0, 1e10, float("inf")):
+        assert retry_delay(1, Unreachable("", asked)) == LAST_RETRY, "whatever the platform asks for"
+
+
+def test_what_another_scheduler_has_done_is_no_failure_of_this_one(tmp_path: Path) -> None:
+    told, config = Told(), project(tmp_path)
+    worker, ledger, _ = worker_of(config, told)
+    (found,) = projects_of([config])
+    for number in range(4):
+        due = T0 + timedelta(minutes=number)
+        ledger.mark([("p", due)], due)
+        with Store(found.store) as store, store.lease("p"):
+            assert worker.turn() == workers.FIRST_RETRY, "the waits do not grow from run to run"
+        assert worker.finished()[1] is not None
+        ledger.done("p", name_of(due))
+        assert worker.turn() is None
+        assert worker.finished()[1] is None, "nothing is tried any more"
 
 
 def test_what_was_missed_while_the_process_stood_still_is_one_cycle(

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from hitl.errors import Busy, LeaseLost, StoreError
 from hitl.exchange import Receipt
-from hitl.store import Lease, Store, pages
+from hitl.store import Lease, Store, pages, schema
 from hitl.store import lease as leases
 from tests.store.rows import consensus, item, order, page, record
 
@@ -216,6 +217,47 @@ def test_a_holder_elsewhere_or_alive_is_not_succeeded(store: Store) -> None:
     for owner in (f"elsewhere:{2**22 + 1}:x", f"{socket.gethostname()}:{os.getpid()}:x", "Ann's laptop"):
         with store.lease("p", owner=owner), pytest.raises(Busy), store.lease("p"):
             pass
+
+
+def test_a_lease_that_a_clock_wrote_which_was_ahead_is_over(store: Store) -> None:
+    """It would close the project for as long as the clock was ahead; a holder that lives goes on all the same."""
+    now, seconds = time.time(), 300.0
+    for owner, ahead, over in (
+        ("elsewhere:1:12@other-1:0a1b2c3d:300", 365 * 86_400, True),
+        ("elsewhere:1:12@other-1:0a1b2c3d:300", leases.AHEAD + 1, True),
+        ("elsewhere:1:12@other-1:0a1b2c3d:300", leases.AHEAD - 10, False),
+        ("elsewhere:1:12@other-1:0a1b2c3d:90000", 86_000, False),
+        ("elsewhere:1:12@other-1:12345678", 80_000, False),  # of an older version, which does not say how long
+        ("elsewhere:1:12@other-1:12345678", 86_400, True),
+        (f"{socket.gethostname()}:{os.getppid()}:12@{leases._machine()}:0a1b2c3d:300", 365 * 86_400, True),
+        (f"{socket.gethostname()}:{os.getppid()}:{leases._life(os.getppid())}:0a1b2c3d:300", 365 * 86_400, False),
+    ):
+        lease = leases.acquire(store.database, "p", seconds, owner)
+        with store.database.write() as connection:
+            until = now + ahead + seconds
+            connection.execute(sa.update(schema.project).values(lease_until=until))
+        assert (store.holder("p") is None) == over, owner
+        if over:
+            with store.lease("p") as heir:
+                assert heir.epoch == lease.epoch + 1
+        else:
+            with pytest.raises(Busy), store.lease("p"):
+                pass
+        with store.database.write() as connection:
+            connection.execute(sa.update(schema.project).values(owner="", lease_until=0.0))
+
+
+def test_a_process_that_the_system_hides_lives(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As systemd's ProtectProc has it: that it is there can be seen, when it began cannot."""
+
+    def hidden(pid: int, signal: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    owner = f"{socket.gethostname()}:{os.getppid()}:{leases._life(os.getppid())}:x"
+    monkeypatch.setattr(leases.os, "kill", hidden)
+    monkeypatch.setattr(leases, "_life", lambda pid: "")
+    with store.lease("p", owner=owner), pytest.raises(Busy), store.lease("p", owner="another"):
+        pass
 
 
 def test_a_lease_is_kept_while_its_holder_works_longer_than_it_lasts(store: Store) -> None:

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from hitl.store import Store
 
 FIRST_RETRY, LAST_RETRY = 5.0, 600.0
-"""Seconds to the first retry, doubled with each, up to the last."""
+"""Seconds to the first retry, doubled with each, up to the last; a platform that asks for more is asked then too."""
+
+LAST_BUSY_RETRY = 60.0
+"""The same where another process holds the project: a look at the store tells whether it has ended."""
 
 MAY_PASS = (Busy, Unreachable, StoreError, OSError)
 """What may be different in a while."""
@@ -59,7 +62,8 @@ def once(config: str | Path, due: str | None = None, progress: Progress = silent
 def retry_delay(attempt: int, error: Exception) -> float:
     """Seconds until the next attempt, after `attempt` that failed (1, 2, ...)."""
     hint = error.retry_after if isinstance(error, Unreachable) else None
-    return LAST_RETRY if attempt > 20 else min(FIRST_RETRY * 2.0 ** (attempt - 1), LAST_RETRY) if hint is None else hint
+    wait = FIRST_RETRY * 2.0 ** min(attempt - 1, 20) if hint is None else hint
+    return min(wait, LAST_BUSY_RETRY if isinstance(error, Busy) else LAST_RETRY)
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,8 @@ class Worker(threading.Thread):
             self._look_wanted.clear()
             self._look()
         due = self._ledger.pending(project)
-        if due is None:
+        if due is None:  # or another scheduler has done it meanwhile
+            self._attempts, self._begun = 0, None
             return None
         self._begun = self._begun or clock()
         self._tell("began", due=due)
