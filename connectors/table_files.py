@@ -51,7 +51,7 @@ class TableFiles:
             if name not in there:
                 raise BadTable(
                     f"{self._folder(name)}: {name}.* is gone, which an earlier pull has read; nothing was deleted. "
-                    "Put it back, or, if it is meant to be gone, run `hitl pull --full`"
+                    "Put it back, or, if it is meant to be gone, run `hitl pull --full --accept-deletions`"
                 )
         return there
 

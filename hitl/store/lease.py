@@ -157,7 +157,7 @@ BRIEF = ":brief-"
 
 
 def _owner(seconds: float, kind: str = ":") -> str:
-    """A name for this holder that no other has: machine, process, when it began, at random; and how long it may last."""
+    """A name for this holder that no other has: machine, process, when it began, and how long it may last."""
     return f"{socket.gethostname()}:{os.getpid()}:{_life(os.getpid())}{kind}{uuid.uuid4().hex[:8]}:{seconds:.0f}"
 
 

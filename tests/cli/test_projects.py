@@ -39,12 +39,14 @@ def test_annotations_that_vanish_are_no_deletion(run: Run, project: Path) -> Non
         code, out, err = run(command)
         assert (code, out) == (65, "")
         assert "annotations.* is gone, which an earlier pull has read; nothing was deleted" in err
-        assert "hitl pull --full" in err
+        assert "hitl pull --full --accept-deletions" in err
     assert counts(project) == before
     moved.rename(project / "annotations.csv")
     assert run("run")[0] == 0
     (project / "annotations.csv").unlink()
     assert run("pull", "--full")[0] == 0
+    assert counts(project) == before
+    assert run("pull", "--full", "--accept-deletions")[0] == 0
     assert counts(project)["annotations"] == 0
 
 
