@@ -29,8 +29,8 @@ def runs(project: str, request: Request, caller: Viewer, one: OneProject, snapsh
     """The history, newest first, and where the project stands now."""
     status = status_of(snapshot.settings, one.store, stored=snapshot.counts)
     rows = [_line(each) for each in reversed(snapshot.cycles)]
-    shown = {"standing": status, "work": one.work, "may_act": may_act(caller, project), "told": addresses_of(one)}
-    shown["warning"] = one.warning
+    shown: dict[str, Any] = {"standing": status, "work": one.work, "warning": one.warning}
+    shown |= {"may_act": may_act(caller, project), "told": addresses_of(one)}
     return answer(
         request,
         Page("runs.html.j2", "Runs", rows, ("cycle", "recorded_at", *FIGURES), {"status": status.as_json()}, shown),
