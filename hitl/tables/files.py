@@ -312,7 +312,33 @@ def _read_jsonl(path: Path, size: int | None, columns: Sequence[str] | None) -> 
             if times is not None:  # Arrow guesses times from text; a name that looks like a date stays as written
                 options = reader.ParseOptions(explicit_schema=pa.schema(list(times)))
                 table = reader.read_json(pa.BufferReader(text), blocks, options).select(table.column_names)
+            for name in _beyond_int64(table):
+                options = reader.ParseOptions(explicit_schema=pa.schema([(name, pa.decimal256(76, 0))]))
+                try:
+                    whole = reader.read_json(pa.BufferReader(text), blocks, options).column(name)
+                except pa.ArrowInvalid:  # one has a fraction, or is larger than an identifier
+                    continue
+                table = table.set_column(table.column_names.index(name), name, _as_written(whole))
             yield table
+
+
+def _beyond_int64(table: pa.Table) -> list[str]:
+    """Columns of floats that may have been written as integers: Arrow takes those of 64 bits and more for floats."""
+    import pyarrow.compute as pc
+
+    return [
+        entry.name
+        for entry, column in zip(table.schema, table.columns, strict=True)
+        if pa.types.is_floating(entry.type) and pc.any(pc.greater_equal(pc.abs(column), 2.0**63)).as_py()
+    ]
+
+
+def _as_written(whole: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Integers as such where 64 bits hold them, else as text."""
+    try:
+        return whole.cast(pa.uint64())
+    except pa.ArrowInvalid:
+        return whole.cast(pa.string())
 
 
 def _times_as_text(kind: pa.DataType) -> pa.DataType | None:

@@ -51,6 +51,30 @@ def test_names_in_json_lines_stay_as_written(tmp_path: Path) -> None:
     assert table.to_pylist() == [{"item": "2024-01-01", "annotator": "7", "at": "2024-01-01T00:00:00Z"}]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "read"),
+    [
+        ("9223372036854775809 9223372036854775810 null", [2**63 + 1, 2**63 + 2, None]),
+        ("-9223372036854775809 18446744073709551616", ["-9223372036854775809", "18446744073709551616"]),
+        ("1e30 0.5", [1e30, 0.5]),
+        ("1e300 9223372036854775808", [1e300, 2.0**63]),
+    ],
+)
+def test_long_integers_in_json_lines_stay_as_written(tmp_path: Path, numbers: str, read: list[object]) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(f'{{"item": {number}, "at": "2024-01-01"}}\n' for number in numbers.split()))
+    table = read_table(path)
+    assert table.column("item").to_pylist() == read
+    assert table.column("at").to_pylist() == ["2024-01-01"] * len(read)
+
+
+def test_long_integers_are_names_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    write_table(path, pa.table({"item": pa.array([2**63, 2**63 + 1], pa.uint64())}))
+    assert read_table(path).column("item").type == pa.uint64()
+    assert read_table(path, ["item"]).column("item").to_pylist() == ["9223372036854775808", "9223372036854775809"]
+
+
 def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfitem,n\r\na,1\r\n")
     assert read_table(tmp_path / "t.csv").to_pylist() == [{"item": "a", "n": "1"}]
