@@ -16,12 +16,13 @@ from typing import Any
 import pyarrow as pa
 
 from hitl.errors import BadTable
+from hitl.tables.files import nan_as_null
 
 TABLES = "a DataFrame (pandas, polars), an Arrow table, a Hugging Face dataset, a dict of columns or a list of dicts"
 
 
 def table_of(given: Any, where: str = "the table") -> pa.Table:
-    """An Arrow table, its text as `string`. Raises BadTable, naming `where`, for what is no table."""
+    """An Arrow table, its text as `string` and NaN as null. Raises BadTable, naming `where`, for what is no table."""
     try:
         table = _table(given)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -31,7 +32,7 @@ def table_of(given: Any, where: str = "the table") -> pa.Table:
         ) from None
     if table is None:
         raise BadTable(f"{where}: {_kind(given)}; expected {TABLES}")
-    return _plain_text(table)
+    return _without_nan(_plain_text(table))
 
 
 def renamed(column: pa.DictionaryArray, names: Mapping[str, str]) -> pa.DictionaryArray:
@@ -99,6 +100,14 @@ def _plain_text(table: pa.Table) -> pa.Table:
         if _is_text(entry.type) and not pa.types.is_string(entry.type):
             plain = [_decoded(chunk).cast(pa.string()) for chunk in table.column(place).chunks]
             table = table.set_column(place, pa.field(entry.name, pa.string()), pa.chunked_array(plain, pa.string()))
+    return table
+
+
+def _without_nan(table: pa.Table) -> pa.Table:
+    for place, (entry, column) in enumerate(zip(table.schema, table.columns, strict=True)):
+        known = nan_as_null(column)
+        if known is not column:
+            table = table.set_column(place, entry.with_nullable(True), known)
     return table
 
 

@@ -228,11 +228,12 @@ def with_text(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column as strings; whole-numbered floats lose their ".0", so that 3 and 3.0 are one name."""
+    """A column as strings, NaN as null; whole-numbered floats lose their ".0", so that 3 and 3.0 are one name."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_float16(column.type):
         column = column.cast(pa.float32())
+    column = nan_as_null(column)
     if pa.types.is_floating(column.type) and are_whole(column):
         column = column.cast(pa.int64())
     try:
@@ -256,6 +257,16 @@ def empty_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     return pc.if_else(pc.equal(column, ""), None, column) if is_text else column
+
+
+def nan_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column with null for NaN, with which pandas and others mark what is missing."""
+    import pyarrow.compute as pc
+
+    if not pa.types.is_floating(column.type):
+        return column
+    missing = pc.is_nan(column)
+    return pc.if_else(missing, None, column) if pc.any(missing).as_py() else column
 
 
 def are_whole(column: pa.ChunkedArray) -> bool:

@@ -15,20 +15,25 @@ from hitl.annotations import Annotations
 from hitl.errors import BadTable
 from hitl.evidence import Evidence
 from hitl.tables.arrow import table_of
+from hitl.tables.wide import melted
 
 COLUMNS = {"item": ["a", "b", "c"], "annotator": ["x", "y", "x"], "label": ["p", "q", "p"], "score": [1.0, None, 3.0]}
 ROWS = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
 FRAME = pd.DataFrame(COLUMNS)
+WITH_NAN = COLUMNS | {"score": [1.0, float("nan"), 3.0]}
 TABLES = {
     "dict": COLUMNS,
     "list of dicts": ROWS,
+    "list of dicts, NaN": pl.DataFrame(WITH_NAN).to_dicts(),
     "tuple of dicts": tuple(ROWS),
     "pandas": FRAME,
     "pandas, named index": FRAME.set_index("item"),
     "pandas, categories": FRAME.astype({"item": "category", "label": "category"}),
     "polars": pl.DataFrame(COLUMNS),
     "polars, categories": pl.DataFrame(COLUMNS).with_columns(pl.col("label").cast(pl.Categorical)),
+    "polars, NaN": pl.DataFrame(WITH_NAN),
     "arrow": pa.table(COLUMNS),
+    "arrow, NaN": pa.table(WITH_NAN),
     "arrow, large text": pa.table(COLUMNS).set_column(2, "label", pa.array(COLUMNS["label"], pa.large_string())),
     "arrow batch": pa.table(COLUMNS).to_batches()[0],
     "hugging face": datasets.Dataset.from_dict(COLUMNS),
@@ -50,6 +55,12 @@ def test_every_kind_of_table_is_evidence(given: Any) -> None:
     assert evidence.truth is not None
     assert evidence.truth.tolist() == [0, 1, 0]
     assert Annotations.from_frame(given).annotators == ("x", "y")
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_nan_is_no_label(frame: Any) -> None:
+    given = frame({"item": ["a", "b", "c"], "x": [0.0, 1.0, float("nan")], "y": [0.0, float("nan"), 1.0]})
+    assert melted(table_of(given))[0].column("label").to_pylist() == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(

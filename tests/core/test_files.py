@@ -119,6 +119,13 @@ def test_whole_floats_are_named_like_integers_and_others_keep_their_digits() -> 
     assert as_text(pa.chunked_array([pa.array(["a"]).dictionary_encode()])).to_pylist() == ["a"]
 
 
+def test_nan_in_a_column_of_names_is_no_name(tmp_path: Path) -> None:
+    assert as_text(pa.chunked_array([[1.0, float("nan"), None]])).to_pylist() == ["1", None, None]
+    assert as_text(pa.chunked_array([pa.array([0.5, float("nan")], pa.float16())])).to_pylist() == ["0.5", None]
+    write_table(tmp_path / "t.parquet", pa.table({"item": [7.0, float("nan")]}))
+    assert read_table(tmp_path / "t.parquet", ["item"]).column("item").to_pylist() == ["7", None]
+
+
 # -- whole or not at all -------------------------------------------------------------------------------------
 
 
