@@ -64,7 +64,8 @@ def spans_as_label(spans: Iterable[tuple[Place, Place, str]]) -> str:
         >>> spans_as_label([(8, 11, "PER"), (0, 3, "PER")])
         '[[0,3,"PER"],[8,11,"PER"]]'
     """
-    return json.dumps(sorted(set(spans)), ensure_ascii=False, separators=(",", ":"))
+    ordered = sorted(set(spans), key=lambda span: [(isinstance(part, str), part) for part in span])
+    return json.dumps(ordered, ensure_ascii=False, separators=(",", ":"))
 
 
 def spans_in(label: str) -> list[tuple[Any, Any, str]]:

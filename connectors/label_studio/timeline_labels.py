@@ -25,6 +25,7 @@ from typing import Any
 from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
 from hitl.errors import BadSettings
 from hitl.exchange import Place, Question, spans_as_label, spans_in
+from hitl.texts.marked_labels import LARGEST
 
 TYPES = {"TimeSeries": "timeserieslabels", "Audio": "labels", "Video": "timelinelabels"}
 """What is labeled -> the type of results, which is also the key of their labels."""
@@ -108,8 +109,11 @@ class TimelineLabels:
     def _time(self, said: object) -> Place:
         if self.time_format is not None:
             return _iso(said, self.time_format)
-        if isinstance(said, bool) or not isinstance(said, int | float) or (self.of == "Video" and said != int(said)):
-            raise NotUnderstood(f"{said!r} is no {'frame' if self.of == 'Video' else 'time'}")
+        unit = "frame" if self.of == "Video" else "time"
+        if isinstance(said, bool) or not isinstance(said, int | float) or not abs(said) < LARGEST:
+            raise NotUnderstood(f"{said!r} is no {unit}; expected a number below 2**53")
+        if unit == "frame" and said != int(said):
+            raise NotUnderstood(f"{said!r} is no {unit}; expected a whole number")
         return int(said) if said == int(said) else said
 
     def _region(self, start: Place, end: Place, kind: str, probability: float | None) -> dict[str, Any]:

@@ -178,11 +178,15 @@ def _recording(page: QuestionPage, parts: TextParts, d: int, answers: Sequence[i
     )
 
 
+SHORTEST = 1e-300
+"""What is divided by a shorter axis is infinite."""
+
+
 def _ends(places: Sequence[float]) -> tuple[float, float]:
     """Where the axis begins and ends: at 0 where the first place is not far from it."""
     low, high = min(places, default=0.0), max(places, default=1.0)
     low = 0.0 if 0 <= low < high / 2 else low
-    return low, high if high > low else low + 1
+    return low, high if high - low > SHORTEST else low + 1
 
 
 def _bars(

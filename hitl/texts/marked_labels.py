@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -16,6 +15,9 @@ from hitl.exchange import Place
 from hitl.texts.matched_spans import MatchedSpans, Places, matched
 
 Indices = npt.NDArray[np.int64]
+
+LARGEST = 2**53
+"""Numbers from here on are not all floats: some that differ would be one place."""
 
 
 class MarkedLabels(Protocol):
@@ -161,7 +163,7 @@ def merged(spans: Iterable[tuple[int, int, int, int]]) -> tuple[Indices, int]:
 def number_of(place: Any) -> float:
     """A place as a number: a time in ISO 8601 is seconds since the epoch (UTC, where it names no zone).
 
-    Raises ValueError for what is neither, and for what is not finite.
+    Raises ValueError for what is neither, and for a number beyond LARGEST.
 
     Example:
         >>> number_of(2.5), number_of("1970-01-01T00:01:00.5")
@@ -170,8 +172,8 @@ def number_of(place: Any) -> float:
     if isinstance(place, str):
         time = datetime.fromisoformat(place)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-    if isinstance(place, bool) or not isinstance(place, int | float) or not math.isfinite(place):
-        raise ValueError(f"{place!r} is no time; expected a number, or a time in ISO 8601")
+    if isinstance(place, bool) or not isinstance(place, int | float) or not abs(place) < LARGEST:
+        raise ValueError(f"{place!r} is no time; expected a number below 2**53, or a time in ISO 8601")
     return float(place)
 
 

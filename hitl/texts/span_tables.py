@@ -82,8 +82,10 @@ def answer_table(labels: MarkedLabels) -> pa.Table:
 
 
 def _places(rows: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
-    """The columns of starts and ends: whole numbers where both are (or there is none), else numbers or text."""
+    """The columns of starts and ends: text where one is, else numbers, whole where all are (or there is none)."""
     given = {side: [row[side] for row in rows] for side in ("start", "end")}
     kinds = {type(one) for side in given.values() for one in side if one is not None}
     kind = pa.string() if str in kinds else pa.float64() if float in kinds else pa.int64()
+    if kind == pa.string():
+        given = {side: [None if one is None else str(one) for one in values] for side, values in given.items()}
     return {side: pa.array(values, kind) for side, values in given.items()}

@@ -4,7 +4,7 @@
     a,ann,12.5,60.2,walk
     b,ann,,,                            the annotator marked nothing there
 
-Start and end are numbers (seconds, frames, ...), or times in ISO 8601.
+Start and end are numbers below 2**53 (seconds, frames, ...), or times in ISO 8601.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hitl.tables.arrow import table_of
 from hitl.tables.encoding import names_of
 from hitl.tables.files import empty_as_null, require_columns, with_text
 from hitl.tables.places import name_of, place_in
-from hitl.texts.marked_labels import number_of
+from hitl.texts.marked_labels import LARGEST, number_of
 from hitl.timelines.timeline_labels import Answer, Segment, TimelineLabels
 
 
@@ -86,8 +86,8 @@ def segment_in(start: Any, end: Any, kind: Name | None) -> Segment | None:
     except ValueError:
         pass
     raise ValueError(
-        f"{begin!r} to {stop!r} is no stretch of time; expected numbers, or times in ISO 8601, and a start before its "
-        "end"
+        f"{start} to {end} is no stretch of time; expected numbers below 2**53 (about 9e15), or times in ISO 8601, "
+        "and a start before its end"
     )
 
 
@@ -102,4 +102,4 @@ def _time(value: Any) -> Place | None:
         return text or None
     if number != number:
         return None
-    return int(number) if number.is_integer() else number
+    return int(number) if number.is_integer() and abs(number) < LARGEST else number

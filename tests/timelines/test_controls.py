@@ -100,6 +100,8 @@ def test_numbers_of_a_series_are_as_they_are_and_milliseconds_where_it_has_a_for
     [
         (VIDEO, frames((None, 3)), "None is no frame"),
         (VIDEO, frames((1.5, 3)), "1.5 is no frame"),
+        (VIDEO, frames((1, 2**63)), "9223372036854775808 is no frame"),
+        (SOUND.format(more=""), region("labels", "a", start=1, end=1.7e308, labels=["goal"]), "1.7e.308 is no time"),
         (VIDEO, frames((1, 3), label="dive"), "'dive' is not among the labels"),
         (VIDEO, region("timelinelabels", "v", timelinelabels=["goal"]), "no ranges of frames"),
         (VIDEO, region("labels", "v", start=1, end=2, labels=["goal"]), "'labels' is no answer"),

@@ -156,6 +156,13 @@ class Unanswered:
         return []
 
 
+def test_a_stretch_next_to_nothing_is_in_the_report(run: Run, tmp_path: Path) -> None:
+    rows = "".join(f"{name},{who},0,5e-324,walk\n" for name in RIGHT for who in CREW)
+    (tmp_path / "t" / "annotations.csv").write_text("item,annotator,start,end,label\n" + rows)
+    assert run("run")[0] == 0
+    assert run("report", "--output", "page.html")[0] == 0
+
+
 def test_it_begins_without_an_answer(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         report = cycle.run(settings(), store, Unanswered())

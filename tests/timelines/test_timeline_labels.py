@@ -46,6 +46,16 @@ def test_borders_are_numbers_or_times_and_are_written_as_they_were() -> None:
     assert spans_in(label) == [(0.1, 0.5, "B"), (0.5, 2, "A")]
 
 
+def test_numbers_in_one_recording_and_times_in_another_are_both_text_in_a_table() -> None:
+    times = [("2026-02-01T00:00:00", "2026-02-01T00:00:09", "A")]
+    answers = [Answer("r", "ann", [(1, 2.5, "A")]), Answer("s", "ann", times)]
+    table = answer_table(TimelineLabels.from_answers(["r", "s"], answers))
+    assert table.column("start").to_pylist() == ["1", "2026-02-01T00:00:00"]
+    assert table.column("end").to_pylist() == ["2.5", "2026-02-01T00:00:09"]
+    assert labels_of(table).place_v.tolist() == [1, 2.5, 1769904000, 1769904009]
+    assert spans_in(spans_as_label([*times, (1, 2, "A")])) == [(1, 2, "A"), *times]
+
+
 def test_what_is_no_stretch_is_left_out_and_one_over_another_of_its_kind_is_one_with_it() -> None:
     found = labels(ann=[(5, 5, "A"), (9, 8, "B"), (0, 4, "A"), (3.5, 7, "A")])
     assert (found.empty, found.merged) == (2, 1)
@@ -134,9 +144,12 @@ def test_tables_are_read_and_written() -> None:
     ("start", "end", "label", "what"),
     [
         (3, 2, "A", "3 to 2 is no stretch of time"),
-        ("soon", "2", "A", "'soon' to 2 is no stretch of time"),
+        ("soon", "2", "A", "soon to 2 is no stretch of time"),
         (1, None, "A", "expected start, end and label together"),
         (1, float("inf"), "A", "is no stretch of time"),
+        ("1", "9223372036854775808", "A", r"1 to 9223372036854775808 is no stretch of time; .* below 2\*\*53"),
+        ("1700000000000000001", "1700000000000000009", "A", "1700000000000000001 to 1700000000000000009 is no"),
+        (-1.7e308, 1.7e308, "A", "is no stretch of time"),
     ],
 )
 def test_what_is_no_stretch_in_a_table_is_named(start: Any, end: Any, label: str, what: str) -> None:
