@@ -128,7 +128,7 @@ def _known_spans(table: pa.Table, question: Question, where: str, place_of: Plac
         own = spans.setdefault(item, [])
         if start is None and end is None and label is None:
             continue
-        if not (str(start).isdigit() and str(end).isdigit() and int(start) < int(end)):
+        if not (str(start).isdecimal() and str(end).isdecimal() and int(start) < int(end)):
             raise BadTable(f"{place_of(row)}: {start!r} to {end!r} is no part of a text; expected 0 <= start < end")
         if label not in question.classes:
             raise BadTable(f"{place_of(row)}: label {label!r} is not one of {listed(question.classes)}")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hitl.annotations import Floats, Names
 from hitl.errors import BadEvidence
 from hitl.exchange import Place
-from hitl.texts.matched_spans import MatchedSpans, Places, matched
+from hitl.texts.matched_spans import NOTHING, MatchedSpans, Places, matched
 
 Indices = npt.NDArray[np.int64]
 
@@ -112,13 +112,18 @@ def layers_of_kinds(labels: MarkedLabels, place_v: Places | None = None) -> tupl
     With `place_v` (as for `matched`) only by more than half of the shorter one: borders on a time axis are seldom
     exact, and two stretches that follow each other may well overlap a little.
 
-    Raises BadEvidence where there is no kind.
+    Raises BadEvidence where there is no kind, or one has the name of the class that is none.
     """
     kinds = labels.kinds
     if not kinds:
         raise BadEvidence(
             "spans: no label was given yet, so that it is not known what a span can be; name the labels "
             "(source.classes in hitl.toml), or wait for the first span"
+        )
+    if NOTHING in kinds:
+        raise BadEvidence(
+            f"spans: a label is {NOTHING!r}, which is what an annotator says of a part that they left unmarked; give "
+            "the label another name"
         )
     apart = _laid_over(labels.span_s4, place_v) | _laid_over(labels.truth_s4, place_v)
     layer_of: dict[int, int] = {}

@@ -51,7 +51,7 @@ class SpanRows:
         ):
             if name is None or text is None:
                 raise BadTable(f"{self.place_of(row)}: expected a document and its text")
-            if found.setdefault(name, text) != text:
+            if found.setdefault(name, str(text)) != str(text):
                 raise BadTable(f"{self.place_of(row)}: document {name!r} has another text in an earlier row")
         return found
 
@@ -80,7 +80,7 @@ class SpanRows:
         found: list[int | None] = []
         for row, value in enumerate(self.table.column(column).to_pylist()):
             text = "" if value is None else str(value).strip().removesuffix(".0")
-            if text and not text.isdigit():
+            if text and not text.isdecimal():
                 raise BadTable(f"{self.place_of(row)}: {column} is {value!r}; expected a whole number from 0")
             found.append(int(text) if text else None)
         return found

@@ -92,6 +92,11 @@ def test_the_texts_may_be_in_the_rows() -> None:
         SpanLabels.from_tables(table | {"text": [TEXT, "other"]})
 
 
+def test_a_text_may_be_a_number() -> None:
+    table = rows(("a", "ann", 0, 3, "PER")) | {"text": [2026]}
+    assert SpanLabels.from_tables(table).texts == ("2026",)
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -109,9 +114,10 @@ def test_a_row_that_says_nothing_is_named(row: Any, message: str) -> None:
         labels(("a", "ann", 0, 3, "PER"), row)
 
 
-def test_what_is_no_number_is_named() -> None:
-    table = rows(("a", "ann", 0, 3, "PER")) | {"end": ["three"]}
-    with pytest.raises(BadTable, match="end is 'three'; expected a whole number from 0"):
+@pytest.mark.parametrize("end", ["three", "²"])
+def test_what_is_no_number_is_named(end: str) -> None:
+    table = rows(("a", "ann", 0, 3, "PER")) | {"end": [end]}
+    with pytest.raises(BadTable, match=f"end is '{end}'; expected a whole number from 0"):
         SpanLabels.from_tables(table, {"document": ["a"], "text": [TEXT]})
 
 
@@ -165,5 +171,7 @@ def test_rows_of_a_file_are_named_by_their_line(tmp_path: Any) -> None:
 def test_what_leaves_nothing_to_judge_is_said() -> None:
     with pytest.raises(BadEvidence, match="no label was given yet"):
         _ = labels(("a", "ann", None, None, None)).layers
+    with pytest.raises(BadEvidence, match=r"a label is '\(nothing\)'.*; give the label another name"):
+        _ = labels(("a", "ann", 0, 3, "(nothing)")).matched
     with pytest.raises(BadEvidence, match="none of them has a word"):
         _ = SpanLabels.from_answers({"a": " ", "b": ""}, [], kinds=("PER",)).layers

@@ -167,6 +167,8 @@ def test_known_spans_are_told(run: Run, tmp_path: Path) -> None:
     assert "label 'CAT' is not one of LOC, ORG, PER" in run("gold", "truth.csv")[2]
     (tmp_path / "truth.csv").write_text("item,start,end,label\nt4,5,3,PER\n")
     assert "'5' to '3' is no part of a text" in run("gold", "truth.csv")[2]
+    (tmp_path / "truth.csv").write_text("item,start,end,label\nt4,0,²,PER\n")
+    assert "'0' to '²' is no part of a text" in run("gold", "truth.csv")[2]
     (tmp_path / "truth.csv").write_text("item,label\nt4,PER\n")
     assert "'label' asks about parts of texts" in run("gold", "truth.csv")[2]
 
