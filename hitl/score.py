@@ -124,6 +124,8 @@ def classwise_calibration_error(probabilities: Floats, truth: Ints, bins: int = 
 
 
 def _equal_mass_gap(predicted: Floats, happened: Floats, bins: int) -> float:
+    if not len(predicted):
+        return float("nan")
     parts = _equal_mass(predicted, bins)
     gaps = [len(part) * abs(predicted[part].mean() - happened[part].mean()) for part in parts]
     return float(sum(gaps) / len(predicted))
@@ -131,4 +133,5 @@ def _equal_mass_gap(predicted: Floats, happened: Floats, bins: int) -> float:
 
 def _equal_mass(predicted: Floats, bins: int) -> list[npt.NDArray[np.intp]]:
     """Rows of each bin, by rising prediction."""
-    return np.array_split(np.argsort(predicted, kind="stable"), min(bins, len(predicted)))
+    order = np.argsort(predicted, kind="stable")
+    return np.array_split(order, min(bins, len(order))) if len(order) else []

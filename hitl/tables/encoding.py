@@ -272,8 +272,12 @@ def decoded(names: Sequence[Name | None], codes: Ints) -> pa.Array:
     return pa.array(names).take(pa.array(codes))
 
 
+YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800
+"""Seconds since the epoch between which ISO 8601 has four digits for the year."""
+
+
 def iso_8601(seconds: npt.NDArray[np.float64]) -> pa.Array:
-    """Seconds since the epoch as text, such as 2026-01-31T12:00:00.500000Z; NaN as null."""
-    known = np.isfinite(seconds)
+    """Seconds since the epoch as text, such as 2026-01-31T12:00:00.500000Z; NaN, and what is no such time, as null."""
+    known = (seconds >= YEAR_1) & (seconds < YEAR_10000)
     micros = np.round(np.where(known, seconds, 0) * 1e6).astype(np.int64).astype("datetime64[us]")
     return pa.array(np.datetime_as_string(micros, timezone="UTC").astype(object), pa.string(), mask=~known)

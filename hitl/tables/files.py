@@ -400,7 +400,15 @@ def _write_csv(handle: IO[bytes], tables: Iterable[pa.Table], delimiter: str = "
     from pyarrow import csv
 
     options = csv.WriteOptions(delimiter=delimiter, quoting_style="needed")
-    _write_with(partial(csv.CSVWriter, write_options=options), handle, map(defused, tables))
+    shown = (_no_empty_lines(defused(table)) for table in tables)
+    _write_with(partial(csv.CSVWriter, write_options=options), handle, shown)
+
+
+def _no_empty_lines(table: pa.Table) -> pa.Table:
+    """The table with empty text, which is quoted, for null in a single column: an empty line is read as no row."""
+    if table.num_columns != 1:
+        return table
+    return table.set_column(0, table.column_names[0], table.column(0).cast(pa.string()).fill_null(""))
 
 
 def _write_parquet(handle: IO[bytes], tables: Iterable[pa.Table]) -> None:

@@ -152,10 +152,11 @@ def distributions(values: Array, logits: bool, where: str, rows: Sequence[object
 
 def as_table(items: Sequence[object], classes: Sequence[object], values: Array, item: str = "item") -> pa.Table:
     """item and p_<class>; a row of NaN is null. Raises BadTable when a class is named twice."""
-    if repeated([str(name) for name in classes]) is not None:
+    names = [str(int(name) if isinstance(name, float) and name.is_integer() else name) for name in classes]
+    if repeated(names) is not None:
         raise BadTable(f"the classes {', '.join(map(str, classes))}: one is named twice")
     columns = {item: as_text(pa.chunked_array([pa.array(items)]))} if len(items) else {item: pa.array([], pa.string())}
-    for code, name in enumerate(classes):
+    for code, name in enumerate(names):
         columns[f"p_{name}"] = pa.array(values[:, code], from_pandas=True)
     return pa.table(columns)
 

@@ -122,6 +122,9 @@ def test_times_are_text_that_reads_back() -> None:
     text = iso_8601(seconds)
     assert text.to_pylist() == ["1970-01-01T00:00:00.000000Z", "2023-11-14T22:13:20.250000Z", None]
     assert np.array_equal(seconds_of(pa.chunked_array([text]), "time"), seconds, equal_nan=True)
+    ends = iso_8601(np.array([-62_135_596_800.0, 253_402_300_799.0])).to_pylist()
+    assert ends == ["0001-01-01T00:00:00.000000Z", "9999-12-31T23:59:59.000000Z"]
+    assert iso_8601(np.array([1e15, -1e15, np.inf, 253_402_300_800.0])).to_pylist() == [None] * 4
 
 
 def test_annotations_have_own_ids_and_times() -> None:

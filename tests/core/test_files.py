@@ -34,6 +34,12 @@ def test_text_formats_give_text_nulls_and_every_digit(tmp_path: Path, ending: st
     assert again.column("p").cast("float64").to_pylist() == [0.1 + 0.2, None, 1e-300]
 
 
+def test_a_single_column_keeps_its_empty_rows(tmp_path: Path) -> None:
+    for column in (["a", None, "b"], [1, None, 2]):
+        write_table(tmp_path / "t.csv", pa.table({"item": column}))
+        assert read_table(tmp_path / "t.csv").column("item").to_pylist() == [str(column[0]), "", str(column[2])]
+
+
 def test_a_gz_file_is_compressed_and_the_same_bytes_every_time(tmp_path: Path) -> None:
     for name in ("one.csv.gz", "two.csv.gz"):
         write_table(tmp_path / name, TABLE)

@@ -71,7 +71,7 @@ def test_arrays_with_names(tmp_path: Path, name: str, values: np.ndarray[Any, An
 
 
 def test_numbers_as_names_are_text_without_a_point(tmp_path: Path) -> None:
-    np.savez(tmp_path / "p.npz", items=np.array([7.0, 8.0]), classes=np.array([0, 1]), probabilities=P[:2])
+    np.savez(tmp_path / "p.npz", items=np.array([7.0, 8.0]), classes=np.array([0.0, 1.0]), probabilities=P[:2])
     table = read_probabilities(tmp_path / "p.npz")
     assert table.column_names == ["item", "p_0", "p_1"]
     assert table.column("item").to_pylist() == ["7", "8"]

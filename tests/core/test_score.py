@@ -40,6 +40,13 @@ def test_calibration_error_of_two_bins_by_hand() -> None:
     assert score.classwise_calibration_error(p, truth, bins=2) == pytest.approx(0.5 * 0.15 + 0.5 * 0.15)
 
 
+def test_without_items_there_is_no_error_and_no_bin() -> None:
+    p, truth = np.empty((0, 2)), np.empty(0, int)
+    assert np.isnan(score.calibration_error(p, truth))
+    assert np.isnan(score.classwise_calibration_error(p, truth))
+    assert len(score.reliability(p, truth).count) == 0
+
+
 def test_bins_are_of_equal_mass_also_when_they_do_not_divide() -> None:
     confidence, right = np.linspace(0.5, 1, 7), np.array([1, 0, 1, 1, 0, 1, 1.0])
     p = np.stack([confidence, 1 - confidence], axis=1)
