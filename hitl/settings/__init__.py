@@ -31,7 +31,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from hitl.crew import UNLIMITED
 from hitl.errors import BadSettings
-from hitl.settings.environment import Environment, require_sections, secret, unreadable, variable_of
+from hitl.settings.environment import Environment, require_keys, secret, unreadable, variable_of
 from hitl.settings.events import EventSettings, is_address, require_different
 from hitl.shown import plain
 from hitl.tables.limits import Limits
@@ -441,7 +441,7 @@ def load(path: str | Path, source_of: Callable[[str], type[SourceSettings]]) -> 
     for key in data:
         if _SECRET.search(key):
             raise BadSettings(f"{path}: {key} does not belong in a file; set HITL_{key.upper()} in the environment")
-    require_sections(Settings.model_fields)
+    require_keys(Settings)
     data |= {key: found for key in ("store", "webhook_secret") if (found := secret(f"HITL_{key.upper()}")) is not None}
     model: type[Settings] = Settings
     try:

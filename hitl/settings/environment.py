@@ -11,10 +11,10 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
+from pydantic import BaseModel
 from pydantic_settings import EnvSettingsSource
 
 from hitl.errors import BadSettings
@@ -65,27 +65,55 @@ def variable_of(place: list[str]) -> str | None:
 
 
 class Environment(EnvSettingsSource):
-    """The settings in the environment. Options, which have no type of their own, are JSON where they can be read so."""
+    """The settings in the environment. Options, which have no type of their own, are JSON where they can be read so.
+
+    A text that is empty is not set, as for `secret`: what a file says is not hidden by it.
+    """
 
     def __call__(self) -> dict[str, Any]:
-        """What they say, by section."""
-        found = super().__call__()
+        """Key -> what is set."""
+        found = {key: given for key, given in super().__call__().items() if given != ""}
         for section in found.values():
             if isinstance(section, dict) and isinstance(section.get("options"), dict):
                 section["options"] = {key: _value(given) for key, given in section["options"].items()}
         return found
 
 
-def require_sections(sections: Iterable[str]) -> None:
-    """Raises BadSettings where a variable names a section of the settings that is not one of these."""
-    known = sorted(sections)
+def require_keys(settings: type[BaseModel]) -> None:
+    """Raises BadSettings where a nested variable names a section that there is not, or cannot say which key it means.
+
+    Keys of sections are checked with those of the file.
+    """
     for name in sorted(os.environ):
-        head, nested, _ = name.upper().removeprefix("HITL_").partition("__")
-        if not name.upper().startswith("HITL_") or not nested or head.startswith("EVENTS_") or head.lower() in known:
-            continue
-        near = difflib.get_close_matches(head.lower(), known, 1)
+        place = name[len("HITL_") :].split("__")
+        if name.upper().startswith("HITL_") and len(place) > 1 and not place[0].upper().startswith("EVENTS_"):
+            _require_key(name, place, settings)
+
+
+def _require_key(name: str, place: list[str], settings: type[BaseModel]) -> None:
+    kind: Any = settings
+    depth = 0
+    while depth < len(place) and _has_keys(kind):
+        field = kind.model_fields.get(place[depth].lower())
+        kind, depth = field and field.annotation, depth + 1
+    if kind is None and depth == 1:
+        sections = [key for key, field in settings.model_fields.items() if _has_keys(field.annotation)]
+        near = difflib.get_close_matches(place[0].lower(), sections, 1)
         meant = f"did you mean HITL_{near[0].upper()}__...? " if near else ""
-        raise BadSettings(f"environment: {name}: no such section; {meant}expected one of {', '.join(known)}")
+        raise BadSettings(f"environment: {name}: no such section; {meant}expected one of {', '.join(sections)}")
+    if kind is None or depth == len(place) or place[depth - 1].lower() == "options":
+        return
+    whole, inner = "HITL_" + "__".join(place[:depth]), "__".join(place[depth:])
+    if get_origin(kind) is not dict:
+        raise BadSettings(f"environment: {name}: it has no keys of its own; expected {whole} alone")
+    said = json.dumps({inner: _value(os.environ[name])})
+    raise BadSettings(
+        f"environment: {name}: a variable does not keep capitals of names; give the table as JSON: {whole}='{said}'"
+    )
+
+
+def _has_keys(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def unreadable(error: Exception) -> str:

@@ -215,11 +215,14 @@ def _blocks_of_lines(path: Path) -> Iterator[bytes]:
 
 
 def _of_environment() -> Limits:
+    known = {f"HITL_LIMITS__{each.name.upper()}": each.name for each in fields(Limits)}
     found: dict[str, int] = {}
-    for name in (each.name for each in fields(Limits)):
-        text = os.environ.get(f"HITL_LIMITS__{name.upper()}")
-        if text is not None:
-            if not text.isascii() or not text.isdigit() or not int(text):
-                raise BadSettings(f"HITL_LIMITS__{name.upper()} is {text!r}; expected a whole number above 0")
-            found[name] = int(text)
+    for name, text in os.environ.items():
+        if not name.upper().startswith("HITL_LIMITS__"):
+            continue
+        if name.upper() not in known:
+            raise BadSettings(f"environment: {name}: no such key; expected one of {', '.join(known)}")
+        if not text.isascii() or not text.isdigit() or not int(text):
+            raise BadSettings(f"{name} is {text!r}; expected a whole number above 0")
+        found[known[name.upper()]] = int(text)
     return Limits(**found)

@@ -82,6 +82,11 @@ def test_each_limit_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("HITL_LIMITS__ROWS", "many")
     with pytest.raises(BadSettings, match="HITL_LIMITS__ROWS is 'many'"):
         read_table(path)
+    monkeypatch.delenv("HITL_LIMITS__ROWS")
+    monkeypatch.setenv("HITL_LIMITS__ROWZ", "7")
+    wanted = r"HITL_LIMITS__ROWZ: no such key; expected one of HITL_LIMITS__NESTING, HITL_LIMITS__UNPACKED, "
+    with pytest.raises(BadSettings, match=wanted):
+        read_table(path)
 
 
 def test_what_an_archive_holds_is_counted_before_it_is_unpacked(tmp_path: Path) -> None:

@@ -134,3 +134,44 @@ def test_a_misspelt_section_of_the_environment_is_an_error(tmp_path: Path, monke
     wanted = r"environment: HITL_BUGDET__LABELS: no such section; did you mean HITL_BUDGET__\.\.\.\? expected one of"
     with pytest.raises(BadSettings, match=wanted):
         loaded(tmp_path, "")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("HITL_CREW__CAPACITIES__Ann", "1", r"give the table as JSON: HITL_CREW__CAPACITIES='{\"Ann\": 1}'$"),
+        ("HITL_CREW__SKILLS__Ann__B", '["de"]', r"""HITL_CREW__SKILLS='{\"Ann__B\": \["de"\]}'"""),
+        ("HITL_MODELS__Bert", "p.csv", r"HITL_MODELS__Bert: .* HITL_MODELS='{\"Bert\": \"p.csv\"}'"),
+        ("HITL_STORE__X", "1", "HITL_STORE__X: it has no keys of its own; expected HITL_STORE alone"),
+        ("HITL_EVENTS__NAME", "chat", "HITL_EVENTS__NAME: it has no keys of its own; expected HITL_EVENTS alone"),
+        ("HITL_CREW__CAPACITY__ANN", "1", "it has no keys of its own; expected HITL_CREW__CAPACITY alone"),
+        ("HITL_XYZ__X", "1", "HITL_XYZ__X: no such section; expected one of source, combine, budget"),
+    ],
+)
+def test_a_variable_that_cannot_say_its_key_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, told: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(BadSettings, match=told):
+        loaded(tmp_path, "")
+
+
+def test_tables_of_names_are_json_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HITL_CREW__CAPACITIES", '{"Ann": 1}')
+    monkeypatch.setenv("HITL_MODELS", '{"Bert": "p.csv"}')
+    settings = loaded(tmp_path, "[crew]\ncapacities = { bob = 2 }\n")
+    assert settings.crew.capacities == {"Ann": 1, "bob": 2}
+    assert list(settings.models) == ["Bert"]
+
+
+def test_an_empty_variable_does_not_hide_what_a_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, said in {"HITL_STORE": "sqlite:///other.db", "HITL_WEBHOOK_SECRET": "hush"}.items():
+        (tmp_path / name).write_text(said)
+        monkeypatch.setenv(name, "")
+        monkeypatch.setenv(f"{name}_FILE", str(tmp_path / name))
+    settings = loaded(tmp_path, "")
+    assert settings.store == "sqlite:///other.db"
+    assert settings.webhook_secret is not None
+    assert settings.webhook_secret.get_secret_value() == "hush"
+    monkeypatch.delenv("HITL_WEBHOOK_SECRET_FILE")
+    assert loaded(tmp_path, "").webhook_secret is None
