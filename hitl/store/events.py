@@ -6,7 +6,7 @@
 
 A process that is killed after it has claimed one leaves it to whoever comes when the time is over: the same event, by
 the same id, is sent again, and nothing is lost. Deliveries are written without a lease, as they change nothing of the
-project. Events of the last `KEPT` days stay, to be looked at.
+project. Events of the last `KEPT` seconds stay, to be looked at, and those that still wait.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DELIVERED: State = "delivered"
 FAILED: State = "failed"
 
 KEPT = 30 * 24 * 3600.0
-"""Seconds that events stay after they happened."""
+"""Seconds that events stay after they happened, if they do not still wait."""
 
 BETWEEN = 1e-5
 """Seconds between two events that are made at once, so that their order is kept."""
@@ -120,12 +120,14 @@ class Announced(Leased):
         return {} if text is None else dict(json.loads(text))
 
     def claim(self, project: str, address: str, seconds: float, now: float | None = None) -> Delivery | None:
-        """The first delivery to this address that is due at `now` (default: now), held for so many seconds; or None."""
+        """The first delivery to this address that is due at `now` (default: now), held for so many seconds; or None.
+
+        One that is held for far longer than that was claimed while the clock was ahead: it is free.
+        """
         when: Any = self.database.now() if now is None else sa.literal(now, sa.Double())
         mine = (deliveries.c.project == project, deliveries.c.address == address, deliveries.c.state == WAITING)
-        ready = sa.select(deliveries.c.event, deliveries.c.attempts).where(
-            *mine, deliveries.c.due <= when, deliveries.c.held <= when
-        )
+        free = (deliveries.c.held <= when) | (deliveries.c.held > when + 2 * seconds)  # `when` may be a while ago
+        ready = sa.select(deliveries.c.event, deliveries.c.attempts).where(*mine, deliveries.c.due <= when, free)
         ready = ready.order_by(deliveries.c.at, deliveries.c.event).limit(1)
         if not self.database.rows(ready):
             return None  # as nearly always: nothing is written
@@ -135,7 +137,7 @@ class Announced(Leased):
                 return None
             taken = {"attempts": found.attempts + 1, "held": when + seconds, "tried": when}
             unchanged = (deliveries.c.event == found.event) & (deliveries.c.attempts == found.attempts)
-            take = sa.update(deliveries).where(*mine, unchanged, deliveries.c.held <= when).values(taken)
+            take = sa.update(deliveries).where(*mine, unchanged, free).values(taken)
             if connection.execute(take).rowcount != 1:
                 return None  # another process was faster
             query = _listed().where(*mine, deliveries.c.event == found.event)
@@ -223,15 +225,18 @@ class Announced(Leased):
 
 
 def announce(database: Database, connection: sa.Connection, project: str, said: Announcement) -> None:
-    """Write what others are to be told, within the transaction that records it; drop what is older than `KEPT`."""
+    """Write what others are to be told, within the transaction that records it; drop what is over and past `KEPT`."""
     if said.told is not None:
         row = {"project": project, "said": json.dumps(dict(said.told))}
         database.upsert(connection, tolds, [row])
     if not said.events:
         return
-    old = min(event.at for event in said.events) - KEPT
-    connection.execute(sa.delete(deliveries).where(deliveries.c.project == project, deliveries.c.at < old))
-    connection.execute(sa.delete(events).where(events.c.project == project, events.c.at < old))
+    old = database.now() - KEPT
+    past = (deliveries.c.project == project, deliveries.c.at < old)
+    connection.execute(sa.delete(deliveries).where(*past, deliveries.c.state != WAITING))
+    waiting = sa.select(deliveries.c.event).where(*past)
+    gone = (events.c.project == project, events.c.at < old, events.c.event.not_in(waiting))
+    connection.execute(sa.delete(events).where(*gone))
     rows, sent = [], []
     for place, one in enumerate(said.events):
         at = one.at + place * BETWEEN

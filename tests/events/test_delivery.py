@@ -299,14 +299,26 @@ def test_several_secrets_sign_and_either_verifies(
 
 
 def test_events_are_forgotten_after_a_month_and_what_was_told_stays(store: Store) -> None:
-    announce(store, event(at=NOW), told={"reached": [""]})
-    announce(store, event(at=NOW + KEPT - 1))
-    assert len(store.deliveries("p")) == 2
-    announce(store, event(at=NOW + KEPT + 1))
-    assert len(store.deliveries("p")) == 2
+    now = time.time()
+    announce(store, event(at=now - KEPT - 60), event(at=now - KEPT + 60), told={"reached": [""]})
+    store.give_up("p", "ci", "given up")
+    announce(store, event("cycle.failed"))
+    assert [kind for kind, _, _ in states(store)] == ["plan.waits", "cycle.failed"]
     assert store.told("p") == {"reached": [""]}
     announce(store, told={})
     assert store.told("p") == {}
+
+
+def test_a_clock_that_was_ahead_costs_no_event(store: Store, telling: Telling) -> None:
+    """An event that still waits stays, however old it is; one that was claimed in the future is not held until then."""
+    now = time.time()
+    announce(store, event("cycle.failed", at=now - KEPT - 60))
+    announce(store, event("cycle.recovered", at=now + KEPT + 24 * 3600.0))
+    assert [kind for kind, _, _ in states(store)] == ["cycle.failed", "cycle.recovered"]
+    assert store.claim("p", "ci", delivery.HELD, now + 365 * 24 * 3600.0) is not None
+    with receiving() as to:
+        deliver(telling({"url": to.url}), store)
+        assert to.kinds == ["cycle.failed", "cycle.recovered"]
 
 
 def test_nothing_is_announced_where_the_cycle_is_not_recorded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
