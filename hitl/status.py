@@ -143,9 +143,14 @@ def status_of(
     )
 
 
+def last_of(times: Iterable[datetime | None], now: float) -> datetime | None:
+    """The last of these times, without those that are yet to come, as the clock was ahead; None where none is left."""
+    return max((each for each in times if each is not None and each.timestamp() <= now + SLACK), default=None)
+
+
 def missed_by(schedule: ScheduleSettings, times: Iterable[datetime | None], now: float) -> Missed | None:
     """The cycle that should have come since the last of these times; None without any, and without times of its own."""
-    last = max((time for time in times if time is not None), default=None)
+    last = last_of(times, now)
     due = None if last is None else schedule.next_after(last)
     if due is None or now <= due.timestamp() + SLACK:
         return None

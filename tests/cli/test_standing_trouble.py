@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -133,6 +133,16 @@ def test_a_cycle_that_did_not_come_is_missed(schedule: ScheduleSettings, hours: 
     missed = missed_by(schedule, [last, None], last.timestamp() + hours * HOUR)
     assert (missed and missed.schedule) == said
     assert missed_by(schedule, [None, None], last.timestamp()) is None
+
+
+def test_a_cycle_of_a_clock_that_was_ahead_hides_no_missed_one() -> None:
+    schedule = ScheduleSettings(every="1h")  # type: ignore[arg-type]
+    now = datetime(2026, 11, 20, 6, 0, tzinfo=UTC)
+    ahead, looked = now + timedelta(days=365), now - timedelta(days=2)
+    missed = missed_by(schedule, [ahead, looked], now.timestamp())
+    assert missed is not None
+    assert missed.due == looked + timedelta(hours=1)
+    assert missed_by(schedule, [ahead, None], now.timestamp()) is None
 
 
 def test_status_says_that_no_cycle_came_and_what_to_do(tmp_path: Path) -> None:

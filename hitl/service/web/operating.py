@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from hitl.service.web.access import Caller, Role, public, requires
 from hitl.service.web.callers import Viewer
 from hitl.service.web.errors import responses
 from hitl.service.web.projects import Projects
+from hitl.status import last_of
 
 router = APIRouter(tags=["operating"])
 
@@ -106,8 +108,8 @@ def _figures(one: Any) -> dict[str, float]:
     expected = last.metrics.get("expected")
     if isinstance(expected, dict) and isinstance(expected.get("accuracy"), (int, float)):
         found["expected_accuracy"] = float(expected["accuracy"])
-    recorded = last.recorded_at.timestamp()
-    looked = one.store.looked_at(one.name)
-    finished = recorded if looked is None else max(recorded, looked.timestamp())
-    found |= {"cycle": last.number, "cycle_timestamp_seconds": recorded, "finished_timestamp_seconds": finished}
+    found |= {"cycle": last.number, "cycle_timestamp_seconds": last.recorded_at.timestamp()}
+    finished = last_of([*(each.recorded_at for each in snapshot.cycles), one.store.looked_at(one.name)], time.time())
+    if finished is not None:
+        found["finished_timestamp_seconds"] = finished.timestamp()
     return found | failed | {"pending_operations": sum(one.store.count_pending(one.name).values())}
