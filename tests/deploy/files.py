@@ -73,11 +73,11 @@ def compose() -> dict[str, Any]:
     return dict(yaml.safe_load(COMPOSE.read_text()))
 
 
-def rendered(values: Mapping[str, Any] = VALUES) -> list[dict[str, Any]]:
+def rendered(values: Mapping[str, Any] = VALUES, release: str = "demo") -> list[dict[str, Any]]:
     """The manifests of the chart, as Helm's own engine renders them."""
     yaml, helm = pytest.importorskip("yaml"), pytest.importorskip("helm_python")
     with helm.Chart.load(str(CHART)) as chart:
-        texts = chart.render(dict(values), name="demo", namespace="hitl")
+        texts = chart.render(dict(values), name=release, namespace="hitl")
     found = [one for name, text in texts.items() if name.endswith(".yaml") for one in yaml.safe_load_all(text)]
     return [one for one in found if one]
 
