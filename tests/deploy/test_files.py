@@ -92,6 +92,20 @@ def test_the_chart_refuses_values_that_it_does_not_know(values: dict[str, Any], 
         files.rendered(values)
 
 
+def test_the_chart_refuses_names_that_collide_or_are_too_long() -> None:
+    helm = pytest.importorskip("helm_python")
+    backup = {"claim": "backups"}
+    with pytest.raises(helm.HelmError, match=r"projects\.backup: the CronJob that makes backups has this name"):
+        files.rendered({"projects": {"backup": "x"}, "backup": backup})
+    assert files.rendered({"projects": {"backup": "x"}})
+    release, longest = "labeling-production-eu", "a" * 29
+    assert f"{release}-{longest}" in files.pods(files.rendered({"projects": {longest: "x"}}, release))
+    with pytest.raises(helm.HelmError, match=r"-eu-a{30}: a CronJob of this name has 53 letters; expected 52 at most"):
+        files.rendered({"projects": {longest + "a": "x"}}, release)
+    with pytest.raises(helm.HelmError, match="-backup: a CronJob of this name has 53 letters"):
+        files.rendered({"projects": {"a": "x"}, "backup": backup}, "r" * 46)
+
+
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_manifests_are_what_kubernetes_expects(version: str) -> None:
     checks = pytest.importorskip("kubernetes_validate")
@@ -134,6 +148,15 @@ def test_every_command_line_is_one_that_hitl_has() -> None:
     assert len(found) > 14
     for place, words in found:
         parses(group, words, place)
+
+
+def test_the_projects_of_one_service_are_read_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    (said,) = re.findall("`HITL_CONFIG=(.*?)`", (DEPLOY / "README.md").read_text())
+    monkeypatch.setenv("HITL_CONFIG", said.strip('"'))
+    group: Any = typer.main.get_command(app)
+    for name in ("schedule", "serve"):
+        command = group.get_command(group.make_context("hitl", [name]), name)
+        assert command.make_context(name, []).params["configs"] == [Path("reviews/hitl.toml"), Path("photos/hitl.toml")]
 
 
 def parses(group: Any, words: list[str], place: str) -> None:
