@@ -74,10 +74,13 @@ def migrate(config: Config = HERE, access: Access = None, as_json: Json = False)
     """
     from hitl.store.database import migrate
 
-    for url in dict.fromkeys((_url(config), access or _url(config))):
-        found, now = migrate(url)
-        said = f"schema {now}, as it was" if found == now else f"schema {now}, from {found or 'nothing'}"
-        show.result({"from": found, "to": now}, [said], as_json)
+    url = _url(config)
+    made = [dict(zip(("from", "to"), migrate(each), strict=True)) for each in dict.fromkeys((url, access or url))]
+    lines = [
+        f"schema {each['to']}, " + ("as it was" if each["from"] == each["to"] else f"from {each['from'] or 'nothing'}")
+        for each in made
+    ]
+    show.result({**made[0], "access": made[1] if len(made) > 1 else None}, lines, as_json)
 
 
 def _url(config: Path) -> str:

@@ -270,7 +270,12 @@ def test_it_replaces_nothing_unless_told_to(url: str, tmp_path: Path) -> None:
 def test_the_commands_while_a_cycle_runs(tmp_path: Path, run: Run) -> None:
     project(tmp_path)
     (tmp_path / "copies").mkdir()
-    assert run("migrate", "--json")[:2] == (0, json.dumps({"from": None, "to": schema.HEAD}) + "\n")
+    made = {"from": None, "to": schema.HEAD}
+    assert run("migrate", "--json")[:2] == (0, json.dumps({**made, "access": None}) + "\n")
+    _, out, _ = run("migrate", "--json", "--access", f"sqlite:///{tmp_path}/access.db")
+    assert json.loads(out) == {"from": schema.HEAD, "to": schema.HEAD, "access": made}
+    _, out, _ = run("migrate", "--access", f"sqlite:///{tmp_path}/other.db")
+    assert out == f"schema {schema.HEAD}, as it was\nschema {schema.HEAD}, from nothing\n"
     ended: list[int] = []
     cycle = threading.Thread(target=lambda: ended.append(forked(COMMAND, "run", folder=tmp_path).returncode))
     cycle.start()
