@@ -294,14 +294,13 @@ def _evidence(recorded: Recorded, simulated: bool) -> Evidence:
 
 
 def _check(outputs: Sequence[Path], read: Sequence[Path]) -> None:
-    from hitl.tables.files import require_distinct, require_folder
+    from hitl.tables.files import require_distinct, require_file, require_folder
 
     for path in outputs:
         if path.suffix.lower() not in PICTURES:
             _need_format(path)
         require_folder(path)
-        if path.is_dir():
-            raise BadTable(f"{path} is a folder; expected the name of a file to write")
+        require_file(path)
     require_distinct(outputs, read)
 
 

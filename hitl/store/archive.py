@@ -30,7 +30,7 @@ from hitl.errors import BadInput, Busy, StoreError
 from hitl.store import schema
 from hitl.store.database import Database, is_there, require_known
 from hitl.store.lease import holders
-from hitl.tables.files import atomic
+from hitl.tables.files import atomic, require_file
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -81,8 +81,9 @@ def backup(
     """Write the store at this address into a file, which appears whole or not at all; its owner alone may read it.
 
     The schema stays the one that is found. Raises BadInput where the file is there already, but with `force`, and
-    StoreError where there is no store.
+    where something else than a file is; StoreError where there is no store.
     """
+    require_file(path)
     if path.exists() and not force:
         raise BadInput(f"{path}: is there already; name another file, or replace this one with --force")
     nothing = "there is no store of hitl yet, and nothing to back up"

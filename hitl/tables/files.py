@@ -175,17 +175,20 @@ def _write_into(raw: IO[bytes], path: Path, tables: Iterable[pa.Table]) -> None:
 def atomic(path: str | Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     """A binary file that appears under `path` only when the block ends without an error.
 
-    `private`: its owner alone may read it.
+    Where a link is, the file it leads to is written; a file that is replaced keeps its rights. `private`: the owner
+    alone may read it. Raises BadTable where the folder is missing, or the path is of something else than a file.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
     require_folder(path)
+    require_file(path)
+    rights = 0o600 if private else path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as handle:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-        os.chmod(temporary, 0o600 if private else 0o666 & ~_umask())
+        os.chmod(temporary, rights)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -197,6 +200,14 @@ def require_folder(path: str | Path) -> None:
     parent = Path(path).parent
     if not parent.is_dir():
         raise BadTable(f"{path}: the folder {parent} does not exist; make it first, or write elsewhere")
+
+
+def require_file(path: str | Path) -> None:
+    """Raise BadTable where there is something that a file must not replace: a folder, a device, a pipe."""
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "a device, a pipe or a socket"
+        raise BadTable(f"{path} is {kind}; expected the name of a file to write")
 
 
 def require_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path] = ()) -> None:
@@ -215,8 +226,7 @@ def require_writable(*paths: Path | None) -> None:
         if path is not None:
             writable_format_of(path)
             require_folder(path)
-            if Path(path).is_dir():
-                raise BadTable(f"{path} is a folder; expected the name of a file to write")
+            require_file(path)
 
 
 def with_text(table: pa.Table, names: Sequence[str]) -> pa.Table:

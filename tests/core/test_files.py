@@ -6,6 +6,7 @@ import csv
 import gzip
 import os
 import random
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +176,36 @@ def test_a_written_file_has_the_rights_of_any_new_file(tmp_path: Path) -> None:
     (tmp_path / "plain").touch()
     write_table(tmp_path / "t.csv", TABLE)
     assert (tmp_path / "t.csv").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_file_that_is_replaced_keeps_its_rights_and_a_link_leads_to_it(tmp_path: Path) -> None:
+    real, link = tmp_path / "real" / "t.csv", tmp_path / "link.csv"
+    real.parent.mkdir()
+    link.symlink_to(Path("real", "t.csv"))
+    write_table(link, TABLE)  # it leads to what is not there yet
+    for rights in (0o600, 0o664):
+        real.write_text("old")
+        real.chmod(rights)
+        write_table(link, TABLE)
+        assert link.is_symlink()
+        assert read_table(real).num_rows == 3
+        assert stat.S_IMODE(real.stat().st_mode) == rights
+    with atomic(link, private=True) as handle:
+        handle.write(b"secret")
+    assert (real.read_bytes(), stat.S_IMODE(real.stat().st_mode)) == (b"secret", 0o600)
+    assert os.listdir(real.parent) == ["t.csv"]
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    pipe, folder = tmp_path / "t.csv", tmp_path / "folder.csv"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    (tmp_path / "link.csv").symlink_to(pipe)
+    for path, kind in ((pipe, "a device, a pipe"), (tmp_path / "link.csv", "a device, a pipe"), (folder, "a folder")):
+        with pytest.raises(BadTable, match=rf"csv is {kind}.*expected the name of a file"):
+            write_table(path, TABLE)
+    assert pipe.is_fifo()
+    assert len(os.listdir(tmp_path)) == 3
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

@@ -251,6 +251,10 @@ def test_it_replaces_nothing_unless_told_to(url: str, tmp_path: Path) -> None:
     before = content(url)
     with pytest.raises(BadInput, match="is there already"):
         backup(url, path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadInput, match="a pipe or a socket; expected the name of a file"):
+        backup(url, tmp_path / "pipe", force=True)
+    assert (tmp_path / "pipe").is_fifo()
     with Store(url) as store, store.lease("p") as lease:
         store.save_page(lease, page(9, item("later")))
         with pytest.raises(Busy, match="project 'p' is held by"):
