@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,18 +36,6 @@ def write_bytes_if_changed(path: Path, content: bytes) -> bool:
     with atomic(path) as file:
         file.write(content)
     return True
-
-
-LONGEST = 160
-"""Bytes of a file's name without its ending; file systems take 255, and a file that is being written has more."""
-
-
-def file_name(name: str) -> str:
-    """A file name for an annotator: itself where it is harmless, else with a digest so that no two collide."""
-    plain = re.sub(r"[^\w.@+-]", "_", name)
-    if plain == name and len(plain.encode()) <= LONGEST:
-        return plain
-    return f"{plain[: LONGEST // 4]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _holds(path: Path, content: bytes) -> bool:

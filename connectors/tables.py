@@ -31,7 +31,7 @@ from hitl.connectors import table_spans
 from hitl.connectors.table_changes import Changed, Changes
 from hitl.connectors.table_files import TableFiles, stamp_of
 from hitl.connectors.table_index import Index
-from hitl.connectors.table_output import file_name, table_of_rows, write_if_changed
+from hitl.connectors.table_output import table_of_rows, write_if_changed
 from hitl.connectors.table_pages import TablePages, Told, labeled
 from hitl.connectors.table_patches import write_consensus, write_wanted
 from hitl.connectors.table_reading import Columns, Reading
@@ -39,7 +39,7 @@ from hitl.connectors.table_shrinkage import Look, is_cut, state_of
 from hitl.errors import BadInput, BadTable, Refused
 from hitl.exchange import Check, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import GraphSettings, SourceSettings
-from hitl.tables.files import read_table, table_in
+from hitl.tables.files import file_name, read_table, table_in
 from hitl.tables.label_columns import ConsensusOperation, WantedOperation
 from hitl.tables.operations_by_difference import ConsensusByDifference, WantedByDifference
 

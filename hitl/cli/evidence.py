@@ -191,7 +191,8 @@ def names(text: str | None) -> tuple[str, ...] | None:
 
 def of_question(path: Path, question: str, questions: int) -> Path:
     """One file a question: labels.csv becomes labels.<question>.csv where there are several."""
+    from hitl.tables.files import file_name
+
     if questions == 1:
         return path
-    safe = "".join(c if c.isalnum() or c in "-_=" else "_" for c in question)
-    return path.with_name(f"{path.name.split('.')[0]}.{safe}{''.join(path.suffixes)}")
+    return path.with_name(f"{path.name.split('.')[0]}.{file_name(question, '=')}{''.join(path.suffixes)}")

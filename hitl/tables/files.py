@@ -8,6 +8,7 @@ rename.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -125,6 +126,25 @@ def _require_text(fields: Iterable[pa.Field]) -> None:
             _require_text(field.type.field(n) for n in range(field.type.num_fields))
         elif pa.types.is_list(field.type):
             _require_text([field.type.value_field])
+
+
+LONGEST = 160
+"""Bytes of a name in that of a file, which has more; file systems take 255."""
+
+
+def file_name(name: str, harmless: str = "") -> str:
+    """A name as that of a file: itself where it is plain, else with a digest so that no two collide.
+
+    The characters of `harmless` stay too.
+
+    Example:
+        >>> file_name("ann@home"), file_name("age: <18"), file_name("age: >18")
+        ('ann@home', 'age___18-c5dd2fb1', 'age___18-5ac0316f')
+    """
+    plain = re.sub(rf"[^\w.@+{re.escape(harmless)}-]", "_", name)
+    if plain == name and len(plain.encode()) <= LONGEST:
+        return plain
+    return f"{plain[: LONGEST // 4]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def table_in(folder: Path, name: str) -> Path | None:
