@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from hitl.evidence import Evidence
     from hitl.operations import Judgement
     from hitl.plan import Plan
+    from hitl.texts.span_labels import FoundSpan
 
     Rows = npt.NDArray[np.intp]
 
@@ -75,9 +76,10 @@ def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]
 
 def _boxes(result: Consensus, known: Evidence, names: Mapping[str, str]) -> pa.Table:
     """One row a box of the images that annotators answered; one without a box where there is none."""
-    found: dict[Name, list[dict[str, Any]]] = {item: [] for item in _answered(result, known)}
+    found: dict[Name, list[dict[str, Any]]] = {item: [] for item in _drawn(result, known)}
     for box in result.boxes or ():
-        found.setdefault(box.item, []).append({"label": str(box.kind), "confidence": box.probability} | asdict(box))
+        if box.item in found:
+            found[box.item].append({"label": str(box.kind), "confidence": box.probability} | asdict(box))
     rows = [(item, box) for item, boxes in found.items() for box in boxes or [{}]]
     own = pa.array([names.get(str(item), str(item)) for item, _ in rows], pa.string())
     kinds = {"label": pa.string()} | dict.fromkeys(("confidence", "x", "y", "width", "height"), pa.float64())
@@ -87,17 +89,24 @@ def _boxes(result: Consensus, known: Evidence, names: Mapping[str, str]) -> pa.T
 
 
 def _answered(result: Consensus, known: Evidence) -> list[Name]:
-    """The items with an answer that were judged; more may have come since."""
+    """The items with an answer that were judged and are still there; more may have come since."""
     judged, items = {*result.items}, known.annotations.items
     there = np.flatnonzero((known.annotations.labels_per_item > 0) | known.known)
     return [items[n] for n in there if items[n] in judged]
 
 
+def _drawn(result: Consensus, known: Evidence) -> list[Name]:
+    """Of these those that had an answer when they were judged: an image without one has the shares of the classes."""
+    answered_n = ~np.isclose(result.probabilities, result.class_shares).all(axis=1)
+    drawn = {result.items[n] for n in np.flatnonzero(answered_n)}
+    return [item for item in _answered(result, known) if item in drawn]
+
+
 def _masks(result: Consensus, known: Evidence, names: Mapping[str, str]) -> pa.Table:
     """One row a mask of the images that annotators answered; one without a mask where there is none."""
-    answered = {*_answered(result, known)}
-    found = result.masks or ()
-    empty = sorted(answered - {mask.item for mask in found}, key=result.items.index)
+    drawn = {*_drawn(result, known)}
+    found = [mask for mask in result.masks or () if mask.item in drawn]
+    empty = sorted(drawn - {mask.item for mask in found}, key=result.items.index)
     rows: list[dict[str, Any]] = [
         {"item": mask.item, "label": str(mask.kind), "confidence": mask.probability, "height": mask.height}
         | {"width": mask.width, "rle": json.dumps(mask.rle)}
@@ -116,13 +125,29 @@ def _spans(question: str, judgement: Judgement, names: Mapping[str, str]) -> pa.
     layers = [name for name, known in judgement.evidence.items() if known.parts and known.parts.question == question]
     known = judgement.evidence[layers[0]]
     assert isinstance(known.parts, TextParts)
-    found = [span for name in layers for span in judgement.results[name].spans or () if span.found]
-    answered = (known.annotations.labels_per_item > 0) | known.known
-    marked = {span.document for span in found}
-    items = known.annotations.items
-    empty = [items[n] for n in np.flatnonzero(answered) if items[n] not in marked]
-    table = found_table(found, items, known.parts.labels.texts, empty)
-    return _own_ids(table, names)
+    spans = [span for name in layers for span in judgement.results[name].spans or ()]
+    items, changed = known.annotations.items, _marked_anew(spans, known)
+    documents = [item for item in _answered(judgement.results[layers[0]], known) if item not in changed]
+    found = [span for span in spans if span.found and span.document in {*documents}]
+    empty = [item for item in documents if item not in {span.document for span in found}]
+    return _own_ids(found_table(found, items, known.parts.labels.texts, empty), names)
+
+
+def _marked_anew(spans: Sequence[FoundSpan], known: Evidence) -> set[Name]:
+    """The documents of which annotators mark something else than what was judged: parts of other texts, or the first.
+
+    More answers that mark more are no such change.
+    """
+    assert isinstance(known.parts, TextParts)
+    labels, items = known.parts.labels, known.annotations.items
+    document_s = labels.answer_a2[labels.span_s4[:, 0], 0].tolist()
+    rows = zip(document_s, labels.span_s4.tolist(), strict=True)
+    marked = {(items[d], start, end, labels.kinds[kind]) for d, (_, start, end, kind) in rows}
+    first = {document for document, *_ in marked} - {span.document for span in spans}
+    if labels.texts is None:  # stretches of time are those of no annotator, but between theirs
+        return first
+    judged = {(span.document, span.start, span.end, span.kind) for span in spans if span.marked}
+    return first | {document for document, *_ in judged - marked}
 
 
 def span_annotation_table(evidence: Evidence, names: Mapping[str, str]) -> pa.Table:

@@ -260,6 +260,9 @@ def export(
         if gone:
             raise BadSettings(f"export: the project no longer asks {', '.join(gone)}; run `hitl run` first")
         of_chosen = {name: known[name] for name in chosen}
+        judged = store.last_cycle(settings.name)
+        if judged is not None and judged.revision not in (None, store.revision(settings.name)):
+            show.warning("something changed since the last cycle; what that did not judge is left out: run `hitl run`")
         tables = label_tables(Judgement(of_chosen, chosen, last), store.items(settings.name), names)
         for name, table in tables.items():
             write_table(of_question(output, name, len(tables)), table)

@@ -197,6 +197,21 @@ def test_an_image_that_came_after_the_cycle_is_left_out_of_an_export(
     assert [(row["item"], row["label"]) for row in rows][2:] == [("b", "cat"), ("c", None), ("d", "<dog>")]
 
 
+def test_what_went_or_was_drawn_after_the_cycle_is_left_out_of_an_export(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cycle.run(settings(), store, Platform("abcd"))
+    monkeypatch.delitem(IMAGES, "d")
+    platform = Platform("abce")
+    with store.lease("p") as lease:
+        cycle.pull(lease, store, platform)
+    latest = store.latest("p")
+    assert latest is not None
+    judgement = Judgement(stored_evidence(settings(), store, platform.questions()), *latest)
+    rows = label_tables(judgement, store.items("p"), {item: item for item in IMAGES})["box"].to_pylist()
+    assert [(row["item"], row["label"]) for row in rows] == [("a", "cat"), ("a", "<dog>"), ("b", "cat"), ("c", None)]
+
+
 def table(text: str) -> pa.Table:
     header, *rows = (line.split(",") for line in text.split())
     return pa.table({name: [row[place] or None for row in rows] for place, name in enumerate(header)})

@@ -145,6 +145,28 @@ def test_commands_speak_of_spans(run: Run) -> None:
         assert run(command)[0] == 0, command
 
 
+def test_an_export_has_the_texts_that_are_as_they_were_judged(run: Run, tmp_path: Path) -> None:
+    """Not those that were marked first, changed or deleted since; one with an answer more is as it was."""
+    assert run("run")[0] == 0
+    answers, items = tmp_path / "t" / "annotations.csv", tmp_path / "t" / "items.csv"
+    rows = [row for row in answers.read_text().splitlines() if not row.startswith(("t0", "t3"))]
+    moved = [f"t3,{who},4,7,PER" for who in CREW]
+    answers.write_text("\n".join([*rows, *moved, "t1,eve,11,16,LOC", "t4,ann,0,3,PER", "t4,bob,0,3,PER"]) + "\n")
+    kept = [row for row in items.read_text().splitlines() if not row.startswith(("t0", "t3"))]
+    items.write_text("\n".join([*kept, 't3,"Now Bob left Oslo."']) + "\n")
+    assert run("pull", "--accept-deletions")[0] == 0
+    code, _, err = run("export", "labels.csv", "--annotations", "answers.csv")
+    assert code == 0, err
+    assert err.startswith("hitl: warning: something changed since the last cycle"), "one line"
+    assert err.count("\n") == 1
+    found = [(row["document"], row["text"]) for row in read_table("labels.csv").to_pylist()]
+    assert found == [("t1", "Acme Paris"), ("t1", "Paris"), ("t1", "Ada"), ("t2", None)]
+    assert run("run")[0] == 0
+    assert run("export", "labels.csv")[2] == ""
+    found = [(row["document"], row["text"]) for row in read_table("labels.csv").to_pylist()]
+    assert {("t3", "Bob"), ("t4", "Eve")} <= {*found}
+
+
 def test_a_span_outside_of_its_text_is_named(tmp_path: Path) -> None:
     root = folder(tmp_path / "t")
     with (root / "annotations.csv").open("a") as file:

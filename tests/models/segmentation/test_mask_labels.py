@@ -10,9 +10,12 @@ from hitl.consensus import Consensus
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
 from hitl.exchange import Question, drawn_as_label, drawn_in
+from hitl.export import label_tables
 from hitl.models.segmentation.image_consensus import of_images
 from hitl.models.segmentation.mask_labels import ImageParts, evidence_of
 from hitl.models.segmentation.run_length import decode, encode, opacity
+from hitl.operations import Judgement
+from hitl.plan import Plan
 from tests.models.segmentation.simulated_masks import crowd, dice
 
 QUESTION = Question("tag", ("cat", "dog"), ("cat", "dog"), image="image")
@@ -132,3 +135,21 @@ def test_two_hundred_kinds_are_told_apart() -> None:
     found = of_images(evidence_of(question, listed, pa.table(rows), none, {"1": "ann", "2": "bob", "3": "cyd"}))
     assert found.masks is not None
     assert [one.kind for one in found.masks] == ["kind 180"]
+
+
+def test_an_export_has_the_images_that_were_judged_with_answers_and_are_still_there() -> None:
+    mask = np.zeros((20, 20), bool)
+    mask[3:17, 3:17] = True
+    rows = [
+        (item, str(k), answer(kind, mask))
+        for item, kind in {"a": "cat", "b": "dog", "c": None}.items()
+        for k in range(3)
+    ]
+    result = of_images(evidence(rows, [], "abcd"))
+    rows = [row for row in rows if row[0] != "b"] + [("d", str(k), answer("cat", mask)) for k in range(3)]
+    judgement = Judgement({"tag": evidence(rows, [], "acd")}, {"tag": result}, Plan((), (), 0))
+    table = label_tables(judgement, None, {})["tag"]
+    assert table.select(["item", "label"]).to_pylist() == [
+        {"item": "a", "label": "cat"},
+        {"item": "c", "label": None},
+    ]
