@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from hitl.exchange import NO, YES
-from hitl.tables.encoding import iso_8601
+from hitl.tables.encoding import iso_8601, writable
 from hitl.texts.span_tables import answer_table, found_table
 from hitl.texts.text_items import TextParts
 
@@ -278,17 +278,20 @@ def _column(values: list[Any]) -> pa.Array:
         try:
             column = pa.array(values)
             return column.cast(pa.string()) if pa.types.is_null(column.type) else column
-        except (ValueError, TypeError, OverflowError):  # several types
+        except (ValueError, TypeError, OverflowError):  # several types, or what is no text
             pass
     return pa.array([_as_text(value) for value in values], pa.string())
 
 
 def _as_text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return (
+        None if value is None else writable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    )
 
 
 def _free(field: str, columns: Mapping[str, Any]) -> str:
     """The field's name, or data_<name> where a column has that name already."""
+    field = writable(field)
     while field in columns or field == "task":  # a task is always the platform's id
         field = f"data_{field}"
     return field

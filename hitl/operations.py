@@ -20,7 +20,7 @@ from hitl.metrics import DIGITS
 from hitl.plan import Ask, DoneItems, Expired, Plan
 from hitl.project import annotator_names
 from hitl.tables import row_differences
-from hitl.tables.encoding import CheckedNames
+from hitl.tables.encoding import CheckedNames, writable
 from hitl.tables.label_columns import ConsensusOperation, LabelColumns, WantedOperation
 from hitl.tables.operations_by_difference import (
     NOTHING,
@@ -257,7 +257,7 @@ def _with_spans(others: list[dict[str, Any]] | None, known: Evidence, result: Co
                 "confidence": round(span.probability, DIGITS),
             }
             if texts is not None:
-                shown["text"] = text_of[span.document][int(span.start) : int(span.end)]
+                shown["text"] = writable(text_of[span.document][int(span.start) : int(span.end)])
             spans.setdefault(span.document, []).append(shown)
     before = {row["item"]: row for row in others or ()}
     rows = []

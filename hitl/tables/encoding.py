@@ -33,6 +33,11 @@ _NUMBER = re.compile(r"-?\d{1,15}(\.\d{0,9})?")
 """Longer ones are identifiers: as floats, some that differ are equal."""
 
 
+def writable(text: str) -> str:
+    """The text as files hold it: JSON can say half of a character (as `\\ud83d`), which becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()
+
+
 class CheckedNames(tuple[Name, ...]):
     """Names that differ and are all text, looked at once, with the column they are from: there may be a million."""
 

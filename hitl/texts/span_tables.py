@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from hitl.annotations import Name, Names
-from hitl.tables.encoding import iso_8601
+from hitl.tables.encoding import iso_8601, writable
 from hitl.texts.marked_labels import MarkedLabels, number_of
 from hitl.texts.span_labels import FoundSpan
 
@@ -53,7 +53,7 @@ def found_table(
     if texts is not None:
         whole = [texts[place[row["document"]]] for row in rows]
         pairs = zip(rows, whole, strict=True)
-        marked = [None if row["start"] is None else text[row["start"] : row["end"]] for row, text in pairs]
+        marked = [None if row["start"] is None else writable(text[row["start"] : row["end"]]) for row, text in pairs]
         columns["text"] = pa.array(marked, pa.string())
     return pa.table(columns)
 
@@ -77,7 +77,7 @@ def answer_table(labels: MarkedLabels) -> pa.Table:
         "time": iso_8601(times),
     }
     if labels.texts is not None:
-        columns["text"] = pa.array([labels.texts[row["document"]] for row in rows], pa.string())
+        columns["text"] = pa.array([writable(labels.texts[row["document"]]) for row in rows], pa.string())
     return pa.table(columns)
 
 

@@ -82,6 +82,17 @@ def test_every_kind_of_data_is_written_and_read_back(tmp_path: Path, ending: str
     assert [row["nothing"] for row in rows] == [None, None]
 
 
+def test_half_of_a_character_is_a_question_mark(tmp_path: Path) -> None:
+    data = [{"text": "cut \ud83d", "of \ude00": 1}, {"text": "whole 😀", "many": ["\ud83d"]}]
+    table = pa.table({"item": ["0", "1"], "data": [json.dumps(one) for one in data]})
+    exported = label_tables(judged({"pet": evidence()}), table, {"0": "0", "1": "1"})["pet"]
+    write_table(tmp_path / "labels.jsonl", exported)
+    rows = read_table(tmp_path / "labels.jsonl").to_pylist()
+    assert [row["text"] for row in rows] == ["cut ?", "whole 😀"]
+    assert [row["of ?"] for row in rows] == [1, None]
+    assert [row["many"] for row in rows] == [None, '["?"]']
+
+
 def test_without_own_ids_there_is_one_column_of_names_and_what_is_gone_is_left_out() -> None:
     table = label_tables(judged({"pet": evidence()}), items(0, 2), {str(n): str(n) for n in range(5)})["pet"]
     assert "task" not in table.column_names

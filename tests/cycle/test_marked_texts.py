@@ -12,7 +12,19 @@ from hitl import cycle
 from hitl.connectors.tables import Tables, TablesSettings
 from hitl.consensus import Consensus
 from hitl.errors import BadTable
-from hitl.exchange import Check, Cursor, ItemRow, Operation, Page, Question, Receipt
+from hitl.exchange import (
+    AnnotationRow,
+    AnnotatorRow,
+    Check,
+    Cursor,
+    ItemRow,
+    Operation,
+    Page,
+    Question,
+    Receipt,
+    spans_as_label,
+)
+from hitl.export import label_tables, span_annotation_table
 from hitl.report.page import render
 from hitl.report.stored import stored_report
 from hitl.settings import Settings
@@ -221,3 +233,23 @@ def test_it_begins_without_an_answer(tmp_path: Path, of: str) -> None:
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         report = cycle.run(settings(), store, platform)
     assert {str(ask.item) for ask in report.judgement.plan.asks} >= {"0", "2"}
+
+
+class Halved(Unanswered):
+    """The same with an answer to the first, in which half of a character is marked."""
+
+    def pull(self, cursor: Cursor | None) -> Iterator[Page]:
+        rows = tuple(ItemRow(str(n), {"part": text}, "1") for n, text in enumerate(("Ada \ud83d Bob", "Rome")))
+        answer = AnnotationRow(
+            "a", "0", "q", "ann", spans_as_label([(0, 5, "PER")]), "answer", "1", "2026-11-01T10:00:00Z"
+        )
+        people = (AnnotatorRow("ann", "ann"),)
+        yield Page({"at": 1}, rows, (answer,), annotators=people, live=frozenset(row.key for row in rows))
+
+
+def test_half_of_a_character_is_pushed_and_exported_as_a_question_mark(tmp_path: Path) -> None:
+    platform = Halved(Question("q", ("PER", "LOC"), ("PER", "LOC"), text="part"))
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        judgement = cycle.run(settings(), store, platform).judgement
+    assert label_tables(judgement, None, {})["q"].column("text").to_pylist() == ["Ada ?"]
+    assert span_annotation_table(judgement.evidence["q"], {}).column("text").to_pylist() == ["Ada ? Bob"]
