@@ -8,11 +8,14 @@ from pathlib import Path
 
 from hitl.errors import BadTable
 from hitl.tables.batches import files_of
-from hitl.tables.files import table_in
+from hitl.tables.files import FORMATS, table_in
 
 NAMES = ("annotations", "items", "truth", "added_items", "gold")
 WRITTEN = ("added_items", "gold")
 """Those that are in the output, and read back."""
+
+GRAPH, MODELS = "graph", "probabilities_"
+"""The table of linked items, and what the names of those of models begin with."""
 
 
 class TableFiles:
@@ -32,7 +35,26 @@ class TableFiles:
 
     def models(self) -> list[Path]:
         """The files, or folders, of the models."""
-        return sorted(self._path.glob("probabilities_*")) if self.is_folder else []
+        return sorted(self._path.glob(f"{MODELS}*")) if self.is_folder else []
+
+    def table_at(self, path: Path) -> str | None:
+        """The name of the table that a file of this path is, or would be; None where it is none."""
+        file = path.resolve()
+        if not self.is_folder and file == self._path.resolve():
+            return "annotations"
+        folders = [folder for folder in (self._path, self._output) if folder.is_dir()]
+        linked = [each for folder in folders for each in folder.iterdir() if each.resolve() == file]
+        return next((name for each in (path, file, *linked) if (name := self._named(each)) is not None), None)
+
+    def _named(self, path: Path) -> str | None:
+        """The name of the table that a path says by itself."""
+        folder, name = path.parent.resolve(), path.name.removesuffix(".gz")
+        if name.startswith(MODELS) and self.is_folder and folder == self._path.resolve():
+            return stem(path)
+        for each in (*NAMES, GRAPH):
+            if name in {each + suffix for suffix in FORMATS} and folder == self._folder(each).resolve():
+                return each
+        return None
 
     def all(self) -> list[Path]:
         """All files that are read. Raises BadTable where there are neither annotations nor items."""

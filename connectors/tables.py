@@ -29,7 +29,7 @@ from pydantic import Field
 
 from hitl.connectors import table_spans
 from hitl.connectors.table_changes import Changed, Changes
-from hitl.connectors.table_files import TableFiles, stamp_of
+from hitl.connectors.table_files import GRAPH, TableFiles, stamp_of
 from hitl.connectors.table_index import Index
 from hitl.connectors.table_output import table_of_rows, write_if_changed
 from hitl.connectors.table_pages import TablePages, Told, labeled
@@ -77,8 +77,12 @@ class TablesSettings(SourceSettings):
 
     def graph(self, folder: Path) -> GraphSettings:
         """That of graph.*, if it is in the folder of tables."""
-        found = table_in(folder / self.path, "graph")
+        found = table_in(folder / self.path, GRAPH)
         return GraphSettings() if found is None else GraphSettings(file=str(found.resolve()), item=self.item)
+
+    def table_at(self, path: Path, folder: Path) -> str | None:
+        """The name of the table that a file of this path is, or would be."""
+        return Tables.open(self, folder).table_at(path)
 
 
 class Tables:
@@ -134,6 +138,10 @@ class Tables:
     @property
     def _files(self) -> TableFiles:
         return TableFiles(self._path, self._output)
+
+    def table_at(self, path: Path) -> str | None:
+        """The name of the table that a file of this path is, or would be if it were there; None where it is none."""
+        return self._files.table_at(path)
 
     def _reading(self) -> Reading:
         return Reading(self._files, self._columns)

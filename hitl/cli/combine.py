@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hitl.cli import shard, show, spans
-from hitl.cli.evidence import Given, of_question
+from hitl.cli.evidence import Given, files_for, require_unread
 from hitl.cli.options import AnnotatorsOutput, Engine, Json, examples, grouped
 from hitl.errors import BadSettings
 
@@ -90,7 +90,9 @@ def _files(given: Given, wanted: Results, annotators: Path | None) -> None:
     if save is not None:
         require_folder(save)
     consensus = given.consensus(evidence)
-    write({"": consensus}, output, annotators)
+    if output is not None:
+        consensus.write(output)
+    write_annotators({"": consensus}, annotators)
     if save is not None:
         consensus.save(save)
     if wanted.as_json:
@@ -148,16 +150,18 @@ def _project(config: Path, wanted: Results, annotators: Path | None) -> None:
     from hitl.project import item_names, opened
     from hitl.tables.files import require_writable, write_table
 
+    require_writable(wanted.output, annotators)
     with opened(config) as (settings, store, connector), show.progress(wanted.as_json) as progress:
+        require_unread(config, settings, [wanted.output, annotators])  # before it takes long
         names = item_names(settings, store)
         judgement = cycle.judge(settings, store, connector.questions(), progress).named(names)
     results, found = judgement.results, spans.found_in(judgement)
     tables = {name: result.table() for name, result in results.items() if not spans.are_of(result)} | found
-    require_writable(wanted.output, annotators)
-    write(results, None, annotators)
-    for name, table in tables.items():
-        if wanted.output is not None:
-            write_table(of_question(wanted.output, name, len(tables)), table)
+    files = files_for(wanted.output, tables)
+    require_unread(config, settings, [*files.values(), *files_for(annotators, results).values()])
+    for name, file in files.items():
+        write_table(file, tables[name])
+    write_annotators(results, annotators)
     if wanted.as_json:
         labels = {"consensus": {name: table.to_pylist() for name, table in tables.items()}} if wanted.labels else {}
         show.as_json(dict(judgement.metrics) | labels)
@@ -174,19 +178,15 @@ def _rows(consensus: Consensus) -> list[dict[Any, Any]]:
     return consensus.frame().to_dict("records")
 
 
-def write(results: Mapping[str, Consensus], output: Path | None, annotators: Path | None) -> None:
-    """The consensus of each question, and who its annotators are, as tables."""
+def write_annotators(results: Mapping[str, Consensus], path: Path | None) -> None:
+    """Who the annotators of each question are, as tables."""
     import pyarrow as pa
 
-    from hitl.tables.files import require_writable, write_table
+    from hitl.tables.files import write_table
 
-    require_writable(output, annotators)
-    for name, result in results.items():
-        if output is not None:
-            result.write(of_question(output, name, len(results)))
-        if annotators is not None:
-            frame = result.annotators.frame().sort_values("labels", ascending=False)
-            write_table(of_question(annotators, name, len(results)), pa.Table.from_pandas(frame, preserve_index=False))
+    for name, file in files_for(path, results).items():
+        frame = results[name].annotators.frame().sort_values("labels", ascending=False)
+        write_table(file, pa.Table.from_pandas(frame, preserve_index=False))
 
 
 def _show(title: str, consensus: Consensus, labels: bool, annotators: bool) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hitl.cli import show
-from hitl.cli.evidence import names
+from hitl.cli.evidence import names, require_unread
 from hitl.cli.options import HERE, Config, Engine, ItemColumn, Json, examples, grouped
 from hitl.errors import BadInput, BadSettings
 
@@ -102,7 +102,7 @@ def embed(
     began = time.monotonic()
     with show.progress(as_json) as progress:
         if seen.project:
-            own, x_nd, left_out = _of_project(seen.config, progress)
+            own, x_nd, left_out = _of_project(seen.config, output, progress)
         else:
             own, x_nd, left_out = _of_table(seen, how, where, cache or _beside(output), batch_size, progress)
     if left_out and how.missing == "refuse":
@@ -198,13 +198,14 @@ def _corpus(seen: Seen) -> tuple[list[str], Corpus, Callable[[str], Any] | None]
     return own, features.places(own, values[0], images.stamp, columns[0]), images.open
 
 
-def _of_project(config: Path, progress: Progress) -> tuple[list[str], Floats, dict[str, str]]:
+def _of_project(config: Path, output: Path | None, progress: Progress) -> tuple[list[str], Floats, dict[str, str]]:
     """The items of the project by own ids, their features, which are stored now, and those left out."""
     from hitl import cycle
     from hitl.learning.features import stored_features
     from hitl.project import item_names, opened
 
     with opened(config) as (settings, store, connector):
+        require_unread(config, settings, [output])
         if settings.features.kind is None:
             raise BadSettings(f"{config}: no [features] to embed; expected text, image, columns or file there")
         own = item_names(settings, store)

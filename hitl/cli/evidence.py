@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ from hitl.errors import BadSettings, BadTable
 if TYPE_CHECKING:
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
+    from hitl.settings import Settings
 
 ANNOTATION_COLUMNS = (
     "Name its columns with --item, --annotator, --label and --time; --anonymous says that no annotator has an id"
@@ -68,7 +69,8 @@ class Given:
     def files(self) -> list[Path]:
         """The files that are read."""
         models = [Path(entry.partition("=")[2]) for entry in self.probabilities or ()]
-        return [path for path in (self.annotations, self.truth, self.features, self.graph, *models) if path]
+        named = (self.annotations, self.truth, self.features, self.graph, self.items, *models)
+        return [path for path in named if path]
 
     def other_than(self, names: Sequence[str]) -> list[str]:
         """The options that were given, but for these."""
@@ -189,10 +191,28 @@ def names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def of_question(path: Path, question: str, questions: int) -> Path:
-    """One file a question: labels.csv becomes labels.<question>.csv where there are several."""
+def require_unread(config: Path, settings: Settings, outputs: Iterable[Path | None], *, of_model: bool = False) -> None:
+    """Raise BadTable for an output that is another output, or that the project reads or would read.
+
+    What is written `of_model` may take the place of what was written of one before.
+    """
+    from hitl.connectors.table_files import MODELS
+    from hitl.tables.files import require_distinct
+
+    written = [path for path in outputs if path is not None]
+    names = {path: settings.source.table_at(path, config.parent) for path in written}
+    tables = [path for path, name in names.items() if name and not (of_model and name.startswith(MODELS))]
+    others = [settings.graph.file, settings.features.file, *(() if of_model else settings.models.values())]
+    require_distinct(written, [config, *tables, *(Path(path) for path in others if path)])
+
+
+def files_for(path: Path | None, questions: Collection[str]) -> dict[str, Path]:
+    """Question -> its file: labels.csv, or labels.<question>.csv where there are several; none without a path."""
     from hitl.tables.files import file_name
 
-    if questions == 1:
-        return path
-    return path.with_name(f"{path.name.split('.')[0]}.{file_name(question, '=')}{''.join(path.suffixes)}")
+    if path is None:
+        return {}
+    if len(questions) == 1:
+        return dict.fromkeys(questions, path)
+    first, rest = path.name.split(".")[0], "".join(path.suffixes)
+    return {question: path.with_name(f"{first}.{file_name(question, '=')}{rest}") for question in questions}

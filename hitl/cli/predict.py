@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hitl.cli import show
-from hitl.cli.evidence import names
+from hitl.cli.evidence import names, require_unread
 from hitl.cli.options import HERE, Config, ItemColumn, Json, examples, grouped
 from hitl.errors import BadSettings
 
@@ -56,8 +56,11 @@ class Seen:
         str | None, typer.Option(help="With --folds: column of near-duplicates; a group shares a fold.")
     ] = None
 
-    def table(self) -> Path:
-        """The file of the items; those of a project are written beside its store first."""
+    def table(self, output: Path) -> Path:
+        """The file of the items; those of a project are written beside its store first.
+
+        Raises BadTable for an output that the project reads, but for the predictions of a model.
+        """
         if self.project == (self.items is not None):
             raise BadSettings("predict: expected either a table of items or --project")
         if self.items is not None:
@@ -67,6 +70,7 @@ class Seen:
         from hitl.tables.files import write_table
 
         with stored(self.config) as (settings, store):
+            require_unread(self.config, settings, [output], of_model=True)
             found = item_table(store.items(settings.name), item_names(settings, store))
         if not found.num_rows:
             raise BadSettings(f"predict: project {settings.name!r} has no items; run `hitl pull` first")
@@ -150,7 +154,7 @@ def predict(
     from hitl.tables.files import require_distinct, require_writable
 
     _check(seen, folds, model)
-    items = seen.table()
+    items = seen.table(output)
     if folds.truth is not None and not (seen.features or seen.text) and LABEL in column_names(items):
         raise BadSettings(f"predict: {items} has a column {LABEL!r}, which models would be trained on; name --features")
     named = [items, *([folds.truth] if folds.truth else []), *([model.weights] if model.weights else [])]

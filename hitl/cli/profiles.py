@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitl.cli import show
-from hitl.cli.evidence import Given, of_question
+from hitl.cli.evidence import Given, files_for, require_unread
 from hitl.errors import BadEvidence, BadSettings
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ def profile(
     require_writable(output)
     if given.annotations is None:
         given.need_project(kind.command, consensus=consensus)
-        project, by, judged = _of_project(kind, given.config, as_json)
+        project, by, judged = _of_project(kind, given.config, output, as_json)
     else:
         project, by, judged = _of_files(kind, given, consensus, output)
     found = {name: kind.fit(evidence, result) for name, (evidence, result) in judged.items()}
-    written = {} if output is None else {name: of_question(output, name, len(found)) for name in found}
+    written = files_for(output, found)
     for name, path in written.items():
         write_table(path, pa.Table.from_pandas(kind.frame(found[name]), preserve_index=False))
     if as_json:
@@ -98,7 +98,7 @@ def judged_files(command: str, given: Given, saved: Path | None) -> tuple[Eviden
     return evidence, Consensus.load(saved) if saved else given.consensus(evidence)
 
 
-def _of_project(kind: Profiler, config: Path, as_json: bool) -> Judged:
+def _of_project(kind: Profiler, config: Path, output: Path | None, as_json: bool) -> Judged:
     """By the consensus of the last cycle where that is still over what is stored."""
     from hitl.basis import stored_results
     from hitl.project import opened, stored_evidence
@@ -112,6 +112,7 @@ def _of_project(kind: Profiler, config: Path, as_json: bool) -> Judged:
                     f"project {settings.name!r}: no model's probabilities; expected probabilities_<model>.csv in a "
                     "folder of tables, predictions in Label Studio, or a file that [models] of hitl.toml names"
                 )
+        require_unread(config, settings, files_for(output, evidence).values())
         results, of_cycle = stored_results(settings, store, evidence, progress)
     by = "judged by the last cycle" if of_cycle else "combined now: something changed since the last cycle"
     return settings.name, by, {name: (known, results[name]) for name, known in evidence.items()}

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hitl.cli import show
-from hitl.cli.combine import write
-from hitl.cli.evidence import of_question
+from hitl.cli.combine import write_annotators
+from hitl.cli.evidence import files_for, require_unread
 from hitl.cli.options import HERE, AnnotatorsOutput, Config, DryRun, Json, OneQuestion, grouped
 from hitl.errors import BadSettings, HitlError, MissingToken
 from hitl.project import lease_seconds, opened, recalled, require_place, stored
@@ -99,6 +99,7 @@ def plan(
     from hitl.project import item_names
 
     with stored(config) as (settings, store), show.progress(as_json) as progress:
+        require_unread(config, settings, [output])
         questions, names = _questions(settings, store, config.parent), item_names(settings, store)
         # nothing may be pulled or planned between judging and recording
         with nullcontext() if dry_run else store.lease(settings.name) as lease:
@@ -239,10 +240,9 @@ def export(
     from hitl.models.segmentation.box_labels import BoxParts, answer_table
     from hitl.operations import Judgement
     from hitl.project import item_names, stored_evidence
-    from hitl.tables.files import require_distinct, require_writable, write_table
+    from hitl.tables.files import require_writable, write_table
 
     require_writable(output, annotators.path, annotations, asked)
-    require_distinct([output, annotators.path, annotations, asked], [])
     with opened(config) as (settings, store, connector):
         latest = store.latest(settings.name)
         if latest is None:
@@ -264,21 +264,24 @@ def export(
         if judged is not None and judged.revision not in (None, store.revision(settings.name)):
             show.warning("something changed since the last cycle; what that did not judge is left out: run `hitl run`")
         tables = label_tables(Judgement(of_chosen, chosen, last), store.items(settings.name), names)
-        for name, table in tables.items():
-            write_table(of_question(output, name, len(tables)), table)
-        write(chosen, None, annotators.path)
+        if annotations is not None and any(result.masks is not None for result in chosen.values()):
+            raise BadSettings("export: --annotations does not write masks; the platform exports them")
+        answered = {one.parts.question if one.parts else name: one for name, one in of_chosen.items()}
+        files, raw = files_for(output, tables), files_for(annotations, answered)
+        people = files_for(annotators.path, chosen)
+        require_unread(config, settings, [*files.values(), *people.values(), asked, *raw.values()])
+        for name, file in files.items():
+            write_table(file, tables[name])
+        write_annotators(chosen, annotators.path)
         if asked is not None:
             write_table(asked, asked_table(store.asks(settings.name), names))
-        if annotations is not None:
-            if any(result.masks is not None for result in chosen.values()):
-                raise BadSettings("export: --annotations does not write masks; the platform exports them")
-            answered = {one.parts.question if one.parts else name: one for name, one in of_chosen.items()}
-            for name, one in answered.items():
-                if isinstance(one.parts, BoxParts):
-                    table = answer_table(one, names)
-                else:
-                    table = span_annotation_table(one, names) if one.parts else annotation_table(one.annotations, names)
-                write_table(of_question(annotations, name, len(answered)), table)
+        for name, file in raw.items():
+            one = answered[name]
+            if isinstance(one.parts, BoxParts):
+                table = answer_table(one, names)
+            else:
+                table = span_annotation_table(one, names) if one.parts else annotation_table(one.annotations, names)
+            write_table(file, table)
     show.wrote([output])
 
 

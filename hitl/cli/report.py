@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hitl.cli import show
-from hitl.cli.evidence import Given
+from hitl.cli.evidence import Given, require_unread
 from hitl.cli.options import SavedConsensus, examples, grouped
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def report(
     require_folder(output)
     if given.annotations is None:
         given.need_project("report", consensus=consensus)
-        found = _of_project(given.config)
+        found = _of_project(given.config, output)
     else:
         require_distinct([output], [*given.files, *([consensus] if consensus else [])])
         found = _of_file(given, given.annotations, consensus)
@@ -45,11 +45,12 @@ def report(
     show.wrote([output])
 
 
-def _of_project(config: Path) -> Report:
+def _of_project(config: Path, output: Path) -> Report:
     from hitl.project import opened, pages_of
     from hitl.report.stored import stored_report
 
     with opened(config) as (settings, store, connector):
+        require_unread(config, settings, [output])
         found = stored_report(settings, store, connector.questions())
         return replace(found, links=pages_of(connector).links)
 

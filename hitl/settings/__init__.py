@@ -65,6 +65,10 @@ class SourceSettings(_Part):
         """The graph among the files of the source, of a project in this folder; of no kind where there is none."""
         return GraphSettings()
 
+    def table_at(self, path: Path, folder: Path) -> str | None:
+        """What a project in this folder reads, or would read, from a file of this path: a name; None where nothing."""
+        return None
+
 
 @runtime_checkable
 class Keyed(Protocol):

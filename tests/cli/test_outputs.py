@@ -4,16 +4,110 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hitl.cli.evidence import of_question
+import pytest
+
+from hitl.cli.evidence import files_for
+from hitl.tables.files import read_table
+from tests.command_line import Run
 
 
 def test_every_question_has_a_file_of_its_own_with_a_name_that_can_be(tmp_path: Path) -> None:
     names = ("age=<18", "age=>18", "C#", "C+", "a b", "a/b", "🐈", "🐕", "..", "x" * 300, "x" * 301, "ü" * 150)
-    files = [of_question(tmp_path / "labels.csv.gz", name, len(names)) for name in names]
+    files = files_for(tmp_path / "labels.csv.gz", names).values()
     for file in files:
         file.touch()
     assert {*tmp_path.iterdir()} == {*files}
     assert len({*files}) == len(names)
-    plain = [of_question(Path("labels.csv.gz"), name, 2).name for name in ("topics=art", "mood-2_é")]
-    assert plain == ["labels.topics=art.csv.gz", "labels.mood-2_é.csv.gz"]
-    assert of_question(Path("labels.csv"), "C#", 1) == Path("labels.csv")
+    plain = files_for(Path("labels.csv.gz"), ("topics=art", "mood-2_é"))
+    assert [file.name for file in plain.values()] == ["labels.topics=art.csv.gz", "labels.mood-2_é.csv.gz"]
+    assert files_for(Path("labels.csv"), ["C#"]) == {"C#": Path("labels.csv")}
+    assert files_for(None, names) == {}
+
+
+EVEN = """
+import numpy as np
+
+class Even:
+    classes_ = np.array(["cat", "dog"])
+    def predict_proba(self, X):
+        return np.full((len(X), 2), 0.5)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project whose tables are in a folder of their own, and which has been run."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    rows = [f"{n},{who},{('cat', 'dog')[n % 2]}" for n in range(6) for who in ("ann", "bob")]
+    (folder / "annotations.csv").write_text("\n".join(["item,annotator,label", *rows]) + "\n")
+    (folder / "items.jsonl").write_text("".join(f'{{"item": "{n}", "photo": "{n}.png"}}\n' for n in range(8)))
+    probabilities = "item,p_cat,p_dog\n" + "".join(f"{n},{n % 2},{1 - n % 2}\n" for n in range(8))
+    for path in (folder / "probabilities_net.csv", tmp_path / "net.csv"):
+        path.write_text(probabilities)
+    (tmp_path / "hitl.toml").write_text(
+        'name = "p"\nstore = "sqlite:///p.db"\n[source]\nkind = "tables"\npath = "data"\n[models]\nother = "net.csv"\n'
+    )
+    return tmp_path
+
+
+def content(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".db"}
+
+
+def test_no_command_of_a_project_writes_over_what_it_reads_or_would_read(run: Run, project: Path) -> None:
+    assert run("run")[0] == 0
+    (project / "link").symlink_to(project / "data")
+    (project / "real.csv").write_text("item,label\n0,dog\n")
+    (project / "data" / "truth.csv").symlink_to(project / "real.csv")
+    read = ["data/annotations.csv", "data/items.jsonl", "data/items.parquet", "data/graph.csv", "data/truth.tsv.gz"]
+    read += ["data/hitl-output/added_items.csv", "data/hitl-output/gold.csv", "data/probabilities_more.csv", "net.csv"]
+    read += ["link/annotations.csv", "data/truth.csv", "real.csv"]
+    before = content(project)
+    for name in read:
+        for words in (
+            ("export", name),
+            ("export", "x.csv", "--annotations", name),
+            ("export", "x.csv", "--asked", name),
+        ):
+            code, out, err = run(*words)
+            assert (code, out) == (65, ""), words
+            assert "is named twice, for an output and another file; each needs a file of its own" in err
+    for command in ("combine", "plan", "annotators", "models", "report"):
+        for name in read[:4]:
+            code, _, err = run(command, "--output", name)
+            assert (code, "is named twice" in err) == (65, True), command
+    for words in (("combine", "--annotators-output"), ("export", "x.csv", "--annotators-output")):
+        assert run(*words, "net.csv")[0] == 65
+    assert content(project) == before
+    for name in ("data/labels.csv", "annotations.csv", "data/hitl-output/items.csv", "data/items.tsv.csv"):
+        assert run("export", name)[0] == 0, name
+
+
+def test_a_single_file_is_not_written_over_either(run: Run, project: Path) -> None:
+    config = (project / "hitl.toml").read_text().replace('"data"', '"data/annotations.csv"')
+    (project / "hitl.toml").write_text(config.replace("[models]\nother", "[models]\nnet"))
+    assert run("run")[0] == 0
+    assert run("export", "data/annotations.csv")[0] == 65
+    assert run("export", "data/truth.csv")[0] == 0, "it would not be read"
+
+
+def test_predictions_of_a_model_are_made_anew_in_their_place_alone(run: Run, project: Path) -> None:
+    assert run("pull")[0] == 0
+    (project / "mine.py").write_text(EVEN)
+    words = ("predict", "--project", "--model", "mine.py:Even", "--text", "photo", "--output")
+    for name in ("net.csv", "data/probabilities_net.csv"):
+        code, _, err = run(*words, name)
+        assert (code, err) == (0, "")
+        assert read_table(project / name).num_rows == 8
+    for name in ("data/items.jsonl", "data/truth.csv"):
+        code, _, err = run(*words, name)
+        assert (code, "is named twice" in err) == (65, True)
+
+
+def test_the_items_that_name_the_rows_of_arrays_are_read_too(run: Run, project: Path) -> None:
+    before = content(project)
+    for command in ("combine", "annotators", "report"):
+        code, _, err = run(command, "data/annotations.csv", "--items", "net.csv", "--output", "net.csv")
+        assert (code, "net.csv is named twice" in err) == (65, True), command
+    assert content(project) == before
