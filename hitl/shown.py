@@ -21,9 +21,18 @@ _PASSWORD = re.compile(r"(postgres\w*(?:\+\w+)?://[^\s/:@]*):\S*@|(://[^\s/:@]*)
 
 
 def plain(text: str) -> str:
-    """A text as a terminal may show it: control characters as \\u001b, passwords in addresses as stars."""
-    shown = _PASSWORD.sub(lambda found: f"{found[1] or found[2]}:***@", text)
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", shown)
+    """Words as a terminal may show them: control characters as \\u001b, passwords in addresses as stars."""
+    return escaped(masked(text))
+
+
+def escaped(text: str) -> str:
+    """A text with control characters as \\u001b, which JSON reads back as they were."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def masked(text: str) -> str:
+    """A text with stars in place of the passwords in its addresses."""
+    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}:***@", text)
 
 
 class Shown:

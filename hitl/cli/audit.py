@@ -33,8 +33,8 @@ def audit(
         "agrees": found.agrees,
         "compared": dict(found.compared),
         "mended": before - len(found.differences),
-        "differences": [asdict(difference) for difference in found.differences],
-        "left_out": list(found.left_out),
+        "differences": [{**asdict(one), "why": show.without_passwords(one.why)} for one in found.differences],
+        "left_out": show.without_passwords(found.left_out),
     }
     lines = [*found.left_out]
     lines += [f"{one.what} {one.key}: {one.why}".replace("  ", " ") for one in found.differences[:SHOWN]]

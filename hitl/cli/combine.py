@@ -164,7 +164,7 @@ def _project(config: Path, wanted: Results, annotators: Path | None) -> None:
     write_annotators(results, annotators)
     if wanted.as_json:
         labels = {"consensus": {name: table.to_pylist() for name, table in tables.items()}} if wanted.labels else {}
-        show.as_json(dict(judgement.metrics) | labels)
+        show.as_json(show.without_passwords(judgement.metrics) | labels)
         return
     for name, table in found.items():
         if wanted.output is None:

@@ -112,7 +112,8 @@ def embed(
     have = len(own) - len(left_out)
     if as_json:
         written = {} if output is None else {"features": str(output)}
-        show.as_json({"items": have, "dimensions": x_nd.shape[1], "left_out": left_out, "written": written})
+        left = {"left_out": show.without_passwords(left_out)}
+        show.as_json({"items": have, "dimensions": x_nd.shape[1], **left, "written": written})
         return
     if left_out:
         show.warning(without(left_out))

@@ -53,7 +53,8 @@ def _test(settings: Settings, store: Store, as_json: bool) -> None:
         said = str(one.to.lacks) if answer is None else answer.said
         found.append({"address": one.to.name, "at": one.to.shown, "ok": bool(answer and answer.arrived), "said": said})
     lines = [f"{'ok  ' if one['ok'] else 'FAIL'}  {one['address']} ({one['at']}): {one['said']}" for one in found]
-    show.result({"ok": all(one["ok"] for one in found), "addresses": found}, lines, as_json)
+    data = {"ok": all(one["ok"] for one in found), "addresses": found}
+    show.result(show.without_passwords(data), lines, as_json)
     if not all(one["ok"] for one in found):
         raise typer.Exit(Unreachable.exit_code)
 
@@ -68,7 +69,7 @@ def _list(settings: Settings, store: Store, rows: int, as_json: bool) -> None:
         for one in settings.events
     ]
     if as_json:
-        show.as_json({"addresses": addresses, "deliveries": found})
+        show.as_json(show.without_passwords({"addresses": addresses, "deliveries": found}))
         return
     for one in addresses:
         counted = f"{one['delivered']:,} delivered, {one['waiting']:,} waiting, {one['failed']:,} given up"

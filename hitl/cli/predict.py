@@ -169,7 +169,11 @@ def predict(
         done = running.predict(inputs, predictor, output, fingerprint, batch_size=batch_size, progress=progress)
     warnings = _warnings(predictor)
     if as_json:
-        more = {"classes": predictor.classes, "warnings": warnings, "written": {"probabilities": str(output)}}
+        more = {
+            "classes": predictor.classes,
+            "warnings": show.without_passwords(warnings),
+            "written": {"probabilities": str(output)},
+        }
         show.as_json(asdict(done) | more | ({} if trained is None else {"training_seconds": trained}))
         return
     for warning in warnings:

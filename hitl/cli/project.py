@@ -51,7 +51,7 @@ def doctor(config: Config = HERE, as_json: Json = False) -> None:
         lines.append(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}")
         if not check.ok and check.mend:
             lines.append(f"      -> {check.mend}")
-    show.result({"ok": not code, "checks": [asdict(check) for check in found]}, lines, as_json)
+    show.result({"ok": not code, "checks": show.without_passwords([asdict(check) for check in found])}, lines, as_json)
     if code:
         raise typer.Exit(code)
 
@@ -73,7 +73,7 @@ def pull(
             summary = cycle.pull(lease, store, connector, progress)
         counts = store.counts(settings.name)
     if as_json:
-        show.as_json({**asdict(summary), "stored": counts})
+        show.as_json({**show.without_passwords(asdict(summary)), "stored": counts})
         return
     _show_pulled(summary, counts)
     show.problems(summary.problems)
@@ -192,14 +192,14 @@ def run(
     if as_json:
         show.as_json(
             {
-                "pulled": asdict(pulled),
+                "pulled": show.without_passwords(asdict(pulled)),
                 "unchanged": False,
                 "learned": {name: asdict(one) for name, one in report.learned.items()},
-                "metrics": judgement.metrics,
+                "metrics": show.without_passwords(judgement.metrics),
                 "asks": len(judgement.plan.asks),
                 "operations": len(report.receipts),
                 "changed": report.changed,
-                "links": dict(report.pages.links),
+                "links": show.without_passwords(report.pages.links),
             }
         )
         return
@@ -221,7 +221,7 @@ def status(config: Config = HERE, as_json: Json = False) -> None:
 
     with stored(config) as (settings, store):
         found = status_of(settings, store)
-    show.result(found.as_json(), words(found), as_json)
+    show.result(show.without_passwords(found.as_json()), words(found), as_json)
 
 
 @grouped
@@ -338,12 +338,12 @@ def _show_unchanged(report: Unchanged, as_json: bool) -> None:
     if as_json:
         show.as_json(
             {
-                "pulled": asdict(report.pulled),
+                "pulled": show.without_passwords(asdict(report.pulled)),
                 "unchanged": True,
-                "metrics": report.last.metrics,
+                "metrics": show.without_passwords(report.last.metrics),
                 "operations": len(report.receipts),
                 "changed": report.changed,
-                "links": dict(report.pages.links),
+                "links": show.without_passwords(report.pages.links),
             }
         )
         return
@@ -373,7 +373,8 @@ def _show_pulled(pulled: PullSummary, counts: Mapping[str, int]) -> None:
 
 def _show_plan(judgement: Judgement, settings: Settings, as_json: bool, dry_run: bool) -> None:
     if as_json:
-        show.as_json({"dry_run": dry_run, "metrics": judgement.metrics, "plan": json.loads(judgement.plan.to_json())})
+        metrics, planned = show.without_passwords(judgement.metrics), json.loads(judgement.plan.to_json())
+        show.as_json({"dry_run": dry_run, "metrics": metrics, "plan": planned})
         return
     show.line(str(judgement.plan))
     _show_who(judgement, settings)
@@ -411,4 +412,4 @@ def _show_receipts(receipts: Sequence[Receipt], as_json: bool) -> None:
         {"kind": r.operation.kind, "key": r.operation.key, "changed": r.changed, "detail": r.detail} for r in receipts
     ]
     lines = [f"{row['kind']} {row['key']}: {row['changed']} changed {row['detail']}".rstrip() for row in rows]
-    show.result({"operations": rows}, lines or [AS_PLANNED], as_json)
+    show.result({"operations": show.without_passwords(rows)}, lines or [AS_PLANNED], as_json)

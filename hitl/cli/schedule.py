@@ -95,7 +95,10 @@ def _list(scheduler: Scheduler, as_json: bool) -> None:
 
     rows = scheduler.next_runs()
     webhooks = scheduler.webhooks()
-    data = {"jobs": [{**row, "next": row["next"].isoformat()} for row in rows], "webhooks": webhooks}
+    data = {
+        "jobs": [{**row, "next": row["next"].isoformat()} for row in rows],
+        "webhooks": show.without_passwords(webhooks),
+    }
     lines = [f"{row['project']}: {row['when']}; next {_time(row['next'])}" for row in rows]
     lines += [
         f"{row['project']}: webhook at {row['listens']}; give the platform {row['url']} and the header {SECRET_HEADER}"

@@ -89,7 +89,9 @@ def shard(
         )
     if as_json:
         shards = {"shards": len(made.shards), "items": made.items, "labels": made.labels}
-        show.as_json(shards | {"annotators": made.annotators, "classes": made.classes, "written": output})
+        show.as_json(
+            shards | {"annotators": made.annotators, "classes": made.classes, "written": show.without_passwords(output)}
+        )
         return
     said = f"{show.counted(made.labels, 'label')} of {show.counted(made.annotators, 'annotator')}"
     show.line(f"{said} on {show.counted(made.items, 'item')}, in {show.counted(len(made.shards), 'shard')}")
@@ -145,7 +147,7 @@ def combined(
     if annotators is not None:
         write_table(annotators, pa.Table.from_pandas(frame, preserve_index=False))
     if as_json:
-        show.as_json(_summary(shards, found) | {"written": str(output)})
+        show.as_json(_summary(shards, found) | {"written": show.without_passwords(str(output))})
         return
     show.line(f"{shards.n_labels:,} labels on {shards.n_items:,} items in {show.counted(len(shards), 'shard')}")
     if found.read:

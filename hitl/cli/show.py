@@ -1,20 +1,21 @@
 """What the command line prints: progress on standard error, results on standard output.
 
-Names come from users and platforms. Every text passes `plain` here, so that none acts on the terminal.
+Names come from users and platforms. Every text passes `plain` here, so that none acts on the terminal. JSON says names
+as they are; what it says in words, and addresses, pass `without_passwords` where a command makes it.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from hitl.shown import counted as counted
-from hitl.shown import plain
+from hitl.shown import escaped, masked, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +29,16 @@ SHOW_AFTER = 1.0
 
 def as_json(data: Any) -> None:
     """One JSON object on standard output."""
-    line(json.dumps(data, ensure_ascii=False, default=str))
+    sys.stdout.write(escaped(json.dumps(data, ensure_ascii=False, default=str)) + "\n")
+
+
+def without_passwords(data: Any) -> Any:
+    """Messages and addresses, in whatever holds them: with stars in place of passwords."""
+    if isinstance(data, Mapping):
+        return {key: without_passwords(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [without_passwords(value) for value in data]
+    return masked(data) if isinstance(data, str) else data
 
 
 def line(text: str = "") -> None:

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from hitl.cli import show
-from hitl.errors import BadSettings
+from hitl.connectors.tables import Tables
+from hitl.errors import BadSettings, Refused
+from hitl.exchange import Check, Page
 from hitl.settings import new_settings
 from hitl.settings.environment import secret
 from hitl.shown import plain
@@ -66,6 +68,39 @@ def test_json_says_the_same(capfd: pytest.CaptureFixture[str]) -> None:
     for name in HOSTILE:
         show.as_json({"name": name})
         assert json.loads(capfd.readouterr().out) == {"name": name}
+
+
+IMAGES = ("docker://r:1.0@sha256:aa", "docker://r:2.0@sha256:aa", "http://u:s3cret@host/a.png")
+"""Ids of items, which say what they say."""
+
+
+def test_json_has_the_ids_as_they_are(tmp_path: Path, run: Run) -> None:
+    rows = [(item, who, "xy"[n % 2]) for n, item in enumerate(IMAGES) for who in ("ann", "bob")]
+    pd.DataFrame(rows, columns=["item", "annotator", "label"]).to_csv(tmp_path / "annotations.csv", index=False)
+    found = json.loads(run("combine", "annotations.csv", "--json", "--labels")[1])["consensus"]
+    assert [row["item"] for row in found] == list(IMAGES)
+    assert run("init", "--tables", ".", "--name", "p")[0] == 0
+    assert run("run")[0] == 0
+    found = json.loads(run("combine", "--json", "--labels")[1])["consensus"]
+    assert [row["item"] for rows in found.values() for row in rows] == list(IMAGES)
+    planned = json.loads(run("plan", "--dry-run", "--json")[1])["plan"]
+    assert {ask["item"] for ask in planned["asks"]} <= {*IMAGES}
+
+
+def test_what_json_says_in_words_has_no_passwords(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that names an address, wherever it comes from: a check, the pull, the last failure."""
+    secret, shown = "it is at postgresql://u:s3cret@h/d", "it is at postgresql://u:***@h/d"
+    project(tmp_path)
+    assert run("run")[0] == 0
+    monkeypatch.setattr(Tables, "check", lambda self: [Check("there", False, secret, secret)])
+    monkeypatch.setattr(Tables, "pull", lambda self, cursor: iter([Page({}, problems=(secret,), partial=True)]))
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store, store.lease("p") as lease:
+        store.note_failure(lease, Refused(secret))
+    for words in (("status",), ("run", "--again"), ("status",), ("doctor",), ("pull",)):
+        _, out, err = run(*words, "--json")
+        assert "s3cret" not in out + err, words
+        assert shown in out, words
+        json.loads(out)
 
 
 def test_commands_over_hostile_names_print_no_escapes(tmp_path: Path, run: Run) -> None:
