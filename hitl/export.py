@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hitl.annotations import Annotations, Name, Names
-    from hitl.consensus import Consensus
+    from hitl.consensus import Consensus, FoundBox, FoundMask
     from hitl.evidence import Evidence
     from hitl.operations import Judgement
     from hitl.plan import Plan
@@ -76,16 +76,17 @@ def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]
 
 def _boxes(result: Consensus, known: Evidence, names: Mapping[str, str]) -> pa.Table:
     """One row a box of the images that annotators answered; one without a box where there is none."""
-    found: dict[Name, list[dict[str, Any]]] = {item: [] for item in _drawn(result, known)}
-    for box in result.boxes or ():
+    boxes = result.boxes or ()
+    found: dict[Name, list[dict[str, Any]]] = {item: [] for item in _drawn(result, known, boxes)}
+    for box in boxes:
         if box.item in found:
             found[box.item].append({"label": str(box.kind), "confidence": box.probability} | asdict(box))
-    rows = [(item, box) for item, boxes in found.items() for box in boxes or [{}]]
-    own = pa.array([names.get(str(item), str(item)) for item, _ in rows], pa.string())
+    rows = [(item, box) for item, own in found.items() for box in own or [{}]]
+    ids = pa.array([names.get(str(item), str(item)) for item, _ in rows], pa.string())
     kinds = {"label": pa.string()} | dict.fromkeys(("confidence", "x", "y", "width", "height"), pa.float64())
     kinds |= dict.fromkeys(("drawn", "answers", "image_width", "image_height"), pa.int64())
     columns = {name: pa.array([box.get(name) for _, box in rows], kind) for name, kind in kinds.items()}
-    return pa.table({"item": own, **columns})
+    return pa.table({"item": ids, **columns})
 
 
 def _answered(result: Consensus, known: Evidence) -> list[Name]:
@@ -95,18 +96,26 @@ def _answered(result: Consensus, known: Evidence) -> list[Name]:
     return [items[n] for n in there if items[n] in judged]
 
 
-def _drawn(result: Consensus, known: Evidence) -> list[Name]:
-    """Of these those that had an answer when they were judged: an image without one has the shares of the classes."""
-    answered_n = ~np.isclose(result.probabilities, result.class_shares).all(axis=1)
-    drawn = {result.items[n] for n in np.flatnonzero(answered_n)}
-    return [item for item in _answered(result, known) if item in drawn]
+def _drawn(result: Consensus, known: Evidence, found: Sequence[FoundBox | FoundMask]) -> list[Name]:
+    """Of these the images but for those that were marked after they were judged.
+
+    An image that had no answer then has the shares of the classes, and nothing is found on it.
+    """
+    given = known.annotations
+    rows = np.unique(given.item[given.label > 0]).tolist()  # the first class is nothing
+    marked = {given.items[n] for n in rows} - {each.item for each in found}
+    unanswered_n = np.isclose(result.probabilities, result.class_shares).all(axis=1)
+    first = marked.intersection(result.items[n] for n in np.flatnonzero(unanswered_n))
+    return [item for item in _answered(result, known) if item not in first]
 
 
 def _masks(result: Consensus, known: Evidence, names: Mapping[str, str]) -> pa.Table:
     """One row a mask of the images that annotators answered; one without a mask where there is none."""
-    drawn = {*_drawn(result, known)}
-    found = [mask for mask in result.masks or () if mask.item in drawn]
-    empty = sorted(drawn - {mask.item for mask in found}, key=result.items.index)
+    masks = result.masks or ()
+    drawn = dict.fromkeys(_drawn(result, known, masks))
+    found = [mask for mask in masks if mask.item in drawn]
+    masked = {mask.item for mask in found}
+    empty = [item for item in drawn if item not in masked]
     rows: list[dict[str, Any]] = [
         {"item": mask.item, "label": str(mask.kind), "confidence": mask.probability, "height": mask.height}
         | {"width": mask.width, "rle": json.dumps(mask.rle)}
@@ -127,9 +136,10 @@ def _spans(question: str, judgement: Judgement, names: Mapping[str, str]) -> pa.
     assert isinstance(known.parts, TextParts)
     spans = [span for name in layers for span in judgement.results[name].spans or ()]
     items, changed = known.annotations.items, _marked_anew(spans, known)
-    documents = [item for item in _answered(judgement.results[layers[0]], known) if item not in changed]
-    found = [span for span in spans if span.found and span.document in {*documents}]
-    empty = [item for item in documents if item not in {span.document for span in found}]
+    documents = dict.fromkeys(item for item in _answered(judgement.results[layers[0]], known) if item not in changed)
+    found = [span for span in spans if span.found and span.document in documents]
+    marked = {span.document for span in found}
+    empty = [item for item in documents if item not in marked]
     return _own_ids(found_table(found, items, known.parts.labels.texts, empty), names)
 
 

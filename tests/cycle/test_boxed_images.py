@@ -212,6 +212,18 @@ def test_what_went_or_was_drawn_after_the_cycle_is_left_out_of_an_export(
     assert [(row["item"], row["label"]) for row in rows] == [("a", "cat"), ("a", "<dog>"), ("b", "cat"), ("c", None)]
 
 
+def test_images_that_are_all_alike_are_exported(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a plain majority each is as all of them are, as one without an answer would be."""
+    for item in IMAGES:
+        monkeypatch.setitem(IMAGES, item, [CAT])
+    monkeypatch.setattr("tests.cycle.test_boxed_images.drawn", lambda item, who: IMAGES[item])
+    chosen = settings(combine={"method": "majority"})
+    report = cycle.run(chosen, store, Platform("abcd"))
+    names = {item: item for item in IMAGES}
+    rows = label_tables(report.judgement, store.items("p"), names)["box"].to_pylist()
+    assert [(row["item"], row["label"]) for row in rows] == [(item, "cat") for item in "abcd"]
+
+
 def table(text: str) -> pa.Table:
     header, *rows = (line.split(",") for line in text.split())
     return pa.table({name: [row[place] or None for row in rows] for place, name in enumerate(header)})
