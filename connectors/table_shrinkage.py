@@ -15,7 +15,7 @@ from typing import Any
 from hitl.exchange import Cursor
 
 FEW = 10
-"""So many rows may go in any case: small tables are edited by hand."""
+"""So many rows may go where others stay: small tables are edited by hand."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Look:
         return [
             f"{name}.* has {now:,} rows where the last cycle found {before:,}"
             for name, before in self.rows.items()
-            if before - (now := rows.get(name, 0)) > max(share * before, FEW)
+            if before - (now := rows.get(name, 0)) > max(share * before, FEW if now else 0)
         ]
 
 

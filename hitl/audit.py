@@ -69,8 +69,7 @@ def repair(settings: Settings, store: Store, connector: Connector, found: Audit,
     kinds, left_out = {difference.what for difference in found.differences}, tuple[str, ...]()
     with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
         if kinds & EVIDENCE:
-            store.reset_cursor(lease)
-            left_out = cycle.pull(lease, store, connector, progress).problems
+            left_out = cycle.pull(lease, store, connector, progress, anew=True).problems
         if kinds - EVIDENCE:
             store.queue(lease, _taken_back(store, settings.name, found))
             for _ in cycle.push(lease, store, connector, progress, verify=True):

@@ -296,17 +296,18 @@ def _recorded(store: Store, project: str, due: str) -> Judgement | None:
     return None if last is None or latest is None else Judgement({}, *latest, last.metrics)
 
 
-def pull(lease: Lease, store: Store, connector: Connector, progress: Progress = silent) -> PullSummary:
-    """Pull everything new, page by page, each saved with the cursor behind it.
+def pull(
+    lease: Lease, store: Store, connector: Connector, progress: Progress = silent, *, anew: bool = False
+) -> PullSummary:
+    """Pull what is new, or all `anew`, page by page, each saved with the cursor behind it; it is kept where from.
 
-    A pull from the beginning keeps where it pulls from. Raises BadSettings where a later one is of another place.
-    """
-    brought, cursor = PullSummary(), store.cursor(lease.project)
+    Raises BadSettings where what is new is of another place."""
+    brought, cursor = PullSummary(), None if anew else store.cursor(lease.project)
     require_one_name(store, lease.project, connector)
     if cursor is not None:
         require_place(store, lease.project, connector)
     if isinstance(connector, Located) and store.source(lease.project) != connector.place:
-        store.bind(lease, connector.place)
+        store.bind(lease, connector.place, cursor)
     for page in connector.pull(cursor):
         brought += store.save_page(lease, page)
         progress("pull", brought.items, page.total)
@@ -347,8 +348,7 @@ def learn(
     if settings.learn.model is None:
         return {}
     with one_fit:
-        given = given_evidence(settings, store, questions)
-        return training.refresh(lease, settings, store, given, progress, anew=anew)
+        return training.refresh(lease, settings, store, given_evidence(settings, store, questions), progress, anew=anew)
 
 
 def judge(

@@ -11,7 +11,6 @@ Numerical libraries load with the first call that needs them: `hitl --help` stay
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hitl.errors import BadInput, BadSettings, PlatformError
 from hitl.exchange import Directory, Doubting, Fenced, Located, Marked, Pages, Workplaces, id_in
+from hitl.shown import shown_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -403,9 +403,7 @@ def _refuse_shared_ids(own: Mapping[str, str | None], field: str | None) -> None
 def annotator_names(store: Store, project: str) -> dict[str, str]:
     """Platform key -> shown name; the key is added where several annotators share a name."""
     table = store.annotators(project)
-    names = dict(zip(table.column("key").to_pylist(), table.column("name").to_pylist(), strict=True))
-    count = Counter(names.values())
-    return {key: name if count[name] == 1 else f"{name} ({key})" for key, name in names.items()}
+    return shown_names(dict(zip(table.column("key").to_pylist(), table.column("name").to_pylist(), strict=True)))
 
 
 def crew_of(settings: Settings, store: Store) -> Crew:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 ROWS = 10
@@ -51,6 +52,17 @@ class Shown:
         rows = frame()
         more = f"<p>{len(rows) - ROWS:,} more rows: frame()</p>" if len(rows) > ROWS else ""
         return title + str(rows.head(ROWS).to_html(index=False, border=0)) + more
+
+
+def shown_names(names: Mapping[str, str]) -> dict[str, str]:
+    """Key -> name, with the key where several have the name.
+
+    Example:
+        >>> shown_names({"1": "ann", "2": "bob", "3": "ann"})
+        {'1': 'ann (1)', '2': 'bob', '3': 'ann (3)'}
+    """
+    count = Counter(names.values())
+    return {key: name if count[name] == 1 else f"{name} ({key})" for key, name in names.items()}
 
 
 def counted(number: int, noun: str, several: str = "") -> str:

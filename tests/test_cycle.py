@@ -401,8 +401,7 @@ def test_two_projects_of_one_name_in_one_store_are_told_apart(tmp_path: Path) ->
         cycle.run(chosen, store, Tables(folders[1]))
     assert not (folders[1] / "hitl-output").exists()
     with project.opened(second, anew=True) as (chosen, store, connector), store.lease("pets") as lease:
-        store.reset_cursor(lease)
-        cycle.pull(lease, store, connector)
+        cycle.pull(lease, store, connector, anew=True)
     with pytest.raises(BadSettings, match=f"pulled from {folders[1]}"), project.opened(first):
         pass
 

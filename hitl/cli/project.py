@@ -68,9 +68,7 @@ def pull(
     with opened(config, anew=full) as (settings, store, connector), show.progress(as_json) as progress:
         _accept(connector, accept_deletions)
         with store.lease(settings.name) as lease:
-            if full:
-                store.reset_cursor(lease)
-            summary = cycle.pull(lease, store, connector, progress)
+            summary = cycle.pull(lease, store, connector, progress, anew=full)
         counts = store.counts(settings.name)
     if as_json:
         show.as_json({**show.without_passwords(asdict(summary)), "stored": counts})

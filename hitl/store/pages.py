@@ -33,6 +33,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hitl.exchange import Page, PullSummary
+from hitl.shown import shown_names
 from hitl.store import packed
 from hitl.store.database import Database
 from hitl.store.lease import Lease
@@ -149,18 +150,25 @@ class _Saver:
         """Save the annotators; the last name wins."""
         rows = _newest(annotator, ({"annotator": row.key, "name": row.name} for row in page.annotators))
         stored = self._stored(annotator, annotator.c.annotator, [key for (key,) in rows])
-        self._rename({stored[key]["name"]: row["name"] for key, row in rows.items() if key in stored})
+        sent = sa.select(rework).where(rework.c.project == self._project)
+        back = [dict(row) for row in self._connection.execute(sent).mappings()] if rows else []
+        before = self._shown_names() if back else {}
         self._upsert(annotator, rows, stored)
+        if back:
+            after = self._shown_names()
+            self._follow(back, {name: after[key] for key, name in before.items()})
 
-    def _rename(self, names: Mapping[str, str]) -> None:
-        """What was sent back to annotators goes on to them under their new names."""
-        new = {before: after for before, after in names.items() if before != after}
-        if not new:
-            return
-        theirs = sa.and_(rework.c.project == self._project, rework.c.annotator.in_([*new]))
-        found = [dict(row) for row in self._connection.execute(sa.select(rework).where(theirs)).mappings()]
-        self._connection.execute(sa.delete(rework).where(theirs))
-        self._database.upsert(self._connection, rework, [row | {"annotator": new[row["annotator"]]} for row in found])
+    def _shown_names(self) -> dict[str, str]:
+        query = sa.select(annotator.c.annotator, annotator.c.name).where(annotator.c.project == self._project)
+        return shown_names({row.annotator: row.name for row in self._connection.execute(query)})
+
+    def _follow(self, back: Sequence[Row], names: Mapping[str, str]) -> None:
+        """What was sent back to annotators goes on to them under the names that they are shown by now."""
+        moved = [row | {"annotator": names.get(row["annotator"], row["annotator"])} for row in back]
+        if moved != back:
+            self._connection.execute(sa.delete(rework).where(rework.c.project == self._project))
+            once = {(row["item"], row["annotator"]): row for row in moved}  # two may have become one
+            self._database.upsert(self._connection, rework, [*once.values()])
 
     def live(self, page: Page) -> None:
         """Mark items outside `live` deleted, and those inside alive."""

@@ -82,10 +82,6 @@ class Store(Pulled, Compared, Said, Embedded, Learnt, Concluded, Asked, SentBack
         cursor: Cursor | None = self._noted("cursor", project)
         return cursor
 
-    def reset_cursor(self, lease: Lease) -> None:
-        """Let the next pull start from the beginning."""
-        self._note(lease, cursor=None)
-
     def source(self, project: str) -> str | None:
         """Where the project was pulled from; None before the first pull."""
         found = self._noted("source", project)
@@ -96,9 +92,9 @@ class Store(Pulled, Compared, Said, Embedded, Learnt, Concluded, Asked, SentBack
         query = sa.select(projects.c.project, projects.c.source).where(projects.c.source.is_not(None))
         return {name: str(json.loads(source)) for name, source in self.database.rows(query)}
 
-    def bind(self, lease: Lease, source: str) -> None:
-        """Keep where the project is pulled from."""
-        self._note(lease, source=json.dumps(source))
+    def bind(self, lease: Lease, source: str, cursor: Cursor | None = None) -> None:
+        """Keep where the project is pulled from, and where the next pull goes on there; None: from the beginning."""
+        self._note(lease, source=json.dumps(source), cursor=None if cursor is None else json.dumps(cursor))
 
     def note_workplaces(self, lease: Lease, found: Pages) -> None:
         """Keep where annotators answer; written only where it is news."""

@@ -15,6 +15,7 @@ from alembic import command
 
 from hitl import cycle
 from hitl.connectors.table_rows import Keys, anonymous_key
+from hitl.connectors.table_shrinkage import Look
 from hitl.connectors.tables import Tables
 from hitl.exchange import PullSummary
 from hitl.store import Store, schema
@@ -120,6 +121,11 @@ def test_half_a_file_is_no_deletion_until_it_stays(tmp_path: Path, store: Store)
     write(tmp_path, *rows)
     assert pull(store, connector).problems == ()
     assert len(stored(store)) == 400
+
+
+def test_few_rows_may_go_but_not_all_of_a_table() -> None:
+    assert Look({"truth": 15}).lost({"truth": 5}, share=0.1) == []
+    assert Look({"truth": 3}).lost({}, share=0.1) == ["truth.* has 0 rows where the last cycle found 3"]
 
 
 def test_a_cycle_over_half_a_file_goes_on(tmp_path: Path, store: Store) -> None:

@@ -73,6 +73,12 @@ def test_what_was_sent_back_follows_its_annotator_to_another_name(store: Store) 
             store.send_back("p", item, who, "lea", f"of {who}")
         store.save_page(lease, page("2", k1="Bob", k2="Anna"))  # Bob's name is Ann's now
     found = {(back.item, back.annotator, back.note) for back in store.sent_back("p")}
+    with store.lease("p") as lease:
+        store.save_page(lease, page("3", k3="Bob"))
+        namesakes = {(back.item, back.annotator) for back in store.sent_back("p")}
+        store.save_page(lease, page("4", k3="Bea"))
+    assert namesakes == {("1", "Bob (k1)"), ("2", "Bob (k1)"), ("1", "Anna"), ("3", "zoe")}, "Bob is two by now"
+    assert found == {(back.item, back.annotator, back.note) for back in store.sent_back("p")}
     assert found == {("1", "Bob", "of Ann"), ("2", "Bob", "of Ann"), ("1", "Anna", "of Bob"), ("3", "zoe", "of zoe")}
 
 

@@ -69,7 +69,7 @@ def test_a_lease_whose_time_is_over_still_writes_while_nobody_wants_it(store: St
 
 WRITES: dict[str, Callable[[Store, Lease], Any]] = {
     "save_page": lambda store, lease: store.save_page(lease, page(2, item("2"), live=["2"])),
-    "reset_cursor": lambda store, lease: store.reset_cursor(lease),
+    "bind": lambda store, lease: store.bind(lease, "elsewhere"),
     "record_cycle": lambda store, lease: store.record_cycle(lease, record(order("9"), q=consensus())),
     "confirm": lambda store, lease: store.confirm(lease, Receipt(order("1"), 1)),
     "renew": lambda store, lease: store.renew(lease),

@@ -265,11 +265,13 @@ def test_projects_do_not_touch_one_another(store: Store) -> None:
     assert (store.cursor("one"), store.cursor("two")) == ({"page": 1}, {"page": 3})
 
 
-def test_reset_cursor(store: Store) -> None:
+def test_another_place_is_pulled_from_the_beginning_unless_it_is_the_same_moved(store: Store) -> None:
     save(store, page(1, item("1")))
     with store.lease("p") as lease:
-        store.reset_cursor(lease)
-    assert store.cursor("p") is None
+        store.bind(lease, "moved", store.cursor("p"))
+        assert (store.source("p"), store.cursor("p")) == ("moved", {"page": 1})
+        store.bind(lease, "elsewhere")
+    assert (store.source("p"), store.cursor("p")) == ("elsewhere", None)
     assert keys(store) == ["1"]
 
 

@@ -16,6 +16,7 @@ import hashlib
 import logging
 import secrets
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -268,7 +269,7 @@ class Accounts:
     def _is_like_another(self, name: str) -> bool:
         """Whether a user's name differs in case alone: who comes by such a name gets neither their roles nor others."""
         names = self.database.rows(sa.select(user.c.name))
-        return any(one.name.casefold() == name.casefold() for one in names)
+        return any(_alike(one.name) == _alike(name) for one in names)
 
     def _proven(self, name: str, password: str, address: str) -> str:
         """What is kept of the password, when it is right."""
@@ -370,6 +371,11 @@ def _digest(secret: str) -> str:
 
 def _roles(rows: Iterable[Any]) -> dict[str, Role]:
     return {row.project: Role.of(row.role) for row in rows if row.role is not None}
+
+
+def _alike(name: str) -> str:
+    """The same of names that differ in case, or in how their letters are composed."""
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _is_name(name: str) -> bool:

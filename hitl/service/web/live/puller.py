@@ -143,6 +143,7 @@ class Puller(threading.Thread):
         self._fails = 0
         self._pulled_elsewhere: deque[tuple[Heard, int, int]] = deque()
         self._behind_at: float | None = None  # since when the store has what nobody has told
+        self._leads = False  # this process has looked at the platform since it leads
         self._more = False  # hints came while the last pull ran: they will during the next one
 
     def wake(self) -> None:
@@ -181,6 +182,7 @@ class Puller(threading.Thread):
     def turn(self) -> None:
         """Wait for something to do, and do it."""
         if not self._lead.mine():
+            self._leads = False
             self._follow()
             return
         self._ask_for_hints()
@@ -291,14 +293,14 @@ class Puller(threading.Thread):
 
     def _reached(self, why: str | None) -> None:
         """Say on the pages, in the log and to the other processes that the platform could not be read; None: it was."""
-        if self._watched.unread == why:
-            return
-        if why is None:
+        changed, first = self._watched.unread != why, not self._leads
+        self._watched.unread, self._leads = why, True
+        if changed and why is None:
             _log.info("live: %s: the platform is read again", self._watched.name)
-        else:
+        elif changed:
             _log.warning("live: %s: the platform cannot be read: %s", self._watched.name, why)
-        self._watched.unread = why
-        self.tell_unread()
+        if changed or first:  # the others know what the process said that led before
+            self.tell_unread()
 
     def tell_unread(self) -> None:
         """Tell the other processes how the last look at the platform went."""

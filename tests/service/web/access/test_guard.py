@@ -319,6 +319,9 @@ def test_a_name_in_another_case_has_neither_their_roles_nor_others(behind: Behin
     assert browser.get("/projects/rte", **{USER: "Ann"}).json() == "Ann"
     assert browser.get("/projects/pets", **{USER: "ann"}).status_code == 403
     assert browser.get("/projects/rte", **{USER: "ann"}).status_code == 403
+    here.add_user("Zoe\u0308", None, Role.VIEWER, "rte")  # in two characters
+    headers = [(USER.encode(), "Zoë".encode()), (b"Accept", b"text/html")]
+    assert browser.client.get("/projects/pets", headers=headers).status_code == 403
 
 
 def test_an_address_that_is_none_is_no_failure(app: FastAPI) -> None:

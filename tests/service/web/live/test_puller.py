@@ -57,12 +57,20 @@ def test_a_platform_that_cannot_be_read_is_said_and_so_is_that_it_is_read_again(
         answers.write_text(whole)
         _again(puller)
         assert one.warning is None
+    assert [message["unread"] is None for message in said if "looked" in message] == [True, False, True]
+    mine = [False]
+    taking_over = Puller(one, lambda event, data: None, Lead(lambda: mine[0], said.append, 1))
+    taking_over.wake()
+    taking_over.turn()
+    said.clear()
+    mine[0] = True
+    _again(taking_over)
+    assert {"looked": "p", "unread": None} in said, "the others may know otherwise from the process that led before"
     logged = [record.getMessage() for record in caplog.records]
     assert [text.partition(": the platform")[2][:18] for text in logged if "the platform" in text] == [
         " cannot be read: " + logged[-2].rpartition("read: ")[2][:1],
         " is read again",
     ]
-    assert [message["unread"] is None for message in said if "looked" in message] == [False, True]
     one.store.close()
 
 
