@@ -365,6 +365,7 @@ class _FromFile(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="HITL_",
         env_nested_delimiter="__",
+        env_ignore_empty=True,
         extra="ignore",
         frozen=True,
     )

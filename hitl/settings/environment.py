@@ -72,10 +72,12 @@ class Environment(EnvSettingsSource):
 
     def __call__(self) -> dict[str, Any]:
         """Key -> what is set."""
-        found = {key: given for key, given in super().__call__().items() if given != ""}
-        for section in found.values():
-            if isinstance(section, dict) and isinstance(section.get("options"), dict):
-                section["options"] = {key: _value(given) for key, given in section["options"].items()}
+        found = super().__call__()
+        for name, section in found.items():
+            options = section.get("options") if isinstance(section, dict) else None
+            if isinstance(options, dict):
+                own = {key for key in options if variable_of([name, "options", key])}  # others are JSON already
+                section["options"] = {key: _value(said) if key in own else said for key, said in options.items()}
         return found
 
 

@@ -275,7 +275,7 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def numbers_of(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
     """(N,) numbers of a column, NaN where it is null. Raises BadTable, naming `where`, for what is not a number."""
     try:
-        values = column.cast(pa.float64()).to_numpy()
+        values = column.cast(pa.float64(), safe=not pa.types.is_uint64(column.type)).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise BadTable(f"{where}: not numeric: {error}; expected numbers") from None
     return np.asarray(values, dtype=np.float64)
@@ -353,7 +353,7 @@ def _read_jsonl(path: Path, size: int | None, columns: Sequence[str] | None) -> 
             if times is not None:  # Arrow guesses times from text; a name that looks like a date stays as written
                 options = reader.ParseOptions(explicit_schema=pa.schema(list(times)))
                 table = reader.read_json(pa.BufferReader(text), blocks, options).select(table.column_names)
-            for name in _beyond_int64(table):
+            for name in _beyond_int64(table) if _LONG.search(text) else ():
                 options = reader.ParseOptions(explicit_schema=pa.schema([(name, pa.decimal256(76, 0))]))
                 try:
                     whole = reader.read_json(pa.BufferReader(text), blocks, options).column(name)
@@ -361,6 +361,10 @@ def _read_jsonl(path: Path, size: int | None, columns: Sequence[str] | None) -> 
                     continue
                 table = table.set_column(table.column_names.index(name), name, _as_written(whole))
             yield table
+
+
+_LONG = re.compile(rb"[:\[,\s]-?\d{19,}\s*[,}\]\r\n]")
+"""An integer with as many digits, and no point or exponent, as some have that 64 bits with a sign do not hold."""
 
 
 def _beyond_int64(table: pa.Table) -> list[str]:

@@ -218,7 +218,7 @@ def _of_environment() -> Limits:
     known = {f"HITL_LIMITS__{each.name.upper()}": each.name for each in fields(Limits)}
     found: dict[str, int] = {}
     for name, text in os.environ.items():
-        if not name.upper().startswith("HITL_LIMITS__"):
+        if not name.upper().startswith("HITL_LIMITS__") or not text:
             continue
         if name.upper() not in known:
             raise BadSettings(f"environment: {name}: no such key; expected one of {', '.join(known)}")

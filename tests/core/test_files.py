@@ -15,7 +15,7 @@ import pytest
 
 from hitl.errors import BadTable
 from hitl.tables import delimited, files
-from hitl.tables.files import as_text, atomic, format_of, read_table, write_table
+from hitl.tables.files import as_text, atomic, format_of, numbers_of, read_table, write_table
 
 TABLE = pa.table({"item": ["a", "", None], "n": pa.array([1, None, 3], pa.int64()), "p": [0.1 + 0.2, None, 1e-300]})
 
@@ -64,6 +64,8 @@ def test_names_in_json_lines_stay_as_written(tmp_path: Path) -> None:
         ("9223372036854775809 9223372036854775810 null", [2**63 + 1, 2**63 + 2, None]),
         ("-9223372036854775809 18446744073709551616", ["-9223372036854775809", "18446744073709551616"]),
         ("1e30 0.5", [1e30, 0.5]),
+        ("1e19 2.0", [1e19, 2.0]),
+        ("10000000000000000000.0 2", [1e19, 2.0]),
         ("1e300 9223372036854775808", [1e300, 2.0**63]),
     ],
 )
@@ -80,6 +82,9 @@ def test_long_integers_are_names_of_their_own(tmp_path: Path) -> None:
     write_table(path, pa.table({"item": pa.array([2**63, 2**63 + 1], pa.uint64())}))
     assert read_table(path).column("item").type == pa.uint64()
     assert read_table(path, ["item"]).column("item").to_pylist() == ["9223372036854775808", "9223372036854775809"]
+    assert numbers_of(read_table(path).column("item"), "t").tolist() == [2.0**63, 2.0**63], (
+        "rounded"
+    )
 
 
 def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:

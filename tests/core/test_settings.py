@@ -11,6 +11,7 @@ from hitl import project
 from hitl.active.registry import policy
 from hitl.errors import BadSettings
 from hitl.settings import Settings, new_settings
+from hitl.tables.limits import Limits, limits
 
 HEAD = 'name = "x"\n[source]\nkind = "tables"\npath = "."\n'
 
@@ -124,6 +125,8 @@ def test_options_of_the_environment_are_what_they_say(tmp_path: Path, monkeypatc
     for name, said in {"RECALL": "0", "BOLD": "true", "KIND": "soft", "ODD": "[1,"}.items():
         monkeypatch.setenv(f"HITL_POLICY__OPTIONS__{name}", said)
     assert loaded(tmp_path, "").policy.options == {"recall": 0, "bold": True, "kind": "soft", "odd": "[1,"}
+    monkeypatch.setenv("HITL_COMBINE__OPTIONS", '{"x": "1", "y": "null"}')
+    assert loaded(tmp_path, "").combine.options == {"x": "1", "y": "null"}, "a text in JSON is meant as one"
 
 
 def test_a_misspelt_section_of_the_environment_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,6 +168,10 @@ def test_tables_of_names_are_json_in_the_environment(tmp_path: Path, monkeypatch
 
 
 def test_an_empty_variable_does_not_hide_what_a_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BUDGET__LABELS", "SCHEDULE__CRON", "CREW__ANNOTATORS", "LIMITS__ROWS", "MODELS", "EVENTS", "BUDGET"):
+        monkeypatch.setenv(f"HITL_{name}", "")
+    assert loaded(tmp_path, "[budget]\nlabels = 7\n[limits]\nrows = 9\n").budget.labels == 7
+    assert Limits() == limits()
     for name, said in {"HITL_STORE": "sqlite:///other.db", "HITL_WEBHOOK_SECRET": "hush"}.items():
         (tmp_path / name).write_text(said)
         monkeypatch.setenv(name, "")
