@@ -82,9 +82,7 @@ def test_long_integers_are_names_of_their_own(tmp_path: Path) -> None:
     write_table(path, pa.table({"item": pa.array([2**63, 2**63 + 1], pa.uint64())}))
     assert read_table(path).column("item").type == pa.uint64()
     assert read_table(path, ["item"]).column("item").to_pylist() == ["9223372036854775808", "9223372036854775809"]
-    assert numbers_of(read_table(path).column("item"), "t").tolist() == [2.0**63, 2.0**63], (
-        "rounded"
-    )
+    assert numbers_of(read_table(path).column("item"), "t").tolist() == [2.0**63, 2.0**63], "rounded"
 
 
 def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
