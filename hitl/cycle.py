@@ -299,9 +299,9 @@ def _recorded(store: Store, project: str, due: str) -> Judgement | None:
 def pull(
     lease: Lease, store: Store, connector: Connector, progress: Progress = silent, *, anew: bool = False
 ) -> PullSummary:
-    """Pull what is new, or all `anew`, page by page, each saved with the cursor behind it; it is kept where from.
+    """Pull what is new, or all `anew`, page by page, each saved with the cursor behind it; keeps the place.
 
-    Raises BadSettings where what is new is of another place."""
+    Raises BadSettings where that was another one at the last pull, unless `anew`."""
     brought, cursor = PullSummary(), None if anew else store.cursor(lease.project)
     require_one_name(store, lease.project, connector)
     if cursor is not None:

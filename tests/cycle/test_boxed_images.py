@@ -182,18 +182,22 @@ def test_labels_are_exported_by_the_users_own_ids(store: Store) -> None:
     assert [box.item for box in named][:3] == ["photo a", "photo a", "b"]
 
 
-def test_an_image_that_came_after_the_cycle_is_left_out_of_an_export(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cycle.run(settings(), store, Platform())
-    monkeypatch.setitem(IMAGES, "0", [CAT])
-    platform = Platform("0abcd")
+def exported_after_a_pull(store: Store, platform: Platform) -> list[dict[str, Any]]:
+    """The rows of an export without another cycle."""
     with store.lease("p") as lease:
         cycle.pull(lease, store, platform)
     latest = store.latest("p")
     assert latest is not None
     judgement = Judgement(stored_evidence(settings(), store, platform.questions()), *latest)
-    rows = label_tables(judgement, store.items("p"), {item: item for item in IMAGES})["box"].to_pylist()
+    return label_tables(judgement, store.items("p"), {item: item for item in IMAGES})["box"].to_pylist()
+
+
+def test_an_image_that_came_after_the_cycle_is_left_out_of_an_export(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cycle.run(settings(), store, Platform())
+    monkeypatch.setitem(IMAGES, "0", [CAT])
+    rows = exported_after_a_pull(store, Platform("0abcd"))
     assert [(row["item"], row["label"]) for row in rows][2:] == [("b", "cat"), ("c", None), ("d", "<dog>")]
 
 
@@ -202,13 +206,7 @@ def test_what_went_or_was_drawn_after_the_cycle_is_left_out_of_an_export(
 ) -> None:
     cycle.run(settings(), store, Platform("abcd"))
     monkeypatch.delitem(IMAGES, "d")
-    platform = Platform("abce")
-    with store.lease("p") as lease:
-        cycle.pull(lease, store, platform)
-    latest = store.latest("p")
-    assert latest is not None
-    judgement = Judgement(stored_evidence(settings(), store, platform.questions()), *latest)
-    rows = label_tables(judgement, store.items("p"), {item: item for item in IMAGES})["box"].to_pylist()
+    rows = exported_after_a_pull(store, Platform("abce"))
     assert [(row["item"], row["label"]) for row in rows] == [("a", "cat"), ("a", "<dog>"), ("b", "cat"), ("c", None)]
 
 

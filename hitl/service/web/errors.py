@@ -120,7 +120,7 @@ async def _ours(request: Request, error: Exception) -> Response:
     return told(request, status, type(error).__name__, str(error), headers)
 
 
-def unforeseen(request: Request, error: Exception) -> Response:
+def unexpected(request: Request, error: Exception) -> Response:
     """What is answered where anything else went wrong: the log has it, by the number of the request."""
     _log.error("request failed", exc_info=error)
     return told(request, 500, "internal", "hitl failed to answer; the log says why, by the number of the request")

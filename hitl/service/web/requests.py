@@ -4,7 +4,7 @@ X-Request-ID     taken from the request where it is short and plain, else drawn;
 log              one JSON line a request; no query, no body, no header: they may hold what is secret
 /metrics         requests and their seconds, by route and status
 HEAD             what GET answers, without its body; not of events, which have no end
-500              for what nobody foresaw, with the number that finds it in the log
+500              for an unexpected error, with the number that finds it in the log
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hitl.service.web.access.guard import proxies_of
-from hitl.service.web.errors import unforeseen
+from hitl.service.web.errors import unexpected
 
 FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 """Where prometheus_client keeps what several workers count; set before it is imported."""
@@ -104,7 +104,7 @@ class Surrounded:
         except Exception as error:
             if status:
                 raise  # half of an answer has been sent
-            await unforeseen(Request(scope), error)(scope, receive, answered)
+            await unexpected(Request(scope), error)(scope, receive, answered)
         finally:
             seconds = time.perf_counter() - start
             route = getattr(scope.get("route"), "path", "none")

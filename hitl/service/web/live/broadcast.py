@@ -24,7 +24,7 @@ CLIENTS = 200
 """How many may listen at a time."""
 
 EACH = CLIENTS // 4
-"""How many of them may be of one caller: nobody can keep all others out."""
+"""How many of them may be of one caller, so that others find room."""
 
 WAITING = 64
 """Events that wait for a client; a slower one is told to reload."""
