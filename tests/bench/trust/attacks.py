@@ -70,8 +70,8 @@ class Stage:
             self._scene = None
 
 
-Attack = Callable[[Stage, int], Outcome]
-"""Disturb an action at every so many requests."""
+Attack = Callable[[Stage, int, int], Outcome]
+"""Disturb an action at every so many requests, but for so many at first."""
 
 
 def main(name: str, what: str, doc: str | None, attack: Attack, arguments: Sequence[str] | None) -> int:
@@ -82,6 +82,7 @@ def main(name: str, what: str, doc: str | None, attack: Attack, arguments: Seque
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--save", action="store_true")
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="begin with this one, from 0: the other parts of --every")
     parser.add_argument("--action", action="append", choices=list(ACTIONS))
     parser.add_argument("--seconds", type=float, default=3600.0, help="the most that one action may take")
     chosen = parser.parse_args(arguments)
@@ -89,11 +90,12 @@ def main(name: str, what: str, doc: str | None, attack: Attack, arguments: Seque
     with LocalServer() as server, tempfile.TemporaryDirectory() as folder:
         for action in chosen.action or ACTIONS:
             stage = Stage(server, action, Path(folder) / action, chosen.seconds)
-            found = attack(stage, chosen.every)
+            found = attack(stage, chosen.every, chosen.first)
             stage.close()
             figures[action] = {
                 "date": time.strftime("%Y-%m-%d", time.gmtime()),
                 "every": chosen.every,
+                "first": chosen.first,
                 "ended": dict(sorted(found.ended.items())),
                 "wrong": found.wrong,
             }

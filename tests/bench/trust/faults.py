@@ -1,6 +1,6 @@
 """Each kind of fault at every request of a cycle against a real Label Studio: `python -m tests.bench.trust.faults`.
 
-    python -m tests.bench.trust.faults [--save] [--every N] [--action "later cycle"] [--seconds S]
+    python -m tests.bench.trust.faults [--save] [--every N] [--first K] [--action "later cycle"] [--seconds S]
 
 After each fault a cycle that says ok must leave the platform as the store says (`hitl audit`), and no error that is not
 ours may come out. The answers change back and forth between two states, so that every cycle has something to push.
@@ -19,8 +19,8 @@ from tests.connectors.label_studio.trust.faults import KINDS, FaultyProxy
 from tests.connectors.label_studio.trust.scenes import ACTIONS
 
 
-def attack(stage: Stage, every: int) -> Outcome:
-    """Every fault at every `every`-th request: how each ended, and what went wrong."""
+def attack(stage: Stage, every: int, first: int) -> Outcome:
+    """Every fault at every `every`-th request from `first` on: how each ended, and what went wrong."""
     found, action = Outcome(), ACTIONS[stage.action]
     with FaultyProxy(stage.server.url) as proxy:
         stage.url = proxy.url
@@ -29,7 +29,7 @@ def attack(stage: Stage, every: int) -> Outcome:
         action(scene)
         requests = len(proxy.requests)
         for number, (at, kind) in enumerate((at, kind) for at in range(1, requests + 1) for kind in KINDS):
-            if (number * 5) % every:  # all kinds and all requests have their turn
+            if (number * 5 - first) % every:  # all kinds and all requests have their turn
                 continue
             if stage.over:
                 found.ended["left out"] += 1

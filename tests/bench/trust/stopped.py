@@ -1,6 +1,6 @@
 """An action stopped (SIGSTOP) past its lease before every request, with a cycle of another process meanwhile.
 
-    python -m tests.bench.trust.stopped [--save] [--every N] [--action "later cycle"] [--seconds S]
+    python -m tests.bench.trust.stopped [--save] [--every N] [--first K] [--action "later cycle"] [--seconds S]
 
 After it wakes, the platform has to be as the store says (`hitl audit`), at once and after one cycle more. What `add`
 and `gold` were to bring has to be there once, after the command was given again where it ended with an error.
@@ -17,10 +17,10 @@ from tests.connectors.label_studio.trust.scenes import ACTIONS, Scene
 from tests.connectors.label_studio.trust.stopping import OK, OVERTAKEN, Stop, end, stopped
 
 
-def attack(stage: Stage, every: int) -> Outcome:
-    """How the action ended that was stopped before every `every`-th request, and what was wrong on the platform."""
+def attack(stage: Stage, every: int, first: int) -> Outcome:
+    """How the action ended, stopped before every `every`-th request from `first` on, and what was wrong there."""
     found = Outcome()
-    step, missed = 1, 0
+    step, missed = 1 + first, 0
     while missed < 2:  # the cycle after two states takes more requests than the one after the other
         if stage.over:
             found.ended["out of time"] += 1
