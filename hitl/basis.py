@@ -109,7 +109,8 @@ def _unchanged(settings: Settings, store: Store) -> bool:
 def _stamps(settings: Settings) -> Iterator[str]:
     named = [*settings.models.values(), settings.graph.file, settings.features.file, settings.features.weights]
     code = [name.rpartition(":")[0] for name in (settings.features.model, settings.learn.model) if name]
-    for path in (Path(name) for name in (*named, *code) if name):
+    modules = [f"{name.replace('.', '/')}.py" for name in code if name and not name.endswith(".py")]  # beside the user
+    for path in (Path(name) for name in (*named, *code, *modules) if name):
         with suppress(OSError):  # a fit that reads it says what is wrong
             for file in sorted(path.iterdir()) if path.is_dir() else [path]:  # a folder is a data set of several files
                 if file.is_file():

@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,18 +65,9 @@ def identity(model: str, weights: str | None = None) -> str:
     scheme, _, _ = model.partition(":")
     place, _, name = model.rpartition(":")
     said = name if place.endswith(".py") else model  # a file that was moved is the same
-    by = metadata.version(TORCHVISION) if scheme == TORCHVISION else _source(place)
+    by = metadata.version(TORCHVISION) if scheme == TORCHVISION else loading.source_digest(place)
     learned = file_digest(Path(weights)) if weights and Path(weights).is_file() else weights
     return digest_of(said, by, learned)
-
-
-def _source(place: str) -> str | None:
-    """A digest of the file that the code is written in; None where it is not found, and `embedder` says so."""
-    try:
-        origin = place if place.endswith(".py") else getattr(find_spec(place), "origin", None)
-    except (ImportError, ValueError):
-        return None
-    return file_digest(Path(origin)) if origin and Path(origin).is_file() else None
 
 
 def _made(thing: Any, model: str) -> Any:

@@ -177,11 +177,35 @@ def named(name: str, flag: str) -> tuple[Any, Path | None]:
     return thing, Path(source) if source and Path(source).is_file() else None
 
 
+def source_file(place: str) -> Path | None:
+    """The file that the code of a module (`package.module`, `file.py`) is written in; None where it is not found."""
+    _see_working_folder()
+    try:
+        origin = place if place.endswith(".py") else getattr(importlib.util.find_spec(place), "origin", None)
+    except Exception:  # of the packages around it, which are user code
+        return None
+    return Path(origin) if origin and Path(origin).is_file() else None
+
+
+def source_digest(place: str) -> str | None:
+    """A digest of that file, as it was when this process loaded it, if it has; None where it is not found."""
+    source = source_file(place)
+    return _loaded.get(place) or (None if source is None else file_digest(source))
+
+
+_loaded: dict[str, str] = {}
+"""Digests of the modules that this process has loaded: it goes on with their code when the files change."""
+
+
 def _module(place: str, flag: str) -> ModuleType:
     _see_working_folder()
     try:
         if not place.endswith(".py"):
-            return importlib.import_module(place)
+            source = source_file(place)
+            found = importlib.import_module(place)
+            if source is not None:
+                _loaded.setdefault(place, file_digest(source))
+            return found
         if not Path(place).is_file():
             raise BadSettings(f"{flag} {place}: no such file")
         name = f"hitl_model_{hashlib.sha256(str(Path(place).resolve()).encode()).hexdigest()[:12]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from hitl import basis, cycle
 from hitl.connectors.tables import Tables
 from hitl.exchange import AnnotatorRow, Cursor, Page, Question
 from hitl.plan import Activity, Ask, Plan
-from hitl.settings import CrewSettings, Settings
+from hitl.settings import CrewSettings, FeatureSettings, Settings
 from hitl.status import status_of
 from hitl.store import Store, schema
 from tests.projects import HOUR, NOON, folder_with_tables, settings
@@ -113,6 +114,24 @@ def test_other_settings_and_other_files_are_judged(folder: Path, store: Store) -
     assert not again(store, Tables(folder), modelled)
     file.write_text("item,p_0,p_1\n0,0.25,0.75\n")
     assert again(store, Tables(folder), modelled)
+
+
+@pytest.mark.parametrize("model", ["mine.py:encode", "mine:encode"])
+def test_code_of_a_model_that_was_edited_is_judged(
+    folder: Path, store: Store, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Named by its file, or as a module of the folder in which the command runs."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    code = folder / "mine.py"
+    code.write_text("def encode(texts):\n    return [[len(one)] for one in texts]\n")
+    (folder / "items.csv").write_text("item,text\n" + "".join(f"{n},text {n}\n" for n in range(9)))
+    ours_by = ours(features=FeatureSettings(text="text", model=model))
+    cycle.run_if_changed(ours_by, store, Tables(folder), now=NOON)
+    assert not again(store, Tables(folder), ours_by)
+    code.write_text(code.read_text() + "# edited\n")
+    assert again(store, Tables(folder), ours_by)
 
 
 def test_a_question_that_expires_is_judged(folder: Path, store: Store) -> None:

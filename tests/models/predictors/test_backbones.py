@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from hitl.errors import BadInput, BadSettings
+from hitl.models.predictors import loading
 from hitl.models.predictors.embedders import embedder, identity
 from hitl.models.predictors.features import embed, places
 from hitl.models.predictors.images import Images
@@ -216,3 +218,40 @@ def test_weights_by_name_come_from_the_loader_of_torchvision(
     assert asked == [models.ResNet18_Weights.IMAGENET1K_V1.url]
     with pytest.raises(BadInput, match="weights DEFAULT: cannot be had from torchvision: no route to host"):
         embedded(tmp_path, pictures, "torchvision:resnet18", "DEFAULT")
+
+
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The code of a module beside the user, in a process that does not look for modules there: the command `hitl`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place not in ("", str(tmp_path))])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(loading, "_loaded", {})
+    monkeypatch.delitem(sys.modules, "beside", raising=False)
+    (tmp_path / "beside.py").write_text("def encode(texts):\n    return [[1.0] for _ in texts]\n")
+    return tmp_path / "beside.py"
+
+
+def test_a_module_beside_the_user_has_the_identity_of_its_code(beside: Path) -> None:
+    before = identity("beside:encode")
+    assert identity("beside:encode") == before
+    beside.write_text("def encode(texts):\n    return [[2.0] for _ in texts]\n")
+    assert identity("beside:encode") != before
+
+
+def test_a_module_that_was_edited_while_it_is_loaded_keeps_the_identity_of_what_is_loaded(beside: Path) -> None:
+    before = identity("beside:encode")
+    assert embedder("beside:encode", "text").run(["a"]) == [[1.0]]
+    assert identity("beside:encode") == before
+    beside.write_text("def encode(texts):\n    return [[2.0] for _ in texts]\n")
+    assert embedder("beside:encode", "text").run(["a"]) == [[1.0]], "until the process begins anew"
+    assert identity("beside:encode") == before
+
+
+def test_a_package_that_cannot_be_imported_is_said_to_be(beside: Path) -> None:
+    package = beside.parent / "broken_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("1 / 0\n")
+    assert identity("broken_package.part:encode") == identity("broken_package.part:encode")
+    with pytest.raises(BadSettings, match=r"broken_package.part: cannot be imported: ZeroDivisionError"):
+        embedder("broken_package.part:encode", "text")
