@@ -85,7 +85,7 @@ class _Refresh:
         """Item by item, together, and the note that says what is complete."""
         source, before = self._source(), self.store.features_note(self.lease.project)
         corpus, left_out, each = source.corpus, dict(source.corpus.left_out), None
-        note = FeaturesNote(source.space, _digest(self.chosen))
+        note = FeaturesNote(source.space, _digest(self.chosen), model=source.model)
         if source.load is not None:
             from hitl.models.predictors.features import embed_each
 
@@ -94,7 +94,7 @@ class _Refresh:
             corpus = corpus.but(left_out)
         self._require(corpus, left_out)
         if each is None or self.chosen.dimensions is not None:
-            note = self._together(corpus, each, before)
+            note = replace(self._together(corpus, each, before), model=source.model)
             left_out |= note.together
             self._require(corpus.but(left_out), left_out)
         self._note(note, before, {note.space, source.space} - {""}, set(corpus.items) - left_out.keys())
@@ -167,7 +167,7 @@ class _Refresh:
         def load() -> Embedder:
             return embedders.embedder(model, "text" if read is None else "image", chosen.weights, chosen.device, read)
 
-        return _Source(corpus, space, load)
+        return _Source(corpus, space, load, space)
 
     def _of_file(self, path: str) -> _Source:
         """The numbers of a file, by own ids; an item that it lacks is left out."""
@@ -188,11 +188,15 @@ class _Refresh:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What items hold, and what makes numbers of each; None: they are made of all items together."""
+    """What items hold, and what makes numbers of each; None: they are made of all items together.
+
+    `model` is a digest of it where it is a model.
+    """
 
     corpus: Corpus
     space: str = ""
     load: Callable[[], Embedder] | None = None
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

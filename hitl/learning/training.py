@@ -22,6 +22,7 @@ import numpy.typing as npt
 from hitl.annotations import Name
 from hitl.errors import BadSettings
 from hitl.exchange import Progress, silent
+from hitl.learning.given import Given
 from hitl.store.folds import Training as Trained
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ def refresh(
     *,
     anew: bool = False,
 ) -> dict[str, Trained]:
-    """Train for each question whose labels have grown by `learn.growth` since the last time, or, `anew`, for each.
+    """Train for each question of which a share `learn.growth` is new since the last time, or, `anew`, for each.
+
+    New are labels and items that have come, gone or changed; other code that learns, or makes features, makes all new.
 
     Gives the new trainings, by question: none where labels are not new, or too few to learn from. `evidence` is that of
     annotators and other models, with features. Raises BadSettings where there are no features.
@@ -54,6 +57,7 @@ def refresh(
     before, complete = store.trainings(settings.name), dict[str, Trained]()
     groups = _values(settings, store, "groups", learn.groups)
     inputs = _values(settings, store, "field", learn.field)
+    contents, made_by = _contents(settings, store, inputs, groups), _made_by(settings, store)
     for question, known in evidence.items():
         if known.parts is not None:  # what is learned of whole texts says nothing of their parts
             continue
@@ -62,12 +66,15 @@ def refresh(
         last, by = before.get(question), _digest(settings, known)
         if last is not None and last.settings != by:
             last = None
-        there = _learnable(known, inputs)
-        if last is not None and not anew and not _is_due(known, there, last, learn.growth):
-            complete[question] = last
-            continue
+        given = Given.of(known, _learnable(known, inputs), contents)
+        if last is not None and not anew and made_by in (last.made_by, None):
+            then = Given.read(store.predicted(settings.name, question, last.run).values())
+            if then is not None and not _is_due(known, given, then, last, learn.growth):
+                complete[question] = last
+                continue
         # where annotators alone now seem to see one class only, as few labels may, the last training still stands
-        found = _Learning(lease, settings, store, question, known, by, progress, inputs).run(groups) or last
+        found = _Learning(lease, settings, store, question, known, by, made_by, given, progress, inputs).run(groups)
+        found = found or last
         if found is not None:
             complete[question] = found
     if complete != before:
@@ -99,19 +106,42 @@ def labels_of(evidence: Evidence) -> int:
     return len(evidence.annotations) + int(evidence.known.sum())
 
 
-def _is_due(evidence: Evidence, there: int, last: Trained, growth: float) -> bool:
-    """Whether labels, or items of which something can be learned, have come or gone, enough to learn anew."""
-    if last.learnable is None or abs(there - last.learnable) > growth * last.learnable:
+def _is_due(evidence: Evidence, given: Given, then: Given, last: Trained, growth: float) -> bool:
+    """Whether labels, or items of which something can be learned, have come, gone or changed, enough to learn anew."""
+    if last.learnable is None or abs(labels_of(evidence) - last.labels) > growth * last.labels:
         return True
-    return abs(labels_of(evidence) - last.labels) > growth * last.labels
+    labels, items = given.since(then)
+    return labels > growth * last.labels or items > growth * last.learnable
 
 
-def _learnable(evidence: Evidence, inputs: Mapping[Name, str] | None) -> int:
-    """How many items a model is given something of."""
-    if inputs is not None:
-        return sum(item in inputs for item in evidence.annotations.items)
-    assert evidence.features is not None
-    return int(np.count_nonzero(~np.isnan(evidence.features[:, 0]))) if evidence.features.shape[1] else 0
+def _learnable(evidence: Evidence, inputs: Mapping[Name, str] | None) -> npt.NDArray[np.bool_]:
+    """(N,) the items that a model is given something of."""
+    if inputs is None:
+        return evidence.featured
+    return np.array([item in inputs for item in evidence.annotations.items], dtype=np.bool_)
+
+
+def _contents(
+    settings: Settings, store: Store, inputs: Mapping[Name, str] | None, groups: Mapping[Name, str] | None
+) -> dict[Name, str]:
+    """Item -> a text that changes with what it is predicted from, and with its group."""
+    note = store.features_note(settings.name) if inputs is None else None
+    held = store.vector_digests(settings.name, note.space) if note is not None else inputs or {}
+    return {item: repr((text, groups and groups.get(item))) for item, text in held.items()}
+
+
+def _made_by(settings: Settings, store: Store) -> str | None:
+    """A digest of the code that learns, where it is yours, and of the model that makes features of each item.
+
+    None where that code is not found, such as on a machine that only shows what was learned.
+    """
+    from hitl.models.predictors.features import digest_of
+    from hitl.models.predictors.loading import source_digest
+
+    place = str(settings.learn.model).rpartition(":")[0]
+    code = source_digest(place) if place else ""
+    note = store.features_note(settings.name) if settings.learn.field is None else None
+    return None if code is None else digest_of(code, note and note.model)
 
 
 def _digest(settings: Settings, evidence: Evidence) -> str:
@@ -146,6 +176,8 @@ class _Learning:
     question: str
     evidence: Evidence
     by: str
+    made_by: str | None
+    given: Given
     progress: Progress
     inputs: Mapping[Name, str] | None
 
@@ -173,7 +205,8 @@ class _Learning:
             int(rows.sum()),
             informs(p_nj[rows], people.probabilities[rows]),
             float(agree.mean()),
-            _learnable(self.evidence, self.inputs),
+            len(self.given.items),
+            self.made_by,
         )
 
     def _predicted(self, training: Training) -> Floats:
@@ -198,8 +231,9 @@ class _Learning:
     def _run(self, training: Training) -> str:
         """A digest of all that the predictions depend on."""
         seen = training.evidence.features if self.inputs is None else None
-        found = sha256(repr((self.by, self.evidence.annotations.items, self.inputs)).encode())
-        for array in (training.q_nj, training.fold_n, *([] if seen is None else [seen])):
+        found = sha256(repr((self.by, self.made_by, self.evidence.annotations.items, self.inputs)).encode())
+        given = self.given.labels(), self.given.held
+        for array in (*given, training.q_nj, training.fold_n, *([] if seen is None else [seen])):
             found.update(np.ascontiguousarray(array).data)
         return found.hexdigest()[:32]
 
@@ -212,7 +246,8 @@ class _Learning:
         import pyarrow as pa
 
         annotations = self.evidence.annotations
-        columns: dict[str, Any] = {"item": [annotations.items[row] for row in rows]}
+        items = [annotations.items[row] for row in rows]
+        columns: dict[str, Any] = {"item": items, **self.given.columns(items)}
         return pa.table(columns | {f"p_{name}": p_rj[:, j] for j, name in enumerate(annotations.classes)})
 
 

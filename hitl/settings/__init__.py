@@ -222,8 +222,8 @@ class LearnSettings(_Part):
     """What learns from the labels while they come, from the features. Without a model nothing does.
 
     `field` names one of an item's data that an estimator of yours learns from as it is, in place of features; `groups`
-    one that near-duplicates have in common, which share a fold. It learns anew when the labels have grown by `growth`,
-    a share of those it learned from.
+    one that near-duplicates have in common, which share a fold. It learns anew when `growth`, a share of the labels it
+    learned from, are new.
     """
 
     model: str | None = Field(default=None, min_length=1)

@@ -30,6 +30,7 @@ class Training:
         informs: whether what it predicts says more than the shares of the classes; if not, it is not used.
         agreement: share of these items of which it predicts the class of the consensus, out of fold, in [0, 1].
         learnable: items that it could be given something of; None: an older version has not noted it.
+        made_by: digest of code of the user that learned, and of what made the features; None: as above.
     """
 
     run: str
@@ -39,6 +40,7 @@ class Training:
     informs: bool
     agreement: float
     learnable: int | None = None
+    made_by: str | None = None
 
 
 class Learnt(Leased):

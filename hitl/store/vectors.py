@@ -29,11 +29,13 @@ class FeaturesNote:
         space: where they are.
         settings: digest of the settings that they were made by.
         together: items that were left out when all were seen together, and why.
+        model: digest of the model that makes numbers of each item by itself, with weights and code; empty: of none.
     """
 
     space: str
     settings: str
     together: Mapping[str, str] = field(default_factory=dict)
+    model: str = ""
 
 
 class Embedded(Leased):
