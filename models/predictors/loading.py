@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -113,7 +114,14 @@ def ready(settings: ModelSettings, found: Found, kind: Kind) -> tuple[Predictor,
         logits=not settings.probabilities,
         transform=transforms,
     )
-    return predictor, f"{found.digest} {networks.state_digest(predictor.module)} {predictor.transform}"
+    place = (settings.transforms or "").rpartition(":")[0]
+    transformed = _WHERE.sub("", str(predictor.transform)), source_digest(place) if place else None
+    state = networks.state_digest(predictor.module)
+    return predictor, f"{found.digest} {state} {settings.probabilities} {transformed}"
+
+
+_WHERE = re.compile(r" at 0x[0-9a-fA-F]+")
+"""Where an object is in memory, as Python prints it: another place in each process."""
 
 
 def maker(found: Found) -> Callable[[], Any]:

@@ -90,9 +90,13 @@ class NetworkPredictor:
 
         def tensor_of(path: Path) -> Any:
             try:
-                return transform(opened(path))
+                image = opened(path)
             except BadInput:
                 return None
+            try:
+                return transform(image)
+            except Exception as error:  # user code
+                raise BadInput(f"{path}: its transforms fail: {type(error).__name__}: {error}") from error
 
         with ThreadPoolExecutor(READERS, thread_name_prefix="hitl-images") as pool:
             tensors = list(pool.map(tensor_of, [batch.inputs[row] for row in rows]))

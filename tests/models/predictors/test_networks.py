@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import sys
 import types
@@ -16,7 +17,8 @@ from hitl.models.predictors.inputs import Batch, Inputs
 
 torch = pytest.importorskip("torch")
 
-from hitl.models.predictors import networks  # noqa: E402
+from hitl.models.predictors import loading, networks  # noqa: E402
+from hitl.models.predictors.images import opened  # noqa: E402
 from hitl.models.predictors.networks import network  # noqa: E402
 
 
@@ -237,6 +239,64 @@ def test_a_batch_of_which_no_image_is_there_is_an_error(tmp_path: Path) -> None:
         predictor.predict(batch)
     with pytest.raises(BadSettings, match="has no transforms of its own"):
         network(Brightness(), ["dark", "bright"]).predict(batch)
+
+
+def test_transforms_that_fail_name_the_image(tmp_path: Path) -> None:
+    def crop(image: Any) -> Any:
+        raise ValueError("smaller than the crop")
+
+    (batch,) = pictures(tmp_path, {"small": 9}, size=4).batches(10)
+    predictor = network(Brightness(), ["dark", "bright"], transform=crop, device="cpu")
+    with pytest.raises(BadInput, match=r"small\.png: its transforms fail: ValueError: smaller than the crop"):
+        predictor.predict(batch)
+
+
+def test_a_file_whose_reader_breaks_is_an_image_that_cannot_be_read() -> None:
+    """Of a texture (DDS) with an unknown kind of pixels Pillow raises NotImplementedError."""
+    from PIL import Image
+
+    kept = io.BytesIO()
+    Image.new("RGB", (4, 4)).save(kept, "DDS")
+    broken = bytearray(kept.getvalue())
+    broken[80:84] = bytes(4)
+    with pytest.raises(BadInput, match=r"x\.dds: cannot be read as an image: NotImplementedError"):
+        opened(bytes(broken), "x.dds")
+
+
+CODE = """
+import torch
+
+class Net(torch.nn.Linear):
+    @staticmethod
+    def transforms(image):
+        return image
+
+def net():
+    torch.manual_seed(0)
+    return Net(2, 2)
+
+def cut(image):
+    return image
+
+def make():
+    return cut
+"""
+
+
+def test_a_digest_of_all_that_answers_depend_on_is_the_same_in_each_process(tmp_path: Path) -> None:
+    """Where a function is in memory is no part of it; whether outputs are probabilities, and the transforms, are."""
+    (tmp_path / "net.py").write_text(CODE)
+    (tmp_path / "cut.py").write_text(CODE)
+    digests, alive = [], []
+    for changes in ({}, {}, {"probabilities": True}, {"transforms": f"{tmp_path}/cut.py:make"}):
+        settings = loading.ModelSettings(f"{tmp_path}/net.py:net", classes=("a", "b"), device="cpu", **changes)
+        found = loading.find(settings)
+        alive.append(found)
+        digests.append(loading.ready(settings, found, "image")[1])
+    (tmp_path / "cut.py").write_text(f"{CODE}#")
+    digests.append(loading.ready(settings, found, "image")[1])
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 4
 
 
 def test_torchvision_by_name_with_the_transforms_of_its_weights(tmp_path: Path) -> None:
