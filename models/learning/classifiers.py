@@ -77,12 +77,14 @@ class Estimating:
             return _constant(q_mj, len(x_nd))
         try:
             estimator.fit(x_nd[trained_n][row], code, **weight)
-            own_nj = self._predicted(estimator, x_nd)
+            own_nj, codes = self._predicted(estimator, x_nd), np.asarray(estimator.classes_)
         except Exception as error:  # user code
             raise BadInput(
                 f"learn.model: {type(estimator).__name__} cannot be trained: {type(error).__name__}: {error}"
             ) from error
-        return _over_all(own_nj, np.asarray(estimator.classes_, dtype=np.intp), len(q_mj), q_nj.shape[1])
+        there_n = np.ones(len(x_nd), np.bool_) if self.input_n is None else np.array([one is not None for one in x_nd])
+        _require_distributions(type(estimator).__name__, own_nj, there_n, codes, np.unique(code))
+        return _over_all(own_nj, codes.astype(np.intp), len(q_mj), q_nj.shape[1])
 
     def _inputs(self, evidence: Evidence) -> npt.NDArray[Any]:
         """(N, D) features, or (N,) inputs of its own."""
@@ -201,6 +203,22 @@ def _constant(q_mj: Floats, n_items: int) -> Floats:
     """(N, J) the shares of the classes, with one item more in each."""
     share_j = (q_mj.sum(axis=0) + 1) / (len(q_mj) + q_mj.shape[1])
     return np.tile(share_j, (n_items, 1))
+
+
+def _require_distributions(name: str, own_nj: Floats, there_n: Mask, codes: npt.NDArray[Any], seen: Any) -> None:
+    """Raise BadInput unless an estimator gave each item that it saw a distribution over the classes it learned."""
+    if codes.ndim != 1 or len({*codes.tolist()} & {*seen.tolist()}) != len(codes):
+        raise BadInput(
+            f"learn.model: {name}.classes_ is {codes.tolist()}; expected the labels it was fitted on: {seen.tolist()}"
+        )
+    if own_nj.shape != (len(there_n), len(codes)):
+        raise BadInput(
+            f"learn.model: {name}.predict_proba gives shape {own_nj.shape}; expected {(len(there_n), len(codes))}, a "
+            "column for each class"
+        )
+    seen_nj = own_nj[there_n]
+    if not ((seen_nj >= 0).all() and np.allclose(seen_nj.sum(axis=1), 1, atol=1e-3)):
+        raise BadInput(f"learn.model: {name}.predict_proba gives rows that are no probabilities, which sum to 1")
 
 
 def _over_all(own_nj: Floats, codes: npt.NDArray[np.intp], examples: int, n_classes: int) -> Floats:

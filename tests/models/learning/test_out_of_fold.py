@@ -285,3 +285,40 @@ def test_what_was_learned_of_other_evidence_is_not_gone_on_from() -> None:
     learner = classifier("gpc-ma")
     out_of_fold(learner, one)
     np.testing.assert_array_equal(out_of_fold(learner, other), out_of_fold(classifier("gpc-ma"), other))
+
+
+class Saying(Memory):
+    """An estimator whose answers and classes are what it is told."""
+
+    def __init__(self, says: Any, classes: Any = None) -> None:
+        self.says, self.own = says, classes
+
+    def fit(self, x: Any, y: Any) -> Saying:
+        if self.own is not None:
+            self.classes_ = self.own
+        elif self.says is not None:
+            self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, x: Any) -> Any:
+        return np.tile(0.5 if self.says is None else self.says, (len(x), 1))
+
+
+@pytest.mark.parametrize(
+    ("says", "classes", "message"),
+    [
+        (None, None, "Saying cannot be trained: AttributeError: .*'classes_'"),
+        ([0.5, 0.5], ["a", "b"], r"Saying.classes_ is \['a', 'b'\]; expected the labels it was fitted on: \[0, 1, 2\]"),
+        ([0.5, 0.5], [0, 7], r"Saying.classes_ is \[0, 7\]; expected the labels"),
+        ([0.5], None, r"Saying.predict_proba gives shape \(\d+, 1\); expected \(\d+, 3\), a column for each class"),
+        ([0.9, 0.9, 0.9], None, "Saying.predict_proba gives rows that are no probabilities, which sum to 1"),
+        ([-1.0, 2.0, 0.0], None, ".* rows that are no probabilities"),
+        ([np.nan, 0.5, 0.5], None, ".* rows that are no probabilities"),
+    ],
+)
+def test_an_estimator_that_gives_no_distributions_is_said_to(says: Any, classes: Any, message: str) -> None:
+    """What it says was taken as it is, and left out as a model that knows nothing, or ended in an error of numpy."""
+    evidence, truth = evidence_of()
+    training = trained(evidence, beliefs(evidence, truth))
+    with pytest.raises(BadInput, match=f"learn.model: {message}"):
+        out_of_fold(Estimating(lambda n: Saying(says, classes)), training)
