@@ -199,9 +199,17 @@ def names_to_bytes(names: Names) -> pa.Buffer:
     return sink.getvalue()
 
 
-def names_from(source: Any) -> Names:
-    """What `names_to_bytes` made."""
-    return tuple(pa.ipc.open_file(source).get_batch(0).column("annotator").to_pylist())
+def names_from(source: Any, number: int, where: str) -> Names:
+    """What `names_to_bytes` made of so many names. Raises BadTable, naming the place, for anything else."""
+    try:
+        names = tuple(pa.ipc.open_file(source).get_batch(0).column("annotator").to_pylist())
+    except (pa.ArrowException, LookupError) as error:
+        raise BadTable(f"{where}: not the names of annotators: {error}; make the shards anew (hitl shard)") from None
+    if len(names) != number:
+        raise BadTable(
+            f"{where}: {len(names):,} annotators, and the manifest has {number}; make the shards anew (hitl shard)"
+        )
+    return names
 
 
 def cell_type(n_annotators: int, n_options: int) -> type[np.uint32] | type[np.uint64]:

@@ -120,7 +120,7 @@ class Shards(Sequence[Evidence]):
         """
         folders = [place for pattern in patterns for place in places.matching(pattern)]
         found = [(folder, manifest_of(folder)) for folder in folders]
-        names = [names_from(places.mapped(places.join(folder, ANNOTATORS))) for folder in folders]
+        names = [_names(folder, manifest) for folder, manifest in found]
         longest = max(names, key=len)
         first = found[0][1]
         for (folder, manifest), annotators in zip(found, names, strict=True):
@@ -253,6 +253,11 @@ def _require_whole_sequences(evidences: Sequence[Evidence]) -> None:
                 raise BadEvidence(
                     f"sequence {one} is in the tables {shard_of[one]} and {number}; expected all its items in one"
                 )
+
+
+def _names(folder: str, manifest: Manifest) -> Names:
+    place = places.join(folder, ANNOTATORS)
+    return names_from(places.mapped(place), manifest.annotators, place)
 
 
 def _common(manifest: Manifest) -> tuple[Any, ...]:
