@@ -223,7 +223,7 @@ class _Steps:
         try:
             left_out = embed(self.lease, self.settings, self.store, self.connector, self.progress)
         except BadTable as error:
-            if self.store.features_note(self.settings.name) is not None:
+            if features.are_stored(self.settings, self.store):
                 return (f"features: {error}. Mend the file; those made before are used",)
             raise
         return (without(left_out),) if left_out else ()

@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from hitl.store import Lease, Store
 
 ROWS = 1_000
-"""Numbers of so many items are saved at a time, where they were made of all items at once."""
+"""Numbers of so many items are saved at a time, where no model makes them item by item."""
 
 
 def refresh(
@@ -55,12 +56,18 @@ def refresh(
 def stored_features(settings: Settings, store: Store, items: Sequence[str]) -> Floats | None:
     """(N, D) of these items; None where the settings ask for none, or none are complete that were made by them."""
     note = store.features_note(settings.name)
-    if settings.features.kind is None or note is None or note.settings != _digest(settings.features):
+    if note is None or not are_stored(settings, store):
         return None
     from hitl.models.predictors.features import aligned
 
     held, x_nd = store.vectors(settings.name, note.space)
     return aligned(held, x_nd, items) if held else None
+
+
+def are_stored(settings: Settings, store: Store) -> bool:
+    """Whether there are complete features that were made by these settings, if not of what items hold now."""
+    note = store.features_note(settings.name)
+    return settings.features.kind is not None and note is not None and note.settings == _digest(settings.features)
 
 
 def _digest(chosen: FeatureSettings) -> str:
@@ -90,7 +97,8 @@ class _Refresh:
             from hitl.models.predictors.features import embed_each
 
             each = _Stored(self.lease, self.store, source.space)
-            left_out |= embed_each(corpus, source.load, each, progress=self.progress)
+            size = {} if source.model else {"batch_size": ROWS}
+            left_out |= embed_each(corpus, source.load, each, progress=self.progress, **size)
             corpus = corpus.but(left_out)
         self._require(corpus, left_out)
         if each is None or self.chosen.dimensions is not None:
@@ -170,7 +178,7 @@ class _Refresh:
         return _Source(corpus, space, load, space)
 
     def _of_file(self, path: str) -> _Source:
-        """The numbers of a file, by own ids; an item that it lacks is left out."""
+        """The numbers of a file, by own ids; an item that it lacks is left out. Another file is another space."""
         from hitl.models.predictors import features
         from hitl.tables.vectors import read_vectors
 
@@ -183,7 +191,8 @@ class _Refresh:
         corpus = features.numbers(there, x_nd[[row[self.names[key]] for key in there]])
         lacking = {key: f"not in {path}" for key, name in self.names.items() if name not in row}
         corpus = replace(corpus, left_out={**corpus.left_out, **lacking})
-        return _Source(corpus, features.digest_of("file", x_nd.shape[1]), lambda: features.Embedder(np.stack))
+        space = features.digest_of("file", own, x_nd.shape, sha256(np.ascontiguousarray(x_nd).data).hexdigest())
+        return _Source(corpus, space, lambda: features.Embedder(np.stack))
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +239,9 @@ class _Stored:
 
 def _require_field(name: str, key: str, data: Sequence[Mapping[str, Any]]) -> None:
     """Raise BadSettings where no item's data has the field."""
+    if any(name in one for one in data):
+        return
     fields = list(dict.fromkeys(field for one in data for field in one))
-    if name not in fields:
-        near = get_close_matches(name, fields, 1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise BadSettings(f"features.{key}: no item has the field {name!r}; expected one of {', '.join(fields)}{meant}")
+    near = get_close_matches(name, fields, 1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    raise BadSettings(f"features.{key}: no item has the field {name!r}; expected one of {', '.join(fields)}{meant}")

@@ -39,14 +39,14 @@ def scaled(name: str, values: Sequence[Any]) -> Floats:
 
 
 def _numbers(values: Sequence[Any]) -> Floats | None:
-    """(N, 1) numbers, or (N, d) of lists of d; None where a value is none. Yes and no are categories."""
+    """(N, 1) numbers, or (N, d) of lists of d > 0; None where a value is none. Yes and no are categories."""
     if any(isinstance(value, bool) for value in values):
         return None
     try:
         numbers = np.array([np.asarray(value, dtype=np.float64).ravel() for value in values])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
-    return numbers if np.isfinite(numbers).all() else None
+    return numbers if numbers.size and np.isfinite(numbers).all() else None
 
 
 def _one_hot(name: str, values: Sequence[str]) -> Floats:

@@ -17,6 +17,8 @@ from hitl import cycle
 from hitl.connectors.tables import Tables
 from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
+from hitl.learning import features as project_features
+from hitl.models.predictors.columns import scaled
 from hitl.settings import FeatureSettings, Settings
 from hitl.store import Store
 from tests.command_line import forked
@@ -159,6 +161,55 @@ def test_a_file_has_them_by_own_id(tmp_path: Path) -> None:
     np.savez(folder / "vgg.npz", items=np.arange(100, 111), X=rows)
     with pytest.raises(BadInput, match="none of its 11 items is one of the project, such as '0'"):
         run(folder, **features(file=str(folder / "vgg.npz")))
+
+
+def test_another_file_is_read_when_all_of_it_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is stopped while it stores another file leaves the numbers of the first, and not some of both."""
+    folder = folder_with_tables(tmp_path / "p")
+    chosen = settings(**features(file=str(folder / "x.npz")))
+    monkeypatch.setattr(project_features, "ROWS", 4)
+
+    def write(value: float) -> None:
+        np.savez(folder / "x.npz", items=np.arange(12), X=np.full((12, 2), value))
+
+    def stop(what: str, done: int, total: int | None) -> None:
+        if what == "embed" and done:
+            raise KeyboardInterrupt
+
+    def stored(store: Store) -> Any:
+        found = project_features.stored_features(chosen, store, [str(n) for n in range(12)])
+        return np.unique(found).tolist()  # type: ignore[arg-type]
+
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        write(1.0)
+        cycle.run(chosen, store, Tables(folder))
+        write(2.0)
+        with pytest.raises(KeyboardInterrupt):
+            cycle.run(chosen, store, Tables(folder), stop)
+        assert stored(store) == [1.0]
+        cycle.run(chosen, store, Tables(folder))
+        assert stored(store) == [2.0]
+
+
+def test_a_broken_file_leaves_what_was_made_by_these_settings(tmp_path: Path) -> None:
+    folder = folder_with_tables(tmp_path / "p")
+    for name in ("one.csv", "two.csv"):
+        (folder / name).write_text("item,x\n" + "".join(f"{n},{n}\n" for n in range(12)))
+    run(folder, **features(file=str(folder / "one.csv")))
+    for name in ("one.csv", "two.csv"):
+        (folder / name).write_text("item,x\n0,large\n")
+    report = run(folder, **features(file=str(folder / "one.csv")))
+    assert "not numeric" in report.pulled.problems[0]
+    assert "those made before are used" in report.pulled.problems[0]
+    assert evidence_of(report).featured.any()
+    with pytest.raises(BadInput, match=r"two\.csv, column 'x': not numeric"):  # of this file none were made before
+        run(folder, **features(file=str(folder / "two.csv")))
+
+
+def test_a_column_of_empty_lists_is_one_of_categories() -> None:
+    """It gave items no number, and `[learn]` a division by zero; a whole number beyond floats was an OverflowError."""
+    assert scaled("none", [[], []]).tolist() == [[1.0], [1.0]]
+    assert scaled("huge", [10**400, 1]).shape == (2, 2)
 
 
 # -- made once -----------------------------------------------------------------------------------------------
