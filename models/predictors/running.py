@@ -29,6 +29,8 @@ SECONDS = 30.0
 """A part is written after so many rows, or so many seconds."""
 
 PART = re.compile(r"(\d{12})-(\d{12})\.parquet")
+HALF = re.compile(rf"\.({PART.pattern}|fingerprint)\..*")
+"""What a run that was killed was about to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class Parts:
     def remove(self) -> None:
         """Remove what this class made, and the folder if nothing else is in it."""
         for path in list(self.folder.iterdir()):
-            if PART.fullmatch(path.name) or path.name == "fingerprint":
+            if PART.fullmatch(path.name) or path.name == "fingerprint" or HALF.fullmatch(path.name):
                 path.unlink()
         if not any(self.folder.iterdir()):
             self.folder.rmdir()

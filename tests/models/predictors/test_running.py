@@ -19,7 +19,7 @@ from pyarrow import parquet
 
 from hitl.errors import BadInput, BadSettings, BadTable
 from hitl.models.predictors.inputs import Batch, Inputs
-from hitl.models.predictors.running import predict
+from hitl.models.predictors.running import Parts, predict
 from hitl.tables.files import read_table
 from hitl.tables.probabilities import Array, read_probabilities
 from tests.datasets import dataset
@@ -96,6 +96,15 @@ def test_another_fingerprint_begins_anew(tmp_path: Path) -> None:
     model = Recorder()
     assert predict(inputs, model, tmp_path / "p.csv", "two", batch_size=10).resumed == 0
     assert sum(count for _, count in model.asked) == 100
+
+
+def test_what_a_killed_run_was_about_to_write_goes_with_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / ".p.csv.parts"
+    folder.mkdir()
+    for name in (".000000000000-000000000010.parquet.k2j_3x", ".fingerprint.ab0c"):
+        (folder / name).write_bytes(b"half")
+    Parts(folder, "f").remove()
+    assert not folder.exists()
 
 
 def test_a_lost_part_is_judged_again_and_a_stray_file_stays(tmp_path: Path) -> None:
