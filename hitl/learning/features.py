@@ -97,7 +97,7 @@ class _Refresh:
             from hitl.models.predictors.features import embed_each
 
             each = _Stored(self.lease, self.store, source.space)
-            size = {} if source.model else {"batch_size": ROWS}
+            size: dict[str, Any] = {} if source.model else {"batch_size": ROWS}
             left_out |= embed_each(corpus, source.load, each, progress=self.progress, **size)
             corpus = corpus.but(left_out)
         self._require(corpus, left_out)
