@@ -31,6 +31,7 @@ from hitl.models.registry import COMBINERS
 from hitl.shards import places
 from hitl.shards.checkpoints import Checkpointed, InTurnWithProgress
 from hitl.shards.reading import Shards
+from hitl.tables.locks import held
 
 SUMMARY = "summary.json"
 UNFINISHED = "unfinished"
@@ -99,7 +100,7 @@ def _claimed(folder: str, work: bytes) -> Iterator[str]:
     if others and not (path / SUMMARY).exists():
         raise BadTable(f"{folder} is there already; name a new folder")
     Path(unfinished).mkdir(parents=True, exist_ok=True)
-    with places.held(Path(unfinished, "lock"), folder):
+    with held(Path(unfinished, "lock"), folder):
         _require_this_work(folder, place, work)
         yield unfinished
 

@@ -37,6 +37,7 @@ from hitl.shown import counted, listed
 from hitl.tables.encoding import check_names, options_of, seconds_of, warn_of_similar
 from hitl.tables.files import empty_as_null, numbers_of, read_parts, require_columns, with_text
 from hitl.tables.limits import limits, require_fit
+from hitl.tables.locks import held
 from hitl.tables.places import Place, place_in_file
 
 PART = 1 << 18
@@ -149,7 +150,7 @@ def _new(folder: str) -> Iterator[Path]:
         raise BadTable(f"{folder}: the folder {target.parent} does not exist; make it first")
     work = target.with_name(f".{target.name}.partial")
     work.mkdir(exist_ok=True)
-    with places.held(work / "lock", folder):
+    with held(work / "lock", folder):
         try:
             for left in work.iterdir():
                 if left.is_dir():

@@ -9,13 +9,13 @@ from __future__ import annotations
 import glob
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from hitl.errors import BadTable, Busy, HitlError, MissingExtra
+from hitl.errors import BadTable, HitlError, MissingExtra
 from hitl.tables.files import atomic
 
 
@@ -90,20 +90,6 @@ def mapped(place: str) -> Any:
     """What Arrow reads the file from: a map of it, or its bytes where it is not of this machine."""
     with _reached(place):
         return pa.BufferReader(read(place)) if is_address(place) else pa.memory_map(place)
-
-
-@contextmanager
-def held(path: Path, folder: str) -> Iterator[None]:
-    """A lock on a file, for the time that a folder is written. Raises Busy where another process holds it."""
-    with open(path, "wb") as lock:
-        with suppress(ImportError):  # no fcntl on Windows: two at once are then the user's to avoid
-            import fcntl
-
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise Busy(f"{folder}: another process writes it; wait for it, or name another folder") from None
-        yield
 
 
 @contextmanager

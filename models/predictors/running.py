@@ -22,12 +22,14 @@ from hitl.exchange import Progress
 from hitl.models.predictors.inputs import Inputs
 from hitl.models.predictors.predictor import Predictor
 from hitl.tables.files import atomic, require_writable, write_parts
+from hitl.tables.locks import held
 from hitl.tables.probabilities import as_table
 
 ROWS = 10_000
 SECONDS = 30.0
 """A part is written after so many rows, or so many seconds."""
 
+LOCK = "lock"
 PART = re.compile(r"(\d{12})-(\d{12})\.parquet")
 HALF = re.compile(rf"\.({PART.pattern}|fingerprint)\..*")
 """What a run that was killed was about to write."""
@@ -55,8 +57,8 @@ def predict(
 ) -> Done:
     """Judge all items and write the probability file (CSV, JSON Lines, Parquet): item, p_<class>, and the notes.
 
-    Raises BadSettings for a batch size below 1 and BadTable for inputs that cannot be read; what was judged before
-    that is kept.
+    Raises BadSettings for a batch size below 1, Busy where another process writes the same file, and BadTable for
+    inputs that cannot be read; what was judged before that is kept.
     """
     if batch_size < 1:
         raise BadSettings(f"--batch-size {batch_size}: expected 1 or more")
@@ -64,11 +66,14 @@ def predict(
     began = time.monotonic()
     total = len(inputs.names())
     parts = Parts(output.with_name(f".{output.name}.parts"), fingerprint)
-    resumed = parts.begin()
-    progress("predict", resumed, total)
-    _judge(inputs, predictor, parts, total, resumed, batch_size, rows, progress)
-    silent = parts.write(output)
-    parts.remove()
+    parts.folder.mkdir(exist_ok=True)
+    with held(parts.folder / LOCK, str(output), "file"):
+        resumed = parts.begin()
+        progress("predict", resumed, total)
+        _judge(inputs, predictor, parts, total, resumed, batch_size, rows, progress)
+        silent = parts.write(output)
+        (parts.folder / LOCK).unlink()
+        parts.remove()
     return Done(total, silent, resumed, time.monotonic() - began)
 
 

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from hitl.errors import BadInput, BadSettings, BadTable
+from hitl.errors import BadInput, BadSettings, BadTable, Busy
 from hitl.models.predictors.inputs import Batch, Inputs
 from hitl.models.predictors.running import Parts, predict
 from hitl.tables.files import read_table
+from hitl.tables.locks import held
 from hitl.tables.probabilities import Array, read_probabilities
 from tests.datasets import dataset
 
@@ -96,6 +97,19 @@ def test_another_fingerprint_begins_anew(tmp_path: Path) -> None:
     model = Recorder()
     assert predict(inputs, model, tmp_path / "p.csv", "two", batch_size=10).resumed == 0
     assert sum(count for _, count in model.asked) == 100
+
+
+def test_two_processes_do_not_write_one_file(tmp_path: Path) -> None:
+    """The parts of the one were taken for those of the other: a file of the answers of two models, without a word."""
+    inputs, output = table(tmp_path), tmp_path / "p.csv"
+    (tmp_path / ".p.csv.parts").mkdir()
+    with (
+        held(tmp_path / ".p.csv.parts" / "lock", "elsewhere"),
+        pytest.raises(Busy, match=r"p\.csv: another process writes it; wait for it, or name another file"),
+    ):
+        predict(inputs, Recorder(), output, "f")
+    assert predict(inputs, Recorder(), output, "f").items == 100
+    assert not (tmp_path / ".p.csv.parts").exists()
 
 
 def test_what_a_killed_run_was_about_to_write_goes_with_its_folder(tmp_path: Path) -> None:
