@@ -186,7 +186,7 @@ class CommunityModel:
             v_km = self.similarity(rows.take(learned), rows.take(block))
             weight_kg[block] = self.join(v_km, factors).T
         membership_kg = self._memberships(weight_kg)
-        prototype_gjl = _prototypes(membership_kg, counts_kjl)
+        prototype_gjl = _prototypes(membership_kg, counts_kjl, people.concentration)
         return Communities(
             membership_kg, prototype_gjl, learned.astype(np.int32), v_kk, factors.objective, factors.converged
         )
@@ -355,17 +355,17 @@ def own_counts(people: AnnotatorReport) -> Floats:
     return np.maximum(people.concentration - people.prior, 0.0)
 
 
-def _prototypes(membership_kg: Floats, counts_kjl: Floats) -> Floats:
-    """(G, J, L) mean confusion matrices of the members.
+def _prototypes(membership_kg: Floats, counts_kjl: Floats, concentration_kjl: Floats) -> Floats:
+    """(G, J, L) mean confusion matrices of the members, as the fit has them.
 
     Each annotator weighs by the square of the membership (an annotator who is half elsewhere blurs little), each row
-    by how much is known of it.
+    by how much is known of it. What the crowd's prior leaves of a row is no matrix of its own: a method that expects
+    something else of each annotator (`hierarchical-dawid-skene`) may have fewer errors in a row than the crowd's prior.
     """
     weight_kg = np.nan_to_num(membership_kg) ** 2
-    a_kjl = counts_kjl + FLOOR
-    total_kj = a_kjl.sum(axis=2)
-    known_kj = total_kj / (total_kj + a_kjl.shape[2])
-    mean_kjl = a_kjl / total_kj[:, :, None]
+    total_kj = counts_kjl.sum(axis=2) + FLOOR
+    known_kj = total_kj / (total_kj + counts_kjl.shape[2])
+    mean_kjl = concentration_kjl / concentration_kjl.sum(axis=2, keepdims=True)
     sum_gjl = np.einsum("kg,kj,kjl->gjl", weight_kg, known_kj, mean_kjl, optimize=True)
     prototype: Floats = sum_gjl / np.maximum(sum_gjl.sum(axis=2, keepdims=True), FLOOR)
     return prototype
