@@ -7,7 +7,7 @@ from typing import Any
 
 from hitl.annotations import Name
 from hitl.consensus import Consensus
-from hitl.errors import BadInput
+from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
 from hitl.models.registry import chosen
 from hitl.tables.arrow import has_columns, table_of
@@ -55,6 +55,11 @@ def combine(
         >>> hitl.combine(wide, method="majority").confidence.round(3).tolist()
         [0.625, 0.833]
     """
+    if not isinstance(method, str):
+        raise BadSettings(
+            f"method: got {type(method).__name__}; expected a name, such as 'vb-ibcc', with settings beside it. A "
+            "method itself has fit: method.fit(hitl.Evidence.from_tables(labels))"
+        )
     table = table_of(labels, "labels")
     models = {} if probabilities is None else _models(probabilities)
     known = None if truth is None else table_of(truth, "truth")

@@ -200,8 +200,14 @@ def used(combiner: Combiner, evidence: Evidence) -> Evidence:
     """What this combiner uses of the evidence: the first line of every `fit`.
 
     Warns (IgnoredEvidence) of what is given and not used. Raises BadEvidence where something is missing that the
-    combiner needs. Both name methods that would do.
+    combiner needs. Both name methods that would do. Raises BadEvidence for a table, too, which is no evidence yet.
     """
+    if not isinstance(evidence, Evidence):
+        raise BadEvidence(
+            f"{name_of(combiner)}: fit got {type(evidence).__name__}; expected hitl.Evidence, which "
+            "Evidence.from_tables(labels) makes of a table, Evidence(annotations) of Annotations; hitl.combine(labels) "
+            "takes tables as they are"
+        )
     require_given(combiner, evidence, needs_of(combiner))
     ignored = given(evidence) - combiner.uses
     for kind in (kind for kind in EVIDENCE if kind in ignored):

@@ -157,6 +157,11 @@ def classifier(name: str, input_n: npt.NDArray[np.object_] | None = None) -> Cla
     `input_n` (N,) is for one of your own, in place of features: see `Estimating`.
     Raises BadSettings for an unknown name, MissingExtra where scikit-learn is not installed.
     """
+    if not isinstance(name, str):
+        raise BadSettings(
+            f"learn.model is a {type(name).__name__}; expected its name: {', '.join(NAMES)}, or module:name or "
+            "file.py:name of a function that makes an estimator"
+        )
     if name == "logistic":
         return Estimating(_logistic)
     if name in COMBINERS:

@@ -99,6 +99,7 @@ def test_numbers_and_text_in_a_wide_table() -> None:
         ),
         ({"item": [1, None], "ann": ["x", "y"]}, "row 1: 'item' is empty"),
         ({"item": [1, 2]}, "no column beside 'item'; expected a column for each annotator"),
+        ({"item": [1, 2], "ann": [0, 1], "Unnamed: 0": [0, 1]}, "'Unnamed: 0' holds the row numbers of a table"),
     ],
 )
 def test_a_long_table_with_other_names_is_not_taken_for_a_wide_one(table: Any, words: str) -> None:
@@ -109,6 +110,8 @@ def test_a_long_table_with_other_names_is_not_taken_for_a_wide_one(table: Any, w
 def test_wrong_types_get_a_sentence() -> None:
     with pytest.raises(BadInput, match=r"probabilities: got list; expected a table .*hitl.Evidence\(annotations"):
         hitl.combine(LABELS, [[0.1, 0.9]])
+    with pytest.raises(BadSettings, match=r"method: got OneCoin; expected a name.*method\.fit"):
+        hitl.combine(LABELS, method=OneCoin())  # type: ignore[arg-type]
     with pytest.raises(BadTable, match=r"truth: got list; expected a DataFrame"):
         hitl.combine(LABELS, truth=[0, 1])
     with pytest.raises(BadTable, match=r"no column 'item'; found task"):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -167,6 +168,15 @@ def test_a_warning_points_at_the_line_that_fits() -> None:
     with pytest.warns(IgnoredEvidence) as caught:
         MajorityVote().fit(evidence)
     assert caught[0].filename == __file__
+
+
+def test_a_table_is_no_evidence_yet() -> None:
+    """A DataFrame, as scikit-learn takes it, was answered with an AttributeError of pandas."""
+    table = pd.DataFrame({"item": ["a", "a"], "annotator": ["ann", "bob"], "label": ["x", "y"]})
+    with pytest.raises(
+        BadEvidence, match=r"^vb-ibcc: fit got DataFrame; expected hitl\.Evidence, which Evidence\.from_tables"
+    ):
+        VBIBCC().fit(table)  # type: ignore[arg-type]
 
 
 def test_the_command_line_shows_it_as_one_line(run: Run, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from hitl import score
 from hitl.errors import BadSettings
@@ -79,3 +80,5 @@ def test_settings_are_checked() -> None:
         Learned(folds=1)
     with pytest.raises(BadSettings, match="unknown"):
         Learned(model="nothing").fit(thin(0, 1.0)[0])
+    with pytest.raises(BadSettings, match=r"learn\.model is a LogisticRegression; expected its name: logistic"):
+        Learned(model=LogisticRegression()).fit(thin(0, 1.0)[0])  # type: ignore[arg-type]
