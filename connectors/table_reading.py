@@ -28,6 +28,7 @@ from hitl.tables.encoding import likeness, natural_order, seconds_of, similar
 from hitl.tables.files import read_table, require_columns
 from hitl.tables.places import Place, place_in
 from hitl.tables.probabilities import read_probabilities
+from hitl.tables.unread_places import box_in
 
 QUESTION = "label"
 
@@ -225,7 +226,13 @@ class Reading:
         """Words about names that may be written wrong, in any of the tables."""
         people = alike("the annotators", [*similar(sorted(answers.unique(self._of.annotator)))])
         labels = self.similar_labels(answers.unique(self._of.label))
-        return [*self._if_anonymous(), *filter(None, [people]), *labels, *self._strange_items(answers)]
+        return [*self._if_anonymous(), *filter(None, [self._boxes(), people]), *labels, *self._strange_items(answers)]
+
+    def _boxes(self) -> str | None:
+        """Words about boxes on images, which are read from Label Studio alone."""
+        table = self.table("annotations")
+        found = None if table is None else box_in(table.column_names)
+        return None if found is None else f"annotations: {found}"
 
     def similar_labels(self, labels: Iterable[str]) -> list[str]:
         """Words about labels that are taken as two classes, and may be one."""

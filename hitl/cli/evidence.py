@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hitl.cli import show
 from hitl.cli.options import (
     HERE,
     AnnotatorColumn,
@@ -121,6 +122,7 @@ class Given:
         from hitl.evidence import Evidence
         from hitl.tables.edges import COLUMNS, NEIGHBOUR
         from hitl.tables.files import read_table, require_columns
+        from hitl.tables.unread_places import place_in
 
         classes, options = names(self.classes), names(self.options)
         if options is not None and classes is None:
@@ -134,6 +136,9 @@ class Given:
             raise BadTable(f"{self.annotations}: the table is empty; expected one row for each label")
         wanted = [*text, *([self.time] if self.time else [])]
         require_columns(table, wanted, str(self.annotations), ANNOTATION_COLUMNS)
+        unread = place_in(set(table.column_names) - set(wanted))
+        if unread is not None:
+            show.warning(f"{self.annotations}: {unread}")
         truth = None if self.truth is None else read_table(self.truth, text)
         if truth is not None:
             require_columns(truth, [self.item, self.label], str(self.truth), TRUTH_COLUMNS)

@@ -81,5 +81,9 @@ def test_two_spans_of_a_kind_over_one_another_are_told(run: Run, tmp_path: Path,
 def test_a_table_of_items_with_times_is_not_spans(run: Run, tmp_path: Path) -> None:
     rows = "\n".join(f"{n},ann,cat,1,2" for n in range(4)).replace("3,ann,cat", "3,ann,dog")
     (tmp_path / "a.csv").write_text(f"item,annotator,label,start,end\n{rows}\n")
-    assert run("combine", "a.csv", "--output", "c.csv")[0] == 0
+    code, _, err = run("combine", "a.csv", "--output", "c.csv")
+    assert code == 0
     assert read_table("c.csv").column_names[0] == "item"
+    assert "a.csv: the columns start and end are not read: each row is a label of a whole item" in err
+    (tmp_path / "b.csv").write_text(f"item,annotator,label,x,y,width,height\n{rows.replace(',1,2', ',1,2,3,4')}\n")
+    assert "b.csv: the columns x, y, width and height are not read" in run("combine", "b.csv", "--output", "c.csv")[2]

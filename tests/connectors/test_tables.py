@@ -344,6 +344,15 @@ def test_a_table_without_the_column_of_annotators_is_told(project: Path) -> None
     assert pulled(Tables(project))[0].problems == ()
 
 
+def test_boxes_are_not_read_and_that_is_told(project: Path) -> None:
+    """A row without a box is a skip then, and of two boxes of an annotator the last one wins."""
+    rows = "a,ann,1,2,30,40,yes\na,bob,1,2,31,39,no\nb,bob,,,,,\n"
+    write(project, annotations=f"item,annotator,x,y,width,height,label\n{rows}")
+    (told,) = pulled(Tables(project))[0].problems
+    assert told.startswith("annotations: the columns x, y, width and height are not read")
+    assert [check.detail for check in Tables(project).check() if check.name == "names"] == [told]
+
+
 def test_names_that_differ_in_case_or_spaces_are_told(project: Path) -> None:
     write(project, annotations="item,annotator,label\na,ann,yes\na,ann ,no\nb,bob,Yes\n")
     (page,) = pulled(Tables(project))

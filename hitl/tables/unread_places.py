@@ -1,0 +1,28 @@
+"""Columns that say where something is within an item. Tables of labels of whole items are read without them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+SPAN = ("start", "end")
+BOX = ("x", "y", "width", "height")
+
+
+def box_in(columns: Collection[str]) -> str | None:
+    """Words about boxes on images that nothing reads; None where there are none."""
+    if not set(BOX) <= set(columns):
+        return None
+    return (
+        "the columns x, y, width and height are not read: each row is a label of a whole item; hitl combines boxes on "
+        "images in projects of Label Studio, and in Python (hitl.models.segmentation.boxes)"
+    )
+
+
+def place_in(columns: Collection[str]) -> str | None:
+    """Words about boxes, or about spans, that nothing reads."""
+    if set(SPAN) <= set(columns):
+        return (
+            "the columns start and end are not read: each row is a label of a whole item; if they are spans of "
+            "texts or recordings, call the column of the items 'document', as a file of spans has it"
+        )
+    return box_in(columns)
