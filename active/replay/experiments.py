@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import closing
@@ -21,7 +22,7 @@ from hitl.active.replay.oracles import Answers, RecordedAnswers
 from hitl.active.replay.replay import Replay, Track
 from hitl.active.replay.simulated_annotators import Group, SimulatedAnswers, SimulatedCrew
 from hitl.annotations import Floats
-from hitl.errors import BadEvidence
+from hitl.errors import BadEvidence, IgnoredEvidence
 from hitl.evidence import Evidence
 
 FEW = 10
@@ -179,12 +180,17 @@ def run_trials(
 
 
 def one_trial(source: Source, replay: Replay, seed: np.random.SeedSequence) -> Track:
-    """One replay. Annotators, responses and policy draw from generators of their own: all meet the same annotators."""
+    """One replay. Annotators, responses and policy draw from generators of their own: all meet the same annotators.
+
+    That a method does not use all evidence is not told here: another process would print it, once a replay.
+    """
     state = [int(word) for word in seed.generate_state(3)]
     answers, known, ready = source.begin(np.random.default_rng(state[0]), replay)
-    result = replace(ready, policy=seeded(ready.policy, state[1])).run_with(
-        answers, known, np.random.default_rng(state[2])
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IgnoredEvidence)
+        result = replace(ready, policy=seeded(ready.policy, state[1])).run_with(
+            answers, known, np.random.default_rng(state[2])
+        )
     return Track(result.labels, result.cost, result.accuracy, result.done, stopped=result.stopped)
 
 

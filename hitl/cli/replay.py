@@ -184,6 +184,8 @@ def replay(
     from hitl.active.replay.simulated_annotators import names_of
     from hitl.active.replay.stop_rule import StopRule
     from hitl.active.replay.strategies import SIMULATED_TARGET, doubt_about_truth, near_all_labels, strategies
+    from hitl.models.combiner import seen_by, used
+    from hitl.models.registry import combiner
 
     crowd, outputs = groups_of(asked.simulate or ()), output or []
     evidence = _evidence(recorded, bool(crowd))
@@ -215,6 +217,9 @@ def replay(
         groups=_near_duplicates(asked.groups, recorded.item, frozenset(evidence.annotations.items)),
         stop=None if asked.stop is None else StopRule(asked.stop, asked.gold),
     )
+    if asked.target or crowd:  # else the fit of all labels, below, tells what the method does not use
+        judge = combiner(asked.combiner)
+        used(judge, seen_by(judge, evidence))
     targets = asked.target or (SIMULATED_TARGET if crowd else near_all_labels(evidence, asked.combiner),)
     tracks = _run(source, replays, asked, as_json)
     report = _report(evidence, asked, tracks, targets, simulated=bool(crowd))

@@ -100,6 +100,18 @@ def test_targets_policies_and_models_are_those_asked_for(run: Run, tables: Path)
     assert told["majority vote, evenly"]["needed"][0]["labels"] != [0, 0]
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("target", [(), ("--target", "0.7")])
+def test_what_the_named_method_does_not_use_is_told_once(
+    run: Run, tables: Path, workers: str, target: tuple[str, ...]
+) -> None:
+    """Of the baseline, majority vote, nothing: it printed lines of Python for each replay in a process of its own."""
+    flags = (*FLAGS, "--workers", workers, *target, "-p", "net=net.csv")
+    assert run(*flags)[2] == ""
+    told = "hitl: warning: vb-ibcc ignores the probabilities of 'net'; default and hierarchical-dawid-skene do not\n"
+    assert run(*flags, "--method", "vb-ibcc")[2] == told
+
+
 def test_it_says_where_a_project_would_have_ended_and_what_was_true(run: Run, tables: Path) -> None:
     stop = ("--stop", "0.5", "--gold", "25")
     code, out, _ = run(*FLAGS, *stop, "--json")
