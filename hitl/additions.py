@@ -109,6 +109,8 @@ def known_truth(table: pa.Table, questions: Sequence[Question], question: str | 
     for row, (item, label) in enumerate(rows):
         if item in labels:
             raise BadTable(f"{place_of(row)}: item {item!r} appears twice; expected one row for each item")
+        if label in (None, ""):
+            raise BadTable(f"{place_of(row)}: the label is empty; leave out items whose truth is not known")
         if label not in classes_of[name]:
             raise BadTable(f"{place_of(row)}: label {label!r} is not one of {listed(classes_of[name])}")
         labels[item] = label

@@ -137,7 +137,7 @@ def _spans(given: Given, texts: Path | None, wanted: Results, annotators: Path |
     show.line(str(found.labels))
     show.line(str(found))
     if wanted.output is None:
-        show.frame("Spans", found.table().to_pandas())
+        show.frame("Spans", found.table().to_pandas(integer_object_nulls=True))
     if annotators is None:
         frame = found.annotators().to_pandas()
         show.frame("Annotators", frame.sort_values(frame.columns[1], ascending=False), 10)  # who answered most
@@ -168,9 +168,12 @@ def _project(config: Path, wanted: Results, annotators: Path | None) -> None:
         return
     for name, table in found.items():
         if wanted.output is None:
-            show.frame(f"Found: {name}", table.to_pandas().drop(columns="rle", errors="ignore"))
+            show.frame(
+                f"Found: {name}", table.to_pandas(integer_object_nulls=True).drop(columns="rle", errors="ignore")
+            )
     for name, result in results.items():
-        _show(f": {name}", result, wanted.output is None and not spans.are_of(result), True)
+        _show(f": {name}", result, wanted.output is None and not spans.are_of(result), annotators is None)
+    show.wrote([*files.values(), *files_for(annotators, results).values()])
 
 
 def _rows(consensus: Consensus) -> list[dict[Any, Any]]:

@@ -280,7 +280,7 @@ def export(
             else:
                 table = span_annotation_table(one, names) if one.parts else annotation_table(one.annotations, names)
             write_table(file, table)
-    show.wrote([output])
+    show.wrote([*files.values(), *people.values(), asked, *raw.values()])
 
 
 def add(

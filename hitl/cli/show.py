@@ -84,9 +84,16 @@ def frame(title: str, data: pd.DataFrame, rows: int = 20) -> None:
     """The first rows of a table."""
     few = f" ({min(rows, len(data))} of {len(data):,})" if len(data) > rows else ""
     cells = data.head(rows).itertuples(index=False)
-    shown = ([f"{one:.3f}" if isinstance(one, float) else str(one) for one in row] for row in cells)
+    shown = ([_cell(one) for one in row] for row in cells)
     words = [str(name) for name in data.columns if data[name].dtype.kind not in "fi"]
     table(title + few, [str(name) for name in data.columns], shown, words)
+
+
+def _cell(value: object) -> str:
+    """A value in a table: nothing where it is missing."""
+    if value is None or value != value:
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def table(

@@ -34,6 +34,13 @@ def without_effect(settings: CrewSettings, named: Collection[str], needless: boo
         known = {*settings.annotators, *(named if key == "costs" else ())}
         for name in getattr(settings, key):
             if name not in known:
-                near = get_close_matches(name, list(known), 1)
-                meant = f" (did you mean {near[0]!r}?)" if near else ""
+                near = _nearest(name, known)
+                meant = f" (did you mean {near!r}?)" if near else ""
                 yield f"crew.{key}: {name!r} is not in crew.annotators, and it has no effect", f"mend the name{meant}"
+
+
+def _nearest(name: str, known: Collection[str]) -> str | None:
+    """Whom a name may mean: one that differs in case alone before others."""
+    written = {each.casefold(): each for each in sorted(known, reverse=True)}
+    near = get_close_matches(name.casefold(), list(written), 1)
+    return written[near[0]] if near else None

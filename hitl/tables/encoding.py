@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from hitl.errors import BadAnnotations, BadTable, SimilarClasses
 from hitl.shown import listed
-from hitl.tables.files import are_whole, as_text, empty_as_null, numbers_of, repeated
+from hitl.tables.files import are_whole, as_text, empty_as_null, numbers_of, repeated, unparsed
 from hitl.tables.limits import limits
 from hitl.tables.places import Place, row_number
 from hitl.tables.row_differences import digest_of
@@ -263,7 +263,9 @@ def seconds_of(column: pa.ChunkedArray, name: str) -> Floats:
             try:
                 column = pc.cast(column, pa.timestamp("us"))
             except pa.ArrowInvalid as error:
-                raise BadAnnotations(f"column {name!r} is no time: {error}; expected ISO 8601 or seconds") from None
+                raise BadAnnotations(
+                    f"column {name!r} is no time: {unparsed(error)}; expected ISO 8601 or seconds"
+                ) from None
     if pa.types.is_date(column.type):
         column = pc.cast(column, pa.timestamp("us"))
     if pa.types.is_timestamp(column.type):

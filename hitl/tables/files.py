@@ -62,6 +62,8 @@ def writable_format_of(path: Path) -> str:
 
 
 JSON_BLOCK = 1 << 20
+_UNPARSED = re.compile(r"Failed to parse string: '(.*)' as a scalar of type ", re.DOTALL)
+_COMMA = re.compile(r"'[+-]?\d+,\d+'")
 _NULL = re.compile(rb"^[ \t\r]*+null", re.MULTILINE)
 """A line of JSON Lines that begins with null."""
 
@@ -277,8 +279,16 @@ def numbers_of(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
     try:
         values = column.cast(pa.float64(), safe=not pa.types.is_uint64(column.type)).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise BadTable(f"{where}: not numeric: {error}; expected numbers") from None
+        said = unparsed(error)
+        point = ", with a point before the decimals" if _COMMA.fullmatch(said) else ""
+        raise BadTable(f"{where}: not numeric: {said}; expected numbers{point}") from None
     return np.asarray(values, dtype=np.float64)
+
+
+def unparsed(error: Exception) -> str:
+    """The text that Arrow could not parse, in quotes; where its error names none, the error."""
+    found = _UNPARSED.match(str(error))
+    return str(error) if found is None else repr(found[1])
 
 
 def empty_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -51,6 +51,26 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_project_says_each_file_that_it_has_written(run: Run, project: Path) -> None:
+    assert run("run")[0] == 0
+    files = ("labels.csv", "people.csv", "raw.csv", "asked.csv")
+    flags = ("--annotators-output", "people.csv", "--annotations", "raw.csv", "--asked", "asked.csv")
+    _, out, _ = run("export", "labels.csv", *flags)
+    assert {f"wrote {name}" for name in files} == {*out.splitlines()}
+    _, out, _ = run("combine", "--output", "labels.csv", "--annotators-output", "people.csv")
+    assert out == "wrote labels.csv\nwrote people.csv\n"
+
+
+def test_known_truth_without_a_label_is_called_empty(run: Run, project: Path) -> None:
+    assert run("run")[0] == 0
+    (project / "known.csv").write_text("item,label\n0,cat\n1,\n")
+    code, _, err = run("gold", "known.csv")
+    assert (code, err) == (
+        65,
+        "hitl: known.csv, line 3: the label is empty; leave out items whose truth is not known\n",
+    )
+
+
 def content(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".db"}
 

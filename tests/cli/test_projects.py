@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from hitl.cli.app import app
+from hitl.settings import CrewSettings
+from hitl.settings.without_effect import without_effect
 from hitl.store import Store
 from hitl.tables.files import read_table
 from tests.command_line import Run
@@ -118,6 +120,13 @@ def test_crew_settings_without_effect_are_told(run: Run, project: Path, crew: st
     assert told in run("status")[1]
     code, out, _ = run("doctor")
     assert (code, told in out) == (1, True)
+
+
+def test_a_name_in_another_case_means_the_one_who_has_it() -> None:
+    """As near to 'ann' as 'Ann' was 'Dan', who is not even in the crew."""
+    crew = CrewSettings(annotators=["Ann", "Eva"], costs={"ann": 3.0})
+    ((_, mend),) = without_effect(crew, {"Bob", "Dan"}, needless=False)
+    assert mend == "mend the name (did you mean 'Ann'?)"
 
 
 def test_a_name_with_a_stop_in_it_is_said_as_a_whole(run: Run, project: Path) -> None:

@@ -41,6 +41,24 @@ def test_spans_are_combined_and_written(run: Run, spans: list[str]) -> None:
     assert people["ann"]["texts"] == "2"
 
 
+def test_places_are_shown_as_they_are_and_what_is_missing_as_nothing(
+    run: Run, tmp_path: Path, spans: list[str]
+) -> None:
+    (tmp_path / "hitl.toml").write_text(
+        'name = "p"\nstore = "sqlite:///p.db"\n[source]\nkind = "tables"\npath = "data"\n'
+    )
+    (tmp_path / "data").mkdir()
+    rows = (row.replace('"document"', '"item"') for row in SPANS.splitlines())
+    (tmp_path / "data" / "annotations.jsonl").write_text("\n".join(rows) + "\n")
+    texts = (tmp_path / "texts.csv").read_text().replace("document,", "item,")
+    (tmp_path / "data" / "items.csv").write_text(texts)
+    assert run("run")[0] == 0
+    for words in (spans, ("combine",)):
+        out = run(*words)[1]
+        assert "nan" not in out
+        assert next(part for part in out.splitlines() if "Ada" in part).split()[:3] == ["a", "0", "3"]
+
+
 def test_json_has_the_spans_if_asked(run: Run, spans: list[str]) -> None:
     code, out, _ = run(*spans, "--json", "--labels", "--method", "vb-ibcc")
     told = json.loads(out)

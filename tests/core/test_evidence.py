@@ -204,7 +204,16 @@ def test_options_and_items_can_be_given() -> None:
             r"probabilities 'm': columns p_<class> name z; expected the classes x, y",
         ),
         ({"probabilities": {"m": model(["a"], x=[1.0])}}, BadEvidence, r"no column p_<class>; found item, x"),
-        ({"probabilities": {"m": model(["a"], p_x=["high"])}}, BadTable, r"column 'p_x': not numeric"),
+        (
+            {"probabilities": {"m": model(["a"], p_x=["high"])}},
+            BadTable,
+            r"column 'p_x': not numeric: 'high'; expected numbers$",
+        ),
+        (
+            {"probabilities": {"m": model(["a"], p_x=["0,9"])}},
+            BadTable,
+            r"column 'p_x': not numeric: '0,9'; expected numbers, with a point before the decimals$",
+        ),
         ({"probabilities": {"m": {"p_x": [1.0]}}}, BadTable, r"probabilities 'm': no column 'item'; found p_x"),
         ({"truth": {"item": ["a"]}}, BadTable, r"truth: no column 'label'; found item"),
         (
