@@ -31,6 +31,7 @@ from hitl.models.annotators import confusion
 from hitl.models.combiner import used
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp
+from hitl.tables.encoding import natural_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,17 @@ def option_scores(annotations: Annotations, scores: Mapping[Name, float] | None)
             f"and no other names than the options {annotations.options}"
         )
     return np.array([given.get(str(name), np.nan) for name in annotations.options])
+
+
+def guessed_order(annotations: Annotations) -> str | None:
+    """Words about classes that are no numbers, in an order that nobody gave: that of the alphabet. None of two."""
+    names = annotations.classes
+    if len(names) <= 2 or names != natural_order(names) or all(math.isfinite(_number(name)) for name in names):
+        return None
+    return (
+        f"mean-score takes the classes for equal steps in this order: {', '.join(map(str, names))}; if it is "
+        "another one, name the classes in their order (--classes, classes=, source.classes)"
+    )
 
 
 def mean_scores(annotations: Annotations, score_l: Floats) -> tuple[Floats, Floats]:

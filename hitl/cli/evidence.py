@@ -106,9 +106,13 @@ class Given:
     def consensus(self, evidence: Evidence) -> Consensus:
         """By the method. There is no warning of unused features where --neighbours has made a graph of them."""
         from hitl.models.combiner import seen_by
+        from hitl.models.mean_score import MeanScore, guessed_order
         from hitl.models.registry import chosen
 
         method = chosen(self.method or "default", {}, self.paper)
+        doubt = guessed_order(evidence.annotations) if isinstance(method, MeanScore) and not self.classes else None
+        if doubt is not None:
+            show.warning(doubt)
         return method.fit(evidence if self.neighbours is None else seen_by(method, evidence))
 
     def _require_one_graph(self) -> None:

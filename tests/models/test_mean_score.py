@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from hitl.evidence import Evidence
 from hitl.models.majority import MajorityVote
 from hitl.models.mean_score import MeanScore, class_scores, mean_scores, option_scores, variances
 from tests import oracles
+from tests.command_line import Run
 from tests.reference_data import crowd, without_truth
 
 
@@ -100,6 +102,21 @@ def test_scores_that_nobody_gave(options: tuple[object, ...], n_classes: int, ex
         np.array([0]), np.array([0]), np.array([0]), ("a",), ("p",), options[:n_classes], options
     )  # fmt: skip
     np.testing.assert_array_equal(option_scores(annotations, None), expected)
+
+
+@pytest.mark.parametrize(
+    ("classes", "guessed"),
+    [(["bad", "good", "ok"], True), (["bad", "ok", "good"], False), (["no", "yes"], False), (["1", "2", "3"], False)],
+)
+def test_an_order_that_nobody_gave_is_told(run: Run, tmp_path: Path, classes: list[str], guessed: bool) -> None:
+    """Words are sorted by the alphabet, so that "ok" was the best of grades, without a word."""
+    rows = [f"{n},{who},{name}" for n, name in enumerate(classes) for who in ("ann", "bob")]
+    (tmp_path / "grades.csv").write_text("\n".join(["item,annotator,label", *rows]) + "\n")
+    seen = [] if guessed or classes == sorted(classes) else ["--classes", ",".join(classes)]
+    code, _, err = run("combine", "grades.csv", "--method", "mean-score", *seen)
+    assert code == 0
+    assert ("mean-score takes the classes for equal steps in this order: bad, good, ok" in err) == guessed
+    assert guessed or err == ""
 
 
 def test_scores_must_name_every_class_and_nothing_else() -> None:
