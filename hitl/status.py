@@ -61,7 +61,7 @@ class Status:
         last: the last cycle, or None before the first.
         pending: kind -> operations that the platform has not confirmed.
         running: who writes to the project now, in words, or None; failure: why the last cycle failed, or None.
-        problems: what the last pull did not understand; left_out: what the last cycle left out or ignored.
+        problems: what the last pull did not understand, or doubted; left_out: what the last cycle left out or ignored.
         queues: who has questions waiting, the longest wait first.
         pages: where annotators answer, as the last cycle saw it; None where none has noted it.
         looked_at: when a cycle last found nothing new; None: none has.

@@ -46,7 +46,7 @@ def words(status: Status) -> list[str]:
         lines += where_to_answer(waiting, status.pages)
     if status.problems:
         things = counted(len(status.problems), "thing")
-        said = f"the last pull left out {things} that it did not understand; mend them on the platform"
+        said = f"the last pull left out or doubted {things}; mend them where the labels come from"
         lines += _listed(f"{said}, and the next cycle reads them again:", status.problems)
     if status.left_out:
         lines += _listed("the last cycle left out or ignored:", status.left_out)

@@ -187,7 +187,7 @@ def test_status_says_who_is_at_work_and_what_was_not_pushed_or_understood(tmp_pa
     assert (data["failed"]["error"], data["failed"]["message"]) == ("Unreachable", "down")
     assert "." not in data["failed"]["at"]
     assert (
-        "the last pull left out 2 things that it did not understand; mend them on the platform, and the next cycle "
+        "the last pull left out or doubted 2 things; mend them where the labels come from, and the next cycle "
         "reads them again:\n  row 7: no label\n  row 9: no label\n" in text
     )
     assert "running" not in text
