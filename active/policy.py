@@ -142,26 +142,49 @@ class ExpectedGain:
         matrices = [_confusion(evidence, consensus, crew) for evidence, consensus in pool]
         gains = utility(asked, matrices, self.information)
         free = Eligibility.of(crew, pool.annotations)
-        due = checks_due(self.calibrate, pool.answered + len(crew.asked), budget.labels)
-        checked = checks(pool, free, due, budget.cost)
-        audited, probability = self._audits(pool, free, checked, matrices, budget)
-        beside = checked + audited
-        choice = self._choice(asked, free, beside, gains, budget)
-        limit, rows = budget.labels - len(beside), asked.fewest_first(asked.open_rows[~free.closed[asked.open_rows]])
-        rows = rows[~np.isin(rows, [item for item, _ in beside])]
+        rows = asked.fewest_first(asked.open_rows[~free.closed[asked.open_rows]])
         drawn = not pool.answered and any(evidence.features is not None for evidence, _ in pool)
         if drawn:
             rows = pool.drawn(rows)  # all are alike, and what learns from the first labels should see all kinds
-        pairs = _best(asked, choice, crew, budget, rows, limit)
-        if limit and not pairs and budget.worth is not None and not crew.asked and choice.best(rows, 1):
+        found = self._found(pool, asked, free, rows, matrices, gains, budget)
+        if found is None:
             return replace(plan, stop=NOT_WORTH)
-        others = [(pair.item, pair.person) for pair in pairs]
-        chance: dict[int, float | None] = dict.fromkeys((item for item, _ in audited), probability)
+        others = [(pair.item, pair.person) for pair in found.pairs]
+        chance: dict[int, float | None] = dict.fromkeys((item for item, _ in found.audited), found.probability)
         if drawn and others:
-            alike = self.diverse == 1 and _interchangeable(rows, gains, free)
-            chance |= dict.fromkeys((item for item, _ in others), len(others) / len(rows) if alike else None)
-        places = _mixed(checked, audited, others)
-        return replace(plan, asks=_asks(pool, crew, places, gains, matrices, chance, {item for item, _ in audited}))
+            alike = self.diverse == 1 and _interchangeable(found.rows, gains, free)
+            chance |= dict.fromkeys((item for item, _ in others), len(others) / len(found.rows) if alike else None)
+        places, audited = _mixed(found.checked, found.audited, others), {item for item, _ in found.audited}
+        return replace(plan, asks=_asks(pool, crew, places, gains, matrices, chance, audited))
+
+    def _found(
+        self,
+        pool: PoolState,
+        asked: PoolState,
+        free: Eligibility,
+        rows: Rows,
+        matrices: Sequence[Floats],
+        gains: Gains,
+        budget: Budget,
+    ) -> _Found | None:
+        """What is asked, of open items about `rows`; None where no question that can be asked is worth its cost.
+
+        Checks and audits are shares of what is asked, not of what may be: where other questions run out they are
+        chosen anew, as shares of so many as were found.
+        """
+        while True:
+            due = checks_due(self.calibrate, pool.answered + len(free.crew.asked), budget.labels)
+            checked = checks(pool, free, due, budget.cost)
+            audited, probability = self._audits(pool, free, checked, matrices, budget)
+            beside = checked + audited
+            choice, limit = self._choice(asked, free, beside, gains, budget), budget.labels - len(beside)
+            others = rows[~np.isin(rows, [item for item, _ in beside])]
+            pairs = _best(asked, choice, free.crew, budget, others, limit)
+            if limit and not pairs and budget.worth is not None and not free.crew.asked and choice.best(others, 1):
+                return None
+            if not beside or len(beside) + len(pairs) == budget.labels:
+                return _Found(checked, audited, probability, pairs, others)
+            budget = replace(budget, labels=len(beside) + len(pairs))
 
     def _audits(
         self, pool: PoolState, free: Eligibility, checked: Places, matrices: Sequence[Floats], budget: Budget
@@ -184,6 +207,17 @@ class ExpectedGain:
         able_k = np.where(anybody_k, np.inf, answerable(free, pool.open_rows))
         tried = gains.times(exploration(given_k, able_k, self.explore))
         return Choice(tried, left, money, self.even_shares, features, self.diverse, given_k)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The questions of a plan: checks, audits, drawn with this probability, and the best pairs about `rows`."""
+
+    checked: Places
+    audited: Places
+    probability: float
+    pairs: Sequence[Pair]
+    rows: Rows
 
 
 def _after(free: Eligibility, places: Places) -> Eligibility:

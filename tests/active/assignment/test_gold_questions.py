@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.gold_questions import checks, checks_due
+from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
 from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations
@@ -112,6 +113,32 @@ def test_the_policy_asks_its_share_in_a_run_of_small_plans() -> None:
     assert np.ptp((matrix[:30] >= 0).sum(axis=0)) <= 1
 
 
+@pytest.mark.parametrize("option", ["calibrate", "audit"])
+def test_the_share_is_one_of_what_is_asked_not_of_what_may_be_open(option: str) -> None:
+    """A hundred questions may be open, and the four have time for two each: 40 % were about known or drawn items."""
+    matrix, truth = np.full((200, 4), -1), np.where(np.arange(200) < 50, 0, -1)
+    policy, crew, marked = ExpectedGain(**{option: 0.05}), Crew(PEOPLE, default_capacity=2), []
+    for _ in range(25):
+        evidence = Evidence(Annotations.from_matrix(matrix, classes=(0, 1)), truth=truth)
+        asks = policy.plan([(evidence, MajorityVote().fit(evidence))], crew, Budget(100, 1.0)).asks
+        assert len(asks) == 8
+        for ask in asks:
+            matrix[ask.item, ask.annotator] = 0  # type: ignore[index]
+        marked += [ask.check or ask.audit for ask in asks]
+    assert sum(marked) == 10
+
+
+@pytest.mark.parametrize("option", ["calibrate", "audit"])
+def test_where_nothing_else_is_left_to_ask_planning_again_adds_nothing(option: str) -> None:
+    """Each plan that brought no answer added questions about known or drawn items."""
+    question = judged([[0, 0, 0, 0]] * 30 + [[-1] * 4] * 10, known=15)
+    policy, crew, budget = ExpectedGain(**{option: 0.3}), Crew((*PEOPLE, "new")), Budget(100, max_labels=4)
+    first = next_plan(policy, [question], crew, budget, None, 100.0)
+    assert sum(ask.check or ask.audit for ask in first.asks) == checks_due(0.3, 30 * 4, len(first.asks)) > 0
+    assert len(first.asks) > 10
+    assert next_plan(policy, [question], crew, budget, first, 200.0).asks == first.asks
+
+
 def test_whoever_comes_is_asked_known_items_too() -> None:
     question = judged([[0, 0], [0, -1], [-1, -1], [-1, -1], [-1, -1]], known=3)
     plan = ExpectedGain(calibrate=0.5).plan([question], Crew(), Budget(labels=3))
@@ -150,4 +177,4 @@ def test_checks_are_spread_among_the_other_questions() -> None:
 def test_checks_of_whoever_comes_are_paid_for() -> None:
     question = judged([[-1] * 4] * 20, known=5)
     plan = ExpectedGain(calibrate=0.8).plan([question], Crew(default_cost=2.0), Budget(labels=5, cost=5.0))
-    assert [ask.check for ask in plan.asks] == [True, True]
+    assert [ask.check for ask in plan.asks] == [True, False]  # the share is one of the two that can be paid for
