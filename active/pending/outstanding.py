@@ -7,7 +7,8 @@
                (`missing_skills`), the project only has nothing to ask: that is a setting, and what is closed for it
                would have to be opened again
     away       was asked and neither answered nor skipped anything until their questions expired, or would have
-               (`annotator_activity`): one question, until they answer something
+               (`annotator_activity`): one question, until they answer something, and none where the limit then leaves
+               none for somebody who is there
 
 What waits stays at the front of that annotator's queue, in the same order, and counts against their capacity and the
 budget; its item gets no second question meanwhile. Where that leaves nothing for an annotator without any question, the
@@ -21,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import itemgetter
 
 import numpy as np
@@ -112,8 +114,8 @@ def next_plan(
     if why is not None:
         plan = policy.plan(pool, replace(crew, asked=()), replace(budget, labels=0))
         return still_asked(replace(plan, asks=(), stop=why, expired=held.expired, people=held.people))
-    held, plan = _planned(policy, pool, held, crew, budget)
-    plan = with_answer_times(merged(plan, held, previous, crew, budget, now), pool.annotations[0])
+    plan = _filled(policy, pool, held, previous, crew, budget, now)
+    plan = with_answer_times(plan, pool.annotations[0])
     if plan.asks or not crew.names:
         return plan
     if lacking(pool.open_items(), crew):
@@ -125,44 +127,108 @@ def next_plan(
     return plan
 
 
-def _planned(policy: Policy, pool: PoolState, held: Waiting, crew: Crew, budget: Budget) -> tuple[Waiting, Plan]:
-    """What the policy adds, and what waits beside it: less than before where annotators had no question at all.
+def _filled(
+    policy: Policy, pool: PoolState, held: Waiting, previous: Plan, crew: Crew, budget: Budget, now: float
+) -> Plan:
+    """What waits and what the policy adds; less of what waits where annotators would have no question at all.
 
-    An annotator without any label has an even share. The others have what the policy gives them where it may choose
-    anew for as many questions: that nothing waits for them is no reason to ask them.
+    Each time that room is made somebody gets their first question, and nobody who is there loses theirs.
     """
-    busy = {ask.annotator for ask in held.asks}
-    present = [name for name in crew.names if name not in held.away and crew.capacity_of(name) > 0]
-    idle = [name for name in present if name not in busy]
-    spare = _beyond(held.asks, budget.labels // len(present)) if idle and len(held.asks) >= budget.labels else []
-    if not spare:
-        return held, policy.plan(pool, held.crew_now(crew), held.budget_left(budget, crew))
-    known = {a.annotators[k] for a in pool.annotations for k in np.flatnonzero(a.labels_per_annotator)}
-    new = [name for name in idle if name not in known]
-    for theirs in filter(None, (new, [name for name in idle if name in known])):
-        room = spare[: len(theirs) * max(budget.labels // len(present), 1)]
-        fewer = held.without(room)
-        asked = fewer.crew_now(crew)
-        if theirs is new:
-            asked = replace(asked, capacity={n: asked.capacity_of(n) if n in new else 0 for n in crew.names})
-        plan = policy.plan(pool, asked, fewer.budget_left(budget, crew))
-        asks = tuple(ask for ask in plan.asks if ask.annotator in theirs)
-        if asks:
+    room, waits = _Room(policy, pool, crew, budget, held), len(held.asks)
+    for _ in range(1 + len(crew.names)):
+        more = policy.plan(pool, held.crew_now(crew), held.budget_left(budget, crew))
+        plan = merged(more, held, previous, crew, budget, now)
+        moved = room.made(replace(held, asks=plan.asks), for_new=len(plan.asks) <= waits)
+        if moved is None:
             break
-    given = {ask.item for ask in asks}
-    room.sort(key=lambda ask: ask.item not in given)  # where a question goes to another annotator, it goes
-    return held.without(room[: len(asks)]), replace(plan, asks=asks)
+        fewer, asks = moved
+        held = replace(fewer, asks=merged(replace(more, asks=asks), fewer, previous, crew, budget, now).asks)
+    return plan
 
 
-def _beyond(asks: Sequence[Ask], share: int) -> list[Ask]:
-    """The questions behind the first `share` (one at least) of each annotator, the last ones first."""
+@dataclass(eq=False)
+class _Room:
+    """Room for annotators who have no question, where the others' questions leave none, or no money.
+
+    An annotator without any label has an even share where the policy has nothing to add: what it has just chosen is to
+    be answered first. The others have what it gives them where it may choose all questions anew: that nothing waits for
+    them is no reason to ask them. Who is away makes room first.
+    """
+
+    policy: Policy
+    pool: PoolState
+    crew: Crew
+    budget: Budget
+    waits: Waiting
+
+    @cached_property
+    def present(self) -> list[Name]:
+        """Who is there and can be asked."""
+        return [name for name in self.crew.names if name not in self.waits.away and self.crew.capacity_of(name) > 0]
+
+    @cached_property
+    def known(self) -> set[Name]:
+        """Who has labels."""
+        return {a.annotators[k] for a in self.pool.annotations for k in np.flatnonzero(a.labels_per_annotator)}
+
+    @cached_property
+    def anew(self) -> list[Ask]:
+        """What the policy asks of those who are there where nothing waits."""
+        return self._asks(self.waits.without(self.waits.asks), self.present)
+
+    def made(self, held: Waiting, for_new: bool) -> tuple[Waiting, tuple[Ask, ...]] | None:
+        """What waits yet, and the questions for which room was made; None where nobody gets any."""
+        busy = {ask.annotator for ask in held.asks}
+        idle = [name for name in self.present if name not in busy]
+        left = held.budget_left(self.budget, self.crew)
+        if not idle or (left.labels and left.cost + CENT >= min(map(self.crew.cost_of, idle))):
+            return None
+        share = max(len(held.asks) // len(self.present), 1)
+        spare = _beyond(held.asks, share, held.away)
+        new = [name for name in idle if name not in self.known]
+        asks = self._asks(held.without(spare[: len(new) * share]), new) if new and spare and for_new else []
+        if spare and not asks and len(new) < len(idle):
+            stays = {ask.item for ask in held.without(spare).asks}
+            asks = [ask for ask in self.anew if ask.annotator in idle and ask.item not in stays]
+        return self._instead(held, spare, asks)
+
+    def _asks(self, held: Waiting, among: Sequence[Name]) -> list[Ask]:
+        """What the policy asks of these where nobody else may be asked."""
+        asked = held.crew_now(self.crew)
+        asked = replace(asked, capacity={n: asked.capacity_of(n) if n in among else 0 for n in asked.names})
+        plan = self.policy.plan(self.pool, asked, held.budget_left(self.budget, self.crew))
+        return [ask for ask in plan.asks if ask.annotator in among]
+
+    def _instead(
+        self, held: Waiting, spare: Sequence[Ask], asks: Sequence[Ask]
+    ) -> tuple[Waiting, tuple[Ask, ...]] | None:
+        """What waits without as many `spare` questions as make room for the first of `asks`, in number and in money.
+
+        Where a question goes to another annotator, it goes: it is the first to make room.
+        """
+        given = {ask.item for ask in asks}
+        first = sorted(spare, key=lambda ask: ask.item not in given)
+        least = sum(ask.item in given for ask in first)
+        price, paid = (np.cumsum([self.crew.cost_of(ask.annotator) for ask in part]) for part in (asks, first))
+        money = held.budget_left(self.budget, self.crew).cost + CENT + paid
+        for many in range(min(len(asks), len(spare)), 0, -1):
+            gone = max(many, least, int(np.searchsorted(money, price[many - 1])) + 1)
+            if gone <= len(first):
+                return held.without(first[:gone]), tuple(asks[:many])
+        return None
+
+
+def _beyond(asks: Sequence[Ask], share: int, away: frozenset[Name]) -> list[Ask]:
+    """The questions of who is away, and those behind the first `share` of each other annotator, the last ones first."""
     count: dict[Name | None, int] = {}
-    behind = []
+    gone, behind = [], []
     for ask in asks:
         count[ask.annotator] = count.get(ask.annotator, 0) + 1
-        if count[ask.annotator] > max(share, 1):
+        if ask.annotator in away:
+            gone.append(ask)
+        elif count[ask.annotator] > share:
             behind.append((count[ask.annotator], ask))
-    return [ask for _, ask in sorted(behind, key=itemgetter(0), reverse=True)]
+    return [*gone, *(ask for _, ask in sorted(behind, key=itemgetter(0), reverse=True))]
 
 
 def waiting(previous: Plan, pool: PoolState, crew: Crew, budget: Budget, now: float, expire: float) -> Waiting:

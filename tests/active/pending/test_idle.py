@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
+from hitl.active.replay.baselines import Randomly
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import Annotations
 from hitl.crew import Budget, Crew
@@ -109,3 +111,42 @@ def test_who_could_not_be_asked_for_a_while_is_asked_again() -> None:
     back = planned(questions(answers), Crew(PEOPLE), none, 600.0, SIX)  # type: ignore[arg-type]
     assert len(back.asks) == 6
     assert back.asks_of("cyd")
+
+
+def test_who_is_away_makes_room_for_whoever_is_there() -> None:
+    """Three of the best had left and held both questions, a day each by turns: the other two were never asked."""
+    right, gone = {"ann": 0.95, "bob": 0.95, "dee": 0.95, "fay": 0.7, "gus": 0.7}, ("ann", "bob", "dee")
+    for budget in (Budget(labels=2), Budget(cost=2.0)):
+        rng, plan, answered = np.random.default_rng(0), None, []
+        truth = rng.integers(2, size=300)
+        said = {
+            (who, int(n)): int(truth[n]) ^ int(rng.random() > right[who]) for who in right for n in rng.choice(300, 20)
+        }
+        for quarter in range(24):
+            known = questions(said, range(300))
+            plan = next_plan(ExpectedGain(), known, Crew(tuple(right)), budget, plan, 100.0 + quarter * DAY / 4, DAY)
+            theirs = [ask for ask in plan.asks if ask.annotator not in gone]
+            said |= {(str(ask.annotator), int(ask.item)): int(truth[int(ask.item)]) for ask in theirs}
+            answered.append(len(theirs))
+        assert all(answered[12:])
+
+
+def test_planning_again_gives_the_same_plan_whatever_the_policy() -> None:
+    """The policy chose anew for a part of the questions, by turns that are others than for all of them."""
+    pool, crew, budget = crowd(), Crew(("ann", "bob", "dee", "cyd")), replace(LIMIT, labels=5)
+    for seed in range(20):
+        first = next_plan(Randomly(seed), pool, crew, budget, None, 100.0, DAY)
+        assert len(first.asks) == 5
+        assert next_plan(Randomly(seed), pool, crew, budget, first, 200.0, DAY).asks == first.asks
+
+
+def test_no_question_is_given_up_for_one_that_is_too_dear() -> None:
+    """A cheap question made room for a dear one, which was then left out for want of money."""
+    crew = Crew(PEOPLE, cost={"cyd": 3.0})
+    for money, expected in ((6.0, 6), (7.9, 6), (8.0, 6), (9.0, 6)):
+        budget = replace(SIX, cost=money)
+        plan = planned(questions(), crew, FULL, 500.0, budget)
+        assert math.fsum(crew.cost_of(ask.annotator) for ask in plan.asks) <= money
+        again = planned(questions(), crew, plan, 600.0, budget)
+        assert pairs(again) == pairs(plan)
+        assert len(plan.asks) + 2 * len(plan.asks_of("cyd")) >= expected
