@@ -308,16 +308,16 @@ class _Market:
 
     def _buy(self, column: Rows) -> None:
         """Spend what is left: the questions, and the better annotators, that bring most for the money."""
-        self.people = self.people.beyond(self._one_column(self._used(column) >= self.share), self.share)
-        own = np.append(self.share, self.people.capacity[len(self.share) :])
-        room = own - np.bincount(column[column >= 0], minlength=len(own))
-        value, price = self.value[:, self.people.person] * self.people.counts, self.price[self.people.person]
         bought = True
         while bought:
             bought = False
+            self.people = self.people.beyond(self._one_column(self._used(column) >= self.share), self.share)
+            own = np.append(self.share, self.people.capacity[len(self.share) :])
+            room = own - np.bincount(column[column >= 0], minlength=len(own))
+            value, price = self.value[:, self.people.person] * self.people.counts, self.price[self.people.person]
             left = self.cost - self._spent(column)
             choice, rate = best_purchases(value, price, column, room, left, self.limit)
-            for row in np.argsort(-rate, kind="stable")[: int((rate > 0).sum())]:
+            for row in np.argsort(-rate, kind="stable")[: int((rate >= 0).sum())]:
                 before, k = int(column[row]), int(choice[row])
                 extra = price[k] - (price[before] if before >= 0 else 0.0)
                 if extra > left or room[k] <= 0 or (before < 0 and (column >= 0).sum() >= self.limit):

@@ -116,8 +116,8 @@ class Choice:
             return assign(rows, bound, value.values, self.free, limit, cost=money, share=share, alike=value.alike).pairs
 
         pairs = assigned(self.value.per_cost(cost_k), math.inf)
-        if math.fsum(cost_k[pair.person] for pair in pairs) > self.money:
-            pairs = assigned(self.value, self.money)
+        if math.fsum(cost_k[pair.person] for pair in pairs) > self.money + CENT:
+            pairs = assigned(self.value, self.money + CENT)
         return pairs
 
 

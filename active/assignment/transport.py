@@ -98,11 +98,12 @@ def in_steps(value_rk: Floats, person: Whole, counts: Floats, toll: Floats, step
 def best_purchases(
     value_rk: Floats, cost: Floats, column: Whole, room: Whole, left: float, limit: int
 ) -> tuple[Whole, Floats]:
-    """For each row the column that would add most for the money, and how much more per unit; 0 where none can be had.
+    """For each row the column that would add most for the money, and how much more per unit; below 0: none.
 
-    A row without a column may get one while there are fewer than `limit` pairs; one that has may get a better one.
+    A row without a column may get one while there are fewer than `limit` pairs, though it brings nothing, then the
+    cheapest; one that has may get a better one.
     """
-    choice, rate = np.zeros(len(value_rk), np.int64), np.zeros(len(value_rk))
+    choice, rate = np.zeros(len(value_rk), np.int64), np.full(len(value_rk), -1.0)
     full = (column >= 0).sum() >= limit
     for r in range(len(value_rk)):
         now, paid = 0.0, 0.0
@@ -112,7 +113,10 @@ def best_purchases(
             continue
         for k in range(len(cost)):
             more, extra = value_rk[r, k] - now, cost[k] - paid
-            if more > 1e-12 and extra <= left and room[k] > 0 and more > rate[r] * max(extra, 1e-12):
+            if extra > left or room[k] <= 0 or (more <= 1e-12 and (more < 0 or column[r] >= 0)):
+                continue
+            better = more > rate[r] * max(extra, 1e-12)
+            if better or (more == 0 and rate[r] == 0 and cost[k] < cost[choice[r]]):
                 choice[r], rate[r] = k, more / max(extra, 1e-12)
     return choice, rate
 

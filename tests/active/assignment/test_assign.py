@@ -334,13 +334,31 @@ def test_what_brings_most_for_the_money_is_bought(seed: int, limit: int) -> None
     for r in range(4):
         has = column[r] >= 0
         now, paid = (value[r, column[r]], cost[column[r]]) if has else (0.0, 0.0)
-        rates = {0.0: 0} | {
+        rates = {-1.0: 0} | {
             float((value[r, k] - now) / max(cost[k] - paid, 1e-12)): k
             for k in range(3)
             if room[k] > 0 and value[r, k] > now and cost[k] - paid <= left and (has or (column >= 0).sum() < limit)
         }
         assert np.isclose(rate[r], max(rates))
         assert choice[r] == rates[max(rates)]
+
+
+def test_what_brings_nothing_is_asked_with_the_money_that_is_left() -> None:
+    """Nothing was asked where the one annotator who might be chosen at first was too dear: a project did not end."""
+    crew = Crew(("dear", "cheap", "other"), default_capacity=2, cost={"dear": 9.0, "other": 1.5})
+    for value in (np.zeros((3, 3)), np.array([[0.3, 0.2, 0.1], [0, 0, 0], [0, 0, 0]])):
+        free = Eligibility.of(crew, [nothing_said(3)])
+        found = assign(np.arange(3), value.max(axis=1), lambda at, value=value: value[at], free, 3, cost=4.0)
+        assert sorted(pair.item for pair in found) == [0, 1, 2]
+        assert sorted(pair.person for pair in found) == [1, 1, 2]
+
+
+def test_what_is_bought_beyond_a_share_is_bought_as_well() -> None:
+    """Money was left over where it would have brought annotators beyond their share."""
+    crew = Crew(("dear", "cheap"), cost={"dear": 9.0})
+    free, share = Eligibility.of(crew, [nothing_said(4)]), np.array([2, 2])
+    found = assign(np.arange(4), np.zeros(4), lambda at: np.zeros((len(at), 2)), free, 4, cost=5.0, share=share)
+    assert [pair.person for pair in found] == [1, 1, 1, 1]
 
 
 # -- few items are looked at ----------------------------------------------------------------------------------

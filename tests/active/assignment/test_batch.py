@@ -54,6 +54,11 @@ def test_gain_for_money_where_no_limit_on_cost_binds(seed: int, capacity: int, l
     assert [(p.item, p.person) for p in again] == [(p.item, p.person) for p in pairs]
 
 
+def test_costs_that_add_up_to_the_limit_but_for_rounding_are_within_it() -> None:
+    crew = Crew((0, 1, 2), default_capacity=1, cost={0: 0.1, 1: 0.2, 2: 0.7})
+    assert {pair.person for pair in choice(1, crew, money=0.3).best(np.arange(5), 5)} == {0, 1}  # 0.1 + 0.2 > 0.3
+
+
 @given(st.integers(0, 2000), st.integers(2, 9))
 def test_gain_within_the_money_where_the_limit_binds(seed: int, money: int) -> None:
     """Undivided: divided as well, the cheap would be taken though the money buys the good."""
