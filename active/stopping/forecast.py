@@ -7,9 +7,11 @@ The policy's own future is played through on the present beliefs, several times 
     order       the least certain items first, each to the best who can still answer it, within capacity
     answer      l ~ pi_k[z_n, .]                       which moves the belief by the *expected* pi_k
 
-until every item is done or the accuracy reaches its target (`stopping`). Where the consensus was made less sure for
-what annotators have in common, new answers are discounted alike: ln q0_n gains ln pi_k, q_n ∝ exp(ln q0_n / T_n) with
-the T_n of one label more (`hitl.models.calibration`). Of many open items SAMPLE are played and stand for all.
+until every item is done or the accuracy reaches its target (`stopping`). Of a pool without names, which can answer an
+item without end, an item with m labels gets max(m / AT_A_TIME, 1) at a time, so that any limit is soon played.
+Where the consensus was made less sure for what annotators have in common, new answers are discounted alike: ln q0_n
+gains ln pi_k, q_n ∝ exp(ln q0_n / T_n) with the T_n of one label more (`hitl.models.calibration`). Of many open items
+SAMPLE are played and stand for all.
 
 What the fit will still learn, of annotators and of what they have in common, is not played. The interval holds the
 spread of the draws and, beside it, how far simulated runs lay off their middle for such reasons: MODEL where truths are
@@ -42,6 +44,10 @@ SAMPLE = 1000
 
 ROUNDS = 40
 """Parts in which open items are asked about at least, when the order of questions matters and plans are small."""
+
+AT_A_TIME = 10
+"""Labels of an item for each that a pool without names gives it at a time: its labels are a tenth too many at most, and
+as many as `Budget.max_labels` has as it comes are played one by one."""
 
 MODEL, TARGET, UNCHECKED, HARDLY_KNOWN = 0.25, 0.35, 0.4, 0.6
 """Standard deviations of ln (labels needed / labels forecast) beyond that of the draws.
@@ -154,6 +160,7 @@ class _Future:
         self.pi = [_as_they_may_be(c, crew, pi, draws, rng) for (_, c), pi in zip(pool, matrices, strict=True)]
         self.order_dnr = _orders(pool, crew, budget, sample, matrices, draws, rng)
         self.cost_k, self.budget, self.expected = np.array(crew.prices), budget, pool.expected
+        self.named = bool(crew.names)
         error = np.where(pool[0][0].known | pool.open, 0.0, pool.error)  # of open items it is played
         self.settled = error.sum(), (error * (1 - error)).sum(), error.size
         self.n_draws, self.n_items, self.scale = draws, sample.size, rows.size / sample.size
@@ -207,15 +214,26 @@ class _Future:
         return low_d >= (self.budget.target_accuracy or 2.0)
 
     def _answer(self, d: Rows, n: Rows, rng: np.random.Generator) -> None:
-        """One answer about each of these (draw, item) pairs."""
+        """The next answers about each of these (draw, item) pairs."""
         k = self.order_dnr[d, n, self.asked_dn[d, n]]
-        self.asked_dn[d, n] += 1
-        np.add.at(self.labels_d, d, float(len(self.beliefs)))  # an answer is a label of each question
-        np.add.at(self.cost_d, d, self.cost_k[k])
+        many = self._at_a_time(d, n)
+        self.asked_dn[d, n] += many
+        np.add.at(self.labels_d, d, many * float(len(self.beliefs)))  # an answer is a label of each question
+        np.add.at(self.cost_d, d, many * self.cost_k[k])
         for belief, pi_dkjl in zip(self.beliefs, self.pi, strict=True):
-            chance = np.cumsum(_answers(pi_dkjl, d, k, belief.truth_dn[d, n]), axis=1)
-            said = (rng.random(d.size)[:, None] * chance[:, -1:] > chance).sum(axis=1)
-            belief.update(d, n, k, said)
+            chance = _answers(pi_dkjl, d, k, belief.truth_dn[d, n])
+            if many.max(initial=1) == 1:
+                total = np.cumsum(chance, axis=1)
+                belief.update(d, n, k, (rng.random(d.size)[:, None] * total[:, -1:] > total).sum(axis=1))
+            else:
+                belief.update_many(d, n, k, rng.multinomial(many, chance / chance.sum(axis=1, keepdims=True)))
+
+    def _at_a_time(self, d: Rows, n: Rows) -> Rows:
+        """(m,) how many answers each of these items gets: one of each annotator, of a pool a share of its labels."""
+        if self.named:
+            return np.ones(d.size, np.intp)
+        labels = self.beliefs[0].labels_dn[d, n]
+        return np.maximum(np.minimum(labels // AT_A_TIME, self.budget.max_labels - labels), 1)
 
 
 def _answers(pi_dkjl: Floats, d: Rows, k: Rows, true: Rows) -> Floats:

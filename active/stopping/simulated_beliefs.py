@@ -49,6 +49,14 @@ class Belief:
         self.labels_dn[d, n] += 1
         self.confidence_dn[d, n] = self.probabilities(d, n).max(axis=1)
 
+    def update_many(self, d: Rows, n: Rows, k: Rows, count_ml: Rows) -> None:
+        """So many answers of each kind (m, L) of crew member k about item n in draw d, for each of these."""
+        for label in range(count_ml.shape[1]):
+            said = given(self.pi_kjl, k, np.full(len(k), label))
+            self.log_q0_dnj[d, n] += count_ml[:, label, None] * np.log(np.maximum(said, TINY))
+        self.labels_dn[d, n] += count_ml.sum(axis=1)
+        self.confidence_dn[d, n] = self.probabilities(d, n).max(axis=1)
+
     def probabilities(self, d: Rows, n: Rows) -> Floats:
         """(., J) beliefs about these items."""
         return self.effect.temper(self.log_q0_dnj[d, n], self.labels_dn[d, n], self.predicted_n[n])
