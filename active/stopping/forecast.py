@@ -233,7 +233,8 @@ class _Future:
         if self.named:
             return np.ones(d.size, np.intp)
         labels = self.beliefs[0].labels_dn[d, n]
-        return np.maximum(np.minimum(labels // AT_A_TIME, self.budget.max_labels - labels), 1)
+        many: Rows = np.maximum(np.minimum(labels // AT_A_TIME, self.budget.max_labels - labels), 1)
+        return many
 
 
 def _answers(pi_dkjl: Floats, d: Rows, k: Rows, true: Rows) -> Floats:

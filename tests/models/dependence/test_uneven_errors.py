@@ -51,21 +51,19 @@ def hits_integrated(counts_lj: Ints) -> float:
 
 
 def errors_enumerated(counts_lj: Ints) -> float:
-    """Log evidence that errors gather in some classes, against that they spread evenly; by scipy."""
-    classes = len(counts_lj)
-    values = []
-    for strength in (3, 10, 30, 100):
-        value = 0.0
-        for j in range(classes):
-            errors = np.delete(counts_lj[:, j], j)
-            size = int(errors.sum())
-            ways = gammaln(size + 1) - gammaln(errors + 1).sum()
-            if size:
-                alpha = np.full(classes - 1, strength / (classes - 1))
-                value += stats.dirichlet_multinomial.logpmf(errors, alpha, size) - ways
-            value += size * np.log(classes - 1)
-        values.append(value)
-    return float(logsumexp(values) - np.log(4))
+    """Log evidence that errors gather in some classes, against that the careless name all alike, or as often as each is
+    named; by scipy."""
+    classes, uneven, even = len(counts_lj), [], []
+    for named_l in (np.ones(classes), counts_lj.sum(axis=1) + 1):
+        shares = [np.delete(named_l, j) / np.delete(named_l, j).sum() for j in range(classes)]
+        errors = [np.delete(counts_lj[:, j], j) for j in range(classes)]
+        ways = sum(gammaln(e.sum() + 1) - gammaln(e + 1).sum() for e in errors)
+        pairs = [(e, share) for e, share in zip(errors, shares, strict=True) if e.sum()]
+        even.append(sum(stats.multinomial.logpmf(e, e.sum(), share) for e, share in pairs) - ways)
+        for strength in (3, 10, 30, 100):
+            found = (stats.dirichlet_multinomial.logpmf(e, strength * share, e.sum()) for e, share in pairs)
+            uneven.append(sum(found) - ways - np.log(4))
+    return float(logsumexp(uneven) - logsumexp(even))
 
 
 @pytest.mark.parametrize("counts", [[[5, 1], [2, 3]], [[9, 4], [0, 1]], [[0, 2], [3, 0]], [[12, 0], [0, 12]]], ids=str)
@@ -95,6 +93,27 @@ def test_evidence_grows_with_the_counts_either_way() -> None:
         found = sign * np.array([log_bayes_factor(size * counts_lj) for size in (1, 3, 10, 30)])
         assert found[0] > 0
         assert (np.diff(found) > 0).all()
+
+
+@pytest.mark.parametrize("stray", [0, 1, 3])
+def test_a_class_that_hardly_anybody_names_does_not_make_errors_uneven(stray: int) -> None:
+    """A class that was declared and never used, or one typing error, took ln B from below -5 to above 5."""
+    careless_lj = np.full((4, 4), 12.0) + 80 * np.eye(4)
+    more_lj = np.zeros((5, 5))
+    more_lj[:4, :4] = careless_lj
+    more_lj[4, :stray] = 1
+    assert log_bayes_factor(careless_lj) < -5
+    assert log_bayes_factor(more_lj) < -3
+
+
+def test_the_careless_may_name_each_class_as_often_as_it_is_named() -> None:
+    """Seven of ten items are of one class, and who is careless says so more often, whatever the item is."""
+    share_l = np.array([0.7, 0.15, 0.1, 0.05])
+    wrong_lj = share_l[:, None] / (1 - share_l) * (1 - np.eye(4))
+    counts_lj = 1000 * share_l * (0.8 * np.eye(4) + 0.2 * wrong_lj)
+    assert log_bayes_factor(counts_lj) < -5
+    gathered_lj = 1000 * share_l * (0.8 * np.eye(4) + 0.2 * np.roll(np.eye(4), 1, axis=1))
+    assert log_bayes_factor(gathered_lj) > 100
 
 
 # -- the counts ----------------------------------------------------------------------------------------------
