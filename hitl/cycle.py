@@ -81,6 +81,7 @@ from hitl.project import (
     usable,
 )
 from hitl.settings import Settings
+from hitl.shown import subject_of
 from hitl.tables.limits import within
 
 if TYPE_CHECKING:
@@ -477,8 +478,7 @@ def _withdrawn(lease: Lease, store: Store, operation: Operation, error: HitlErro
     """The error of an operation; what was queued by hand is not sent again where the platform has refused it."""
     if isinstance(error, Unreachable) or not store.withdraw(lease, operation):
         return error
-    what = f"{operation.kind} {operation.key}".strip()
-    return Refused(f"{error}; {what} is not sent again: mend it, then give the command again")
+    return Refused(f"{error}; not sent again: {subject_of(operation)}. Mend it, then give the command again")
 
 
 def pushed(

@@ -25,7 +25,7 @@ from hitl.project import (
     reachable,
     stored_evidence,
 )
-from hitl.shown import counted
+from hitl.shown import counted, subject_of
 from hitl.status import stored_in_words
 from hitl.store.events import Counted
 
@@ -116,7 +116,7 @@ def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Ch
 def _outbox(settings: Settings, store: Store) -> Check:
     """Whether something waits to be sent, and why the last cycle failed."""
     pending, failure = store.pending(settings.name), store.failure(settings.name)
-    waiting = ", ".join(dict.fromkeys(f"{each.kind} {each.key}".strip() for each in pending))
+    waiting = ", ".join(dict.fromkeys(map(subject_of, pending)))
     if not pending:
         return Check("outbox", True, "nothing waits to be sent")
     why = f"; the last cycle failed: {failure.message}" if failure else ""

@@ -6,7 +6,10 @@ import html
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hitl.exchange import Operation
 
 ROWS = 10
 """Rows that a notebook shows."""
@@ -74,3 +77,19 @@ def listed(names: Sequence[Any]) -> str:
     """The first names of many: cat, dog, ... and 92 more."""
     more = f", ... and {len(names) - NAMES:,} more" if len(names) > NAMES else ""
     return ", ".join(map(str, names[:NAMES])) + more
+
+
+SUBJECTS = {
+    "consensus": "consensus",
+    "order": "order of the items",
+    "assign": "questions",
+    "labels_wanted": "labels wanted",
+    "add_items": "items",
+    "gold": "known truth",
+}
+"""What an operation of each kind is about, for readers."""
+
+
+def subject_of(operation: Operation) -> str:
+    """What an operation is about: "questions of ann"."""
+    return SUBJECTS[operation.kind] + (f" of {operation.key}" if operation.key else "")

@@ -18,6 +18,7 @@ from hitl.cli.evidence import files_for, require_unread
 from hitl.cli.options import HERE, AnnotatorsOutput, Config, DryRun, Json, OneQuestion, grouped
 from hitl.errors import BadSettings, HitlError, MissingToken
 from hitl.project import lease_seconds, opened, recalled, require_place, stored
+from hitl.shown import subject_of
 
 if TYPE_CHECKING:
     from hitl.cycle import CycleReport, Unchanged
@@ -401,7 +402,8 @@ def _show_who(judgement: Judgement, settings: Settings) -> None:
 
 def _show_operations(operations: Sequence[Operation], as_json: bool) -> None:
     rows = [{"kind": o.kind, "key": o.key, "size": len(next(iter(o.payload.values()), ()))} for o in operations]
-    lines = [f"would push {row['kind']} {row['key']} ({row['size']} entries)" for row in rows]
+    named = zip(map(subject_of, operations), rows, strict=True)
+    lines = [f"would push {what} ({show.counted(row['size'], 'entry', 'entries')})" for what, row in named]
     show.result({"dry_run": True, "operations": rows}, lines or [AS_PLANNED], as_json)
 
 
@@ -409,5 +411,5 @@ def _show_receipts(receipts: Sequence[Receipt], as_json: bool) -> None:
     rows = [
         {"kind": r.operation.kind, "key": r.operation.key, "changed": r.changed, "detail": r.detail} for r in receipts
     ]
-    lines = [f"{row['kind']} {row['key']}: {row['changed']} changed {row['detail']}".rstrip() for row in rows]
+    lines = [f"{subject_of(r.operation)}: {r.changed:,} changed {r.detail}".rstrip() for r in receipts]
     show.result({"operations": show.without_passwords(rows)}, lines or [AS_PLANNED], as_json)

@@ -234,7 +234,7 @@ def test_steps_one_by_one_do_what_run_does(run: Run, project: Path) -> None:
     assert json.loads(out)["plan"]["asks"]
     assert "nothing to push" in run("push", "--dry-run")[1]
     assert run("plan", "--output", "asks.csv")[0] == 0
-    assert "would push order" in run("push", "--dry-run")[1]
+    assert "would push order of the items (" in run("push", "--dry-run")[1]
     assert not (project / "hitl-output").exists()
     assert "order" in run("push")[1]
     asked = list(dict.fromkeys(read_table("asks.csv").column("item").to_pylist()))
@@ -257,7 +257,7 @@ def test_new_items_and_gold_reach_the_platform(run: Run, project: Path) -> None:
     (project / "new.csv").write_text("item,text\n99,hello\n")
     (project / "known.csv").write_text("item,label\n5,cat\n")
     assert run("run")[0] == 0
-    assert run("add", "new.csv", "--dry-run")[1].startswith("would push add_items")
+    assert run("add", "new.csv", "--dry-run")[1].startswith("would push items of new.csv (")
     assert run("add", "new.csv")[0] == 0
     assert run("gold", "known.csv")[0] == 0
     assert run("run")[0] == 0

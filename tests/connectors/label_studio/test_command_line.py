@@ -60,7 +60,7 @@ def test_a_lead_sets_a_project_up_and_runs_it(make_project: Callable[..., Projec
     (tmp_path / "new.csv").write_text("item,text\nn1,something new\n")
     (tmp_path / "gold.csv").write_text(f"item,label\n{tasks[0]},bad\n")
     assert hitl("add", "new.csv").returncode == 0
-    assert hitl("add", "new.csv").stdout.startswith("add_items new.csv: 0 changed")
+    assert hitl("add", "new.csv").stdout.startswith("items of new.csv: 0 changed")
     assert hitl("gold", "gold.csv").returncode == 0
     after = json.loads(hitl("run", "--json").stdout)
     assert after["metrics"]["items"] == len(tasks) + 1
