@@ -170,21 +170,23 @@ class ExpectedGain:
         """What is asked, of open items about `rows`; None where no question that can be asked is worth its cost.
 
         Checks and audits are shares of what is asked, not of what may be: where other questions run out they are
-        chosen anew, as shares of so many as were found.
+        chosen anew, as shares of so many as were found; the money that this leaves buys other questions.
         """
+        wanted = budget.labels
         while True:
-            due = checks_due(self.calibrate, pool.answered + len(free.crew.asked), budget.labels)
+            few = replace(budget, labels=wanted)
+            due = checks_due(self.calibrate, pool.answered + len(free.crew.asked), wanted)
             checked = checks(pool, free, due, budget.cost)
-            audited, probability = self._audits(pool, free, checked, matrices, budget)
+            audited, probability = self._audits(pool, free, checked, matrices, few)
             beside = checked + audited
             choice, limit = self._choice(asked, free, beside, gains, budget), budget.labels - len(beside)
             others = rows[~np.isin(rows, [item for item, _ in beside])]
             pairs = _best(asked, choice, free.crew, budget, others, limit)
             if limit and not pairs and budget.worth is not None and not free.crew.asked and choice.best(others, 1):
                 return None
-            if not beside or len(beside) + len(pairs) == budget.labels:
+            if not beside or len(beside) + len(pairs) >= wanted:
                 return _Found(checked, audited, probability, pairs, others)
-            budget = replace(budget, labels=len(beside) + len(pairs))
+            wanted = len(beside) + len(pairs)
 
     def _audits(
         self, pool: PoolState, free: Eligibility, checked: Places, matrices: Sequence[Floats], budget: Budget

@@ -139,6 +139,16 @@ def test_where_nothing_else_is_left_to_ask_planning_again_adds_nothing(option: s
     assert next_plan(policy, [question], crew, budget, first, 200.0).asks == first.asks
 
 
+@pytest.mark.parametrize("option", ["calibrate", "audit"])
+def test_money_that_fewer_checks_leave_buys_other_questions(option: str) -> None:
+    """All of it went to checks of those who cost most; without these, as many questions were asked as before."""
+    question = judged([[0] * 4] * 30 + [[-1] * 4] * 90, known=60)
+    crew = Crew(PEOPLE, cost={0: 10.0, 1: 10.0, 2: 10.0})
+    plan = ExpectedGain(**{option: 0.1}).plan([question], crew, Budget(1000, cost=60.0))
+    assert len(plan.asks) > 35
+    assert sum(ask.check or ask.audit for ask in plan.asks) <= 0.1 * len(plan.asks) + 1
+
+
 def test_whoever_comes_is_asked_known_items_too() -> None:
     question = judged([[0, 0], [0, -1], [-1, -1], [-1, -1], [-1, -1]], known=3)
     plan = ExpectedGain(calibrate=0.5).plan([question], Crew(), Budget(labels=3))
