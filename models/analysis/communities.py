@@ -367,5 +367,5 @@ def _prototypes(membership_kg: Floats, counts_kjl: Floats, concentration_kjl: Fl
     known_kj = total_kj / (total_kj + counts_kjl.shape[2])
     mean_kjl = concentration_kjl / concentration_kjl.sum(axis=2, keepdims=True)
     sum_gjl = np.einsum("kg,kj,kjl->gjl", weight_kg, known_kj, mean_kjl, optimize=True)
-    prototype: Floats = sum_gjl / np.maximum(sum_gjl.sum(axis=2, keepdims=True), FLOOR)
+    prototype: Floats = sum_gjl / np.maximum(sum_gjl.sum(axis=2, keepdims=True), np.finfo(np.float64).tiny)
     return prototype

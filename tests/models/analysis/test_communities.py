@@ -300,6 +300,15 @@ def test_a_community_is_as_accurate_as_its_members_where_each_has_a_prior_of_the
     assert found.prototype[0].diagonal() == pytest.approx(right_k.mean(), abs=0.01)
 
 
+def test_what_nobody_of_a_community_has_seen_is_a_distribution_too() -> None:
+    """A row of which nothing is known: its sum was the number of members by that of answers, if that is below 1."""
+    counts_kjl = np.zeros((2, 4, 4))
+    counts_kjl[:, 0], counts_kjl[:, 1] = [5, 1, 1, 1], [1, 8, 1, 1]
+    prototype_gjl = groups._prototypes(np.array([[1, 0], [0, 0.6]]), counts_kjl, counts_kjl + 1 + 2 * np.eye(4))
+    assert prototype_gjl.sum(axis=2) == pytest.approx(1)
+    assert prototype_gjl[:, 3].tolist() == pytest.approx(np.tile([1 / 6, 1 / 6, 1 / 6, 1 / 2], (2, 1)))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_people_between_two_kinds_have_shares_in_both(seed: int) -> None:
     """Half of their answers are of one kind, half of another, and no third kind lies nearer than these two."""
