@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,9 @@ def held(path: Path, written: str, kind: str = "folder") -> Iterator[None]:
 
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                ours = os.path.samestat(os.fstat(lock.fileno()), path.stat())  # who held it may have removed it
             except OSError:
+                ours = False
+            if not ours:
                 raise Busy(f"{written}: another process writes it; wait for it, or name another {kind}") from None
         yield

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,8 +73,10 @@ def predict(
         progress("predict", resumed, total)
         _judge(inputs, predictor, parts, total, resumed, batch_size, rows, progress)
         silent = parts.write(output)
-        (parts.folder / LOCK).unlink()
         parts.remove()
+        with suppress(OSError):  # another process begins just now; Windows removes no file that is open
+            (parts.folder / LOCK).unlink()
+            parts.folder.rmdir()
     return Done(total, silent, resumed, time.monotonic() - began)
 
 

@@ -99,6 +99,34 @@ def test_another_fingerprint_begins_anew(tmp_path: Path) -> None:
     assert sum(count for _, count in model.asked) == 100
 
 
+def test_a_lock_that_its_holder_has_removed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opened before the other process ended, locked after that: a third one would lock another file of this name."""
+    fcntl = pytest.importorskip("fcntl")
+    lock, flock = tmp_path / "lock", fcntl.flock
+
+    def late(*given: Any) -> None:
+        lock.unlink()
+        flock(*given)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(Busy, match="another process writes it"), held(lock, "p.csv", "file"):
+        pass
+
+
+def test_a_lock_that_cannot_be_removed_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows removes no file that is open."""
+    inputs, unlink = table(tmp_path), Path.unlink
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "lock":
+            raise PermissionError(path)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    assert predict(inputs, Recorder(), tmp_path / "p.csv", "f").items == 100
+    assert [path.name for path in (tmp_path / ".p.csv.parts").iterdir()] == ["lock"]
+
+
 def test_two_processes_do_not_write_one_file(tmp_path: Path) -> None:
     """The parts of the one were taken for those of the other: a file of the answers of two models, without a word."""
     inputs, output = table(tmp_path), tmp_path / "p.csv"
