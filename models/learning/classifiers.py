@@ -34,6 +34,9 @@ LOGIT_VARIANCE = 9.0
 LEAST = 0.02
 """Belief from which an item enters for a class: below, its copies would only take time."""
 
+ROUNDING = 1e-6
+"""How far below 0 a probability may be that an estimator has computed as a difference; it is taken for 0."""
+
 
 class Classifier(Protocol):
     """Predicts classes from features."""
@@ -84,7 +87,7 @@ class Estimating:
             ) from error
         there_n = np.ones(len(x_nd), np.bool_) if self.input_n is None else np.array([one is not None for one in x_nd])
         _require_distributions(type(estimator).__name__, own_nj, there_n, codes, np.unique(code))
-        return _over_all(own_nj, codes.astype(np.intp), len(q_mj), q_nj.shape[1])
+        return _over_all(np.maximum(own_nj, 0.0), codes.astype(np.intp), len(q_mj), q_nj.shape[1])
 
     def _inputs(self, evidence: Evidence) -> npt.NDArray[Any]:
         """(N, D) features, or (N,) inputs of its own."""
@@ -222,7 +225,7 @@ def _require_distributions(name: str, own_nj: Floats, there_n: Mask, codes: npt.
             "column for each class"
         )
     seen_nj = own_nj[there_n]
-    if not ((seen_nj >= 0).all() and np.allclose(seen_nj.sum(axis=1), 1, atol=1e-3)):
+    if not ((seen_nj >= -ROUNDING).all() and np.allclose(seen_nj.sum(axis=1), 1, atol=1e-3)):
         raise BadInput(f"learn.model: {name}.predict_proba gives rows that are no probabilities, which sum to 1")
 
 

@@ -322,3 +322,17 @@ def test_an_estimator_that_gives_no_distributions_is_said_to(says: Any, classes:
     training = trained(evidence, beliefs(evidence, truth))
     with pytest.raises(BadInput, match=f"learn.model: {message}"):
         out_of_fold(Estimating(lambda n: Saying(says, classes)), training)
+
+
+def test_a_probability_that_rounding_left_below_0_is_0() -> None:
+    class Rounded:
+        def fit(self, x: Any, y: Any, sample_weight: Any) -> None:
+            self.classes_ = np.unique(y)
+
+        def predict_proba(self, x: Any) -> Any:
+            return np.tile([1 + 1e-9, -1e-9], (len(x), 1))
+
+    said = {"item": ["a", "b"], "annotator": ["ann", "ann"], "label": ["x", "y"]}
+    evidence = Evidence.from_tables(said, features={"item": ["a", "b"], "features": [[0.0], [1.0]]})
+    p_nj = Estimating(lambda width: Rounded()).predict(evidence, np.full((2, 2), 0.5), np.ones(2, np.bool_))
+    assert p_nj[:, 1].tolist() == [0, 0]
