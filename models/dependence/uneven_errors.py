@@ -6,25 +6,23 @@ independently, and confidence is then far too high). But items that mislead leav
 classes to some others, so that errors gather there; carelessness spreads evenly. Of twenty public crowds nineteen have
 uneven errors. What this cannot see are misleading items that send all classes alike to all others.
 
-    uneven    c_j ~ Beta(g c, g (1 - c))                            classes differ in how often they are recognised,
-              errors of class j ~ Dirichlet(h s_l / (1 - s_j))      and in what they are taken for
-    even      c_j = c,  errors of class j are l with s_l / (1 - s_j)
+    uneven    c_j ~ Beta(g c, g (1 - c))                      classes differ in how often they are recognised,
+              errors of class j ~ Dirichlet(h / (J - 1))      and in what they are taken for
+    even      c_j = c,  errors of class j each 1 / (J - 1)
 
     P(together) = P0 B / (P0 B + 1 - P0)       B = Bayes factor of uneven against even
 
-with g and h, each by itself, drawn from `UNEVENNESS`. The careless name all classes alike, s_l = 1 / J, or each as
-often as it is named at all, s_l ~ labels + 1: either half of the times. Where nobody names a class, or by mistake, the
-first alone would take the gap for uneven errors.
+with g and h, each by itself, drawn from `UNEVENNESS`. Counts are expected ones of all annotators, and an item with m
+labels counts (m - 2) / m of its labels: two are spent on its class and on whether the first is right. So a thin table
+says nothing, and P stays P0. However even errors are, P is LEAST at least.
 
-Counts are expected ones of all annotators, and an item with m labels counts (m - 2) / m of its labels: two are spent on
-its class and on whether the first is right. So a thin table says nothing, and P stays P0. However even errors are, P is
-LEAST at least.
+What errors are taken for is compared among classes that have right answers, LEAST_RIGHT at least. One that nobody
+names, or by a typing error, has no items; the gap that it leaves would look uneven, and tells nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 from scipy.special import expit, gammaln, logit, logsumexp
@@ -40,6 +38,9 @@ BEFOREHAND = 0.9
 
 LEAST = 0.12
 """What is left of P at least: errors that lie evenly may be shared all the same, and then nothing would tell."""
+
+LEAST_RIGHT = 1.0
+"""Labels, in expectation: with less than one that is right, nothing shows that there are items of a class."""
 
 UNEVENNESS = np.array([3.0, 10.0, 30.0, 100.0])
 """Values of g and h, in labels: from very uneven to nearly even."""
@@ -71,22 +72,13 @@ def log_bayes_factor(counts_lj: Floats) -> float:
     hit = float((right_j.sum() + 7.5) / (total_j.sum() + 10))
     even = float(right_j.sum() * np.log(hit) + wrong_j.sum() * np.log1p(-hit))
     found = _mean_over(lambda g: _beta_binomial(g * hit, g * (1 - hit), right_j, wrong_j)) - even
-    if len(right_j) > 2:
-        found += _in_what_they_are_taken_for(counts_lj)
+    named = np.ix_(right_j >= LEAST_RIGHT, right_j >= LEAST_RIGHT)
+    errors_lj = counts_lj[named] * (1 - np.eye(np.count_nonzero(right_j >= LEAST_RIGHT)))
+    others = len(errors_lj) - 1
+    if others > 1:  # nothing counted adds nothing to the likelihood, as on the diagonal
+        even = errors_lj.sum() * np.log(others)
+        found += _mean_over(lambda h: _dirichlet_multinomial(h / others, errors_lj)) + even
     return float(found)
-
-
-def _in_what_they_are_taken_for(counts_lj: Floats) -> float:
-    """ln p(errors | uneven) - ln p(errors | even)."""
-    errors_lj, named_l = counts_lj.copy(), counts_lj.sum(axis=1)
-    np.fill_diagonal(errors_lj, 0.0)  # nothing counted adds nothing to the likelihood
-    uneven, even = [], []
-    for weight_l in (np.ones_like(named_l), named_l + 1):
-        share_l = weight_l / weight_l.sum()
-        share_lj = share_l[:, None] / (1 - share_l)
-        uneven.append(_mean_over(partial(_dirichlet_multinomial, share_lj, errors_lj)))
-        even.append(float((errors_lj * np.log(share_lj)).sum()))
-    return float(logsumexp(uneven) - logsumexp(even))
 
 
 def _mean_over(log_likelihood: Callable[[float], float]) -> float:
@@ -98,8 +90,8 @@ def _beta_binomial(a: float, b: float, right_j: Floats, wrong_j: Floats) -> floa
     return float((raised - gammaln(a + b + right_j + wrong_j) + gammaln(a + b)).sum())
 
 
-def _dirichlet_multinomial(share_lj: Floats, errors_lj: Floats, strength: float) -> float:
-    """Log likelihood of the errors of each class (column), which are expected in these shares; none on the diagonal."""
-    alpha_lj = strength * share_lj
-    inside = (gammaln(alpha_lj + errors_lj) - gammaln(alpha_lj)).sum()
-    return float(inside - (gammaln(strength + errors_lj.sum(axis=0)) - gammaln(strength)).sum())
+def _dirichlet_multinomial(alpha: float, errors_lj: Floats) -> float:
+    """Log likelihood of the errors of each class (column); the diagonal, which has none, is 0."""
+    total = alpha * (len(errors_lj) - 1)
+    inside = (gammaln(alpha + errors_lj) - gammaln(alpha)).sum()
+    return float(inside - (gammaln(total + errors_lj.sum(axis=0)) - gammaln(total)).sum())
