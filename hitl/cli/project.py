@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -401,7 +401,9 @@ def _show_who(judgement: Judgement, settings: Settings) -> None:
 
 
 def _show_operations(operations: Sequence[Operation], as_json: bool) -> None:
-    rows = [{"kind": o.kind, "key": o.key, "size": len(next(iter(o.payload.values()), ()))} for o in operations]
+    rows: list[dict[str, Any]] = [
+        {"kind": o.kind, "key": o.key, "size": len(next(iter(o.payload.values()), ()))} for o in operations
+    ]
     named = zip(map(subject_of, operations), rows, strict=True)
     lines = [f"would push {what} ({show.counted(row['size'], 'entry', 'entries')})" for what, row in named]
     show.result({"dry_run": True, "operations": rows}, lines or [AS_PLANNED], as_json)
