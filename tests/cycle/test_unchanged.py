@@ -116,15 +116,15 @@ def test_other_settings_and_other_files_are_judged(folder: Path, store: Store) -
     assert again(store, Tables(folder), modelled)
 
 
-@pytest.mark.parametrize("model", ["mine.py:encode", "mine:encode"])
+@pytest.mark.parametrize("model", ["edited.py:encode", "edited:encode"])
 def test_code_of_a_model_that_was_edited_is_judged(
     folder: Path, store: Store, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Named by its file, or as a module of the folder in which the command runs."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
-    code = folder / "mine.py"
+    monkeypatch.delitem(sys.modules, "edited", raising=False)
+    code = folder / "edited.py"
     code.write_text("def encode(texts):\n    return [[len(one)] for one in texts]\n")
     (folder / "items.csv").write_text("item,text\n" + "".join(f"{n},text {n}\n" for n in range(9)))
     ours_by = ours(features=FeatureSettings(text="text", model=model))
