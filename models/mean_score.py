@@ -103,7 +103,7 @@ def option_scores(annotations: Annotations, scores: Mapping[Name, float] | None)
 
 
 def guessed_order(annotations: Annotations) -> str | None:
-    """Words about classes that are no numbers, in an order that nobody gave: that of the alphabet. None of two."""
+    """A warning where three or more classes are words in alphabetical order, which may not be theirs; else None."""
     names = annotations.classes
     if len(names) <= 2 or names != natural_order(names) or all(math.isfinite(_number(name)) for name in names):
         return None

@@ -8,7 +8,7 @@
                would have to be opened again
     away       was asked and neither answered nor skipped anything until their questions expired, or would have
                (`annotator_activity`): one question, until they answer something, and none where the limit then leaves
-               none for somebody who is there
+               none for an annotator who is present
 
 What waits stays at the front of that annotator's queue, in the same order, and counts against their capacity and the
 budget; its item gets no second question meanwhile. Where that leaves nothing for an annotator without any question, the
@@ -132,13 +132,13 @@ def _filled(
 ) -> Plan:
     """What waits and what the policy adds; less of what waits where annotators would have no question at all.
 
-    Each time that room is made somebody gets their first question, and nobody who is there loses theirs.
+    Each reassignment gives an annotator their first question, and leaves one to each other who is present.
     """
-    room, waits = _Room(policy, pool, crew, budget, held), len(held.asks)
+    reassignment, waits = _Reassignment(policy, pool, crew, budget, held), len(held.asks)
     for _ in range(1 + len(crew.names)):
         more = policy.plan(pool, held.crew_now(crew), held.budget_left(budget, crew))
         plan = merged(more, held, previous, crew, budget, now)
-        moved = room.made(replace(held, asks=plan.asks), for_new=len(plan.asks) <= waits)
+        moved = reassignment.step(replace(held, asks=plan.asks), for_new=len(plan.asks) <= waits)
         if moved is None:
             break
         fewer, asks = moved
@@ -147,12 +147,12 @@ def _filled(
 
 
 @dataclass(eq=False)
-class _Room:
-    """Room for annotators who have no question, where the others' questions leave none, or no money.
+class _Reassignment:
+    """Waiting questions are withdrawn for annotators without any, where the limits of labels or cost are reached.
 
-    An annotator without any label has an even share where the policy has nothing to add: what it has just chosen is to
-    be answered first. The others have what it gives them where it may choose all questions anew: that nothing waits for
-    them is no reason to ask them. Who is away makes room first.
+    An annotator without any label gets an even share, once the policy has nothing to add: what it has just chosen is to
+    be answered first. An annotator with labels gets what the policy gives them when it chooses all questions anew: that
+    nothing waits for them is no reason to ask them. The questions of annotators who are away are withdrawn first.
     """
 
     policy: Policy
@@ -163,21 +163,24 @@ class _Room:
 
     @cached_property
     def present(self) -> list[Name]:
-        """Who is there and can be asked."""
+        """Annotators who are not away and have capacity."""
         return [name for name in self.crew.names if name not in self.waits.away and self.crew.capacity_of(name) > 0]
 
     @cached_property
     def known(self) -> set[Name]:
-        """Who has labels."""
+        """Annotators who have labels."""
         return {a.annotators[k] for a in self.pool.annotations for k in np.flatnonzero(a.labels_per_annotator)}
 
     @cached_property
     def anew(self) -> list[Ask]:
-        """What the policy asks of those who are there where nothing waits."""
+        """What the policy asks of the present annotators if nothing waits."""
         return self._asks(self.waits.without(self.waits.asks), self.present)
 
-    def made(self, held: Waiting, for_new: bool) -> tuple[Waiting, tuple[Ask, ...]] | None:
-        """What waits yet, and the questions for which room was made; None where nobody gets any."""
+    def step(self, held: Waiting, for_new: bool) -> tuple[Waiting, tuple[Ask, ...]] | None:
+        """What still waits, and the questions in place of what was withdrawn; None if no annotator gets any.
+
+        `for_new`: annotators without any label may get some.
+        """
         busy = {ask.annotator for ask in held.asks}
         idle = [name for name in self.present if name not in busy]
         left = held.budget_left(self.budget, self.crew)
@@ -193,7 +196,7 @@ class _Room:
         return self._instead(held, spare, asks)
 
     def _asks(self, held: Waiting, among: Sequence[Name]) -> list[Ask]:
-        """What the policy asks of these where nobody else may be asked."""
+        """What the policy asks of these annotators if it may ask no others."""
         asked = held.crew_now(self.crew)
         asked = replace(asked, capacity={n: asked.capacity_of(n) if n in among else 0 for n in asked.names})
         plan = self.policy.plan(self.pool, asked, held.budget_left(self.budget, self.crew))
@@ -202,9 +205,9 @@ class _Room:
     def _instead(
         self, held: Waiting, spare: Sequence[Ask], asks: Sequence[Ask]
     ) -> tuple[Waiting, tuple[Ask, ...]] | None:
-        """What waits without as many `spare` questions as make room for the first of `asks`, in number and in money.
+        """What waits without as many `spare` questions as the first of `asks` need, in number and in cost.
 
-        Where a question goes to another annotator, it goes: it is the first to make room.
+        An item that `asks` give to another annotator is withdrawn first.
         """
         given = {ask.item for ask in asks}
         first = sorted(spare, key=lambda ask: ask.item not in given)

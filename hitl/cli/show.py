@@ -7,6 +7,7 @@ as they are; what it says in words, and addresses, pass `without_passwords` wher
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -91,7 +92,7 @@ def frame(title: str, data: pd.DataFrame, rows: int = 20) -> None:
 
 def _cell(value: object) -> str:
     """A value in a table: nothing where it is missing."""
-    if value is None or value != value:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 

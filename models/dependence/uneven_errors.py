@@ -16,8 +16,8 @@ with g and h, each by itself, drawn from `UNEVENNESS`. Counts are expected ones 
 labels counts (m - 2) / m of its labels: two are spent on its class and on whether the first is right. So a thin table
 says nothing, and P stays P0. However even errors are, P is LEAST at least.
 
-What errors are taken for is compared among classes that have right answers, LEAST_RIGHT at least. One that nobody
-names, or by a typing error, has no items; the gap that it leaves would look uneven, and tells nothing.
+Which classes errors go to is compared among classes with LEAST_RIGHT right labels. A class that annotators never name,
+or name by a typing error, has no items: that no errors go there would look uneven, and says nothing.
 """
 
 from __future__ import annotations
@@ -72,13 +72,20 @@ def log_bayes_factor(counts_lj: Floats) -> float:
     hit = float((right_j.sum() + 7.5) / (total_j.sum() + 10))
     even = float(right_j.sum() * np.log(hit) + wrong_j.sum() * np.log1p(-hit))
     found = _mean_over(lambda g: _beta_binomial(g * hit, g * (1 - hit), right_j, wrong_j)) - even
-    named = np.ix_(right_j >= LEAST_RIGHT, right_j >= LEAST_RIGHT)
-    errors_lj = counts_lj[named] * (1 - np.eye(np.count_nonzero(right_j >= LEAST_RIGHT)))
-    others = len(errors_lj) - 1
-    if others > 1:  # nothing counted adds nothing to the likelihood, as on the diagonal
-        even = errors_lj.sum() * np.log(others)
-        found += _mean_over(lambda h: _dirichlet_multinomial(h / others, errors_lj)) + even
-    return float(found)
+    has_items_j = right_j >= LEAST_RIGHT
+    return float(found + _of_where_errors_go(counts_lj[np.ix_(has_items_j, has_items_j)]))
+
+
+def _of_where_errors_go(counts_lj: Floats) -> float:
+    """ln p(errors | uneven) - ln p(errors | even) of the classes that errors go to; 0 where there is one other."""
+    others = len(counts_lj) - 1
+    if others < 2:
+        return 0.0
+    errors_lj = counts_lj.copy()
+    np.fill_diagonal(errors_lj, 0.0)  # nothing counted adds nothing to the likelihood
+    even = float(-errors_lj.sum() * np.log(others))
+    uneven = _mean_over(lambda h: _dirichlet_multinomial(h / others, errors_lj))
+    return uneven - even
 
 
 def _mean_over(log_likelihood: Callable[[float], float]) -> float:
