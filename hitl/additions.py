@@ -34,8 +34,8 @@ from hitl.exchange import (
     spans_as_label,
 )
 from hitl.export import multiple_choices
+from hitl.formatting import listed
 from hitl.project import item_names, lease_seconds
-from hitl.shown import listed
 from hitl.tables.files import require_columns
 from hitl.tables.places import Place, place_in, row_number
 from hitl.timelines.segment_rows import segment_in

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.errors import BadAnnotations, ConflictingLabels
-from hitl.shown import Shown, counted, listed
+from hitl.formatting import OneLineRepr, counted, listed
 from hitl.tables.arrow import table_of
 from hitl.tables.encoding import ANONYMOUS as ANONYMOUS
 from hitl.tables.encoding import CheckedNames as CheckedNames
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Annotations(Shown):
+class Annotations(OneLineRepr):
     """Who said what on which item; immutable, checked when built, sorted by item then annotator.
 
     Attributes:

@@ -34,7 +34,7 @@ from hitl.annotations import Floats, Ints, Name, Names
 from hitl.crew import EXPECTED_LABELS
 from hitl.design_effect import DesignEffect
 from hitl.errors import BadInput, BadTable
-from hitl.shown import Shown, counted, listed
+from hitl.formatting import OneLineRepr, counted, listed
 from hitl.tables.encoding import CheckedNames, names_as_bytes, names_from_bytes
 from hitl.tables.factored_rows import FACTORED_ARRAYS, FactoredTable, as_array, by_factors
 from hitl.tables.files import atomic, write_table
@@ -110,7 +110,7 @@ class FoundBox:
 
 
 @dataclass(frozen=True, repr=False)
-class Fit(Shown):
+class Fit(OneLineRepr):
     """How a fit went.
 
     Attributes:
@@ -147,7 +147,7 @@ class Fit(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AnnotatorReport(Shown):
+class AnnotatorReport(OneLineRepr):
     """What a fit says of the annotators.
 
     Attributes:
@@ -240,7 +240,7 @@ class AnnotatorReport(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Consensus(Shown):
+class Consensus(OneLineRepr):
     """The result of a combiner: what is true and who is good at what.
 
     Attributes:

@@ -55,6 +55,7 @@ from hitl.exchange import (
     Receipt,
     silent,
 )
+from hitl.formatting import subject_of
 from hitl.learning import features, training
 from hitl.metrics import metrics_of
 from hitl.models.analysis.audited_agreement import audited_agreement
@@ -81,7 +82,6 @@ from hitl.project import (
     usable,
 )
 from hitl.settings import Settings
-from hitl.shown import subject_of
 from hitl.tables.limits import within
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from hitl.active.registry import policy
 from hitl.errors import HitlError
 from hitl.events.delivery import addresses_of
 from hitl.exchange import Check, silent
+from hitl.formatting import counted, subject_of
 from hitl.learning.features import stored_features
 from hitl.models.combiner import needs_of
 from hitl.models.registry import chosen
@@ -25,7 +26,6 @@ from hitl.project import (
     reachable,
     stored_evidence,
 )
-from hitl.shown import counted, subject_of
 from hitl.status import stored_in_words
 from hitl.store.events import Counted
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from hitl.annotations import Annotations, Floats, Ints, Name, Names
 from hitl.errors import BadEvidence
-from hitl.shown import Shown, counted, listed
+from hitl.formatting import OneLineRepr, counted, listed
 from hitl.tables import edges
 from hitl.tables.arrow import has_columns, is_pandas, table_of
 from hitl.tables.encoding import names_of, natural_order, places_of, warn_of_similar
@@ -46,7 +46,7 @@ class Parts(Protocol):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Evidence(Shown):
+class Evidence(OneLineRepr):
     """What is known, aligned to `annotations.items`; checked when built.
 
     A table is aligned by its names, in whatever order it is: items by its column "item" or its pandas index, classes by

@@ -17,9 +17,9 @@ from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
+from hitl.formatting import counted
 from hitl.models.analysis.audited_agreement import AuditedAgreement
 from hitl.plan import DoneItems, Plan
-from hitl.shown import counted
 from hitl.tables.coded import Coded
 
 AT_ONCE = 1 << 16

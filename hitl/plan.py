@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from hitl.annotations import Name
 from hitl.errors import BadTable
-from hitl.shown import Shown, counted
+from hitl.formatting import OneLineRepr, counted
 from hitl.tables.files import atomic, write_table
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class Activity:
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Shown):
+class Plan(OneLineRepr):
     """What to do next.
 
     Attributes:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hitl.errors import BadInput, BadSettings, PlatformError
 from hitl.exchange import Directory, Doubting, Fenced, Located, Marked, Pages, Workplaces, id_in
-from hitl.shown import shown_names
+from hitl.formatting import shown_names
 
 if TYPE_CHECKING:
     import pyarrow as pa

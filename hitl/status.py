@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from hitl.formatting import counted
 from hitl.plan import Ask, Plan
-from hitl.shown import counted
 from hitl.times import spelled
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ from hitl.consensus import AnnotatorReport, Consensus
 from hitl.crew import EXPECTED_ACCURACY, EXPECTED_LABELS
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
+from hitl.formatting import listed
 from hitl.models.annotators import confusion, dirichlet_confusion
 from hitl.models.annotators.confusion import Confusion
 from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
@@ -43,7 +44,6 @@ from hitl.models.numerics.checks import require_chances, require_counts, require
 from hitl.models.numerics.votes import shares, voted
 from hitl.models.pl import calibrated_prior
 from hitl.models.vb_ibcc import VBIBCC
-from hitl.shown import listed
 
 if TYPE_CHECKING:
     from hitl.models.priors.calibrated import Calibrated

@@ -29,9 +29,9 @@ from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
+from hitl.formatting import OneLineRepr, counted
 from hitl.models.combiner import Combiner, seen_by
 from hitl.plan import Plan
-from hitl.shown import Shown, counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ __all__ = ["Answers", "RecordedAnswers", "Replay", "ReplayResult", "Track", "acc
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Track(Shown):
+class Track(OneLineRepr):
     """What a replay went through, before each plan.
 
     Attributes:

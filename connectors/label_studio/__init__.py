@@ -43,9 +43,9 @@ from hitl.exchange import (
     Snapshot,
     silent,
 )
+from hitl.formatting import plain
 from hitl.settings import Seconds, SourceSettings
 from hitl.settings.environment import secret
-from hitl.shown import plain
 
 if TYPE_CHECKING:
     import httpx

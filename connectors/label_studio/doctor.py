@@ -15,7 +15,7 @@ from hitl.connectors.label_studio.pull import ID_PAGE, imported_truth, is_import
 from hitl.connectors.label_studio.suggestions import SUGGESTS
 from hitl.errors import HitlError
 from hitl.exchange import Check, id_in
-from hitl.shown import listed
+from hitl.formatting import listed
 
 CONNECTED = "CO"
 """The state of a model backend that answers."""

@@ -17,8 +17,8 @@ from hitl.cli.combine import write_annotators
 from hitl.cli.evidence import files_for, require_unread
 from hitl.cli.options import HERE, AnnotatorsOutput, Config, DryRun, Json, OneQuestion, grouped
 from hitl.errors import BadSettings, HitlError, MissingToken
+from hitl.formatting import subject_of
 from hitl.project import lease_seconds, opened, recalled, require_place, stored
-from hitl.shown import subject_of
 
 if TYPE_CHECKING:
     from hitl.cycle import CycleReport, Unchanged

@@ -35,7 +35,7 @@ from hitl.cli.options import (
 )
 from hitl.cli.replay_people import crew_of, groups_of
 from hitl.errors import BadSettings, BadTable, HitlError
-from hitl.shown import listed
+from hitl.formatting import listed
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -15,8 +15,8 @@ from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
-from hitl.shown import counted as counted
-from hitl.shown import escaped, masked, plain
+from hitl.formatting import counted as counted
+from hitl.formatting import escaped, masked, plain
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hitl.shown import counted, plain
+from hitl.formatting import counted, plain
 from hitl.store.events import Event
 
 if TYPE_CHECKING:

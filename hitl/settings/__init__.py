@@ -31,9 +31,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from hitl.crew import UNLIMITED
 from hitl.errors import BadSettings
+from hitl.formatting import plain
 from hitl.settings.environment import Environment, require_keys, secret, unreadable, variable_of
 from hitl.settings.events import EventSettings, is_address, require_different
-from hitl.shown import plain
 from hitl.tables.limits import Limits
 from hitl.times import cron_fields, next_time, seconds_of, zone_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hitl.errors import BadSettings
-from hitl.shown import plain
+from hitl.formatting import plain
 
 NEW = """\
 # hitl project. Every key can be overridden: HITL_BUDGET__LABELS=50. Secrets stay there.

@@ -29,11 +29,11 @@ from hitl.annotations import ANONYMOUS, Ints, Name, Names, latest_answers, repor
 from hitl.errors import BadAnnotations, BadEvidence, BadTable
 from hitl.evidence import Evidence
 from hitl.exchange import Progress, silent
+from hitl.formatting import counted, listed
 from hitl.shards import places
 from hitl.shards.forms import MANIFEST, Contents, Folder, Manifest, cell_type, in_order
 from hitl.shards.reading import MappedAnnotations, Shards
 from hitl.shards.runs import Runs, equal_ranges
-from hitl.shown import counted, listed
 from hitl.tables.encoding import check_names, options_of, seconds_of, warn_of_similar
 from hitl.tables.files import empty_as_null, numbers_of, read_parts, require_columns, with_text
 from hitl.tables.limits import limits, require_fit

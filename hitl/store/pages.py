@@ -33,7 +33,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hitl.exchange import Page, PullSummary
-from hitl.shown import shown_names
+from hitl.formatting import shown_names
 from hitl.store import packed
 from hitl.store.database import Database
 from hitl.store.lease import Lease

@@ -30,7 +30,7 @@ from hitl.annotations import Annotations, Floats, Ints, Name, Names
 from hitl.errors import BadEvidence, BadTable
 from hitl.evidence import Evidence
 from hitl.exchange import Place
-from hitl.shown import Shown, counted, listed
+from hitl.formatting import OneLineRepr, counted, listed
 from hitl.tables.encoding import natural_order
 from hitl.texts.marked_labels import layers_of_kinds, matched_layers, merged
 from hitl.texts.matched_spans import MatchedSpans
@@ -125,7 +125,7 @@ class Answer:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SpanLabels(Shown):
+class SpanLabels(OneLineRepr):
     """What annotators marked in D texts.
 
     Attributes:

@@ -13,7 +13,7 @@ import numpy as np
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
-from hitl.shown import listed
+from hitl.formatting import listed
 from hitl.texts.marked_labels import MarkedLabels
 from hitl.texts.matched_spans import Indices, MatchedSpans
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats, Name, Names
 from hitl.exchange import Place
-from hitl.shown import Shown, counted, listed
+from hitl.formatting import OneLineRepr, counted, listed
 from hitl.tables.encoding import natural_order
 from hitl.texts.marked_labels import Indices, layers_of_kinds, matched_layers, merged, number_of
 from hitl.texts.matched_spans import MatchedSpans
@@ -47,7 +47,7 @@ class Answer:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TimelineLabels(Shown):
+class TimelineLabels(OneLineRepr):
     """What annotators marked in D recordings. Starts and ends are ranks among all borders.
 
     Attributes:

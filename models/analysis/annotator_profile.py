@@ -18,13 +18,13 @@ from hitl.annotations import Floats, Name, Names
 from hitl.consensus import AnnotatorReport, Consensus
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
+from hitl.formatting import OneLineRepr
 from hitl.models.analysis.agreement import Agreement, agreement, agreement_with_others
 from hitl.models.analysis.communities import Communities, CommunityModel
 from hitl.models.analysis.drift import Change, DriftTest
 from hitl.models.analysis.information import entropy, information
 from hitl.models.analysis.spammers import ALMOST_ALWAYS, SpammerModel, WaysToAnswer
 from hitl.models.annotators.leave_one_out import Others
-from hitl.shown import Shown
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -83,7 +83,7 @@ class CommunityProfile:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AnnotatorProfiles(Shown):
+class AnnotatorProfiles(OneLineRepr):
     """Everything known of K annotators.
 
     Attributes:

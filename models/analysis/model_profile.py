@@ -20,12 +20,12 @@ from hitl.annotations import Floats, Ints
 from hitl.consensus import Consensus
 from hitl.errors import BadEvidence, BadInput
 from hitl.evidence import Evidence
+from hitl.formatting import OneLineRepr, counted
 from hitl.models.analysis.complementarity import LEAST_KNOWN, Comparison, Judgements, Judges, most_probable, reliability
 from hitl.models.analysis.conditional_information import Dependence, DependenceTest, a_label, fixed, two_labels
 from hitl.models.analysis.confidence_ratios import confidence_ratios
 from hitl.models.analysis.deferral import can_skip, deferral_curve
 from hitl.models.analysis.proportions import wilson
-from hitl.shown import Shown, counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ class Account:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ModelProfile(Shown):
+class ModelProfile(OneLineRepr):
     """Everything known of human and model together.
 
     Attributes:

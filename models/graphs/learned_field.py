@@ -26,6 +26,7 @@ from hitl.annotations import Floats
 from hitl.consensus import AnnotatorReport, Consensus
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
+from hitl.formatting import listed
 from hitl.models.annotators import AnnotatorModel
 from hitl.models.inference import em
 from hitl.models.inference.loop import Expected
@@ -38,7 +39,6 @@ from hitl.models.numerics.graph import Graph
 from hitl.models.numerics.votes import shares
 from hitl.models.priors.apparent_classes import ApparentClasses
 from hitl.models.priors.graph_field import APPROXIMATIONS, SWEEPS_ALONE, GraphField
-from hitl.shown import listed
 
 STRENGTH, FIELD_SHARES, CLEAR = "strength", "field_shares", "clear"
 SEEN_SHARES, SEEN, SEEN_PRIOR = "seen_shares", "seen", "seen_prior"

@@ -38,6 +38,7 @@ from hitl.annotations import Annotations, Floats, Name
 from hitl.consensus import AnnotatorReport, Consensus
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
+from hitl.formatting import listed
 from hitl.models.inference import incremental_steps as steps
 from hitl.models.inference.mutable_annotations import Codes, GrowingLabels, roomy
 from hitl.models.numerics import kernels
@@ -45,7 +46,6 @@ from hitl.models.numerics.clamping import clamp
 from hitl.models.numerics.special import digamma
 from hitl.models.numerics.votes import agreeing, agreement
 from hitl.models.priors.followed import FollowedPrior, FollowedShares
-from hitl.shown import listed
 
 TURNS = 128
 """Items that have their turn for each label that changes."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Annotations, Name, Names
 from hitl.errors import BadAnnotations
-from hitl.shown import listed
+from hitl.formatting import listed
 
 Codes = npt.NDArray[np.int64]
 Rows = TypeVar("Rows", bound=npt.NDArray[Any])

@@ -19,12 +19,12 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
+from hitl.formatting import listed
 from hitl.models.annotators import confusion
 from hitl.models.inference import em
 from hitl.models.numerics.votes import voted
 from hitl.models.priors import TruthPrior
 from hitl.models.priors.learned import learned_prior
-from hitl.shown import listed
 
 
 def require_same_classes(learned: Consensus, evidence: Evidence) -> None:

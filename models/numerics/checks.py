@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from hitl.errors import BadSettings
-from hitl.shown import listed
+from hitl.formatting import listed
 
 
 def require_between(setting: str, value: Any, low: float, high: float = math.inf) -> None:

@@ -21,6 +21,7 @@ from hitl.annotations import Floats, Name
 from hitl.consensus import Consensus
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
+from hitl.formatting import OneLineRepr, counted
 from hitl.models.combiner import Combiner
 from hitl.models.inference.overlooked import shares_of_kinds
 from hitl.models.registry import combiner
@@ -28,7 +29,6 @@ from hitl.models.sequences.layer_spans import LayerSpans
 from hitl.models.sequences.matched_span_fit import matched_span_fit
 from hitl.models.sequences.segment_fit import segment_fit
 from hitl.models.sequences.spans_on_paths import Chained, spans_on_paths
-from hitl.shown import Shown, counted
 from hitl.texts.marked_labels import MarkedLabels, number_of
 from hitl.texts.span_labels import FoundSpan, SpanLabels
 from hitl.texts.span_tables import found_table
@@ -37,7 +37,7 @@ from hitl.timelines.timeline_labels import TimelineLabels
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SpanConsensus(Shown):
+class SpanConsensus(OneLineRepr):
     """Which spans are right, and how good everyone is.
 
     Attributes:

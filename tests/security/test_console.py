@@ -17,9 +17,9 @@ from hitl.cli import show
 from hitl.connectors.tables import Tables
 from hitl.errors import BadSettings, Refused
 from hitl.exchange import Check, Page
+from hitl.formatting import plain
 from hitl.settings import new_settings
 from hitl.settings.environment import secret
-from hitl.shown import plain
 from hitl.store import Store
 from tests.command_line import Run
 from tests.scheduled import project

@@ -1,4 +1,4 @@
-"""How results look: one line where they are printed, the same line above the first rows in a notebook."""
+"""Format results: one line where they are printed, the same line above the first rows in a notebook."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def masked(text: str) -> str:
     return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}:***@", text)
 
 
-class Shown:
-    """Prints as one line, `Name(what __str__ says)`; a notebook shows `frame()` below it, if there is one."""
+class OneLineRepr:
+    """Print as one line, `Name(what __str__ says)`; a notebook shows `frame()` below it, if there is one."""
 
     __slots__ = ()
 

@@ -11,10 +11,10 @@ import pytest
 
 from hitl.active import Evenly, Replay
 from hitl.crew import Budget, Crew
+from hitl.formatting import ROWS, listed
 from hitl.models import DefaultCombiner, MajorityVote
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler
 from hitl.models.analysis.model_profile import ModelProfiler
-from hitl.shown import ROWS, listed
 from hitl.testing import crowd
 
 EVIDENCE, _ = crowd(np.random.default_rng(0), n_items=1150, n_annotators=20, models=1, known=0.3)
