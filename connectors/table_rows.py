@@ -42,7 +42,7 @@ class Keys:
 
 
 def anonymous_key(item: str, label: str | None, count: int) -> str:
-    """The key of an anonymous answer. Migration 0010 of the store makes the same ones: change both or none."""
+    """The key of an anonymous answer."""
     said = None if label is None else hashlib.sha256(label.encode()).hexdigest()[:16]
     return json.dumps([item, None, said, count])
 

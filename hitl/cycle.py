@@ -160,7 +160,7 @@ def run_if_changed(
 ) -> CycleReport | Unchanged:
     """The same, but for what follows from nothing new: where all that the last cycle rests on is as it was, it stands.
 
-    What the platform has not confirmed yet is pushed all the same. A cycle of an older version is judged again.
+    What the platform has not confirmed yet is pushed all the same.
     """
     now = time.time() if now is None else now
     with _steps(settings, store, connector, progress) as steps:

@@ -4,8 +4,7 @@
     restore   checks the file first; then one transaction makes the tables and fills them
 
 The file is a ZIP archive. It has a member for each table, an Arrow stream, and at its end `manifest.json`: the version
-of the schema, and of each table the number of rows and the SHA-256 of the member. An older file is brought to the
-newest schema by the same migrations as an older database.
+of the schema, and of each table the number of rows and the SHA-256 of the member.
 
 Sessions of browsers are left out: who had logged out would be logged in again. So are the times of the scheduler,
 which makes them from the settings.
@@ -184,13 +183,12 @@ def restore(
     with _opened(path, progress) as (archive, manifest), closing(Database(url, migrate=False)) as database:
         with database.one_migration() as connection:
             _clear(database, connection, force)
-            database.upgrade(connection, manifest.schema)
+            database.upgrade(connection)
             tables = {table.name: table for table in _tables(connection)}
             if unknown := manifest.tables.keys() - tables.keys():
                 raise BadInput(f"{path}: table {min(unknown)} is not one of its schema, version {manifest.schema}")
             for name in (name for name in tables if name in manifest.tables):  # in the order of references
                 _fill(database, connection, tables[name], archive, manifest, progress)
-            database.upgrade(connection)
             free = sa.update(schema.project).values(owner="", lease_until=0.0, pushing=_CUT_SHORT)
             connection.execute(free)
         database.analyse()

@@ -320,11 +320,11 @@ class Database:
             require_known(self.name, found, connection)
         return found
 
-    def upgrade(self, connection: sa.Connection, to: str = schema.HEAD) -> None:
-        """Bring the schema to this version within a transaction that writes (which `one_migration` has begun)."""
+    def upgrade(self, connection: sa.Connection) -> None:
+        """Bring the schema up to date within a transaction that writes (which `one_migration` has begun)."""
         from alembic import command
 
-        command.upgrade(migrations(connection), to)
+        command.upgrade(migrations(connection), "head")
 
     @contextmanager
     def one_migration(self) -> Iterator[sa.Connection]:

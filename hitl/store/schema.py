@@ -30,7 +30,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0023"
+HEAD = "0001"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
@@ -47,12 +47,12 @@ def _table(name: str, *columns: sa.schema.SchemaItem, with_rowid: bool = False) 
 
 
 def key(name: str) -> sa.Column[Any]:
-    """A part of a primary key. As released migrations say it: it stays as it is."""
+    """A part of a primary key."""
     return sa.Column(name, KEY, primary_key=True)
 
 
 def column(name: str, kind: sa.types.TypeEngine[Any], *, null: bool = False) -> sa.Column[Any]:
-    """Any other column. As released migrations say it: it stays as it is."""
+    """Any other column."""
     return sa.Column(name, kind, nullable=null)
 
 

@@ -162,8 +162,8 @@ class Store(Pulled, Compared, Said, Embedded, Learnt, Concluded, Asked, SentBack
         found = self._noted("failure", project)
         if found is None:
             return None
-        messages = tuple(found.get("messages") or (found["message"],))  # older versions kept one
-        return Failure(datetime.fromtimestamp(found["at"], UTC), found["error"], found["message"], messages)
+        at = datetime.fromtimestamp(found["at"], UTC)
+        return Failure(at, found["error"], found["message"], tuple(found["messages"]))
 
     def _noted(self, column: str, project: str) -> Any:
         """What a column of the project's row says (JSON), or None."""

@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
-from alembic import command
 
 from hitl import cycle
-from hitl.connectors.table_rows import Keys, anonymous_key
+from hitl.connectors.table_rows import Keys
 from hitl.connectors.table_shrinkage import Look
 from hitl.connectors.tables import Tables
 from hitl.exchange import PullSummary
-from hitl.store import Store, schema
-from hitl.store.database import migrations
+from hitl.store import Store
 from tests.projects import NOON, settings
 
 HEADER = "item,annotator,label\n"
@@ -199,27 +196,6 @@ def test_one_row_at_the_top_renames_no_answer_of_nobody(tmp_path: Path, store: S
     assert (summary.changed, summary.deleted) == (1, 0)
     assert len(stored(store)) == 2001
     assert count(store, "SELECT count(*) FROM hitl_annotation WHERE deleted") == 0
-
-
-def test_a_store_that_counted_rows_goes_on(tmp_path: Path, store: Store) -> None:
-    rows = ["1,,yes", "1,,yes", "1,,no", "2,,", "2,bob,no"]
-    write(tmp_path, *rows)
-    pull(store, Tables(tmp_path))
-    names = [anonymous_key(*key) for key in (("1", "yes", 1), ("1", "yes", 2), ("1", "no", 1), ("2", None, 1))]
-    with store.database.write() as connection:
-        command.downgrade(migrations(connection), "0007")
-        for number, name in enumerate(names, start=1):  # as versions before 0010 named them
-            old = json.dumps([json.loads(name)[0], None, number])
-            rename = sa.text("UPDATE hitl_annotation SET annotation = :old WHERE annotation = :name")
-            connection.execute(rename, {"old": old, "name": name})
-        gone = "INSERT INTO hitl_annotation SELECT project, question, :new, item, annotator, label, kind, version, time"
-        gone += ", created, duration, true FROM hitl_annotation WHERE annotation = :old"
-        connection.execute(sa.text(gone), {"new": json.dumps(["1", None, 9]), "old": json.dumps(["1", None, 1])})
-        command.upgrade(migrations(connection), schema.HEAD)
-    assert count(store, "SELECT count(*) FROM hitl_annotation") == 5, "what was marked is gone"
-    write(tmp_path, "3,,yes", *rows)
-    summary = pull(store, Tables(tmp_path))
-    assert (summary.changed, summary.deleted) == (2, 0), "the new item and its answer"
 
 
 def test_much_time_adds_next_to_nothing(tmp_path: Path, store: Store, clock: Clock) -> None:

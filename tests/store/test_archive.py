@@ -10,18 +10,16 @@ import sys
 import threading
 import zipfile
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
 
 from hitl.errors import BadInput, Busy, HitlError, StoreError
 from hitl.store import CycleRecord, Store, archive, schema
 from hitl.store.archive import backup, check, restore
-from hitl.store.database import Database, migrate, migrations
+from hitl.store.database import Database
 from tests.command_line import COMMAND, Run, forked
 from tests.scheduled import project
 from tests.store.rows import PLAN, consensus, item, page, predicted, said
@@ -207,9 +205,8 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
         (lambda said: said["tables"].update(hitl_more={"rows": 1, "sha256": ""}), BadInput, "archive of something"),
         (lambda said: said["tables"]["hitl_item"].update(sha256="0"), BadInput, "table hitl_item is damaged"),
         (lambda said: said["tables"]["hitl_item"].update(rows=1), BadInput, "found 2500 rows; expected 1"),
-        (lambda said: said.update(schema="0014"), BadInput, "not one of its schema, version 0014"),
     ],
-    ids=["newer", "form", "foreign", "lacking", "digest", "rows", "older"],
+    ids=["newer", "form", "foreign", "lacking", "digest", "rows"],
 )
 def test_what_it_says_of_itself_must_be_so(
     tmp_path: Path, change: Callable[[dict[str, Any]], Any], error: type[HitlError], message: str
@@ -220,25 +217,6 @@ def test_what_it_says_of_itself_must_be_so(
     with pytest.raises(error, match=message):
         restore(target, rewritten(tmp_path / "b.zip", change))
     assert all(not rows for rows in content(target).values())
-
-
-def test_an_older_store_is_copied_as_it_is_and_brought_up_to_date_when_it_comes_back(
-    url: str, other: str, tmp_path: Path
-) -> None:
-    with Store(url) as store:
-        with store.lease("p") as lease:
-            store.save_page(lease, page(1, item("1"), said("a", "1")))
-        with store.database.write() as connection:
-            command.downgrade(migrations(connection), "0012")
-    assert backup(url, tmp_path / "b.zip").schema == "0012"
-    with closing(Database(url, migrate=False)) as database, database.read() as connection:
-        assert database.version(connection) == "0012", "a backup changes nothing"
-    assert restore(other, tmp_path / "b.zip").schema == "0012"
-    with Store(other) as store:
-        assert store.annotations("p", "q").num_rows == 1
-    assert migrate(url) == ("0012", schema.HEAD)
-    assert migrate(url) == (schema.HEAD, schema.HEAD)
-    assert content(other) == content(url)
 
 
 def test_it_replaces_nothing_unless_told_to(url: str, tmp_path: Path) -> None:

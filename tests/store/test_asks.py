@@ -1,4 +1,4 @@
-"""What was ever asked: written once with its probability, kept when plans are forgotten, and after older schemas."""
+"""What was ever asked: written once with its probability, kept when plans are forgotten."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from alembic import command
 
 from hitl.plan import Ask, Done, Plan
 from hitl.store import CycleRecord, Store, cycles
-from hitl.store.database import migrations
 from tests.store.rows import consensus
 
 NOW = 1764000000.1234567
@@ -104,22 +102,3 @@ def test_what_a_crash_undoes_was_not_asked(store: Store, monkeypatch: pytest.Mon
     with pytest.raises(RuntimeError):
         record(store, FIRST)
     assert store.asks("p").num_rows == 0
-
-
-def test_questions_of_an_older_store_have_no_known_probability(url: str) -> None:
-    """Its plans say nothing of probabilities, and what waits is asked again by the next cycle."""
-    with Store(url) as store:
-        record(store, FIRST)
-        old = json.loads(Plan((FIRST,), DONE, 1).to_json())
-        for ask in old["asks"]:
-            del ask["probability"], ask["audit"]
-        with store.database.write() as connection:
-            connection.exec_driver_sql(f"UPDATE hitl_cycle SET plan = '{json.dumps(old)}'")
-            command.downgrade(migrations(connection), "0006")
-    with Store(url) as store:
-        assert store.asks("p").num_rows == 0
-        plan = store.plan("p")
-        assert plan == Plan((replace(FIRST, probability=None),), DONE, 1)
-        assert plan is not None
-        record(store, *plan.asks, replace(AUDIT, since=NOW + 1))
-        assert store.asks("p").column("probability").to_pylist() == [None, 0.1 + 0.2]

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
-from alembic import command
 
 from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations
@@ -21,7 +20,6 @@ from hitl.errors import StoreError
 from hitl.evidence import Evidence
 from hitl.plan import DoneItems, Plan
 from hitl.store import CycleRecord, Store, archive, beliefs, schema, wholes
-from hitl.store.database import Database, migrations
 from hitl.tables import row_differences
 from hitl.tables.encoding import CheckedNames
 from hitl.tables.row_differences import RowsByDifference
@@ -227,23 +225,6 @@ def test_a_backup_brings_it_back(store: Store, url: str, tmp_path: Path) -> None
     archive.restore(f"sqlite:///{tmp_path}/back.db", tmp_path / "kept.zip")
     with Store(f"sqlite:///{tmp_path}/back.db") as back:
         assert_is(back, result)
-
-
-def test_a_store_of_before_is_read_and_goes_on(store: Store, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_differences, "LEAST", N + 1)  # as it was written then
-    result = fitted(drawn(np.random.default_rng(6)), names())
-    record(store, result)
-    store.close()
-    database = Database(url)
-    with database.one_migration() as connection:
-        command.downgrade(migrations(connection), "0021")
-    database.close()
-    monkeypatch.setattr(row_differences, "LEAST", 50)
-    with Store(url) as again:
-        assert_is(again, result)
-        record(again, result)
-        assert ("beliefs 0", "whole") in parts(again)
-        assert_is(again, result)
 
 
 def _seen(columns: Sequence[Floats]) -> list[int]:

@@ -6,21 +6,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 import sqlalchemy as sa
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from hitl.errors import BadInput, MissingExtra, StoreError
-from hitl.store import CycleRecord, Store, database, schema
+from hitl.store import Store, database, schema
 from hitl.store.database import migrations
-from tests.store.rows import PLAN, item, page
+from tests.store.rows import item, page
 
 SECRET = "s3cret/@pass"
 URL_SECRET = "s3cret%2F%40pass"
@@ -32,23 +30,6 @@ def test_migrations_lead_to_the_tables(store: Store) -> None:
         assert compare_metadata(context, schema.metadata) == []
         assert context.get_current_revision() == schema.HEAD
         assert ScriptDirectory.from_config(migrations(connection)).get_current_head() == schema.HEAD
-
-
-def test_cycles_of_the_first_schema_are_found_by_the_run_they_were_for(url: str) -> None:
-    """Its cycles have the name of their run among the figures alone."""
-    metrics = [{"due": "2026-11-20", "done": 3}, {"done": 4}, {"due": "2026-11-22", "done": 5}]
-    with Store(url) as store:
-        with store.lease("p") as lease:
-            for each in metrics:
-                store.record_cycle(lease, CycleRecord({}, PLAN, (), each))
-        with store.database.write() as connection:
-            command.downgrade(migrations(connection), "0001")
-        with pytest.raises(StoreError):
-            store.recorded("p", "2026-11-20")
-    with Store(url) as store:
-        assert [store.recorded("p", f"2026-11-2{number}") for number in range(4)] == [True, False, True, False]
-        assert [cycle.metrics for cycle in store.cycles("p")] == metrics
-        assert store.plan("p") == replace(PLAN, done=())
 
 
 def test_opening_again_keeps_everything(url: str) -> None:

@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from alembic import command
 
 from hitl.annotations import Annotations, CheckedNames
 from hitl.errors import BadAnnotations, BadInput, ConflictingLabels
 from hitl.exchange import Question
 from hitl.store import Store, archive, schema
-from hitl.store.database import Database, migrations
 from hitl.store.lease import Lease
 from hitl.store.settled import answers as settled_answers
 from hitl.store.settled import notes, settling
@@ -325,23 +323,6 @@ def test_projects_and_questions_do_not_touch_one_another(store: Store) -> None:
         store.save_page(lease, page(101, item("6", 1), said("o2", "6", "yes", question="other")))
         assert_same(store)
         assert_same(store, other)
-
-
-def test_a_store_of_before_is_read_and_one_of_now_by_an_older_version(store: Store, url: str) -> None:
-    with store.lease("p") as lease:
-        fill(store, lease)
-        settle(store, lease)
-    store.close()
-    database = Database(url)
-    with database.one_migration() as connection:
-        command.downgrade(migrations(connection), "0022")
-    database.close()
-    with Store(url) as again, again.lease("p") as lease:
-        assert parts(again) == {}
-        assert_same(again)
-        settle(again, lease)
-        assert "whole" in parts(again)
-        assert_same(again)
 
 
 def test_a_backup_brings_it_back(store: Store, url: str, tmp_path: Path) -> None:

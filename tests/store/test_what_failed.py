@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
-import sqlalchemy as sa
-
 from hitl.cli.status import words
 from hitl.errors import Refused, Unreachable, raise_all
 from hitl.exchange import Operation, Page
 from hitl.plan import Plan
 from hitl.status import status_of
 from hitl.store import CycleRecord, Store
-from hitl.store.schema import project as projects
 from tests.projects import NOON, settings
 
 OPERATIONS = (
@@ -36,12 +31,6 @@ def test_each_thing_that_failed_is_kept(store: Store) -> None:
         kept = store.failure("p")
         assert kept is not None
         assert kept.messages == ("x" * 500,)
-        old = json.dumps({"at": NOON, "error": "Refused", "message": "of an older version"})
-        with store.database.write() as connection:
-            connection.execute(sa.update(projects).where(projects.c.project == "p").values(failure=old))
-        kept = store.failure("p")
-        assert kept is not None
-        assert kept.messages == ("of an older version",)
         store.note_failure(lease, None)
         assert store.failure("p") is None
 
