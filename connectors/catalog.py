@@ -15,7 +15,7 @@ from hitl.errors import BadSettings
 from hitl.registry import Registry
 
 if TYPE_CHECKING:
-    from hitl.exchange import Connector
+    from hitl.platform import Connector
     from hitl.settings import SourceSettings
 
 CONNECTORS = Registry(

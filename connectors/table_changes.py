@@ -29,7 +29,7 @@ from hitl.connectors.table_index import Digests, Index, Said, pieces_in, said_in
 from hitl.connectors.table_pages import Told
 from hitl.connectors.table_reading import Answers, Columns, Reading
 from hitl.errors import BadInput
-from hitl.exchange import Cursor
+from hitl.platform import Cursor
 from hitl.tables import delimited, pieces
 from hitl.tables.files import with_text
 from hitl.tables.formulas import restored

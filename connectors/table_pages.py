@@ -19,7 +19,7 @@ import numpy as np
 from hitl.connectors.table_blocks import Blocks, ItemRows, Range
 from hitl.connectors.table_reading import QUESTION, Answers, Columns, Reading, data_in
 from hitl.connectors.table_rows import NEWEST, Keys
-from hitl.exchange import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Page, PredictionRow
+from hitl.platform import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Page, PredictionRow
 
 BLOCKS = 100
 """About so many blocks are in a page: a changed label has the rows of its block compared in the store."""

@@ -22,8 +22,8 @@ from hitl.connectors.table_files import TableFiles, stem
 from hitl.connectors.table_rows import NEWEST, is_nothing, number_of
 from hitl.errors import BadTable
 from hitl.evidence import ROW_TOLERANCE
-from hitl.exchange import AnnotationRow, PredictionRow, Question
 from hitl.formatting import counted
+from hitl.platform import AnnotationRow, PredictionRow, Question
 from hitl.tables.encoding import likeness, natural_order, seconds_of, similar
 from hitl.tables.files import read_table, require_columns
 from hitl.tables.places import Place, place_in

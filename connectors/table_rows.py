@@ -1,4 +1,4 @@
-"""Rows of tables as rows of the exchange: what they are called, and what numbers in them say."""
+"""Rows of tables as rows of a platform: what they are called, and what numbers in them say."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from json.encoder import encode_basestring_ascii as in_quotes
 from typing import Any
 
-from hitl.exchange import AnnotationRow
+from hitl.platform import AnnotationRow
 
 NEWEST = ""
 """The version of all rows. A file keeps none: the store gives one (`hitl.store.pages`), no clock of this machine."""

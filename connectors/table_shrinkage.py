@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hitl.exchange import Cursor
+from hitl.platform import Cursor
 
 FEW = 10
 """So many rows may go where others stay: small tables are edited by hand."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hitl.annotations import Name
 from hitl.errors import BadTable
-from hitl.exchange import Place, spans_as_label
+from hitl.platform import Place, spans_as_label
 from hitl.texts.span_rows import SpanRows
 from hitl.timelines.segment_rows import segment_in
 from hitl.timelines.timeline_labels import Segment

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hitl import cycle
-from hitl.exchange import Audited, Connector, Difference, Operation, Progress, SeenAnswer, Snapshot, silent
+from hitl.platform import Audited, Connector, Difference, Operation, Progress, SeenAnswer, Snapshot, silent
 from hitl.project import lease_seconds, require_place
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Audit:
 def audit(settings: Settings, store: Store, connector: Connector, progress: Progress = silent) -> Audit:
     """Compare platform and store as they are now. Raises BadSettings where the store is of another place.
 
-    A connector that cannot be read in this way (`hitl.exchange.Audited`) is pulled whole, and its pushes are not
+    A connector that cannot be read in this way (`hitl.platform.Audited`) is pulled whole, and its pushes are not
     looked at.
     """
     if store.cursor(settings.name) is not None:

@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitl import __version__
-from hitl.exchange import Connector, Question
+from hitl.platform import Connector, Question
 from hitl.project import combined, is_over, people_of
 from hitl.store.cycles import BASIS
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
-    from hitl.exchange import Progress
     from hitl.plan import Plan
+    from hitl.platform import Progress
     from hitl.settings import Settings
     from hitl.store import Store
 

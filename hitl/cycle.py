@@ -40,7 +40,13 @@ from hitl.errors import (
     raise_all,
 )
 from hitl.events import happenings
-from hitl.exchange import (
+from hitl.formatting import subject_of
+from hitl.learning import features, training
+from hitl.metrics import metrics_of
+from hitl.models.analysis.audited_agreement import audited_agreement
+from hitl.models.predictors.features import without
+from hitl.operations import Judgement, departed, end_of_kind, operations_of
+from hitl.platform import (
     Audited,
     Comparing,
     Connector,
@@ -55,12 +61,6 @@ from hitl.exchange import (
     Receipt,
     silent,
 )
-from hitl.formatting import subject_of
-from hitl.learning import features, training
-from hitl.metrics import metrics_of
-from hitl.models.analysis.audited_agreement import audited_agreement
-from hitl.models.predictors.features import without
-from hitl.operations import Judgement, departed, end_of_kind, operations_of
 from hitl.project import (
     annotator_names,
     budget_of,
@@ -405,7 +405,7 @@ def push(
 
     `verify` looks at the confirmed ones again too, compares all that they say (`Audited.verify`), and mends what was
     changed on the platform since; so does a push after one that was cut short. `by_hand` sends what was queued
-    (`hitl.additions`) and leaves what a cycle came to.
+    (`hitl.manual_operations`) and leaves what a cycle came to.
 
     What the platform refuses, or does not answer, does not stop what is behind it, but for what needs it (`NEEDS`) and
     when nothing is answered any more. It is raised at the end, and sent again; what was queued and refused is not.

@@ -10,11 +10,11 @@ from hitl.active.assignment.missing_skills import in_words, lacking
 from hitl.active.registry import policy
 from hitl.errors import HitlError
 from hitl.events.delivery import addresses_of
-from hitl.exchange import Check, silent
 from hitl.formatting import counted, subject_of
 from hitl.learning.features import stored_features
 from hitl.models.combiner import needs_of
 from hitl.models.registry import chosen
+from hitl.platform import Check, silent
 from hitl.project import (
     annotator_names,
     combined,
@@ -30,7 +30,7 @@ from hitl.status import stored_in_words
 from hitl.store.events import Counted
 
 if TYPE_CHECKING:
-    from hitl.exchange import Connector
+    from hitl.platform import Connector
     from hitl.settings import Settings
     from hitl.store import Store
 

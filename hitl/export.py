@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from hitl.exchange import NO, YES
+from hitl.platform import NO, YES
 from hitl.tables.encoding import iso_8601, writable
 from hitl.texts.span_tables import answer_table, found_table
 from hitl.texts.text_items import TextParts

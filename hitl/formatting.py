@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hitl.exchange import Operation
+    from hitl.platform import Operation
 
 ROWS = 10
 """Rows that a notebook shows."""

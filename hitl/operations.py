@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from hitl.annotations import column_of, places_of
 from hitl.consensus import Consensus, FoundBox, FoundMask
 from hitl.evidence import Evidence
-from hitl.exchange import BOX_DIGITS, Operation
 from hitl.metrics import DIGITS
 from hitl.plan import Ask, DoneItems, Expired, Plan
+from hitl.platform import BOX_DIGITS, Operation
 from hitl.project import annotator_names
 from hitl.tables import row_differences
 from hitl.tables.encoding import CheckedNames, writable

@@ -20,8 +20,8 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, cast
 
 from hitl.errors import BadInput, BadSettings, PlatformError
-from hitl.exchange import Directory, Doubting, Fenced, Located, Marked, Pages, Workplaces, id_in
 from hitl.formatting import shown_names
+from hitl.platform import Directory, Doubting, Fenced, Located, Marked, Pages, Workplaces, id_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from hitl.consensus import Consensus
     from hitl.crew import Budget, Crew
     from hitl.evidence import Evidence
-    from hitl.exchange import AnnotatorRow, Connector, Progress, Question
     from hitl.learning.graph import ProjectGraph
     from hitl.models.combiner import Combiner
+    from hitl.platform import AnnotatorRow, Connector, Progress, Question
     from hitl.settings import Settings
     from hitl.store import Lease, Store
 

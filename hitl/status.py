@@ -15,7 +15,7 @@ from hitl.times import spelled
 
 if TYPE_CHECKING:
     from hitl.annotations import Name
-    from hitl.exchange import Pages
+    from hitl.platform import Pages
     from hitl.settings import ScheduleSettings, Settings
     from hitl.store import CycleSummary, Store
     from hitl.store.store import Failure

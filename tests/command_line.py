@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 _LOADED = get_context("forkserver")
 _LOADED.set_forkserver_preload(
     [
-        *("tests.killing", "hitl.cli.app", "hitl.cycle", "hitl.additions", "hitl.models.default", "pandas"),
+        *("tests.killing", "hitl.cli.app", "hitl.cycle", "hitl.manual_operations", "hitl.models.default", "pandas"),
         *("hitl.connectors.tables", "hitl.connectors.label_studio", "label_studio_sdk", "sklearn.linear_model"),
     ]
 )

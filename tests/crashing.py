@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from hitl.connectors.tables import Tables
-from hitl.exchange import Operation, Receipt
+from hitl.platform import Operation, Receipt
 from hitl.service.scheduling.jobs import Jobs
 from hitl.service.scheduling.ledger import Ledger, name_of
 from hitl.service.scheduling.scheduler import Scheduler, projects_of

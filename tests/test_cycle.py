@@ -24,9 +24,9 @@ from hitl.crew import skills_needed
 from hitl.demo.recorded import QUESTION, RecordedPeople, rte
 from hitl.doctor import checks
 from hitl.errors import BadSettings, BadTable, Busy, LeaseLost, StoreError, Unreachable
-from hitl.exchange import Question
 from hitl.metrics import outlook
 from hitl.operations import Judgement, operations_of
+from hitl.platform import Question
 from hitl.service.scheduling.worker import Worker
 from hitl.settings import CrewSettings, Settings
 from hitl.status import status_of

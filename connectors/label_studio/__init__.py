@@ -28,7 +28,8 @@ from hitl.connectors.label_studio import assign, audit, backends, compare, docto
 from hitl.connectors.label_studio.client import REQUEST_SECONDS, WITHIN_LEASE, Client
 from hitl.connectors.label_studio.form import Form, adapted, parse
 from hitl.errors import BadSettings, MissingToken, Refused
-from hitl.exchange import (
+from hitl.formatting import plain
+from hitl.platform import (
     AnnotatorRow,
     Check,
     Cursor,
@@ -43,7 +44,6 @@ from hitl.exchange import (
     Snapshot,
     silent,
 )
-from hitl.formatting import plain
 from hitl.settings import Seconds, SourceSettings
 from hitl.settings.environment import secret
 
@@ -79,7 +79,7 @@ class LabelStudioSettings(SourceSettings):
 
 
 class LabelStudio:
-    """One project of a Label Studio, as a hitl.exchange.Connector. Nothing is asked of the server before it is needed.
+    """One project of a Label Studio, as a hitl.platform.Connector. Nothing is asked of the server before it is needed.
 
     Methods raise Refused (the server said no; says what to do) and Unreachable (may be tried again).
 

@@ -22,7 +22,7 @@ from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.client import Client, NoAnswer, where
 from hitl.connectors.label_studio.predictions import Versions, existing, said, task_ids
 from hitl.errors import BadSettings, Refused
-from hitl.exchange import Operation, Receipt
+from hitl.platform import Operation, Receipt
 
 ASSIGN = "hitl-assign-"
 TAB = "hitl: "

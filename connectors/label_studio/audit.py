@@ -15,7 +15,7 @@ from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form
-from hitl.exchange import (
+from hitl.platform import (
     Difference,
     Operation,
     Progress,

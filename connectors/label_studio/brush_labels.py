@@ -15,7 +15,7 @@ from typing import Any
 
 from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
 from hitl.errors import BadSettings
-from hitl.exchange import Question, drawn_as_label, drawn_in
+from hitl.platform import Question, drawn_as_label, drawn_in
 
 TYPE = "brushlabels"
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.pull import ID_PAGE, Reader, State, above, listed, stamp, up_to
-from hitl.exchange import Cursor, Held, HeldItem, Page
+from hitl.platform import Cursor, Held, HeldItem, Page
 
 TRIES = 3
 """How often the numbers are looked at where they differ: annotators may go on in between."""

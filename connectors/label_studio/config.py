@@ -39,7 +39,7 @@ from hitl.connectors.label_studio.rectangle_labels import RectangleLabels
 from hitl.connectors.label_studio.text_labels import TextLabels
 from hitl.connectors.label_studio.timeline_labels import TimelineLabels, why_not_format
 from hitl.errors import BadSettings, Refused
-from hitl.exchange import NO, YES, Question
+from hitl.platform import NO, YES, Question
 
 Kind = Literal["choices", "multiple", "rating", "taxonomy", "pairwise"]
 SEPARATOR = " / "

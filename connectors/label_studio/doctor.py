@@ -14,8 +14,8 @@ from hitl.connectors.label_studio.predictions import CONSENSUS, HIDE, ORDER, SAM
 from hitl.connectors.label_studio.pull import ID_PAGE, imported_truth, is_imported
 from hitl.connectors.label_studio.suggestions import SUGGESTS
 from hitl.errors import HitlError
-from hitl.exchange import Check, id_in
 from hitl.formatting import listed
+from hitl.platform import Check, id_in
 
 CONNECTED = "CO"
 """The state of a model backend that answers."""

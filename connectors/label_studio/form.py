@@ -15,7 +15,7 @@ from typing import Any
 from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
 from hitl.connectors.label_studio.config import SUPPORTED, Control, PartsControl, conditional, controls, names_in
 from hitl.errors import BadSettings, Refused
-from hitl.exchange import Question
+from hitl.platform import Question
 
 _OPEN = "open"
 """Key in our meta of known truth: the controls that it leaves open."""

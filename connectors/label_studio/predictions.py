@@ -20,7 +20,7 @@ from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings, Refused
-from hitl.exchange import BoxTuple, Operation, Place, Receipt, boxes_as_label, drawn_as_label, spans_as_label
+from hitl.platform import BoxTuple, Operation, Place, Receipt, boxes_as_label, drawn_as_label, spans_as_label
 
 ORDER = "hitl-order-"
 MARK_ENDS = "-"

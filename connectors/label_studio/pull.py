@@ -31,7 +31,7 @@ from hitl.connectors.label_studio.answers import Answers, NotUnderstood, began_a
 from hitl.connectors.label_studio.client import Client, NoAnswer, TaskPage, where
 from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings, Refused
-from hitl.exchange import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Kind, Page, PredictionRow, spans_in
+from hitl.platform import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Kind, Page, PredictionRow, spans_in
 from hitl.texts.marked_labels import number_of
 
 OVERLAP_OF_OLD = timedelta(seconds=30)

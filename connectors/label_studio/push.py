@@ -25,7 +25,7 @@ from hitl.connectors.label_studio.form import Form
 from hitl.connectors.label_studio.predictions import Versions, consensus, order, said, task_ids
 from hitl.connectors.label_studio.pull import META, added_as, answers, submitted
 from hitl.errors import Refused, Unreachable
-from hitl.exchange import Operation, Receipt, id_in
+from hitl.platform import Operation, Receipt, id_in
 
 IMPORT_BATCH = 500
 _WHO = ("annotations", "completed_by", "was_cancelled", "ground_truth")

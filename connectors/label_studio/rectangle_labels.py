@@ -17,7 +17,7 @@ from typing import Any
 
 from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
 from hitl.errors import BadSettings
-from hitl.exchange import BOX_DIGITS, BoxTuple, Question, boxes_as_label, boxes_in
+from hitl.platform import BOX_DIGITS, BoxTuple, Question, boxes_as_label, boxes_in
 
 TYPE = "rectanglelabels"
 

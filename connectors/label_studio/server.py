@@ -27,7 +27,7 @@ from pathlib import Path
 
 from hitl.connectors.label_studio.client import library
 from hitl.errors import BadSettings, MissingExtra, Unreachable
-from hitl.exchange import Progress, silent
+from hitl.platform import Progress, silent
 
 VERSION = "1.23.2"
 START_SECONDS = 120.0

@@ -14,7 +14,7 @@ from typing import Any
 
 from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
 from hitl.errors import BadSettings
-from hitl.exchange import Question, spans_as_label, spans_in
+from hitl.platform import Question, spans_as_label, spans_in
 
 TYPE = "labels"
 

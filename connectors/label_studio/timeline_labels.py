@@ -24,7 +24,7 @@ from typing import Any
 
 from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
 from hitl.errors import BadSettings
-from hitl.exchange import Place, Question, spans_as_label, spans_in
+from hitl.platform import Place, Question, spans_as_label, spans_in
 from hitl.texts.marked_labels import LARGEST
 
 TYPES = {"TimeSeries": "timeserieslabels", "Audio": "labels", "Video": "timelinelabels"}

@@ -18,8 +18,8 @@ from hitl.errors import BadInput, BadSettings
 
 if TYPE_CHECKING:
     from hitl.annotations import Floats
-    from hitl.exchange import Progress
     from hitl.models.predictors.features import Corpus, Embedder
+    from hitl.platform import Progress
 
 
 EXAMPLES = examples(

@@ -16,8 +16,8 @@ import typer
 from hitl.active.registry import POLICIES
 from hitl.cli import show
 from hitl.errors import BadSettings
-from hitl.exchange import Progress
 from hitl.models.registry import COMBINERS
+from hitl.platform import Progress
 
 if TYPE_CHECKING:
     from hitl.shards.cluster import OnCluster

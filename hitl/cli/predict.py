@@ -18,10 +18,10 @@ from hitl.cli.options import HERE, Config, ItemColumn, Json, examples, grouped
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
-    from hitl.exchange import Progress
     from hitl.models.predictors.inputs import Inputs
     from hitl.models.predictors.loading import ModelSettings
     from hitl.models.predictors.predictor import Predictor
+    from hitl.platform import Progress
 
 
 LABEL = "label"

@@ -22,8 +22,8 @@ from hitl.project import lease_seconds, opened, recalled, require_place, stored
 
 if TYPE_CHECKING:
     from hitl.cycle import CycleReport, Unchanged
-    from hitl.exchange import Check, Connector, Operation, PullSummary, Question, Receipt
     from hitl.operations import Judgement
+    from hitl.platform import Check, Connector, Operation, PullSummary, Question, Receipt
     from hitl.settings import Settings
     from hitl.store import Store
 
@@ -36,7 +36,7 @@ AS_PLANNED = "nothing to push: the platform is as planned"
 def doctor(config: Config = HERE, as_json: Json = False) -> None:
     """Check settings, store, connection, rights and labeling config, and say how to mend them."""
     from hitl.doctor import checks
-    from hitl.exchange import Check
+    from hitl.platform import Check
 
     found: list[Check] = []
     code = 0
@@ -80,7 +80,7 @@ def pull(
 
 def _accept(connector: Connector, deletions: bool) -> None:
     """Have the connector take rows that are gone for deleted; most do so in any case."""
-    from hitl.exchange import Doubting
+    from hitl.platform import Doubting
 
     if deletions and isinstance(connector, Doubting):
         connector.accept_deletions()
@@ -291,7 +291,7 @@ def add(
     dry_run: DryRun = False,
 ) -> None:
     """Add new items to the platform, each once."""
-    from hitl.additions import new_items
+    from hitl.manual_operations import new_items
     from hitl.tables.files import read_table
 
     _send(config, new_items(read_table(items, [item]), item, str(items)), str(items), dry_run)
@@ -309,7 +309,7 @@ def gold(
     dry_run: DryRun = False,
 ) -> None:
     """Tell the platform the known truth of items, to check and calibrate annotators."""
-    from hitl.additions import known_truth
+    from hitl.manual_operations import known_truth
     from hitl.tables.files import read_table
 
     table = read_table(truth, ["item", "label"])
@@ -319,7 +319,7 @@ def gold(
 
 
 def _send(config: Path, operation: Operation, where: str, dry_run: bool) -> None:
-    from hitl.additions import on_platform, send
+    from hitl.manual_operations import on_platform, send
 
     with opened(config) as (settings, store, connector), show.progress() as progress:
         if dry_run:

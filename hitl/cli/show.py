@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.text import Text
 
-    from hitl.exchange import Progress
+    from hitl.platform import Progress
 
 SHOW_AFTER = 1.0
 """Seconds after which long work gets a progress bar."""

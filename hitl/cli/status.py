@@ -12,7 +12,7 @@ from hitl import errors
 from hitl.cli.show import counted
 
 if TYPE_CHECKING:
-    from hitl.exchange import Pages
+    from hitl.platform import Pages
     from hitl.status import Queue, Status
     from hitl.store import CycleSummary
 

@@ -28,8 +28,8 @@ from hitl.demo.comparison import HEADER, Comparison
 from hitl.demo.recorded import QUESTION, rte, texts
 from hitl.errors import Refused
 from hitl.evidence import Evidence
-from hitl.exchange import Operation, Progress, silent
 from hitl.operations import Judgement
+from hitl.platform import Operation, Progress, silent
 from hitl.report import write
 from hitl.settings import Settings, new_settings
 from hitl.store import Store

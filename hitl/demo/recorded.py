@@ -12,7 +12,7 @@ from pathlib import Path
 from hitl.annotations import Annotations
 from hitl.crew import Crew
 from hitl.evidence import Evidence
-from hitl.exchange import (
+from hitl.platform import (
     AnnotationRow,
     AnnotatorRow,
     Check,

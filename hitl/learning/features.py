@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.errors import BadInput, BadSettings
-from hitl.exchange import Files, Progress, silent
+from hitl.platform import Files, Progress, silent
 from hitl.store.vectors import FeaturesNote
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from hitl.annotations import Name
 from hitl.errors import BadSettings
-from hitl.exchange import Progress, silent
 from hitl.learning.given import Given
+from hitl.platform import Progress, silent
 from hitl.store.folds import Training as Trained
 
 if TYPE_CHECKING:

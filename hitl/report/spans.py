@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from hitl.annotations import Name
-from hitl.exchange import Place
+from hitl.platform import Place
 from hitl.report.contents import QuestionPage
 from hitl.report.svg import ticks
 from hitl.texts.marked_labels import MarkedLabels, number_of

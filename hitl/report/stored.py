@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hitl.cycle import judge
-from hitl.exchange import Question
 from hitl.metrics import outlook
+from hitl.platform import Question
 from hitl.project import item_names
 from hitl.report.contents import Cycle, QuestionPage, Report
 from hitl.settings import Settings

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hitl.errors import BadTable
-from hitl.exchange import Progress, silent
 from hitl.models.inference.passes import Engine, summed
+from hitl.platform import Progress, silent
 from hitl.shards import places
 
 R = TypeVar("R")

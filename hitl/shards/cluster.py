@@ -23,8 +23,8 @@ from operator import add
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hitl.errors import MissingExtra, Unreachable
-from hitl.exchange import Progress, silent
 from hitl.models.inference.passes import summed
+from hitl.platform import Progress, silent
 
 if TYPE_CHECKING:
     from distributed import Client, Future

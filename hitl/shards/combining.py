@@ -24,10 +24,10 @@ from pyarrow import parquet
 
 from hitl.consensus import Consensus
 from hitl.errors import BadSettings, BadTable
-from hitl.exchange import Progress, silent
 from hitl.models.combiner import Combiner, FittedToShards, Shardable, name_of
 from hitl.models.inference.passes import Engine
 from hitl.models.registry import COMBINERS
+from hitl.platform import Progress, silent
 from hitl.shards import places
 from hitl.shards.checkpoints import Checkpointed, InTurnWithProgress
 from hitl.shards.reading import Shards

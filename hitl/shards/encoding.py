@@ -28,8 +28,8 @@ import pyarrow.compute as pc
 from hitl.annotations import ANONYMOUS, Ints, Name, Names, latest_answers, report_conflicts
 from hitl.errors import BadAnnotations, BadEvidence, BadTable
 from hitl.evidence import Evidence
-from hitl.exchange import Progress, silent
 from hitl.formatting import counted, listed
+from hitl.platform import Progress, silent
 from hitl.shards import places
 from hitl.shards.forms import MANIFEST, Contents, Folder, Manifest, cell_type, in_order
 from hitl.shards.reading import MappedAnnotations, Shards

@@ -27,8 +27,8 @@ import sqlalchemy as sa
 
 from hitl.consensus import Consensus
 from hitl.errors import StoreError
-from hitl.exchange import Operation, Receipt
 from hitl.plan import Done, DoneItems, Plan
+from hitl.platform import Operation, Receipt
 from hitl.store import asks, beliefs, retention, wholes
 from hitl.store.database import Database
 from hitl.store.events import Announcement, announce

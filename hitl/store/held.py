@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hitl.exchange import HeldItem, SeenAnswer, Snapshot
+from hitl.platform import HeldItem, SeenAnswer, Snapshot
 from hitl.store.database import Database
 from hitl.store.lease import Leased
 from hitl.store.pages import sortable
@@ -16,7 +16,7 @@ from hitl.store.schema import annotation, item, prediction
 
 
 class HeldItems:
-    """The live items and annotations of a project: a `hitl.exchange.Held`."""
+    """The live items and annotations of a project: a `hitl.platform.Held`."""
 
     def __init__(self, database: Database, project: str) -> None:
         self._database = database

@@ -32,8 +32,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hitl.exchange import Page, PullSummary
 from hitl.formatting import shown_names
+from hitl.platform import Page, PullSummary
 from hitl.store import packed
 from hitl.store.database import Database
 from hitl.store.lease import Lease

@@ -20,7 +20,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hitl.errors import BadInput, BadSettings, HitlError, PlatformError
-from hitl.exchange import Progress, Receipt
+from hitl.platform import Progress, Receipt
 from hitl.store.cycles import Concluded
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import project as projects

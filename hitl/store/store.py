@@ -19,7 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hitl.errors import HitlError
-from hitl.exchange import Cursor, Page, Pages, PullSummary
+from hitl.platform import Cursor, Page, Pages, PullSummary
 from hitl.store import pages
 from hitl.store.asks import Asked
 from hitl.store.cycles import Concluded

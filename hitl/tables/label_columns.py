@@ -3,7 +3,7 @@
     ConsensusOperation   the label of each, with its probabilities
     WantedOperation      how many answers each should get
 
-Such an operation has its payload, as `hitl.exchange` says, when it is asked for it.
+Such an operation has its payload, as `hitl.platform` says, when it is asked for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.annotations import Names
-from hitl.exchange import Operation
+from hitl.platform import Operation
 
 Ints = npt.NDArray[np.int32]
 
@@ -121,7 +121,7 @@ class ConsensusOperation(Operation):
 
     @cached_property
     def payload(self) -> Mapping[str, Any]:
-        """As `hitl.exchange` says; made when it is asked for."""
+        """As `hitl.platform` says; made when it is asked for."""
         return {"questions": {name: columns.rows() for name, columns in self.columns.items()}}
 
     @cached_property
@@ -152,7 +152,7 @@ class WantedOperation(Operation):
 
     @cached_property
     def payload(self) -> Mapping[str, Any]:
-        """As `hitl.exchange` says; made when it is asked for."""
+        """As `hitl.platform` says; made when it is asked for."""
         return {"items": dict(zip(self.items.to_pylist(), self.labels.tolist(), strict=True))}
 
     @cached_property

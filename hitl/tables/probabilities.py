@@ -30,7 +30,7 @@ from hitl.tables.files import as_text, repeated, require_columns
 from hitl.tables.places import place_in, row_number
 
 if TYPE_CHECKING:
-    from hitl.exchange import Question
+    from hitl.platform import Question
 
 ITEM = "item"
 Array = npt.NDArray[np.float64]

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from hitl.errors import Refused
-from hitl.exchange import (
+from hitl.platform import (
     AnnotationRow,
     Audited,
     Check,

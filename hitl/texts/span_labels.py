@@ -29,8 +29,8 @@ import numpy.typing as npt
 from hitl.annotations import Annotations, Floats, Ints, Name, Names
 from hitl.errors import BadEvidence, BadTable
 from hitl.evidence import Evidence
-from hitl.exchange import Place
 from hitl.formatting import OneLineRepr, counted, listed
+from hitl.platform import Place
 from hitl.tables.encoding import natural_order
 from hitl.texts.marked_labels import layers_of_kinds, matched_layers, merged
 from hitl.texts.matched_spans import MatchedSpans

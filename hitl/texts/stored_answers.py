@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hitl.errors import BadInput
-from hitl.exchange import spans_in
+from hitl.platform import spans_in
 from hitl.tables.encoding import ANONYMOUS
 from hitl.texts.span_labels import Answer, SpanLabels
 from hitl.texts.text_items import of_texts
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from hitl.evidence import Evidence
-    from hitl.exchange import Question
+    from hitl.platform import Question
 
 
 def evidence_of(

@@ -14,7 +14,7 @@ from typing import Any
 
 from hitl.annotations import Name
 from hitl.errors import BadTable
-from hitl.exchange import Place
+from hitl.platform import Place
 from hitl.tables.arrow import table_of
 from hitl.tables.encoding import names_of
 from hitl.tables.files import empty_as_null, require_columns, with_text

@@ -23,10 +23,10 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.errors import BadInput, MissingExtra
-from hitl.exchange import Progress, silent
 from hitl.models.predictors.columns import principal, scaled
 from hitl.models.predictors.images import READERS
 from hitl.models.predictors.texts import tfidf_svd
+from hitl.platform import Progress, silent
 
 Kind = Literal["text", "image", "columns", "numbers"]
 TFIDF = "tfidf"

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from hitl.errors import BadInput, HitlError
-from hitl.exchange import Files
 from hitl.models.predictors.predictor import required
+from hitl.platform import Files
 
 INSTALL = "hitl-toolkit[vision]"
 READERS = min(8, os.cpu_count() or 1)

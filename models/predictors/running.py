@@ -19,9 +19,9 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from hitl.errors import BadSettings
-from hitl.exchange import Progress
 from hitl.models.predictors.inputs import Inputs
 from hitl.models.predictors.predictor import Predictor
+from hitl.platform import Progress
 from hitl.tables.files import atomic, require_writable, write_parts
 from hitl.tables.locks import held
 from hitl.tables.probabilities import as_table

@@ -20,9 +20,9 @@ import pyarrow as pa
 from hitl.annotations import Annotations, Name, Names
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
-from hitl.exchange import Question, boxes_in
 from hitl.formatting import listed
 from hitl.models.segmentation.boxes import Box, ClusteredImage, Drawn, joined_boxes
+from hitl.platform import Question, boxes_in
 from hitl.tables.encoding import ANONYMOUS, natural_order
 from hitl.texts.matched_spans import NOTHING
 

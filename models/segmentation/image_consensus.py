@@ -21,7 +21,6 @@ from scipy import ndimage
 from hitl.annotations import Floats, Name, Names
 from hitl.consensus import Consensus, FoundMask
 from hitl.evidence import Evidence
-from hitl.exchange import drawn_in
 from hitl.models.combiner import Combiner
 from hitl.models.default import DefaultCombiner
 from hitl.models.segmentation.drawn_objects import BESIDE, Indices
@@ -29,6 +28,7 @@ from hitl.models.segmentation.judged_images import judged_images
 from hitl.models.segmentation.mask_consensus import MaskConsensus, Masks
 from hitl.models.segmentation.mask_labels import Codes, ImageParts, codes_of
 from hitl.models.segmentation.run_length import encode
+from hitl.platform import drawn_in
 
 SHADES = 16
 """Opacities of a mask: the probability of each pixel, as finely as is seen, so that its run lengths stay short."""

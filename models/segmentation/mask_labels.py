@@ -21,13 +21,13 @@ import pyarrow as pa
 from hitl.annotations import Name, Names
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
-from hitl.exchange import Question, drawn_in
 from hitl.formatting import listed
 from hitl.models.segmentation.box_labels import annotations_of, answers_by_item, standing_for, truth_of
 from hitl.models.segmentation.boxes import ClusteredImage
 from hitl.models.segmentation.drawn_objects import Indices, drawn_objects
 from hitl.models.segmentation.label_patterns import DrawnMasks
 from hitl.models.segmentation.run_length import decode
+from hitl.platform import Question, drawn_in
 from hitl.texts.matched_spans import NOTHING
 
 BACKGROUND = "background"

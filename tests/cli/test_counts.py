@@ -14,10 +14,10 @@ from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
-from hitl.exchange import AnnotationRow, ItemRow, Page
 from hitl.metrics import metrics_of
 from hitl.models.dawid_skene import DawidSkene
 from hitl.plan import Plan
+from hitl.platform import AnnotationRow, ItemRow, Page
 from hitl.status import stored_in_words
 from hitl.store import Store
 from tests.command_line import Run

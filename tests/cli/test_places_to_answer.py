@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hitl import cycle
 from hitl.connectors.tables import Tables
-from hitl.exchange import Operation, Pages, Receipt
+from hitl.platform import Operation, Pages, Receipt
 from hitl.project import orders_of_others
 from hitl.store import Store
 from tests.projects import NOON, folder_with_tables, settings, status_text

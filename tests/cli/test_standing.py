@@ -17,9 +17,9 @@ from hitl import cycle
 from hitl.cli.status import asked
 from hitl.connectors.tables import Tables
 from hitl.errors import Unreachable
-from hitl.exchange import Cursor, Operation, Page, Receipt
 from hitl.metrics import outlook
 from hitl.plan import Activity, Ask, Plan
+from hitl.platform import Cursor, Operation, Page, Receipt
 from hitl.status import Queue, queues_of, status_of
 from hitl.store import Store
 from tests.projects import HOUR, NOON, folder_with_tables, settings, status_text

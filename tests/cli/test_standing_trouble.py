@@ -11,8 +11,8 @@ import pytest
 from hitl import cycle
 from hitl.connectors.tables import Tables
 from hitl.errors import Refused, Unreachable
-from hitl.exchange import Operation, Receipt
 from hitl.plan import Plan
+from hitl.platform import Operation, Receipt
 from hitl.settings import ScheduleSettings
 from hitl.status import missed_by, status_of
 from hitl.store import CycleRecord, Store

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from hitl import cycle
-from hitl.additions import known_truth, new_items, send
 from hitl.connectors.tables import Tables
 from hitl.errors import BadTable, Refused, Unreachable
-from hitl.exchange import Operation, Receipt
+from hitl.manual_operations import known_truth, new_items, send
+from hitl.platform import Operation, Receipt
 from hitl.store import Store
 from tests.killing import EVERY, fatal_steps, run_until, steps_of
 from tests.projects import folder_with_tables, settings, state

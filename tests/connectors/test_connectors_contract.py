@@ -13,7 +13,7 @@ from hitl.connectors import tables
 from hitl.connectors.catalog import CONNECTORS, connector_of, settings_of
 from hitl.connectors.label_studio import TOKEN
 from hitl.errors import BadSettings
-from hitl.exchange import Connector, Operation, Receipt
+from hitl.platform import Connector, Operation, Receipt
 from hitl.settings import SourceSettings
 from hitl.testing.connectors import FACTS, check_connector
 from tests.connectors.label_studio.projects import connect, labeled_project

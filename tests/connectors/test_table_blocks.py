@@ -12,7 +12,7 @@ import pytest
 from hitl import cycle
 from hitl.connectors import tables
 from hitl.connectors.tables import Tables
-from hitl.exchange import Page
+from hitl.platform import Page
 from hitl.store import Store
 
 N = 3000

@@ -15,7 +15,7 @@ from hitl import cycle
 from hitl.connectors.table_rows import Keys
 from hitl.connectors.table_shrinkage import Look
 from hitl.connectors.tables import Tables
-from hitl.exchange import PullSummary
+from hitl.platform import PullSummary
 from hitl.store import Store
 from tests.projects import NOON, settings
 

@@ -19,7 +19,7 @@ from hitl import cycle
 from hitl.connectors import table_changes, tables
 from hitl.connectors.table_index import Index
 from hitl.connectors.tables import Tables
-from hitl.exchange import Operation
+from hitl.platform import Operation
 from hitl.store import Store
 from hitl.tables import pieces
 

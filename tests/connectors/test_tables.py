@@ -16,7 +16,7 @@ import pytest
 from hitl.connectors import table_reading, tables
 from hitl.connectors.tables import Tables
 from hitl.errors import BadTable
-from hitl.exchange import Operation, Page
+from hitl.platform import Operation, Page
 from hitl.tables.files import read_table
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hitl.additions import known_truth
 from hitl.errors import BadSettings, BadTable
-from hitl.exchange import Question
+from hitl.manual_operations import known_truth
+from hitl.platform import Question
 from hitl.tables.files import read_table
 
 TOPICS = tuple(Question(f"topics={name}", ("no", "yes"), ("no", "yes")) for name in ("art", "law", "war, peace"))

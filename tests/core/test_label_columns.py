@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hitl.exchange import Operation
+from hitl.platform import Operation
 from hitl.tables.label_columns import ConsensusOperation, LabelColumns, WantedOperation, as_text, from_text
 
 P = np.array([[0.25, 0.75], [1 / 3, 2 / 3], [1.0, 0.0]])

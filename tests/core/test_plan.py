@@ -11,8 +11,8 @@ import pytest
 
 from hitl.crew import UNLIMITED, Budget, Crew
 from hitl.errors import BadSettings, BadTable
-from hitl.exchange import Operation
 from hitl.plan import Activity, Ask, Done, DoneItems, Expired, Plan
+from hitl.platform import Operation
 from hitl.tables.files import read_table
 
 PLAN = Plan(

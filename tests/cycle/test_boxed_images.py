@@ -12,10 +12,12 @@ import pyarrow as pa
 import pytest
 
 from hitl import cycle
-from hitl.additions import known_truth
 from hitl.connectors.tables import TablesSettings
 from hitl.errors import BadTable, MissingToken
-from hitl.exchange import (
+from hitl.export import label_tables
+from hitl.manual_operations import known_truth
+from hitl.operations import Judgement, _same_consensus
+from hitl.platform import (
     AnnotationRow,
     AnnotatorRow,
     BoxTuple,
@@ -29,8 +31,6 @@ from hitl.exchange import (
     boxes_as_label,
     boxes_in,
 )
-from hitl.export import label_tables
-from hitl.operations import Judgement, _same_consensus
 from hitl.project import stored_evidence
 from hitl.report.contents import QuestionPage
 from hitl.report.images.boxes import SIDE, boxed_images

@@ -12,7 +12,8 @@ from hitl import cycle
 from hitl.connectors.tables import Tables, TablesSettings
 from hitl.consensus import Consensus
 from hitl.errors import BadTable
-from hitl.exchange import (
+from hitl.export import label_tables, span_annotation_table
+from hitl.platform import (
     AnnotationRow,
     AnnotatorRow,
     Check,
@@ -24,7 +25,6 @@ from hitl.exchange import (
     Receipt,
     spans_as_label,
 )
-from hitl.export import label_tables, span_annotation_table
 from hitl.report.page import render
 from hitl.report.stored import stored_report
 from hitl.settings import Settings

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from hitl import cycle
 from hitl.connectors.tables import Tables
 from hitl.errors import HitlError, LeaseLost, Refused, Unreachable
-from hitl.exchange import Operation, Receipt
+from hitl.platform import Operation, Receipt
 from hitl.store import Store
 from hitl.store.schema import project as projects
 from tests.projects import folder_with_tables, settings

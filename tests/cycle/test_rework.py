@@ -10,7 +10,7 @@ import pytest
 
 from hitl import cycle
 from hitl.connectors.tables import Tables
-from hitl.exchange import AnnotatorRow, Page
+from hitl.platform import AnnotatorRow, Page
 from hitl.settings import CrewSettings
 from hitl.store import Store
 from tests.projects import folder_with_tables, settings, status_text

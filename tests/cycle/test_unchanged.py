@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from hitl import basis, cycle
 from hitl.connectors.tables import Tables
-from hitl.exchange import AnnotatorRow, Cursor, Page, Question
 from hitl.plan import Activity, Ask, Plan
+from hitl.platform import AnnotatorRow, Cursor, Page, Question
 from hitl.settings import CrewSettings, FeatureSettings, Settings
 from hitl.status import status_of
 from hitl.store import Store, schema

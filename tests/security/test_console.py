@@ -16,8 +16,8 @@ from rich.text import Text
 from hitl.cli import show
 from hitl.connectors.tables import Tables
 from hitl.errors import BadSettings, Refused
-from hitl.exchange import Check, Page
 from hitl.formatting import plain
+from hitl.platform import Check, Page
 from hitl.settings import new_settings
 from hitl.settings.environment import secret
 from hitl.store import Store

@@ -13,7 +13,7 @@ import pytest
 
 from hitl import cycle
 from hitl.errors import BadInput, Busy, Refused, StoreError, Unreachable
-from hitl.exchange import Progress, silent
+from hitl.platform import Progress, silent
 from hitl.project import opened
 from hitl.service.scheduling import worker as workers
 from hitl.service.scheduling.jobs import Jobs

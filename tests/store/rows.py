@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hitl.consensus import AnnotatorReport, Consensus, Fit
-from hitl.exchange import AnnotationRow, AnnotatorRow, ItemRow, Kind, Operation, Page, PredictionRow
 from hitl.plan import Ask, Done, Plan
+from hitl.platform import AnnotationRow, AnnotatorRow, ItemRow, Kind, Operation, Page, PredictionRow
 from hitl.store import CycleRecord
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hitl.exchange import Operation, Receipt
+from hitl.platform import Operation, Receipt
 from hitl.store import CycleRecord, Store, cycles
 from tests.store.rows import PLAN, assign, consensus, order, record
 

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from hitl.errors import Busy, LeaseLost, StoreError
-from hitl.exchange import Receipt
+from hitl.platform import Receipt
 from hitl.store import Lease, Store, pages, schema
 from hitl.store import lease as leases
 from tests.store.rows import consensus, item, order, page, record

@@ -16,9 +16,9 @@ from hitl.consensus import Consensus
 from hitl.crew import Budget
 from hitl.errors import StoreError
 from hitl.evidence import Evidence
-from hitl.exchange import Operation, Receipt
 from hitl.operations import Judgement, _labels_wanted, consensus_operation, operations_of
 from hitl.plan import Ask, Plan
+from hitl.platform import Operation, Receipt
 from hitl.settings import PushSettings
 from hitl.store import CycleRecord, Store, schema
 from hitl.tables import row_differences

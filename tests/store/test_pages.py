@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hitl.exchange import AnnotatorRow, Page, PullSummary
+from hitl.platform import AnnotatorRow, Page, PullSummary
 from hitl.store import Store, pages
 from tests.store.rows import item, page, predicted, said
 

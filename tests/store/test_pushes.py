@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hitl.errors import LeaseLost, Refused
-from hitl.exchange import Operation, Receipt, silent
 from hitl.plan import Plan
+from hitl.platform import Operation, Receipt, silent
 from hitl.store import CycleRecord, Lease, Store, pushes
 from hitl.store.pushes import confirmed
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hitl.exchange import AnnotationRow, ItemRow, Page, PredictionRow
+from hitl.platform import AnnotationRow, ItemRow, Page, PredictionRow
 from hitl.store import Store, packed
 from tests.store.rows import item, page, predicted, said
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hitl.exchange import AnnotationRow, ItemRow, Page, PredictionRow
+from hitl.platform import AnnotationRow, ItemRow, Page, PredictionRow
 from hitl.store import Store
 from hitl.store.said import Answer
 

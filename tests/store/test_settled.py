@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from hitl.annotations import Annotations, CheckedNames
 from hitl.errors import BadAnnotations, BadInput, ConflictingLabels
-from hitl.exchange import Question
+from hitl.platform import Question
 from hitl.store import Store, archive, schema
 from hitl.store.lease import Lease
 from hitl.store.settled import answers as settled_answers

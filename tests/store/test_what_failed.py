@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hitl.cli.status import words
 from hitl.errors import Refused, Unreachable, raise_all
-from hitl.exchange import Operation, Page
 from hitl.plan import Plan
+from hitl.platform import Operation, Page
 from hitl.status import status_of
 from hitl.store import CycleRecord, Store
 from tests.projects import NOON, settings

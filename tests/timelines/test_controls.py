@@ -9,7 +9,7 @@ import pytest
 from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.form import Form, parse
 from hitl.errors import BadSettings, Refused
-from hitl.exchange import spans_as_label, spans_in
+from hitl.platform import spans_as_label, spans_in
 
 VIDEO = (
     '<View><Video name="v" value="$clip"/><TimelineLabels name="what" toName="v"><Label value="goal"/>'

@@ -12,7 +12,7 @@ from hitl import cycle
 from hitl.connectors.tables import Tables, TablesSettings
 from hitl.consensus import Consensus
 from hitl.errors import BadSettings, BadTable
-from hitl.exchange import Check, Cursor, ItemRow, Operation, Page, Question, Receipt
+from hitl.platform import Check, Cursor, ItemRow, Operation, Page, Question, Receipt
 from hitl.report.page import render
 from hitl.report.stored import stored_report
 from hitl.settings import Settings

@@ -25,7 +25,7 @@ from apscheduler.schedulers.base import STATE_STOPPED
 
 from hitl.connectors.catalog import connector_of
 from hitl.errors import BadSettings, HitlError
-from hitl.exchange import Progress, silent
+from hitl.platform import Progress, silent
 from hitl.project import load, store_url
 from hitl.service.scheduling.health import is_late
 from hitl.service.scheduling.hints import Debounce

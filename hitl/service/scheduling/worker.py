@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from hitl.cycle import CycleReport, Unchanged, pull, run_if_changed
 from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable
-from hitl.exchange import Connector, Progress, silent
+from hitl.platform import Connector, Progress, silent
 from hitl.project import opened
 from hitl.service.scheduling.ledger import Ledger, name_of
 from hitl.store.cycles import BASIS

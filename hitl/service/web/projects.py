@@ -22,7 +22,7 @@ from hitl.tables.limits import within
 
 if TYPE_CHECKING:
     from hitl.annotations import Floats, Name
-    from hitl.exchange import Question
+    from hitl.platform import Question
     from hitl.service.web.work import Work
     from hitl.settings import Settings
 

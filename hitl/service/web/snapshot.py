@@ -22,11 +22,11 @@ import pyarrow as pa
 from hitl.annotations import Floats, Ints, Name
 from hitl.basis import stored_results
 from hitl.errors import BadInput
-from hitl.exchange import Question, silent
 from hitl.metrics import expected_accuracy
 from hitl.models.analysis.information import information
 from hitl.operations import named_plan, named_result
 from hitl.plan import DoneItems
+from hitl.platform import Question, silent
 from hitl.project import item_names, stored_evidence
 from hitl.report.contents import QuestionPage
 from hitl.report.measures import contested, typical_confusions

@@ -21,7 +21,7 @@ from hitl.service.web.errors import responses
 from hitl.service.web.formats import is_page
 
 if TYPE_CHECKING:
-    from hitl.exchange import Connector
+    from hitl.platform import Connector
     from hitl.service.web.projects import Watched
     from hitl.settings import Settings
     from hitl.store import Store

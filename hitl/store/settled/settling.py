@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from hitl.annotations import Annotations, CheckedNames
 from hitl.errors import BadInput
-from hitl.exchange import Question
+from hitl.platform import Question
 from hitl.store.database import Few
 from hitl.store.joined_answers import one
 from hitl.store.lease import Lease

@@ -10,7 +10,7 @@ from typing import Any
 
 from hitl.connectors.catalog import CONNECTORS
 from hitl.connectors.tables import Tables
-from hitl.exchange import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Page
+from hitl.platform import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Page
 
 NEVER = "2026-01-01T00:00:00Z"
 

@@ -35,9 +35,9 @@ from hitl.crew import Crew
 from hitl.demo.recorded import QUESTION, rte, texts
 from hitl.errors import Refused
 from hitl.evidence import Evidence
-from hitl.exchange import Operation
 from hitl.models.registry import combiner
 from hitl.plan import Plan
+from hitl.platform import Operation
 from hitl.project import budget_of
 from hitl.settings import Settings
 from hitl.store import Store

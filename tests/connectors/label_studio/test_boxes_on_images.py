@@ -21,8 +21,8 @@ from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.form import parse
 from hitl.connectors.label_studio.rectangle_labels import RectangleLabels
 from hitl.errors import BadSettings, Refused
-from hitl.exchange import BoxTuple, Operation, Question, boxes_as_label, boxes_in
 from hitl.models.segmentation.boxes import Box, intersection_over_union
+from hitl.platform import BoxTuple, Operation, Question, boxes_as_label, boxes_in
 from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
 from tests.connectors.label_studio.browser import needs_browser, open_consensus, text, wait

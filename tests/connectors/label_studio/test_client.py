@@ -17,7 +17,7 @@ from hitl.connectors.label_studio import client as client_module
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.server import LocalServer
 from hitl.errors import BadSettings, LeaseLost, MissingExtra, Refused, Unreachable
-from hitl.exchange import Operation, Workplaces
+from hitl.platform import Operation, Workplaces
 from tests.command_line import Run
 from tests.connectors.label_studio.conftest import SENTIMENT, Project, choice
 

@@ -12,8 +12,8 @@ from hitl import cycle
 from hitl.consensus import Consensus
 from hitl.doctor import checks
 from hitl.errors import BadSettings, Refused
-from hitl.exchange import Operation, Receipt
 from hitl.plan import Plan
+from hitl.platform import Operation, Receipt
 from hitl.store import Store
 from hitl.store.cycles import CycleRecord
 from tests.connectors.label_studio.conftest import Project, choice

@@ -13,14 +13,14 @@ import pytest
 from hitl.connectors.label_studio import LabelStudio
 from hitl.connectors.label_studio.server import LocalServer
 from hitl.errors import BadSettings, Unreachable
-from hitl.exchange import AnnotationRow, Cursor, HeldItem, ItemRow, Operation, Page
+from hitl.platform import AnnotationRow, Cursor, HeldItem, ItemRow, Operation, Page
 from tests.connectors.label_studio.conftest import SENTIMENT, TOPICS, Project, choice
 
 pytestmark = pytest.mark.server
 
 
 class Shelf:
-    """A store in miniature: what a reader of pages knows, by the rules of hitl.exchange."""
+    """A store in miniature: what a reader of pages knows, by the rules of hitl.platform."""
 
     def __init__(self) -> None:
         self.cursor: Cursor | None = None

@@ -12,7 +12,7 @@ import pytest
 
 from hitl.connectors.label_studio.predictions import SAMPLING
 from hitl.errors import BadSettings, Refused, Unreachable
-from hitl.exchange import Operation, Receipt
+from hitl.platform import Operation, Receipt
 from tests.connectors.label_studio.conftest import TOPICS, Project
 
 pytestmark = pytest.mark.server

@@ -11,7 +11,7 @@ import pytest
 
 from hitl import cycle
 from hitl.connectors.label_studio import LabelStudioSettings
-from hitl.exchange import Operation, spans_as_label, spans_in
+from hitl.platform import Operation, spans_as_label, spans_in
 from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
 from hitl.texts.text_items import TextParts

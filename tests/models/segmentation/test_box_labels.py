@@ -12,12 +12,12 @@ import pytest
 from hitl.consensus import AnnotatorReport, Consensus
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
-from hitl.exchange import BoxTuple, Question, boxes_as_label
 from hitl.models import VBIBCC, MajorityVote
 from hitl.models.inference.overlooked import misses
 from hitl.models.segmentation.box_consensus import of_images
 from hitl.models.segmentation.box_labels import BoxParts, answer_table, evidence_of, standing_for
 from hitl.models.segmentation.boxes import Box, BoxConsensus, clustered, joined_boxes, votes_of
+from hitl.platform import BoxTuple, Question, boxes_as_label
 from hitl.texts.matched_spans import NOTHING
 
 QUESTION = Question("box", ("cat", "dog"), ("cat", "dog"), boxes="image")

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from hitl.evidence import Evidence
-from hitl.exchange import Question, drawn_as_label
 from hitl.models import VBIBCC
 from hitl.models.segmentation.drawn_objects import MOST, Codes, DrawnObjects, drawn_objects
 from hitl.models.segmentation.image_consensus import of_images
 from hitl.models.segmentation.label_patterns import DrawnMasks
 from hitl.models.segmentation.mask_labels import ImageParts, evidence_of
 from hitl.models.segmentation.run_length import decode, encode, opacity
+from hitl.platform import Question, drawn_as_label
 from tests.models.segmentation.simulated_masks import crowd
 
 CLASSES = ("background", "cat", "dog")

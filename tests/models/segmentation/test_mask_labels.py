@@ -9,13 +9,13 @@ import pytest
 from hitl.consensus import Consensus
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
-from hitl.exchange import Question, drawn_as_label, drawn_in
 from hitl.export import label_tables
 from hitl.models.segmentation.image_consensus import of_images
 from hitl.models.segmentation.mask_labels import ImageParts, evidence_of
 from hitl.models.segmentation.run_length import decode, encode, opacity
 from hitl.operations import Judgement
 from hitl.plan import Plan
+from hitl.platform import Question, drawn_as_label, drawn_in
 from tests.models.segmentation.simulated_masks import crowd, dice
 
 QUESTION = Question("tag", ("cat", "dog"), ("cat", "dog"), image="image")

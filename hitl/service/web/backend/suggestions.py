@@ -4,7 +4,7 @@
     consensus   what all have said so far, models among them; nothing of known truth, by which annotators are measured
     never       nothing
 
-A suggestion is an answer to each question, as a row of the operation `consensus` (`hitl.exchange.Operation`).
+A suggestion is an answer to each question, as a row of the operation `consensus` (`hitl.platform.Operation`).
 """
 
 from __future__ import annotations

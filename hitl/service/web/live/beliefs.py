@@ -21,16 +21,16 @@ import numpy as np
 
 from hitl.annotations import Floats, Name
 from hitl.errors import BadEvidence, IgnoredEvidence
-from hitl.exchange import silent
 from hitl.models.combiner import Applicable, Combiner, name_of, seen_by
 from hitl.models.registry import chosen
+from hitl.platform import silent
 from hitl.project import annotator_names, combined, is_over, one_fit, stored_evidence
 from hitl.service.web.projects import Difference, Now
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
-    from hitl.exchange import Page, Question
+    from hitl.platform import Page, Question
     from hitl.settings import Settings
     from hitl.store import Store
 

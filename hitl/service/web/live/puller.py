@@ -31,7 +31,7 @@ from hitl.store import Lease, Store
 from hitl.tables.limits import within
 
 if TYPE_CHECKING:
-    from hitl.exchange import Connector, Page, PullSummary, Question
+    from hitl.platform import Connector, Page, PullSummary, Question
     from hitl.service.web.projects import Watched
     from hitl.store.hints import Hint
 

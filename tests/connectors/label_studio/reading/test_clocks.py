@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hitl import cycle
-from hitl.exchange import PullSummary
+from hitl.platform import PullSummary
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project, choice
 from tests.connectors.label_studio.reading.clocks import Proxy, Stamps

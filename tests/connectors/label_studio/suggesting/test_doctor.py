@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hitl.exchange import Check
+from hitl.platform import Check
 from tests.connectors.label_studio.conftest import choice
 from tests.connectors.label_studio.suggesting.conftest import Backend
 from tests.service.web.backend.served import PASSWORD, USER, serving

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hitl.exchange import Operation
+from hitl.platform import Operation
 from tests.connectors.label_studio.browser import log_in, needs_browser, text, wait
 from tests.connectors.label_studio.suggesting.conftest import Backend
 

@@ -6,7 +6,7 @@ import pytest
 
 from hitl.connectors.label_studio.predictions import Versions
 from hitl.errors import Refused
-from hitl.exchange import Operation
+from hitl.platform import Operation
 from tests.connectors.label_studio.conftest import choice
 from tests.connectors.label_studio.projects import untouched
 from tests.connectors.label_studio.suggesting.conftest import Backend

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from hitl import cycle
-from hitl.additions import known_truth, new_items, send
 from hitl.audit import EVIDENCE, audit
 from hitl.connectors.label_studio import LabelStudio
+from hitl.manual_operations import known_truth, new_items, send
 from hitl.settings import Settings
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project, choice

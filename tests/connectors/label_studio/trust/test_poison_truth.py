@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from hitl import cycle
-from hitl.additions import known_truth, send
 from hitl.audit import audit
-from hitl.exchange import Check
+from hitl.manual_operations import known_truth, send
+from hitl.platform import Check
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project, choice
 from tests.connectors.label_studio.projects import connect, settings_for

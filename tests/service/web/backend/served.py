@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.connectors.label_studio.config import names_in
 from hitl.connectors.label_studio.form import parse
-from hitl.exchange import AnnotationRow, AnnotatorRow, ItemRow, Page, PredictionRow
+from hitl.platform import AnnotationRow, AnnotatorRow, ItemRow, Page, PredictionRow
 from hitl.service.web.backend import router
 from hitl.service.web.projects import Watched
 from hitl.service.web.snapshot import Snapshot, snapshot_of

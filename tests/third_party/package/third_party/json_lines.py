@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from hitl.errors import BadTable, Refused
-from hitl.exchange import (
+from hitl.platform import (
     AnnotationRow,
     AnnotatorRow,
     Check,

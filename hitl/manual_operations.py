@@ -19,7 +19,9 @@ import pyarrow as pa
 
 from hitl.cycle import pull, pushed
 from hitl.errors import BadSettings, BadTable, HitlError, raise_all
-from hitl.exchange import (
+from hitl.export import multiple_choices
+from hitl.formatting import listed
+from hitl.platform import (
     BOX_DIGITS,
     NO,
     YES,
@@ -33,8 +35,6 @@ from hitl.exchange import (
     silent,
     spans_as_label,
 )
-from hitl.export import multiple_choices
-from hitl.formatting import listed
 from hitl.project import item_names, lease_seconds
 from hitl.tables.files import require_columns
 from hitl.tables.places import Place, place_in, row_number
