@@ -31,7 +31,7 @@ from hitl.connectors.table_reading import Answers, Columns, Reading
 from hitl.errors import BadInput
 from hitl.platform import Cursor
 from hitl.tables import delimited, pieces
-from hitl.tables.files import with_text
+from hitl.tables.columns import with_text
 from hitl.tables.formulas import restored
 from hitl.tables.limits import require_fit, require_shape
 

@@ -24,8 +24,9 @@ from hitl.errors import BadTable
 from hitl.evidence import ROW_TOLERANCE
 from hitl.formatting import counted
 from hitl.platform import AnnotationRow, PredictionRow, Question
+from hitl.tables.columns import require_columns
 from hitl.tables.encoding import likeness, natural_order, seconds_of, similar
-from hitl.tables.files import read_table, require_columns
+from hitl.tables.files import read_table
 from hitl.tables.places import Place, place_in
 from hitl.tables.probabilities import read_probabilities
 from hitl.tables.unread_places import box_in

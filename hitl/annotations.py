@@ -21,6 +21,7 @@ import pyarrow as pa
 from hitl.errors import BadAnnotations, ConflictingLabels
 from hitl.formatting import OneLineRepr, counted, listed
 from hitl.tables.arrow import table_of
+from hitl.tables.columns import numbers_of, require_columns
 from hitl.tables.encoding import ANONYMOUS as ANONYMOUS
 from hitl.tables.encoding import CheckedNames as CheckedNames
 from hitl.tables.encoding import Floats as Floats
@@ -40,7 +41,7 @@ from hitl.tables.encoding import (
 )
 from hitl.tables.encoding import column_of as column_of
 from hitl.tables.encoding import places_of as places_of
-from hitl.tables.files import numbers_of, read_table, require_columns, write_table
+from hitl.tables.files import read_table, write_table
 from hitl.tables.places import Place, name_of, place_in, row_number
 from hitl.tables.wide import melted
 

@@ -23,8 +23,8 @@ from hitl.errors import BadEvidence
 from hitl.formatting import OneLineRepr, counted, listed
 from hitl.tables import edges
 from hitl.tables.arrow import has_columns, is_pandas, table_of
+from hitl.tables.columns import empty_as_null, numbers_of, require_columns, with_text
 from hitl.tables.encoding import names_of, natural_order, places_of, warn_of_similar
-from hitl.tables.files import empty_as_null, numbers_of, require_columns, with_text
 from hitl.tables.places import Place, name_of, place_in
 from hitl.tables.probabilities import ROW_TOLERANCE as ROW_TOLERANCE
 from hitl.tables.vectors import vectors_of

@@ -11,7 +11,7 @@ from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
 from hitl.models.registry import chosen
 from hitl.tables.arrow import has_columns, table_of
-from hitl.tables.files import with_text
+from hitl.tables.columns import with_text
 from hitl.tables.wide import melted
 
 

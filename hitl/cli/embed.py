@@ -183,7 +183,7 @@ def _corpus(seen: Seen) -> tuple[list[str], Corpus, Callable[[str], Any] | None]
     from hitl.models.predictors import features
     from hitl.models.predictors.images import Images
     from hitl.tables.batches import read_any
-    from hitl.tables.files import require_columns, require_names
+    from hitl.tables.columns import require_columns, require_names
 
     assert seen.items is not None
     table = read_any(seen.items, [seen.item])

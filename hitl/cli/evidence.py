@@ -124,8 +124,9 @@ class Given:
     def _tables(self) -> Evidence:
         """All but a graph of neighbours."""
         from hitl.evidence import Evidence
+        from hitl.tables.columns import require_columns
         from hitl.tables.edges import COLUMNS, NEIGHBOUR
-        from hitl.tables.files import read_table, require_columns
+        from hitl.tables.files import read_table
         from hitl.tables.unread_places import place_in
 
         classes, options = names(self.classes), names(self.options)
@@ -175,7 +176,8 @@ class Given:
 
     def _models(self, classes: tuple[str, ...] | None) -> dict[str, Any]:
         """Model -> its probabilities; `items` names the rows of arrays that do not name their own."""
-        from hitl.tables.files import read_table, require_columns
+        from hitl.tables.columns import require_columns
+        from hitl.tables.files import read_table
         from hitl.tables.probabilities import read_probabilities
 
         order: Sequence[str] | None = None

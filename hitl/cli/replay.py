@@ -238,7 +238,8 @@ def replay(
 
 def _near_duplicates(path: Path | None, item: str, items: frozenset[Any]) -> dict[Any, str] | None:
     """Item -> its group, of those that have one. Raises BadTable."""
-    from hitl.tables.files import read_table, require_columns
+    from hitl.tables.columns import require_columns
+    from hitl.tables.files import read_table
 
     if path is None:
         return None

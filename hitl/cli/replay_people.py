@@ -53,7 +53,8 @@ def crew_of(path: Path | None, each: int | None, people: Names) -> Crew:
     Raises BadTable for a table that says something else, BadInput for a name that is none of `people`.
     """
     from hitl.crew import UNLIMITED, Crew
-    from hitl.tables.files import read_table, require_columns
+    from hitl.tables.columns import require_columns
+    from hitl.tables.files import read_table
 
     general = UNLIMITED if each is None else each
     if path is None:

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from hitl.errors import BadTable
-from hitl.tables.files import nan_as_null
+from hitl.tables.columns import nan_as_null
 
 TABLES = "a DataFrame (pandas, polars), an Arrow table, a Hugging Face dataset, a dict of columns or a list of dicts"
 

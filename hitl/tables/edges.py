@@ -21,8 +21,8 @@ from scipy import sparse
 
 from hitl.errors import BadEvidence, BadTable
 from hitl.tables.arrow import has_columns, table_of
+from hitl.tables.columns import as_text, empty_as_null, numbers_of, require_columns, with_text
 from hitl.tables.encoding import Name, names_of
-from hitl.tables.files import as_text, empty_as_null, numbers_of, require_columns, with_text
 from hitl.tables.places import Place, name_of, place_in, row_number
 
 ITEM, NEIGHBOUR, WEIGHT = "item", "neighbour", "weight"

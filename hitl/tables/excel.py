@@ -21,9 +21,9 @@ MAX_CELLS = 50_000_000
 
 
 def read(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-    """The rows that hold anything, as text, in one table: 7.0 is "7", a date is as ISO 8601 has it.
+    """Yield the rows that hold anything, as text, in one table: 7.0 is "7", a date is in ISO 8601.
 
-    Raises BadTable for what is no workbook, has no header, or a value beside the columns of the header.
+    Raises BadTable for a file that is no workbook or has no header, and for a value beside the columns of the header.
     """
     rows = _rows(path)
     _, header = next(rows, (0, []))
@@ -31,22 +31,23 @@ def read(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterato
         header.pop()
     if not header or None in header:
         raise BadTable(f"{path}: a column of the first row has no name; expected a name for each column")
+    width = len(header)
     table: list[list[str | None]] = []
     for line, row in rows:
-        if any(cell is not None for cell in row[len(header) :]):
-            raise BadTable(f"{path}, line {line}: a value stands beside the {len(header)} columns of the first row")
-        table.append([*row[: len(header)], *[None] * (len(header) - len(row))])
-    arrays = [pa.array([row[place] for row in table], pa.string()) for place in range(len(header))]
+        if any(cell is not None for cell in row[width:]):
+            raise BadTable(f"{path}, line {line}: a value stands beside the {width} columns of the first row")
+        table.append([*row[:width], *[None] * (width - len(row))])
+    arrays = [pa.array([row[place] for row in table], pa.string()) for place in range(width)]
     yield pa.Table.from_arrays(arrays, names=[str(name) for name in header])
 
 
 def lines(path: Path) -> Iterator[int]:
-    """The row of the sheet, counted from 1, that holds each row of the table."""
+    """Yield the row of the sheet, counted from 1, that holds each row of the table."""
     return (line for line, _ in islice(_rows(path), 1, None))
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:
-    """The rows of the first sheet that hold anything, with their numbers in it."""
+    """Yield the rows of the first sheet that hold anything, with their numbers in it."""
     try:
         import openpyxl
     except ImportError:
@@ -60,12 +61,12 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:
     except (BadZipFile, KeyError, ValueError) as error:
         raise BadTable(f"{path}: cannot be read as xlsx: {error}; save it anew as .xlsx, or as .csv") from None
     try:
-        looked = 0
+        seen = 0
         for number, cells in enumerate(book.worksheets[0].iter_rows(values_only=True), start=1):
-            looked += 1 + len(cells)
-            if number > MAX_LINES or looked > MAX_CELLS:
+            seen += 1 + len(cells)
+            if number > MAX_LINES or seen > MAX_CELLS:
                 raise BadTable(f"{path}: more than {MAX_LINES:,} lines or {MAX_CELLS:,} cells; save it as .csv")
-            row = [_text(cell) for cell in cells] if any(cell is not None for cell in cells) else []
+            row = [_text(cell) for cell in cells]
             if any(cell is not None for cell in row):
                 yield number, row
     finally:

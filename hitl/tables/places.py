@@ -1,7 +1,7 @@
 """Where a row of a table stands in the file it was read from, for messages: `labels.csv, line 7`.
 
-A table that was read from a file names it in the metadata of its schema; rows that were chosen or put in another order
-are no longer those of the file.
+A table that was read from a file names it in the metadata of its schema; rows that were chosen or reordered are no
+longer those of the file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hitl.tables import delimited
+from hitl.tables import delimited, json_lines
 
 FILE = b"hitl.file"
 """Key of the metadata."""
@@ -21,32 +21,29 @@ Place = Callable[[int], str]
 
 
 def from_file(table: pa.Table, path: Path) -> pa.Table:
-    """The table as it was read from this file, which its messages name."""
+    """Note in the table which file it was read from."""
     return table.replace_schema_metadata({**(table.schema.metadata or {}), FILE: str(path)})
 
 
 def name_of(table: pa.Table, otherwise: str) -> str:
-    """The file of the table; `otherwise` of a table that is not from a file."""
+    """Return the file of the table, or `otherwise` for a table that is not from a file."""
     file = _file(table)
     return otherwise if file is None else str(file)
 
 
 def row_number(row: int) -> str:
-    """The place of a row that is in no file."""
+    """Name a row of a table that is not from a file."""
     return f"row {row}"
 
 
 def place_in(table: pa.Table, otherwise: Place = row_number) -> Place:
-    """Row number of this table -> its file and line; the file and the row (counted from 0) where rows are no lines.
-
-    `otherwise` of a table that is not from a file.
-    """
+    """Return a function that names the file and line of a row of this table; `otherwise` if it is from no file."""
     file = _file(table)
     return otherwise if file is None else place_in_file(file)
 
 
 def place_in_file(file: Path) -> Place:
-    """The same for a file, of which no table is at hand: its rows are counted from its beginning."""
+    """Return a function that names the line of a row of this file; the row (counted from 0) where rows are no lines."""
     lines: list[int] | None = None
 
     def place_of(row: int) -> str:
@@ -64,12 +61,11 @@ def _file(table: pa.Table) -> Path | None:
 
 
 def _lines(file: Path) -> Iterator[int]:
-    """The line, counted from 1, on which each row begins; nothing where rows are no lines."""
     suffix = (file.with_suffix("") if file.suffix == ".gz" else file).suffix.lower()
     if suffix in (".csv", ".tsv"):
         yield from delimited.lines(file)
     elif suffix in (".jsonl", ".ndjson"):
-        yield from delimited.lines_with_text(file)
+        yield from (number for number, _ in json_lines.lines(file))
     elif suffix == ".xlsx":
         from hitl.tables import excel
 

@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 
 from hitl.errors import BadTable
 from hitl.tables.arrays import read_arrays
-from hitl.tables.batches import is_vector, read_any, vectors
-from hitl.tables.files import as_text, repeated, require_columns
+from hitl.tables.batches import read_any
+from hitl.tables.columns import as_text, is_vector, repeated, require_columns, vectors
 from hitl.tables.places import place_in, row_number
 
 if TYPE_CHECKING:

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from hitl.errors import BadTable
 from hitl.tables.arrays import read_arrays
-from hitl.tables.batches import read_any, vectors
+from hitl.tables.batches import read_any
+from hitl.tables.columns import require_columns, require_names, vectors
 from hitl.tables.encoding import names_of
-from hitl.tables.files import require_columns, require_names, write_table
+from hitl.tables.files import write_table
 
 Array = npt.NDArray[np.float64]
 

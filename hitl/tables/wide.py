@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from hitl.errors import BadAnnotations
+from hitl.tables.columns import empty_as_null, repeated, require_columns
 from hitl.tables.encoding import Name, names_of
-from hitl.tables.files import empty_as_null, repeated, require_columns
 from hitl.tables.places import Place, name_of, place_in
 
 LONG = ("item", "annotator", "label")

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from hitl.errors import BadTable
 from hitl.tables.arrow import table_of
+from hitl.tables.columns import empty_as_null, require_columns, with_text
 from hitl.tables.encoding import Name, names_of
-from hitl.tables.files import empty_as_null, require_columns, with_text
 from hitl.tables.places import Place, name_of, place_in
 
 

@@ -16,8 +16,8 @@ from hitl.annotations import Name
 from hitl.errors import BadTable
 from hitl.platform import Place
 from hitl.tables.arrow import table_of
+from hitl.tables.columns import empty_as_null, require_columns, with_text
 from hitl.tables.encoding import names_of
-from hitl.tables.files import empty_as_null, require_columns, with_text
 from hitl.tables.places import name_of, place_in
 from hitl.texts.marked_labels import LARGEST, number_of
 from hitl.timelines.timeline_labels import Answer, Segment, TimelineLabels

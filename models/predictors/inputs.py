@@ -16,8 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.errors import BadSettings, BadTable
-from hitl.tables.batches import batches, column_names, files_of, is_arrow, vectors
-from hitl.tables.files import as_text, empty_as_null, read_table, require_columns, require_names
+from hitl.tables.batches import batches, column_names, files_of, is_arrow
+from hitl.tables.columns import as_text, empty_as_null, require_columns, require_names, vectors
+from hitl.tables.files import read_table
 from hitl.tables.places import place_in_file
 from hitl.tables.probabilities import Array
 

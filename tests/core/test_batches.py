@@ -12,7 +12,8 @@ from pyarrow import parquet
 
 from hitl.errors import BadTable
 from hitl.tables import batches
-from hitl.tables.files import numbers_of, write_table
+from hitl.tables.columns import numbers_of, vectors
+from hitl.tables.files import write_table
 from tests.datasets import dataset, feather
 
 TABLE = pa.table({"item": [f"i{n}" for n in range(25)], "n": range(25), "x": np.arange(25) / 4})
@@ -99,11 +100,11 @@ def test_what_cannot_be_read_says_so(tmp_path: Path, files: dict[str, bytes], na
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.large_list(pa.int64()), pa.list_(pa.float64(), 2)])
 def test_vectors_are_rows_and_a_null_is_nan(kind: pa.DataType) -> None:
     column = pa.chunked_array([pa.array([[1, 2], None], kind), pa.array([[3, 4]], kind)])
-    np.testing.assert_array_equal(batches.vectors(column, "v"), [[1, 2], [np.nan, np.nan], [3, 4]])
+    np.testing.assert_array_equal(vectors(column, "v"), [[1, 2], [np.nan, np.nan], [3, 4]])
 
 
 def test_vectors_of_different_lengths_name_the_row() -> None:
     with pytest.raises(BadTable, match="v: row 2 has 1 numbers, others 2"):
-        batches.vectors(pa.chunked_array([[[1.0, 2.0], None, [3.0]]]), "v")
+        vectors(pa.chunked_array([[[1.0, 2.0], None, [3.0]]]), "v")
     with pytest.raises(BadTable, match="v: not numeric"):
-        batches.vectors(pa.chunked_array([["a"]]), "v")
+        vectors(pa.chunked_array([["a"]]), "v")

@@ -1,0 +1,145 @@
+"""Columns of Arrow tables as text, numbers and vectors; what a table must have."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hitl.errors import BadTable
+from hitl.tables.places import Place, row_number
+
+_UNPARSED = re.compile(r"Failed to parse string: '(.*)' as a scalar of type ", re.DOTALL)
+_DECIMAL_COMMA = re.compile(r"'[+-]?\d+,\d+'")
+
+
+def with_text(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return the table with these columns as strings, where it has them once."""
+    for name in names:
+        if table.column_names.count(name) == 1:
+            table = table.set_column(table.column_names.index(name), name, as_text(table.column(name)))
+    return table
+
+
+def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as strings, NaN as null; whole floats lose their ".0", so that 3 and 3.0 are one name."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_float16(column.type):
+        column = column.cast(pa.float32())
+    column = nan_as_null(column)
+    if pa.types.is_floating(column.type) and are_whole(column):
+        column = column.cast(pa.int64())
+    try:
+        return column.cast(pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # bytes that are no text
+        raise BadTable(f"a column holds {column.type}; expected plain text or numbers") from None
+
+
+def numbers_of(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
+    """Return the (N,) numbers of a column, NaN for null. Raises BadTable, naming `where`, for anything else."""
+    try:
+        values = column.cast(pa.float64(), safe=not pa.types.is_uint64(column.type)).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        text = unparsed(error)
+        point = ", with a point before the decimals" if _DECIMAL_COMMA.fullmatch(text) else ""
+        raise BadTable(f"{where}: not numeric: {text}; expected numbers{point}") from None
+    return np.asarray(values, dtype=np.float64)
+
+
+def unparsed(error: Exception) -> str:
+    """Return the text that Arrow could not parse, in quotes, or the whole error where it names none."""
+    match = _UNPARSED.match(str(error))
+    return str(error) if match is None else repr(match[1])
+
+
+def vectors(column: pa.ChunkedArray, where: str, place_of: Place = row_number) -> npt.NDArray[np.float64]:
+    """Return (N, D) from a column of numbers (D = 1) or of lists of D numbers; a null row is all NaN.
+
+    Raises BadTable, naming `where` and the row, for lists of different lengths and values that are not numbers.
+    """
+    import pyarrow.compute as pc
+
+    if not is_vector(column.type):
+        return numbers_of(column, where)[:, None]
+    lengths = np.asarray(pc.list_value_length(column).fill_null(-1).to_numpy(), dtype=np.int64)
+    full = lengths >= 0
+    width = int(lengths[full][0]) if full.any() else 0
+    if (lengths[full] != width).any():
+        row = int(np.flatnonzero(full & (lengths != width))[0])
+        raise BadTable(f"{where}: {place_of(row)} has {lengths[row]} numbers, others {width}; expected one length")
+    values = np.full((len(column), width), np.nan)
+    flat = numbers_of(pc.list_flatten(column.filter(pa.array(full))), where)
+    values[full] = flat.reshape(int(full.sum()), width)
+    return values
+
+
+def is_vector(kind: pa.DataType) -> bool:
+    """Return True for a type with a list in each row."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return True for plain text, of 32-bit or 64-bit offsets."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def empty_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column with null for empty text, which is no name, as an empty field of a file is none."""
+    import pyarrow.compute as pc
+
+    return pc.if_else(pc.equal(column, ""), None, column) if is_text(column.type) else column
+
+
+def nan_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column with null for NaN, which pandas and others write for missing values."""
+    import pyarrow.compute as pc
+
+    if not pa.types.is_floating(column.type):
+        return column
+    missing = pc.is_nan(column)
+    return pc.if_else(missing, None, column) if pc.any(missing).as_py() else column
+
+
+def are_whole(column: pa.ChunkedArray) -> bool:
+    """Return True if all floats are whole numbers that an integer holds exactly."""
+    import pyarrow.compute as pc
+
+    exact = pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), 2.0**53))
+    return bool(pc.all(exact).as_py())
+
+
+def repeated(names: Sequence[Any]) -> Any:
+    """Return the first name that appears more than once, or None."""
+    if len(set(names)) == len(names):
+        return None
+    return next(name for name, times in Counter(names).items() if times > 1)
+
+
+def require_names(names: Sequence[str | None], column: str, where: str) -> list[str]:
+    """Return the names. Raises BadTable for an empty or repeated one, and where there are none."""
+    filled = [name or "" for name in names]
+    if not filled:
+        raise BadTable(f"{where}: the table is empty; expected one row for each item")
+    if "" in filled:
+        raise BadTable(f"{where}: row {filled.index('')} has no {column}; expected a name in each")
+    twice = repeated(filled)
+    if twice is not None:
+        raise BadTable(f"{where}: {column} {twice!r} appears twice; expected one row each")
+    return filled
+
+
+def require_columns(table: pa.Table, names: Sequence[str], where: str, hint: str = "") -> None:
+    """Raise BadTable unless the table has every column of `names` once."""
+    for name in names:
+        times = table.column_names.count(name)
+        if times == 0:
+            there = ", ".join(table.column_names) or "no columns"
+            raise BadTable(f"{where}: no column {name!r}; found {there}{'. ' + hint if hint else ''}")
+        if times > 1:
+            raise BadTable(f"{where}: column {name!r} appears twice; expected one column of each name")
