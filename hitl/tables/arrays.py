@@ -1,6 +1,6 @@
-"""Arrays in files of numpy, .npz and .npy: as named arrays, looked at before they are made.
+"""Arrays in files of numpy, .npz and .npy: as named arrays, checked before they are made.
 
-A header may say any shape; numpy makes room for it before it looks for the numbers.
+A header may state any shape; numpy allocates room for it before it looks for the numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KINDS = "fiubUS"
 def read_arrays(
     path: Path, wanted: Callable[[str], bool] = lambda name: True
 ) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
-    """The wanted arrays by name, and the names of all; the one of .npy is called "". Raises BadTable."""
+    """Return the wanted arrays by name, and the names of all; the one of .npy is called "". Raises BadTable."""
     if not path.is_file():
         raise BadTable(f"{path}: no such file")
     with parsing(path, path.suffix.lower().removeprefix(".")):
@@ -37,8 +37,8 @@ def read_arrays(
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
                 if member.filename.endswith(".npy") and wanted(member.filename.removesuffix(".npy")):
-                    with archive.open(member) as packed:
-                        _require_numbers(path, member.filename, packed, member.file_size)
+                    with archive.open(member) as file:
+                        _require_numbers(path, member.filename, file, member.file_size)
         with np.load(path, allow_pickle=False) as loaded:
             return {name: loaded[name] for name in loaded.files if wanted(name)}, list(loaded.files)
 
@@ -51,9 +51,9 @@ def _require_numbers(path: Path, name: str, file: IO[bytes], size: int) -> None:
     if version not in read:
         raise BadTable(f"{path}: {name} is of version {version} of the format; expected 1 or 2")
     shape, _, kind = read[version](file)
+    if kind.hasobject:
+        raise BadTable(f"{path}: holds Python objects; save names as text, np.array(names, dtype=str)")
     if kind.kind not in KINDS:
-        if kind.hasobject:
-            raise BadTable(f"{path}: holds Python objects; save names as text, np.array(names, dtype=str)")
         raise BadTable(f"{path}: {name} holds {kind}; expected numbers or text")
-    if math.prod(shape) * kind.itemsize > size or (kind.itemsize == 0 and math.prod(shape) > size):
+    if math.prod(shape) * max(kind.itemsize, 1) > size:
         raise BadTable(f"{path}: {name} should have the shape {shape}, for which the file is too short")

@@ -22,7 +22,7 @@ TABLES = "a DataFrame (pandas, polars), an Arrow table, a Hugging Face dataset, 
 
 
 def table_of(given: Any, where: str = "the table") -> pa.Table:
-    """An Arrow table, its text as `string` and NaN as null. Raises BadTable, naming `where`, for what is no table."""
+    """Return an Arrow table, text as `string` and NaN as null. Raises BadTable, naming `where`, for anything else."""
     try:
         table = _table(given)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -31,25 +31,29 @@ def table_of(given: Any, where: str = "the table") -> pa.Table:
             f"{where}: not a table whose columns have one type each: {reason}; expected numbers or text, not both"
         ) from None
     if table is None:
-        raise BadTable(f"{where}: {_kind(given)}; expected {TABLES}")
-    return _without_nan(_plain_text(table))
+        raise BadTable(f"{where}: {_description(given)}; expected {TABLES}")
+    for place, (entry, column) in enumerate(zip(table.schema, table.columns, strict=True)):
+        plain = nan_as_null(_plain_text(column))
+        if plain is not column:
+            table = table.set_column(place, pa.field(entry.name, plain.type), plain)
+    return table
 
 
 def renamed(column: pa.DictionaryArray, names: Mapping[str, str]) -> pa.DictionaryArray:
-    """Text in codes with other names where there are any; two that have one name now are one."""
+    """Rename the values of a dictionary column; two that have one name now become one."""
     others = pa.array([names.get(name, name) for name in column.dictionary.to_pylist()], pa.string())
     coded = others.dictionary_encode()
     return pa.DictionaryArray.from_arrays(coded.indices.take(column.indices), coded.dictionary)
 
 
 def is_pandas(given: Any, kind: str) -> bool:
-    """Whether it is a pandas `DataFrame` or `Series`, without importing pandas for it."""
+    """Return True for a pandas `DataFrame` or `Series`, without importing pandas for it."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(given, getattr(pandas, kind))
 
 
 def has_columns(given: Any) -> bool:
-    """Whether it has named columns, as a table has and an array has not."""
+    """Return True for anything with named columns, as a table has and an array has not."""
     return isinstance(given, Mapping | pa.Table | pa.RecordBatch) or hasattr(given, "columns") or _is_dataset(given)
 
 
@@ -59,7 +63,12 @@ def _table(given: Any) -> pa.Table | None:
     if isinstance(given, pa.RecordBatch):
         return pa.Table.from_batches([given])
     if isinstance(given, Mapping):
-        return None if any(_is_dataset(part) for part in given.values()) else _from_columns(given)
+        if any(_is_dataset(part) for part in given.values()):
+            return None
+        arrow = (pa.Array, pa.ChunkedArray)
+        return pa.table(
+            {str(name): c if isinstance(c, arrow) else pa.array(c, from_pandas=True) for name, c in given.items()}
+        )
     if is_pandas(given, "DataFrame"):
         unnamed = all(name is None or name in given.columns for name in given.index.names)
         return pa.Table.from_pandas(given if unnamed else given.reset_index(), preserve_index=False)
@@ -70,20 +79,12 @@ def _table(given: Any) -> pa.Table | None:
     return pa.table(given) if hasattr(given, "__arrow_c_stream__") and has_columns(given) else None
 
 
-def _from_columns(columns: Mapping[Any, Any]) -> pa.Table:
-    arrow = (pa.Array, pa.ChunkedArray)
-    return pa.table(
-        {str(name): c if isinstance(c, arrow) else pa.array(c, from_pandas=True) for name, c in columns.items()}
-    )
-
-
 def _is_dataset(given: Any) -> bool:
-    """Whether it is a `datasets.Dataset` of Hugging Face."""
-    return hasattr(given, "with_format") and hasattr(given, "column_names")
+    return hasattr(given, "with_format") and hasattr(given, "column_names")  # of Hugging Face `datasets`
 
 
-def _kind(given: Any) -> str:
-    """What it is instead of a table, in words, and what to do."""
+def _description(given: Any) -> str:
+    """Say what was given instead of a table, and what to do."""
     name = type(given).__name__
     if isinstance(given, str | Path):
         return f"got the name of a file, {str(given)!r}: read it first, for instance with pandas.read_csv"
@@ -94,29 +95,15 @@ def _kind(given: Any) -> str:
     return f"got {name}"
 
 
-def _plain_text(table: pa.Table) -> pa.Table:
-    """Text of every width and encoding as `string`, which is what names are compared as."""
-    for place, entry in enumerate(table.schema):
-        if _is_text(entry.type) and not pa.types.is_string(entry.type):
-            plain = [_decoded(chunk).cast(pa.string()) for chunk in table.column(place).chunks]
-            table = table.set_column(place, pa.field(entry.name, pa.string()), pa.chunked_array(plain, pa.string()))
-    return table
-
-
-def _without_nan(table: pa.Table) -> pa.Table:
-    for place, (entry, column) in enumerate(zip(table.schema, table.columns, strict=True)):
-        known = nan_as_null(column)
-        if known is not column:
-            table = table.set_column(place, entry.with_nullable(True), known)
-    return table
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _decoded(chunk: pa.Array) -> pa.Array:
-    if not pa.types.is_dictionary(chunk.type):
-        return chunk
-    return chunk.dictionary.cast(pa.string()).take(chunk.indices)  # Arrow cannot cast a dictionary of views
+def _plain_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return text of any width or encoding as `string`, which is what names are compared as."""
+    coded = pa.types.is_dictionary(column.type)
+    kind = column.type.value_type if coded else column.type
+    if pa.types.is_string(column.type) or not (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    ):
+        return column
+    if coded:  # Arrow cannot cast a dictionary of views
+        plain = [chunk.dictionary.cast(pa.string()).take(chunk.indices) for chunk in column.chunks]
+        return pa.chunked_array(plain, pa.string())
+    return column.cast(pa.string())

@@ -4,8 +4,8 @@
     a list             pairs (item, neighbour), or with a weight (item, neighbour, weight)
     a networkx graph   its edges, weighted by their attribute "weight", 1 for an edge without it
 
-An edge counts in both directions, however it is written. Of one that is there several times, such as two documents
-that cite each other, the largest weight counts. An edge of weight 0, and one from an item to itself, is none.
+An edge counts in both directions, however it is written. Of one that is there several times, the largest weight counts.
+An edge of weight 0, and one from an item to itself, is none.
 """
 
 from __future__ import annotations
@@ -28,16 +28,14 @@ from hitl.tables.places import Place, name_of, place_in, row_number
 ITEM, NEIGHBOUR, WEIGHT = "item", "neighbour", "weight"
 COLUMNS = "A graph has the columns item and neighbour, and a column weight where edges differ in weight"
 
-Codes = npt.NDArray[np.int64]
-
 
 def names_items(graph: Any) -> bool:
-    """Whether it is a graph whose edges name their items: a table, a list or a networkx graph, and no matrix."""
+    """Return True for a graph whose edges name their items: a table, a list or a networkx graph, and no matrix."""
     return _is_networkx(graph) or has_columns(graph) or isinstance(graph, list | tuple)
 
 
 def edge_table(graph: Any, where: str = "graph", item: str = ITEM) -> pa.Table:
-    """A table of E edges: the columns `item` and neighbour, and weight if there is one.
+    """Return a table of E edges: the columns `item` and neighbour, and weight if there is one.
 
     Raises BadTable, naming `where`, for what is no such table, list or graph.
 
@@ -56,7 +54,7 @@ def edge_table(graph: Any, where: str = "graph", item: str = ITEM) -> pa.Table:
 
 
 def ends(table: pa.Table, item: str = ITEM) -> pa.ChunkedArray:
-    """(2 E,) the names of both items of each edge."""
+    """Return the (2 E,) names of both items of each edge."""
     both = [names_of(table.column(name)) for name in (item, NEIGHBOUR)]
     if both[0].type != both[1].type:
         both = [as_text(column) for column in both]
@@ -64,7 +62,7 @@ def ends(table: pa.Table, item: str = ITEM) -> pa.ChunkedArray:
 
 
 def adjacency(table: pa.Table, items: Sequence[Name], where: str = "graph", item: str = ITEM) -> sparse.csr_array:
-    """The symmetric (N, N) weights of the edges among these N items.
+    """Return the symmetric (N, N) weights of the edges among these N items.
 
     Raises BadEvidence, naming the row, for an item that is not one of these, or a weight that is negative or no number;
     BadTable for a row without a name, and for weights that are text.
@@ -90,8 +88,7 @@ def adjacency(table: pa.Table, items: Sequence[Name], where: str = "graph", item
 
 
 def _is_networkx(graph: Any) -> bool:
-    """By what it can do: networkx is not imported, as it is not needed."""
-    return all(hasattr(graph, name) for name in ("edges", "nodes", "is_multigraph"))
+    return all(hasattr(graph, name) for name in ("edges", "nodes", "is_multigraph"))  # networkx is not imported
 
 
 def _columns(rows: Sequence[Any], where: str, item: str) -> dict[str, Any]:
@@ -108,32 +105,29 @@ def _columns(rows: Sequence[Any], where: str, item: str) -> dict[str, Any]:
     return {item: [row[0] for row in rows], NEIGHBOUR: [row[1] for row in rows], WEIGHT: weights}
 
 
-def _codes(column: pa.ChunkedArray, kind: str, items: Sequence[Name], place_of: Place) -> Codes:
-    """(E,) the places of names among the items."""
-    column = empty_as_null(names_of(column))
-    if column.null_count:
-        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-        raise BadTable(f"{place_of(row)}: the {kind} is empty; expected a name in every row")
-    encoded = column.dictionary_encode().chunks  # one dictionary for all chunks
-    found = encoded[0].dictionary.to_pylist() if encoded else []
-    place = {name: code for code, name in enumerate(items)}
-    code_of = np.array([place.get(name, -1) for name in found], dtype=np.int64)
-    codes: Codes = np.concatenate([np.empty(0, np.int64), *(code_of[np.asarray(chunk.indices)] for chunk in encoded)])
+def _codes(column: pa.ChunkedArray, kind: str, items: Sequence[Name], place_of: Place) -> npt.NDArray[np.int64]:
+    """Return the (E,) places of names among the items."""
+    names = empty_as_null(names_of(column)).to_pylist()
+    if None in names:
+        raise BadTable(f"{place_of(names.index(None))}: the {kind} is empty; expected a name in every row")
+    code_of = {name: code for code, name in enumerate(items)}
+    codes = np.array([code_of.get(name, -1) for name in names], dtype=np.int64)
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
-        name = column[row].as_py()
-        raise BadEvidence(f"{place_of(row)}: {kind} {name!r} is not among the {len(items)} items of the annotations")
+        raise BadEvidence(
+            f"{place_of(row)}: {kind} {names[row]!r} is not among the {len(items)} items of the annotations"
+        )
     return codes
 
 
 def _weights(table: pa.Table, where: str, place_of: Place) -> npt.NDArray[np.float64]:
-    """(E,) as the table has them, or all 1."""
+    """Return the (E,) weights of the table, or all 1."""
     if WEIGHT not in table.column_names:
         return np.ones(table.num_rows)
     weight = numbers_of(table.column(WEIGHT), f"{where}, column {WEIGHT!r}")
     wrong = ~(np.isfinite(weight) & (weight >= 0))
     if wrong.any():
         row = int(np.argmax(wrong))
-        shown = "empty" if np.isnan(weight[row]) else f"{weight[row]:g}"
-        raise BadEvidence(f"{place_of(row)}: the weight is {shown}; expected a number of at least 0")
+        text = "empty" if np.isnan(weight[row]) else f"{weight[row]:g}"
+        raise BadEvidence(f"{place_of(row)}: the weight is {text}; expected a number of at least 0")
     return weight

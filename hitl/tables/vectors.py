@@ -30,9 +30,10 @@ ITEMS = "items"
 
 
 def read_vectors(path: str | Path, item: str = "item") -> tuple[list[str], Array]:
-    """N names of items and their (N, D) numbers, NaN where a field is empty.
+    """Return N names of items and their (N, D) numbers, NaN where a field is empty.
 
-    Raises BadTable, naming the column, for what is not a number, and for an item that is there twice or has no name.
+    Raises BadTable, naming the column, for a value that is not a number, and for an item that is there twice or has no
+    name.
 
     Example:
         >>> import tempfile, pathlib
@@ -43,27 +44,26 @@ def read_vectors(path: str | Path, item: str = "item") -> tuple[list[str], Array
         [[1.0, 2.0], [3.0, 4.0]]
     """
     path = Path(path)
-    names, x_nd = _from_arrays(path) if path.suffix == ".npz" else _from_table(path, item)
+    names, x_nd = _from_arrays(path) if path.suffix == ".npz" else vectors_of(read_any(path, [item]), str(path), item)
     return require_names(names, item, str(path)), x_nd
 
 
 def write_vectors(path: str | Path, items: Sequence[str], x_nd: Array, item: str = "item") -> None:
-    """Write a table: the items and a list of numbers each in Parquet and JSON Lines, else a column for each number.
+    """Write a table: the items and a list of numbers each in Parquet and JSON Lines, else a column per number.
 
     A row of NaN is an empty one.
     """
-    without = np.isnan(x_nd).sum(axis=1) > 0
+    missing = np.isnan(x_nd).any(axis=1)
     columns = {item: pa.array(items, pa.string())}
     if Path(path).suffix in (".parquet", ".jsonl"):
-        columns[FEATURES] = pa.array(x_nd.tolist(), pa.list_(pa.float64()), mask=without)
+        columns[FEATURES] = pa.array(x_nd.tolist(), pa.list_(pa.float64()), mask=missing)
     else:
-        for d in range(x_nd.shape[1]):
-            columns[f"f{d}"] = pa.array(x_nd[:, d], mask=without)
+        columns |= {f"f{d}": pa.array(x_nd[:, d], mask=missing) for d in range(x_nd.shape[1])}
     write_table(path, pa.table(columns))
 
 
 def packed(numbers: Array) -> bytes:
-    """The numbers as bytes: little-endian, after a letter that says of which kind they are."""
+    """Return the numbers as little-endian bytes, after their precision: f where single is exact, else d."""
     with np.errstate(over="ignore"):
         short = numbers.astype("<f4")
     if np.array_equal(short, numbers):
@@ -72,24 +72,18 @@ def packed(numbers: Array) -> bytes:
 
 
 def unpacked(rows: Sequence[bytes]) -> Array:
-    """(N, D) the numbers of N rows; (0, 0) of none."""
+    """Return the (N, D) numbers of N packed rows; (0, 0) for none."""
     if not rows:
         return np.empty((0, 0))
-    kinds = np.array([row[:1] for row in rows])
-    parts = {kind: [row[1:] for row in rows if row[:1] == kind] for kind in (b"f", b"d")}
-    found = {
-        k: np.frombuffer(b"".join(some), f"<{k.decode()}").reshape(len(some), -1) for k, some in parts.items() if some
-    }
-    x_nd = np.empty((len(rows), next(iter(found.values())).shape[1]))
-    for kind, values in found.items():
-        x_nd[kinds == kind] = values
-    return x_nd
+    return np.stack([np.frombuffer(row, "<f4" if row[:1] == b"f" else "<f8", offset=1) for row in rows]).astype(
+        np.float64
+    )
 
 
 def vectors_of(table: pa.Table, where: str, item: str = "item") -> tuple[list[Any], Array]:
-    """N names of items and their (N, D) numbers, of a table whose other columns hold numbers or lists of numbers.
+    """Return N names of items and their (N, D) numbers, from columns of numbers or of lists of numbers.
 
-    Raises BadTable, naming `where` and the column, for what is not a number.
+    Raises BadTable, naming `where` and the column, for a value that is not a number.
     """
     require_columns(table, [item], where)
     columns = [name for name in table.column_names if name != item]
@@ -101,15 +95,11 @@ def vectors_of(table: pa.Table, where: str, item: str = "item") -> tuple[list[An
     return names_of(table.column(item)).to_pylist(), np.hstack(parts)
 
 
-def _from_table(path: Path, item: str) -> tuple[list[str | None], Array]:
-    return vectors_of(read_any(path, [item]), str(path), item)
-
-
 def _from_arrays(path: Path) -> tuple[list[str | None], Array]:
     arrays, _ = read_arrays(path)
     names = arrays.pop(ITEMS, None)
-    found = {name: array for name, array in arrays.items() if array.ndim == 2 and array.dtype.kind in "fiu"}
-    if names is None or len(found) != 1 or next(iter(found.values())).shape[0] != len(names):
+    numbers = [array for array in arrays.values() if array.ndim == 2 and array.dtype.kind in "fiu"]
+    if names is None or len(numbers) != 1 or len(numbers[0]) != len(names):
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise BadTable(f"{path}: expected arrays {ITEMS!r} (N,) and one of numbers (N, D); found {shapes or 'none'}")
-    return [str(name) for name in names.tolist()], next(iter(found.values())).astype(np.float64)
+    return [str(name) for name in names.tolist()], numbers[0].astype(np.float64)
