@@ -36,8 +36,6 @@ from hitl.platform import (
     spans_as_label,
 )
 from hitl.project import item_names, lease_seconds
-from hitl.tables.files import require_columns
-from hitl.formatting import listed
 from hitl.tables.columns import require_columns
 from hitl.tables.places import Place, place_in, row_number
 from hitl.timelines.segment_rows import segment_in

@@ -34,7 +34,6 @@ from hitl.shards import places
 from hitl.shards.forms import MANIFEST, Contents, Folder, Manifest, cell_type, in_order
 from hitl.shards.reading import MappedAnnotations, Shards
 from hitl.shards.runs import Runs, equal_ranges
-from hitl.formatting import counted, listed
 from hitl.tables.columns import empty_as_null, numbers_of, require_columns, with_text
 from hitl.tables.encoding import check_names, options_of, seconds_of, warn_of_similar
 from hitl.tables.files import read_parts

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from hitl.errors import BadAnnotations, BadTable, SimilarClasses
 from hitl.formatting import listed
-from hitl.tables.files import are_whole, as_text, empty_as_null, numbers_of, repeated, unparsed
 from hitl.tables.columns import are_whole, as_text, empty_as_null, numbers_of, repeated, unparsed
 from hitl.tables.limits import limits
 from hitl.tables.places import Place, row_number
