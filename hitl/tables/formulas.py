@@ -24,7 +24,6 @@ NUMBER = r"^[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?$"
 """Begins with a sign, and is no formula."""
 
 FIRST = ("'", "=", "+", "-", "@", "\t", "\r")
-Column = pa.ChunkedArray
 
 
 def defused(table: pa.Table) -> pa.Table:
@@ -37,7 +36,7 @@ def restored(table: pa.Table) -> pa.Table:
     return _changed(table, _is_defused, lambda name: name[1:], lambda text: pc.utf8_slice_codeunits(text, 1))
 
 
-def _is_formula(text: Column) -> Column:
+def _is_formula(text: pa.ChunkedArray) -> pa.ChunkedArray:
     first = pc.utf8_slice_codeunits(text, 0, 1)
     if not pc.any(pc.is_in(first, value_set=pa.array(FIRST, text.type))).as_py():  # the pattern looks at all of it
         return pa.chunked_array([pa.nulls(len(text), pa.bool_())])
@@ -45,16 +44,16 @@ def _is_formula(text: Column) -> Column:
     return pc.and_not(begins, pc.match_substring_regex(text, NUMBER))
 
 
-def _is_defused(text: Column) -> Column:
+def _is_defused(text: pa.ChunkedArray) -> pa.ChunkedArray:
     quoted = pc.starts_with(text, "'")
     return pc.and_(quoted, pc.match_substring_regex(text, FORMULA)) if pc.any(quoted).as_py() else quoted
 
 
 def _changed(
     table: pa.Table,
-    concerned: Callable[[Column], Column],
+    concerned: Callable[[pa.ChunkedArray], pa.ChunkedArray],
     change_name: Callable[[str], str],
-    change_text: Callable[[Column], Column],
+    change_text: Callable[[pa.ChunkedArray], pa.ChunkedArray],
 ) -> pa.Table:
     for place, column in enumerate(table.columns):
         if is_text(column.type):

@@ -24,10 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.errors import BadTable
-from hitl.tables.arrays import read_arrays
 from hitl.tables.batches import read_any
 from hitl.tables.columns import as_text, is_vector, repeated, require_columns, vectors
 from hitl.tables.places import place_in, row_number
+from hitl.tables.vectors import read_arrays
 
 if TYPE_CHECKING:
     from hitl.platform import Question

@@ -2,24 +2,29 @@
 
 .csv .tsv .jsonl .parquet .arrow     the column of the items, and columns of numbers or of lists of numbers
 .npz                                 arrays `items` (N,), and one of numbers (N, D) under any other name
+
+Files of numpy are checked before their arrays are made: a header may state any shape, for which numpy allocates room
+before it looks for the numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.errors import BadTable
-from hitl.tables.arrays import read_arrays
 from hitl.tables.batches import read_any
 from hitl.tables.columns import require_columns, require_names, vectors
 from hitl.tables.encoding import names_of
-from hitl.tables.files import write_table
+from hitl.tables.files import parsing, write_table
+from hitl.tables.limits import require_harmless
 
 Array = npt.NDArray[np.float64]
 
@@ -103,3 +108,46 @@ def _from_arrays(path: Path) -> tuple[list[str | None], Array]:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise BadTable(f"{path}: expected arrays {ITEMS!r} (N,) and one of numbers (N, D); found {shapes or 'none'}")
     return [str(name) for name in names.tolist()], numbers[0].astype(np.float64)
+
+
+# -- files of numpy ----------------------------------------------------------------------------------------
+
+KINDS = "fiubUS"
+"""Numbers, yes or no, and text; objects would be pickled, and a pickle is code."""
+
+
+def read_arrays(
+    path: Path, wanted: Callable[[str], bool] = lambda name: True
+) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
+    """Return the wanted arrays by name, and the names of all; the one of .npy is called "". Raises BadTable."""
+    if not path.is_file():
+        raise BadTable(f"{path}: no such file")
+    with parsing(path, path.suffix.lower().removeprefix(".")):
+        if path.suffix.lower() == ".npy":
+            with path.open("rb") as file:
+                _require_numbers(path, "the array", file, path.stat().st_size)
+            return {"": np.load(path, allow_pickle=False)}, [""]
+        require_harmless(path, "npz")
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if member.filename.endswith(".npy") and wanted(member.filename.removesuffix(".npy")):
+                    with archive.open(member) as file:
+                        _require_numbers(path, member.filename, file, member.file_size)
+        with np.load(path, allow_pickle=False) as loaded:
+            return {name: loaded[name] for name in loaded.files if wanted(name)}, list(loaded.files)
+
+
+def _require_numbers(path: Path, name: str, file: IO[bytes], size: int) -> None:
+    """Raise BadTable where a header promises more than the file holds, or objects."""
+    numpy_format: Any = np.lib.format
+    read = {1: numpy_format.read_array_header_1_0, 2: numpy_format.read_array_header_2_0}
+    version = numpy_format.read_magic(file)[0]
+    if version not in read:
+        raise BadTable(f"{path}: {name} is of version {version} of the format; expected 1 or 2")
+    shape, _, kind = read[version](file)
+    if kind.hasobject:
+        raise BadTable(f"{path}: holds Python objects; save names as text, np.array(names, dtype=str)")
+    if kind.kind not in KINDS:
+        raise BadTable(f"{path}: {name} holds {kind}; expected numbers or text")
+    if math.prod(shape) * max(kind.itemsize, 1) > size:
+        raise BadTable(f"{path}: {name} should have the shape {shape}, for which the file is too short")

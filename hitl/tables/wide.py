@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from hitl.errors import BadAnnotations
@@ -36,8 +37,10 @@ def melted(table: pa.Table, item: str = "item", annotators: Sequence[str] | None
     people = list(annotators) if annotators is not None else [name for name in table.column_names if name != item]
     column = empty_as_null(names_of(table.column(item)))
     items: list[Name] = column.to_pylist()
-    if None in items:
-        raise BadAnnotations(f"{place_in(table)(items.index(None))}: {item!r} is empty; expected a name in every row")
+    if column.null_count:
+        raise BadAnnotations(
+            f"{place_in(table)(int(np.argmax(np.asarray(column.is_null()))))}: {item!r} is empty; expected a name in every row"
+        )
     twice = repeated(items)
     if twice is not None:
         raise BadAnnotations(
