@@ -43,9 +43,9 @@ rehearse: $(TEST)/.ready  ## what deploy/ starts, as processes: a wheel in a fre
 release: $(TEST)/.ready  ## the source distribution, the wheel and the release notes, in dist/; see CONTRIBUTING.md
 	$(TEST)/bin/python -m tests.deploy.release
 
-quick: lint  ## the inner loop, under two minutes: nouns, tables, frozen outputs, layout, messages
+quick: lint  ## the inner loop, under two minutes: nouns, tables, frozen outputs, layout
 	$(TEST)/bin/python -m pytest -q -n $(WORKERS) tests/core tests/test_layout.py tests/test_frozen.py \
-		tests/active/test_policy.py tests/cli/test_help.py tests/cli/test_messages.py
+		tests/active/test_policy.py tests/cli/test_help.py
 
 # Installs the server for the tests in the background, while lint and types are checked; tests that come early wait.
 label-studio: $(TEST)/.ready

@@ -38,9 +38,8 @@ def melted(table: pa.Table, item: str = "item", annotators: Sequence[str] | None
     column = empty_as_null(names_of(table.column(item)))
     items: list[Name] = column.to_pylist()
     if column.null_count:
-        raise BadAnnotations(
-            f"{place_in(table)(int(np.argmax(np.asarray(column.is_null()))))}: {item!r} is empty; expected a name in every row"
-        )
+        empty = int(np.argmax(np.asarray(column.is_null())))
+        raise BadAnnotations(f"{place_in(table)(empty)}: {item!r} is empty; expected a name in every row")
     twice = repeated(items)
     if twice is not None:
         raise BadAnnotations(
