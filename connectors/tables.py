@@ -37,7 +37,7 @@ from hitl.connectors.table_patches import write_consensus, write_wanted
 from hitl.connectors.table_reading import Columns, Reading
 from hitl.connectors.table_shrinkage import Look, is_cut, state_of
 from hitl.errors import BadInput, BadTable, Refused
-from hitl.platform import Check, Cursor, Operation, Page, Question, Receipt
+from hitl.platform import Check, Connector, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import GraphSettings, SourceSettings
 from hitl.tables.files import file_name, read_table, table_in
 from hitl.tables.label_columns import ConsensusOperation, WantedOperation
@@ -85,7 +85,7 @@ class TablesSettings(SourceSettings):
         return Tables.open(self, folder).table_at(path)
 
 
-class Tables:
+class Tables(Connector):
     """A folder or file of tables as source and sink.
 
     `item`, `annotator`, `label`, `time` name the columns; `classes` fixes the classes (default: all labels seen but

@@ -1,6 +1,6 @@
 """Whether platform and store agree: every answer, every foreign prediction, and what was pushed and confirmed.
 
-An audit reads the platform plainly, without the code that pulls and pushes, and changes nothing. `repair` mends what
+An audit reads the platform plainly, without the code that pulls and pushes, and changes nothing. `repair` fixes what
 it found: evidence by a pull of everything, the platform through the outbox.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hitl import cycle
-from hitl.platform import Audited, Connector, Difference, Operation, Progress, SeenAnswer, Snapshot, silent
+from hitl.platform import Connector, Difference, Operation, Progress, SeenAnswer, Snapshot, silent
 from hitl.project import lease_seconds, require_place
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from hitl.store import Store
 
 EVIDENCE = frozenset({"item", "annotation", "prediction"})
-"""What is mended in the store; all else is mended on the platform."""
+"""Kinds of difference that are fixed in the store; all others are fixed on the platform."""
 
 LACKS, GONE = "the store lacks it", "it is gone on the platform"
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What was compared (name -> number), what differs, and what a pull that was to mend it left out, in words."""
+    """What was compared (name -> number), what differs, and what a pull that was to fix it left out, in words."""
 
     compared: Mapping[str, int]
     differences: tuple[Difference, ...]
@@ -42,30 +42,29 @@ class Audit:
 def audit(settings: Settings, store: Store, connector: Connector, progress: Progress = silent) -> Audit:
     """Compare platform and store as they are now. Raises BadSettings where the store is of another place.
 
-    A connector that cannot be read in this way (`hitl.platform.Audited`) is pulled whole, and its pushes are not
-    looked at.
+    Where what was pushed cannot be read back (`Connector.departures`), only the evidence is compared.
     """
     if store.cursor(settings.name) is not None:
         require_place(store, settings.name, connector)
     operations = store.operations(settings.name)
     confirmed = [operation for operation, state in operations if state == "confirmed"]
-    there = connector.snapshot(progress) if isinstance(connector, Audited) else pulled(connector, progress)
+    there = connector.snapshot(progress)
     here = store.held(settings.name).snapshot()
     differences = [*_evidence(there, here)]
     differences += [Difference(o.kind, o.key, "it was not pushed yet") for o, state in operations if state == "pending"]
-    if isinstance(connector, Audited):
-        differences += connector.departures(confirmed, progress)
+    departures = connector.departures(confirmed, progress)
+    differences += departures or ()
     compared = {
         "items": len(there.answers),
         "annotations": sum(len({one.key for one in said}) for said in there.answers.values()),
         "predictions": len(there.predictions),
-        "operations": len(operations) if isinstance(connector, Audited) else 0,
+        "operations": 0 if departures is None else len(operations),
     }
     return Audit(compared, tuple(differences))
 
 
 def repair(settings: Settings, store: Store, connector: Connector, found: Audit, progress: Progress = silent) -> Audit:
-    """Mend what an audit found, under the project's lease, and audit again. Raises Busy, Refused, Unreachable."""
+    """Fix what an audit found, under the project's lease, and audit again. Raises Busy, Refused, Unreachable."""
     kinds, left_out = {difference.what for difference in found.differences}, tuple[str, ...]()
     with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
         if kinds & EVIDENCE:
@@ -82,23 +81,6 @@ def _taken_back(store: Store, project: str, found: Audit) -> list[Operation]:
     known = {each.key for each, _ in store.operations(project) if each.kind == "assign"}
     strays = {one.key for one in found.differences if one.what == "assign"} - known
     return [Operation("assign", key, {"items": []}) for key in sorted(strays)]
-
-
-def pulled(connector: Connector, progress: Progress = silent) -> Snapshot:
-    """What a pull of everything brings."""
-    answers: dict[str, set[SeenAnswer]] = {}
-    data: dict[str, Mapping[str, Any]] = {}
-    predictions: dict[tuple[str, str, str], Mapping[str, float]] = {}
-    for page in connector.pull(None):
-        for item in page.items:
-            answers.setdefault(item.key, set())
-            data[item.key] = item.data
-        for row in page.annotations:
-            said = SeenAnswer(row.key, row.question, row.annotator, row.label, row.kind)
-            answers.setdefault(row.item, set()).add(said)
-        predictions |= {(row.item, row.question, row.model): row.probabilities for row in page.predictions}
-        progress("audit", len(answers), page.total)
-    return Snapshot({item: frozenset(said) for item, said in answers.items()}, data, predictions)
 
 
 def _evidence(there: Snapshot, here: Snapshot) -> Iterator[Difference]:

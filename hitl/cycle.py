@@ -47,12 +47,7 @@ from hitl.models.analysis.audited_agreement import audited_agreement
 from hitl.models.predictors.features import without
 from hitl.operations import Judgement, departed, end_of_kind, operations_of
 from hitl.platform import (
-    Audited,
-    Comparing,
     Connector,
-    Fenced,
-    Files,
-    Located,
     Operation,
     Pages,
     Progress,
@@ -73,7 +68,6 @@ from hitl.project import (
     lease_seconds,
     one_fit,
     orders_of_others,
-    pages_of,
     reachable,
     require_one_name,
     require_place,
@@ -193,7 +187,7 @@ class _Steps:
 
     def pages(self) -> Pages:
         """Where annotators answer, as it is noted."""
-        pages = pages_of(self.connector)
+        pages = self.connector.workplaces()
         self.store.note_workplaces(self.lease, pages)
         return pages
 
@@ -307,8 +301,9 @@ def pull(
     require_one_name(store, lease.project, connector)
     if cursor is not None:
         require_place(store, lease.project, connector)
-    if isinstance(connector, Located) and store.source(lease.project) != connector.place:
-        store.bind(lease, connector.place, cursor)
+    place = connector.place
+    if place is not None and store.source(lease.project) != place:
+        store.bind(lease, place, cursor)
     for page in connector.pull(cursor):
         brought += store.save_page(lease, page)
         progress("pull", brought.items, page.total)
@@ -318,11 +313,11 @@ def pull(
 def compare(lease: Lease, store: Store, connector: Connector) -> PullSummary:
     """Save what the platform has otherwise than what is stored, although nothing told of a change; what it was."""
     found, cursor = PullSummary(), store.cursor(lease.project)
-    if cursor is None or not isinstance(connector, Comparing):
+    if cursor is None:
         return found
     for page in connector.compare(cursor, store.held(lease.project)):
         saved = store.save_page(lease, page)
-        found += replace(saved, mended=saved.items)
+        found += replace(saved, fixed=saved.items)
     return found
 
 
@@ -332,8 +327,7 @@ def embed(
     """Make the features of what is new or has changed; the items that are left without, and why."""
     if settings.features.kind is None:
         return {}
-    files = connector if isinstance(connector, Files) else None
-    return features.refresh(lease, settings, store, item_names(settings, store), files, progress)
+    return features.refresh(lease, settings, store, item_names(settings, store), connector, progress)
 
 
 def learn(
@@ -403,7 +397,7 @@ def push(
 ) -> Iterator[Receipt]:
     """Make the platform as planned: every operation not yet confirmed, in order, each marked when verified.
 
-    `verify` looks at the confirmed ones again too, compares all that they say (`Audited.verify`), and mends what was
+    `verify` looks at the confirmed ones again too, compares all that they say (`Connector.verify`), and fixes what was
     changed on the platform since; so does a push after one that was cut short. `by_hand` sends what was queued
     (`hitl.manual_operations`) and leaves what a cycle came to.
 
@@ -418,7 +412,7 @@ def push(
         pending = [operation for operation, _ in store.operations(lease.project)]
     if not pending and not verify:
         return
-    send = connector.verify if verify and isinstance(connector, Audited) else connector.push
+    send = connector.verify if verify else connector.push
     failed, kinds = list[HitlError](), set[str]()
     with _sending(lease, store, connector):
         done = 0
@@ -462,16 +456,14 @@ def _sending(lease: Lease, store: Store, connector: Connector) -> Iterator[None]
         return lease.seconds
 
     store.begin_push(lease)
-    if isinstance(connector, Fenced):
-        connector.fence(may_write)
+    connector.fence(may_write)
     try:
         yield
     except LeaseLost:
         store.doubt(lease)
         raise
     finally:
-        if isinstance(connector, Fenced):
-            connector.fence(None)
+        connector.fence(None)
 
 
 def _withdrawn(lease: Lease, store: Store, operation: Operation, error: HitlError) -> HitlError:

@@ -1,4 +1,4 @@
-"""Whether a project can run: settings, store, combiner, platform and crew, each with how to mend it."""
+"""Whether a project can run: settings, store, combiner, platform and crew, each with how to fix it."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def checks(config: Path) -> Iterator[Check]:
         yield from _suggested(settings, store)
         yield from _crew(settings, store, connector)
         for line in orders_of_others(store, settings.name, connector):
-            problem, _, mend = line.partition(": ")
-            yield Check("other projects", False, problem, mend)
+            problem, _, fix = line.partition(": ")
+            yield Check("other projects", False, problem, fix)
         yield _outbox(settings, store)
         yield from _skills(settings, store)
         yield from _models(settings, store, connector)
@@ -72,8 +72,8 @@ def _events(settings: Settings, store: Store) -> Iterator[Check]:
         found = one.reach()
         waiting = f"; {counted(counted_now.waiting, 'event')} to be sent, {counted_now.failed:,} given up so far"
         if found.status is None:
-            mend = "mend its url, or see whether it runs; what waits is sent when it answers"
-            yield Check(name, False, f"{one.to.shown}: {found.said}{waiting}", mend)
+            fix = "fix its url, or see whether it runs; what waits is sent when it answers"
+            yield Check(name, False, f"{one.to.shown}: {found.said}{waiting}", fix)
         elif store.is_off(settings.name, one.to.name, one.digest):
             yield Check(name, False, f"{one.to.shown}: it has answered 410 (gone)", "`hitl events --test` turns it on")
         else:
@@ -83,8 +83,8 @@ def _events(settings: Settings, store: Store) -> Iterator[Check]:
 def _policy(settings: Settings) -> Check:
     """Whether the policy can do what its options say."""
     if settings.policy.options.get("audit") and not settings.crew.annotators:
-        mend = "name them in crew.annotators, or remove the key"
-        return Check("policy", False, "policy.options.audit asks nothing of annotators without names", mend)
+        fix = "name them in crew.annotators, or remove the key"
+        return Check("policy", False, "policy.options.audit asks nothing of annotators without names", fix)
     return Check("policy", True, settings.policy.name)
 
 
@@ -100,15 +100,15 @@ def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Ch
     """Whether the platform knows everyone who is to be asked; a folder of tables knows only those who answered."""
     try:
         asked = crew_of(settings, store)
-        yield from (Check("crew", False, what, mend) for what, mend in ineffective(settings, store, asked))
+        yield from (Check("crew", False, what, fix) for what, fix in ineffective(settings, store, asked))
         if not settings.crew.annotators:
             return
         crew, unknown = reachable(asked, connector, annotator_names(store, settings.name))
     except HitlError as error:
-        yield Check("crew", False, str(error), "mend crew.annotators, or let them sign up on the platform")
+        yield Check("crew", False, str(error), "fix crew.annotators, or let them sign up on the platform")
         return
     if unknown:
-        yield Check("crew", False, "; ".join(unknown), "mend crew.annotators, or let them sign up on the platform")
+        yield Check("crew", False, "; ".join(unknown), "fix crew.annotators, or let them sign up on the platform")
     else:
         yield Check("crew", True, f"{len(crew.names):,} named")
 
@@ -120,8 +120,8 @@ def _outbox(settings: Settings, store: Store) -> Check:
     if not pending:
         return Check("outbox", True, "nothing waits to be sent")
     why = f"; the last cycle failed: {failure.message}" if failure else ""
-    mend = "`hitl run` plans again, drops what is no longer wanted, and sends the rest"
-    return Check("outbox", not failure, f"{len(pending)} to be sent: {waiting}{why}", mend if failure else "")
+    fix = "`hitl run` plans again, drops what is no longer wanted, and sends the rest"
+    return Check("outbox", not failure, f"{len(pending)} to be sent: {waiting}{why}", fix if failure else "")
 
 
 def _models(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
@@ -131,7 +131,7 @@ def _models(settings: Settings, store: Store, connector: Connector) -> Iterator[
     try:
         evidence = stored_evidence(settings, store, connector.questions())
     except HitlError as error:
-        yield Check("models", False, str(error), "mend the file, or its name in [models]; `hitl pull` reads the items")
+        yield Check("models", False, str(error), "fix the file, or its name in [models]; `hitl pull` reads the items")
         return
     counts = {name: p for known in evidence.values() for name, p in known.probabilities.items()}
     sizes = ", ".join(f"{name} ({int((p == p).any(axis=1).sum()):,} items)" for name, p in counts.items())
@@ -142,8 +142,8 @@ def _learning(settings: Settings, store: Store, connector: Connector) -> Iterato
     """What the model of `[learn]` knows; where there is none, whether one would know something."""
     learn, trainings = settings.learn, store.trainings(settings.name)
     if learn.model is not None and settings.features.kind is None and learn.field is None:
-        mend = "add [features] with text, image, columns or file"
-        yield Check("learn", False, f"learn.model {learn.model!r} has no features to learn from", mend)
+        fix = "add [features] with text, image, columns or file"
+        yield Check("learn", False, f"learn.model {learn.model!r} has no features to learn from", fix)
     elif learn.model is not None:
         for name, one in trainings.items():
             told = (
@@ -183,9 +183,9 @@ def _features(settings: Settings, store: Store) -> Iterator[Check]:
         )
         return
     have = int((x_nd == x_nd).all(axis=1).sum()) if x_nd.shape[1] else 0
-    mend = "`hitl embed --project` says of which not, and why"
+    fix = "`hitl embed --project` says of which not, and why"
     yield Check(
-        "features", have == len(items), f"{have:,} of {len(items):,} items, {x_nd.shape[1]:,} numbers each", mend
+        "features", have == len(items), f"{have:,} of {len(items):,} items, {x_nd.shape[1]:,} numbers each", fix
     )
 
 
@@ -198,8 +198,8 @@ def _graph(settings: Settings, store: Store) -> Iterator[Check]:
     if kind is not None:
         yield from _edges(settings, store)
     if kind is not None and "graph" not in method.uses:
-        mend = 'combine.method = "network-ibcc" or "network-dawid-skene" uses it; or take the graph away'
-        yield Check("graph", False, f"combine.method {name!r} does not use it", mend)
+        fix = 'combine.method = "network-ibcc" or "network-dawid-skene" uses it; or take the graph away'
+        yield Check("graph", False, f"combine.method {name!r} does not use it", fix)
 
 
 def _edges(settings: Settings, store: Store) -> Iterator[Check]:
@@ -208,13 +208,13 @@ def _edges(settings: Settings, store: Store) -> Iterator[Check]:
     if not items:
         return
     if settings.graph.kind == "neighbours" and settings.features.kind is None:
-        mend = "add [features] with text, image, columns or file"
-        yield Check("graph", False, "graph.neighbours has no features to find neighbours by", mend)
+        fix = "add [features] with text, image, columns or file"
+        yield Check("graph", False, "graph.neighbours has no features to find neighbours by", fix)
         return
     try:
         linked = graph_of(settings, store, items, stored_features(settings, store, items))
     except HitlError as error:
-        yield Check("graph", False, str(error), "mend the file, or its name in [graph]; `hitl pull` reads the items")
+        yield Check("graph", False, str(error), "fix the file, or its name in [graph]; `hitl pull` reads the items")
         return
     if linked is None:
         yield Check("graph", False, "not made yet: it waits for the features", "`hitl embed --project`")
@@ -235,7 +235,7 @@ def _skills(settings: Settings, store: Store) -> Iterator[Check]:
     if not crew.needs or not crew.names:
         return  # it has no effect, as `_crew` says
     if lacks:
-        yield Check("skills", False, in_words(lacks, crew), "mend crew.skills, or ask an annotator who has them")
+        yield Check("skills", False, in_words(lacks, crew), "fix crew.skills, or ask an annotator who has them")
     else:
         needing = f"{len(crew.needs):,} item{'' if len(crew.needs) == 1 else 's'}"
         yield Check("skills", True, f"needed by {needing}; the crew has them")

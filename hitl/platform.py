@@ -1,7 +1,7 @@
 """What travels between a labeling platform and the store: pages in, operations out.
 
-    Source.pull(cursor) -> pages        rows keyed by the platform's own ids, and the cursor behind them
-    Sink.push(operations) -> receipts   each says how something should be: the same twice changes nothing more
+    Connector.pull(cursor) -> pages        rows keyed by the platform's own ids, and the cursor behind them
+    Connector.push(operations) -> receipts   each says how something should be: the same twice changes nothing more
 
 A page carries, for each of its items, all annotations the item has now: an annotation that is stored but no
 longer on the page was deleted on the platform.
@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from operator import add
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from hitl.errors import Refused
 
 if TYPE_CHECKING:
     from hitl.annotations import Names
@@ -220,7 +223,7 @@ class Page:
 class PullSummary:
     """What a pull, or a page of it, brought: rows, rows that differed from the stored ones, rows gone, problems, pages.
 
-    A pull without any page says that nothing there has changed, the questions included. `mended`: items that the
+    A pull without any page says that nothing there has changed, the questions included. `fixed`: items that the
     platform had changed without a later time, so that only a comparison has found them.
     """
 
@@ -230,7 +233,7 @@ class PullSummary:
     deleted: int = 0
     problems: tuple[str, ...] = ()
     pages: int = 0
-    mended: int = 0
+    fixed: int = 0
 
     def __add__(self, other: PullSummary) -> PullSummary:
         return PullSummary(*map(add, astuple(self), astuple(other)))
@@ -289,32 +292,12 @@ def silent(what: str, done: int, total: int | None) -> None:
 
 @dataclass(frozen=True)
 class Check:
-    """One line of `hitl doctor`: what was looked at, whether it is fine, and how to mend it if not."""
+    """One line of `hitl doctor`: what was looked at, whether it is fine, and how to fix it if not."""
 
     name: str
     ok: bool
     detail: str
-    mend: str = ""
-
-
-class Source(Protocol):
-    """Where evidence comes from."""
-
-    def questions(self) -> tuple[Question, ...]:
-        """What the project asks of every item. Raises Refused for what is not supported."""
-        ...
-
-    def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        """Everything (cursor None) or what changed since the cursor; resumable after each page."""
-        ...
-
-
-class Sink(Protocol):
-    """Where plans go."""
-
-    def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        """Make the platform as each operation says, verify it, and give a receipt; in the order given."""
-        ...
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,15 +321,6 @@ class Held(Protocol):
 
     def stored(self, keys: Collection[str] | None = None) -> Mapping[str, HeldItem]:
         """Those of the items that are stored; default: all."""
-        ...
-
-
-@runtime_checkable
-class Comparing(Protocol):
-    """A connector whose pull can miss a change, because it goes by time, and that can find what it has missed."""
-
-    def compare(self, cursor: Cursor, held: Held) -> Iterator[Page]:
-        """Pages of what the platform has otherwise than what is stored; called when a pull has ended."""
         ...
 
 
@@ -385,60 +359,6 @@ class Difference:
     why: str
 
 
-@runtime_checkable
-class Audited(Protocol):
-    """A connector that can read its platform plainly, without the code that pulls and pushes."""
-
-    def snapshot(self, progress: Progress = silent) -> Snapshot:
-        """All evidence that the platform has."""
-        ...
-
-    def departures(self, operations: Sequence[Operation], progress: Progress = silent) -> Iterator[Difference]:
-        """Where the platform is not as these operations say, and what of ours is there that none of them says."""
-        ...
-
-    def verify(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        """As push, but what is there is compared as a whole, which takes longer, and mended where it is another."""
-        ...
-
-
-@runtime_checkable
-class Directory(Protocol):
-    """A connector that knows everyone who can be asked, those too who have not answered yet."""
-
-    def annotators(self) -> tuple[AnnotatorRow, ...]:
-        """All of them, as the platform has them now."""
-        ...
-
-
-@runtime_checkable
-class Located(Protocol):
-    """A connector that knows which place it is connected to, so that no other project is taken for its own."""
-
-    @property
-    def place(self) -> str:
-        """The place in words: address and project, or a path."""
-        ...
-
-    def is_at(self, place: str) -> bool:
-        """Whether a place that was kept is this one."""
-        ...
-
-
-@runtime_checkable
-class Doubting(Protocol):
-    """A connector that looks twice before it takes many rows that are gone for deleted."""
-
-    def accept_deletions(self) -> None:
-        """Take them for deleted at once."""
-        ...
-
-    def recall(self, cursor: Cursor | None) -> None:
-        """Here the last pull stopped: until there is another, questions are those of what is stored too, and a pull
-        from the beginning doubts what is gone since."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Pages:
     """Name of an annotator (as in `AnnotatorRow`) -> address of the page, and what to know there, in a sentence."""
@@ -447,54 +367,102 @@ class Pages:
     advice: str = ""
 
 
-@runtime_checkable
-class Workplaces(Protocol):
-    """A connector that knows the page where each annotator finds the questions they are asked."""
+class Connector(ABC):
+    """A labeling platform or a folder of files: evidence is pulled from it, plans are pushed to it.
+
+    Four methods are required. The others have defaults for a platform that cannot do what they ask for.
+    """
+
+    @abstractmethod
+    def questions(self) -> tuple[Question, ...]:
+        """Return what the project asks of every item. Raises Refused for what is not supported."""
+
+    @abstractmethod
+    def pull(self, cursor: Cursor | None) -> Iterator[Page]:
+        """Read everything (cursor None) or what changed since the cursor; resumable after each page."""
+
+    @abstractmethod
+    def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
+        """Make the platform as each operation says, verify it, and give a receipt; in the order given."""
+
+    @abstractmethod
+    def check(self) -> list[Check]:
+        """Return the lines of `hitl doctor`: connection, rights, configuration."""
+
+    @property
+    def place(self) -> str | None:
+        """Address and project, or a path: no other place is taken for this one. None: it cannot be told."""
+        return None
+
+    def is_at(self, place: str) -> bool:
+        """Return True if a stored `place` is this one."""
+        return self.place in (None, place)
+
+    def annotators(self) -> tuple[AnnotatorRow, ...] | None:
+        """Return everyone who can be asked, those too who have not answered yet; None if the platform cannot tell."""
+        return None
 
     def workplaces(self) -> Pages:
-        """The pages that there are now; annotators who have none yet are left out."""
-        ...
-
-
-@runtime_checkable
-class Marked(Protocol):
-    """A connector that can tell which stores have pushed an order that the platform still carries."""
+        """Return the page where each annotator finds their questions; annotators without a page are left out."""
+        return Pages()
 
     def marks(self) -> frozenset[str]:
-        """What these orders have as `by` (see `Operation`)."""
-        ...
-
-
-@runtime_checkable
-class Files(Protocol):
-    """A connector whose platform serves files itself (uploaded images, say), to those who have its token."""
+        """Return `by` (see `Operation`) of the orders that the platform carries, to notice those of other stores."""
+        return frozenset()
 
     def serves(self, address: str) -> bool:
-        """Whether an address in an item's data is of a file that the platform serves."""
-        ...
+        """Return True if the platform serves the file at an address in an item's data, to those who have its token."""
+        return False
 
     def fetch(self, address: str) -> bytes:
-        """The content of such a file. Raises Refused and Unreachable."""
-        ...
+        """Return the content of a file that the platform serves. Raises Refused and Unreachable."""
+        raise Refused(f"{address}: not a file of this platform")
 
+    def recall(self, cursor: Cursor | None) -> None:  # noqa: B027 - a default
+        """Take note of where the last pull stopped.
 
-@runtime_checkable
-class Fenced(Protocol):
-    """A connector that asks before each write whether it may, so that a process that was overtaken sends no more."""
+        Until the next pull, `questions` include what the stored rows say, and a pull from the beginning doubts mass
+        deletions since then.
+        """
+
+    def accept_deletions(self) -> None:  # noqa: B027 - a default
+        """Take rows that are gone for deleted, however many they are."""
+
+    def compare(self, cursor: Cursor, held: Held) -> Iterator[Page]:
+        """Read what a pull missed because it goes by time; called with what is stored when a pull has ended."""
+        return iter(())
 
     @property
     def lease_seconds(self) -> float:
-        """How long a lease has to be at least, so that each request ends within it."""
-        ...
+        """The shortest lease within which each request ends."""
+        return 0.0
 
-    def fence(self, may_write: Callable[[], float] | None) -> None:
-        """Ask this before every write: it raises, or gives for how many seconds more may be written. None: no more."""
-        ...
+    def fence(self, may_write: Callable[[], float] | None) -> None:  # noqa: B027 - a default
+        """Call `may_write` before every write: it raises, or gives the seconds left for writing. None: no fence."""
 
+    def snapshot(self, progress: Progress = silent) -> Snapshot:
+        """Read all evidence without the code that pulls, if there is another way; by default pull all of it."""
+        answers: dict[str, set[SeenAnswer]] = {}
+        data: dict[str, Mapping[str, Any]] = {}
+        predictions: dict[tuple[str, str, str], Mapping[str, float]] = {}
+        for page in self.pull(None):
+            for item in page.items:
+                answers.setdefault(item.key, set())
+                data[item.key] = item.data
+            for row in page.annotations:
+                answer = SeenAnswer(row.key, row.question, row.annotator, row.label, row.kind)
+                answers.setdefault(row.item, set()).add(answer)
+            predictions |= {(row.item, row.question, row.model): row.probabilities for row in page.predictions}
+            progress("audit", len(answers), page.total)
+        return Snapshot({item: frozenset(rows) for item, rows in answers.items()}, data, predictions)
 
-class Connector(Source, Sink, Protocol):
-    """A labeling platform or a folder of files."""
+    def departures(self, operations: Sequence[Operation], progress: Progress = silent) -> Iterable[Difference] | None:
+        """Find where the platform is not as these operations say, and what of ours none of them says.
 
-    def check(self) -> list[Check]:
-        """What `hitl doctor` shows: connection, rights, configuration."""
-        ...
+        None: what was pushed cannot be read back.
+        """
+        return None
+
+    def verify(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
+        """Push, but compare what is there as a whole, which takes longer, and fix it where it differs."""
+        return self.push(operations)

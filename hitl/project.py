@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hitl.errors import BadInput, BadSettings, PlatformError
 from hitl.formatting import shown_names
-from hitl.platform import Directory, Doubting, Fenced, Located, Marked, Pages, Workplaces, id_in
+from hitl.platform import id_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,7 +90,7 @@ def opened(config: Path, *, anew: bool = False) -> Iterator[tuple[Settings, Stor
 
 def recalled(connector: Connector, store: Store, project: str) -> Connector:
     """The connector, which knows where the last pull has stopped, unless that was of another place."""
-    if isinstance(connector, Doubting) and _is_of(store.source(project), connector):
+    if _is_of(store.source(project), connector):
         connector.recall(store.cursor(project))
     return connector
 
@@ -98,11 +98,6 @@ def recalled(connector: Connector, store: Store, project: str) -> Connector:
 def forget(lease: Lease, settings: Settings, store: Store) -> None:
     """Forget what was deleted long ago, and figures of old cycles, as `[retention]` says."""
     store.forget(lease, deleted_seconds=settings.retention.deleted, cycles=settings.retention.cycles)
-
-
-def pages_of(connector: object) -> Pages:
-    """Where annotators answer; no pages where the connector knows none."""
-    return connector.workplaces() if isinstance(connector, Workplaces) else Pages()
 
 
 def store_url(url: str, folder: Path) -> str:
@@ -124,7 +119,6 @@ def require_place(store: Store, project: str, connector: Connector) -> None:
     place = store.source(project)
     if _is_of(place, connector):
         return
-    assert isinstance(connector, Located)
     raise BadSettings(
         f"name: the store has a project {project!r} that was pulled from {place}, and this hitl.toml is for "
         f"{connector.place}; give one of the two another name. If it is the same project at a new address: "
@@ -133,13 +127,11 @@ def require_place(store: Store, project: str, connector: Connector) -> None:
 
 
 def _is_of(place: str | None, connector: Connector) -> bool:
-    return place is None or not isinstance(connector, Located) or connector.is_at(place)
+    return place is None or connector.is_at(place)
 
 
 def require_one_name(store: Store, project: str, connector: Connector) -> None:
     """Raise BadSettings where the store has this place under another name."""
-    if not isinstance(connector, Located):
-        return
     for other, held in store.sources().items():
         if other != project and held == connector.place:
             raise BadSettings(
@@ -150,7 +142,7 @@ def require_one_name(store: Store, project: str, connector: Connector) -> None:
 
 def orders_of_others(store: Store, project: str, connector: Connector) -> tuple[str, ...]:
     """A line where the platform carries an order that another store pushed, as far as the platform can tell."""
-    if not isinstance(connector, Marked) or connector.marks() <= {store.mark(project)}:
+    if connector.marks() <= {store.mark(project)}:
         return ()
     return (
         "another hitl project, with a store of its own, has ordered the tasks of this project on the platform, and the "
@@ -430,8 +422,6 @@ def crew_of(settings: Settings, store: Store) -> Crew:
 
 def people_of(connector: Connector) -> tuple[AnnotatorRow, ...] | None:
     """Everyone who can be asked; None where the platform does not tell."""
-    if not isinstance(connector, Directory):
-        return None
     try:
         return connector.annotators()
     except PlatformError:
@@ -444,11 +434,15 @@ def reachable(crew: Crew, connector: Connector, names: Mapping[str, str]) -> tup
     `names` are those of the last pull (`annotator_names`), for a platform that does not tell just now. Raises
     BadSettings where it knows none: a crew without names would be anyone.
     """
-    if not (crew.names and isinstance(connector, Directory)):
+    if not crew.names:
         return crew, ()
-    people = people_of(connector)
-    there = set(names.values())
-    if people is not None:
+    try:
+        people = connector.annotators()
+    except PlatformError:
+        there = set(names.values())
+    else:
+        if people is None:
+            return crew, ()
         there = {name for row in people for name in (row.name, f"{row.name} ({row.key})")}
     known = tuple(name for name in crew.names if name in there)
     told = tuple(_unknown(str(name), there - set(known)) for name in crew.names if name not in there)
@@ -495,4 +489,4 @@ def lease_seconds(connector: Connector) -> float:
     """How long a lease is taken for at a time: longer than any request of the connector."""
     from hitl.store.lease import SECONDS
 
-    return max(SECONDS, connector.lease_seconds) if isinstance(connector, Fenced) else SECONDS
+    return max(SECONDS, connector.lease_seconds)

@@ -32,6 +32,7 @@ from hitl.formatting import plain
 from hitl.platform import (
     AnnotatorRow,
     Check,
+    Connector,
     Cursor,
     Difference,
     Held,
@@ -78,8 +79,8 @@ class LabelStudioSettings(SourceSettings):
     timeout: float = Field(default=REQUEST_SECONDS, gt=0)
 
 
-class LabelStudio:
-    """One project of a Label Studio, as a hitl.platform.Connector. Nothing is asked of the server before it is needed.
+class LabelStudio(Connector):
+    """One project of a Label Studio, as a Connector. Nothing is asked of the server before it is needed.
 
     Methods raise Refused (the server said no; says what to do) and Unreachable (may be tried again).
 

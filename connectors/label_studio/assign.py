@@ -94,7 +94,7 @@ def assign(versions: Versions, made: Mapping[str, int], client: Client, project:
         return Receipt(operation, left, f"there is no user {operation.key}")
     if person is None:
         raise Refused(
-            f"{client.url} has no user {operation.key}: mend crew.annotators, or invite the annotator; their questions "
+            f"{client.url} has no user {operation.key}: fix crew.annotators, or invite the annotator; their questions "
             "go to others then"
         )
     rows, missing = existing(client, project, [{"task": task} for task in wanted])
@@ -155,7 +155,7 @@ def _marks(operation: Operation, planned: Sequence[int]) -> list[dict[str, Any]]
 
 
 def _have_tab(client: Client, project: int, title: str, prefix: str) -> tuple[int, int]:
-    """Create or mend the tab: (its id, how much there was to do)."""
+    """Create or repair the tab: (its id, how much there was to do)."""
     data = {
         "title": title,
         "type": "list",

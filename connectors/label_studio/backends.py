@@ -48,7 +48,7 @@ def register(client: Client, project: int, url: str, user: str, password: str) -
 
 
 def follow(client: Client, project: int, versions: Versions) -> None:
-    """Give hitl's backend the version of the order as its title, once all is pushed; and mend a lost active version."""
+    """Give hitl's backend the version of the order as its title, once all is pushed; restore a lost active version."""
     ours = [each for each in versions.backends if is_ours(each)]
     if not ours:
         return

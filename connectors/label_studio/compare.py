@@ -42,12 +42,12 @@ def pages(reader: Reader, cursor: Cursor, held: Held, overlap: timedelta) -> Ite
     comparison = _Comparison(reader, state, held, overlap)
     before = state.save()
     if comparison.may_have_gone_back():
-        yield from comparison.mend(comparison.in_window())
+        yield from comparison.fix(comparison.in_window())
     state.whole = False
     if not comparison.counts_agree():
         differing = comparison.everywhere()
         state.drift = [0, 0] if differing else comparison.drift
-        yield from comparison.mend(differing)
+        yield from comparison.fix(differing)
     if state.save() != before:
         yield Page(cursor=state.save())
 
@@ -69,7 +69,7 @@ class _Comparison:
         since_then = time.time() - self.state.moved
         return not self.state.whole and since_then <= self.overlap.total_seconds()
 
-    def mend(self, differing: _Differing) -> Iterator[Page]:
+    def fix(self, differing: _Differing) -> Iterator[Page]:
         """The tasks that differ as they are now, and without those that are gone."""
         if differing.tasks:
             self.state.moved = time.time()

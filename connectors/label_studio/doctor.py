@@ -44,8 +44,8 @@ def check(
         )
     except HitlError as error:
         name = ("label studio", "token", "project")[len(checks)]
-        detail, _, mend = str(error).partition(". ")
-        return [*checks, Check(name, False, detail, mend)]
+        detail, _, fix = str(error).partition(". ")
+        return [*checks, Check(name, False, detail, fix)]
     checks.append(_labeling(settings["label_config"], control, abstain))
     checks.append(_serving(settings))
     versions = Versions(client, project)
@@ -66,8 +66,8 @@ def _labeling(xml: str, control: str | None, abstain: Sequence[str]) -> Check:
         used = {each.name for each in chosen.controls}
         others = [other for group in controls(xml) for other in group if other not in used]
     except HitlError as error:
-        detail, _, mend = str(error).partition(". ")
-        return Check(name, False, detail, mend or "Set control in hitl.toml, or change the labeling configuration")
+        detail, _, fix = str(error).partition(". ")
+        return Check(name, False, detail, fix or "Set control in hitl.toml, or change the labeling configuration")
     ignored = f"; not read: {', '.join(others)}" if others else ""
     sizes = ", ".join(f"{len(each.questions)} questions, {len(each.choices)} choices" for each in chosen.controls)
     return Check(name, True, f"{chosen.name}: {sizes}{ignored}")
@@ -88,12 +88,12 @@ def _serving(settings: Mapping[str, Any]) -> Check:
 def _order(versions: Versions, settings: Mapping[str, Any]) -> Check:
     active = str(settings.get("model_version") or "")
     if active.startswith(CONSENSUS):
-        mend = "Push again, or clear it under Settings > Annotation > Live predictions"
-        return Check("order", False, "annotators are shown the consensus", mend)
+        fix = "Push again, or clear it under Settings > Annotation > Live predictions"
+        return Check("order", False, "annotators are shown the consensus", fix)
     orders = [name for name in versions.counts() if name.startswith(ORDER)]
     if orders and active not in orders:
-        mend = "Push again; a connected model backend must not hold the project's model version"
-        return Check("order", False, f"tasks are served at random: the active model version is {active!r}", mend)
+        fix = "Push again; a connected model backend must not hold the project's model version"
+        return Check("order", False, f"tasks are served at random: the active model version is {active!r}", fix)
     return Check("order", True, "served as planned" if orders else "no order pushed yet")
 
 
@@ -102,8 +102,8 @@ def _suggestions(versions: Versions, settings: Mapping[str, Any]) -> Check:
     name, active = "suggestions", str(settings.get("model_version") or "")
     ours = next((each for each in versions.backends if is_ours(each)), None)
     if not settings.get(HIDE):
-        mend = "Settings > Annotation > Use predictions to prelabel tasks, or remove the backend under Settings > Model"
-        return Check(name, ours is None, "none: annotators are shown no predictions", mend if ours else "")
+        fix = "Settings > Annotation > Use predictions to prelabel tasks, or remove the backend under Settings > Model"
+        return Check(name, ours is None, "none: annotators are shown no predictions", fix if ours else "")
     asked = next((each for each in versions.backends if each["title"] == active), None)
     if asked is not None and ours is not asked:
         return Check(name, True, f"annotators see what the model backend {active!r} predicts before they answer")
@@ -112,16 +112,16 @@ def _suggestions(versions: Versions, settings: Mapping[str, Any]) -> Check:
         what = f"annotators see the predictions of {active!r} before they answer" if foreign else "none"
         return Check(name, True, what)
     if ours["state"] != CONNECTED:
-        mend = "start `hitl serve`, or mend the address and the token under Settings > Model; the order stands without"
-        return Check(name, False, f"none: Label Studio gets no answer from {ours['url']}", mend)
+        fix = "start `hitl serve`, or fix the address and the token under Settings > Model; the order stands without"
+        return Check(name, False, f"none: Label Studio gets no answer from {ours['url']}", fix)
     if asked is None:
-        mend = "`hitl run`: the next order takes it in"
-        return Check(name, False, f"none: the model backend {ours['title']!r} is not asked", mend)
+        fix = "`hitl run`: the next order takes it in"
+        return Check(name, False, f"none: the model backend {ours['title']!r} is not asked", fix)
     shown = str(ours["model_version"] or "").removeprefix(SUGGESTS).partition("-")[0]
     if shown == "consensus":
-        mend = 'serve.suggest = "model", or "never", and start `hitl serve` again'
+        fix = 'serve.suggest = "model", or "never", and start `hitl serve` again'
         what = "annotators see the consensus before they answer, and their answers are taken for independent of it"
-        return Check(name, False, what, mend)
+        return Check(name, False, what, fix)
     told = {"model": "annotators see what the models predict before they answer"}
     return Check(name, True, told.get(shown, "none: hitl suggests nothing (serve.suggest)"))
 
@@ -149,11 +149,11 @@ def _own_ids(client: Client, project: int, field: str) -> Check:
             tasks.setdefault(key, []).append(int(task["id"]))
     shared = [f"{' and '.join(map(str, numbers))} have {key!r}" for key, numbers in tasks.items() if len(numbers) > 1]
     if shared:
-        mend = "give each task an id of its own, or delete the copies; until then no labels are exported"
-        return Check(name, False, f"in the field {field!r} (source.key), tasks {listed(shared)}", mend)
+        fix = "give each task an id of its own, or delete the copies; until then no labels are exported"
+        return Check(name, False, f"in the field {field!r} (source.key), tasks {listed(shared)}", fix)
     if lacking:
         detail = f"{len(lacking):,} of {count:,} tasks lack the field {field!r} (source.key): {listed(lacking)}"
-        return Check(name, False, detail, "give them the field, or mend source.key; they go by their task numbers")
+        return Check(name, False, detail, "give them the field, or fix source.key; they go by their task numbers")
     return Check(name, True, f"all {count:,} tasks have one in the field {field!r}")
 
 
@@ -178,5 +178,5 @@ def _gold(client: Client, project: int, me: int) -> Check:
     detail = f"{truth.total():,} annotations are known truth ({by}{others}), beside {answers:,} answers"
     if not imported:
         return Check(name, True, detail)
-    what, _, mend = imported_truth(imported).partition(". ")
-    return Check(name, imported <= answers, f"{detail}; {what}", mend)
+    what, _, fix = imported_truth(imported).partition(". ")
+    return Check(name, imported <= answers, f"{detail}; {what}", fix)

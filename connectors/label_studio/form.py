@@ -186,13 +186,13 @@ def adapted(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -
     if control is not None and control not in supported and supported:
         told.append(
             f"source.control names {control!r}, and the labeling configuration has {_names(supported)}, which hitl "
-            "works with until then: mend source.control"
+            "works with until then: fix source.control"
         )
         control = None
     asked = supported.values() if control is None else [supported[control]] if control in supported else []
     there = {choice for each in asked for choice in each.choices}
     told += [
-        f"source.abstain names {label!r}, which is no choice of the labeling configuration: mend source.abstain"
+        f"source.abstain names {label!r}, which is no choice of the labeling configuration: fix source.abstain"
         for label in abstain
         if label not in there
     ]

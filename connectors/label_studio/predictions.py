@@ -2,7 +2,7 @@
 
 Predictions are the only thing Label Studio takes in bulk, and it has no upsert. So each state is a model version
 named after its content, "hitl-order-<mark of the store>-<digest>", and is swapped in: import the new one, move the
-project's model_version, verify it, delete the old ones. A crash anywhere in between is mended by doing it again.
+project's model_version, verify it, delete the old ones. A crash anywhere in between is repaired by doing it again.
 
 The order: predictions with an empty result, whose score rises with the rank. Under "Uncertainty sampling" Label
 Studio serves the lowest score of the project's model_version first (and random tasks, silently, when

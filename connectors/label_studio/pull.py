@@ -235,7 +235,7 @@ class Reader:
         if error is not None:
             rows.problems.append(
                 f"task {task['id']}, annotation {annotation['id']}: {error}; it counts as a skip, and its annotator is "
-                "not asked again: mend or delete it in Label Studio"
+                "not asked again: fix or delete it in Label Studio"
             )
         rows.problems += _outside(self.form, task, annotation, answers)
         stated: Kind = "gold" if annotation.get("ground_truth") else "answer"

@@ -23,7 +23,7 @@ from hitl.project import lease_seconds, opened, recalled, require_place, stored
 if TYPE_CHECKING:
     from hitl.cycle import CycleReport, Unchanged
     from hitl.operations import Judgement
-    from hitl.platform import Check, Connector, Operation, PullSummary, Question, Receipt
+    from hitl.platform import Check, Operation, PullSummary, Question, Receipt
     from hitl.settings import Settings
     from hitl.store import Store
 
@@ -50,8 +50,8 @@ def doctor(config: Config = HERE, as_json: Json = False) -> None:
     lines = []
     for check in found:
         lines.append(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}")
-        if not check.ok and check.mend:
-            lines.append(f"      -> {check.mend}")
+        if not check.ok and check.fix:
+            lines.append(f"      -> {check.fix}")
     show.result({"ok": not code, "checks": show.without_passwords([asdict(check) for check in found])}, lines, as_json)
     if code:
         raise typer.Exit(code)
@@ -67,7 +67,8 @@ def pull(
     from hitl import cycle
 
     with opened(config, anew=full) as (settings, store, connector), show.progress(as_json) as progress:
-        _accept(connector, accept_deletions)
+        if accept_deletions:
+            connector.accept_deletions()
         with store.lease(settings.name) as lease:
             summary = cycle.pull(lease, store, connector, progress, anew=full)
         counts = store.counts(settings.name)
@@ -76,14 +77,6 @@ def pull(
         return
     _show_pulled(summary, counts)
     show.problems(summary.problems)
-
-
-def _accept(connector: Connector, deletions: bool) -> None:
-    """Have the connector take rows that are gone for deleted; most do so in any case."""
-    from hitl.platform import Doubting
-
-    if deletions and isinstance(connector, Doubting):
-        connector.accept_deletions()
 
 
 def plan(
@@ -178,7 +171,8 @@ def run(
             judgement = cycle.judge(settings, store, connector.questions(), progress)
             _show_plan(judgement.named(item_names(settings, store)), settings, as_json, dry_run)
             return
-        _accept(connector, accept_deletions)
+        if accept_deletions:
+            connector.accept_deletions()
         steps = cycle.run if again else cycle.run_if_changed
         with delivering(settings, store):
             report = steps(settings, store, connector, progress)
@@ -365,8 +359,8 @@ def _show_pulled(pulled: PullSummary, counts: Mapping[str, int]) -> None:
     entries = show.counted(pulled.changed, "entry", "entries")
     line = f"pulled {show.counted(pulled.items, 'item')}: {entries} new or changed, {pulled.deleted:,} deleted"
     show.line(f"{line}; stored: {stored_in_words(counts)}")
-    if pulled.mended:
-        items = show.counted(pulled.mended, "item")
+    if pulled.fixed:
+        items = show.counted(pulled.fixed, "item")
         show.line(f"{items} had changed without a later time on the platform, or had come late: found by comparison")
 
 

@@ -46,13 +46,13 @@ def report(
 
 
 def _of_project(config: Path, output: Path) -> Report:
-    from hitl.project import opened, pages_of
+    from hitl.project import opened
     from hitl.report.stored import stored_report
 
     with opened(config) as (settings, store, connector):
         require_unread(config, settings, [output])
         found = stored_report(settings, store, connector.questions())
-        return replace(found, links=pages_of(connector).links)
+        return replace(found, links=connector.workplaces().links)
 
 
 def _of_file(given: Given, annotations: Path, saved: Path | None) -> Report:

@@ -16,6 +16,7 @@ from hitl.platform import (
     AnnotationRow,
     AnnotatorRow,
     Check,
+    Connector,
     Cursor,
     ItemRow,
     Operation,
@@ -49,7 +50,7 @@ def texts() -> dict[str, dict[str, str]]:
     return {row["item"]: {key: html.unescape(row[key]) for key in ("text", "hypothesis")} for row in rows}
 
 
-class RecordedPeople:
+class RecordedPeople(Connector):
     """A labeling platform whose annotators answer, as soon as they are asked, what was recorded."""
 
     def __init__(self, recorded: Annotations, shown: dict[str, dict[str, str]]) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.errors import BadInput, BadSettings
-from hitl.platform import Files, Progress, silent
+from hitl.platform import Connector, Progress, silent
 from hitl.store.vectors import FeaturesNote
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def refresh(
     settings: Settings,
     store: Store,
     names: Mapping[str, str],
-    files: Files | None = None,
+    files: Connector | None = None,
     progress: Progress = silent,
 ) -> dict[str, str]:
     """Make the features of items that have none, or whose content has changed; `names` are own ids by the items' keys.
@@ -85,7 +85,7 @@ class _Refresh:
     chosen: FeatureSettings
     store: Store
     names: Mapping[str, str]
-    files: Files | None
+    files: Connector | None
     progress: Progress
 
     def run(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ from urllib.request import Request, urlopen
 
 from hitl.errors import BadInput, HitlError
 from hitl.models.predictors.predictor import required
-from hitl.platform import Files
+from hitl.platform import Connector
 
 INSTALL = "hitl-toolkit[vision]"
 READERS = min(8, os.cpu_count() or 1)
@@ -45,7 +45,7 @@ class Images:
     """
 
     folder: Path
-    files: Files | None = None
+    files: Connector | None = None
     silent: Counter[str] = field(default_factory=Counter)
 
     def stamp(self, place: str) -> str:

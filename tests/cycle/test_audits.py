@@ -60,4 +60,4 @@ def test_doctor_says_where_audits_cannot_be(tmp_path: Path) -> None:
         (folder / "hitl.toml").write_text(text + crew)
         found = {check.name: check for check in checks(folder / "hitl.toml")}
         assert found["policy"].ok == ok
-        assert ("crew.annotators" in found["policy"].mend) == (not ok)
+        assert ("crew.annotators" in found["policy"].fix) == (not ok)

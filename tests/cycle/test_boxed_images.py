@@ -22,6 +22,7 @@ from hitl.platform import (
     AnnotatorRow,
     BoxTuple,
     Check,
+    Connector,
     Cursor,
     ItemRow,
     Operation,
@@ -58,7 +59,7 @@ def drawn(item: str, who: str) -> list[BoxTuple]:
     return [moved(box, 1.5 if who == "bob" else 0) for box in IMAGES[item]]
 
 
-class Platform:
+class Platform(Connector):
     """Five images, of which all but the last have three answers; remembers known truth."""
 
     def __init__(self, answered: str = "abcd") -> None:

@@ -17,6 +17,7 @@ from hitl.platform import (
     AnnotationRow,
     AnnotatorRow,
     Check,
+    Connector,
     Cursor,
     ItemRow,
     Operation,
@@ -207,7 +208,7 @@ def test_known_spans_are_told(run: Run, tmp_path: Path) -> None:
     assert "'label' asks about parts of texts" in run("gold", "truth.csv")[2]
 
 
-class Unanswered:
+class Unanswered(Connector):
     """A platform that asks about parts of three items, none of which has an answer."""
 
     def __init__(self, question: Question) -> None:

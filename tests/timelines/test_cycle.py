@@ -12,7 +12,7 @@ from hitl import cycle
 from hitl.connectors.tables import Tables, TablesSettings
 from hitl.consensus import Consensus
 from hitl.errors import BadSettings, BadTable
-from hitl.platform import Check, Cursor, ItemRow, Operation, Page, Question, Receipt
+from hitl.platform import Check, Connector, Cursor, ItemRow, Operation, Page, Question, Receipt
 from hitl.report.page import render
 from hitl.report.stored import stored_report
 from hitl.settings import Settings
@@ -139,7 +139,7 @@ def test_known_stretches_are_told(run: Run, tmp_path: Path) -> None:
     assert "'label' asks about stretches of time" in run("gold", "truth.csv")[2]
 
 
-class Unanswered:
+class Unanswered(Connector):
     """A platform that asks about stretches of three recordings, none of which has an answer."""
 
     def questions(self) -> tuple[Question, ...]:

@@ -111,7 +111,7 @@ class World:
     def pull(self) -> None:
         """One pull."""
         with self.store.lease(self.name) as lease:
-            self.outcome.mended += cycle.pull(lease, self.store, self.connector).mended
+            self.outcome.mended += cycle.pull(lease, self.store, self.connector).fixed
         self.outcome.pulls += 1
 
     def differences(self) -> int:

@@ -17,7 +17,7 @@ from hitl.connectors.label_studio import client as client_module
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.server import LocalServer
 from hitl.errors import BadSettings, LeaseLost, MissingExtra, Refused, Unreachable
-from hitl.platform import Operation, Workplaces
+from hitl.platform import Operation
 from tests.command_line import Run
 from tests.connectors.label_studio.conftest import SENTIMENT, Project, choice
 
@@ -289,7 +289,7 @@ def test_the_doctor_finds_what_is_wrong(server: LocalServer, project: Project) -
         "order",
         "ground truth",
     ]
-    assert all(check.mend for check in found.values() if not check.ok)
+    assert all(check.fix for check in found.values() if not check.ok)
     assert [check.name for check in LabelStudio(server.url, TOKEN, 1).check() if not check.ok] == ["token"]
     (*_, last) = LabelStudio(server.url, server.token, 999_999).check()
     assert (last.name, last.ok) == ("project", False)
@@ -370,6 +370,5 @@ def test_each_annotator_has_the_address_of_their_tab() -> None:
         return httpx.Response(200, json=tabs)
 
     connector = LabelStudio(URL, TOKEN, project=12, transport=httpx.MockTransport(answer))
-    assert isinstance(connector, Workplaces)
     assert connector.workplaces().links == {"ann@example.com": f"{URL}/projects/12/data?tab=8"}
     assert asked[-1] == "/api/dm/views/"

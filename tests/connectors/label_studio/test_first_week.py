@@ -71,7 +71,7 @@ def test_an_operation_for_somebody_unknown_neither_stops_the_others_nor_stays(
             store.record_cycle(lease, CycleRecord(no_results, Plan(), older))
             receipts: list[Receipt] = []
             pushed = cycle.push(lease, store, connect(project))
-            with pytest.raises(Refused, match=r"no user ann@exmaple\.org: mend crew\.annotators"):
+            with pytest.raises(Refused, match=r"no user ann@exmaple\.org: fix crew\.annotators"):
                 receipts.extend(pushed)  # what comes before the error stays
         assert [receipt.operation.kind for receipt in receipts] == ["assign", "labels_wanted"]
         assert project.next(1, tab(project, 1)) == int(tasks[2])
@@ -155,7 +155,7 @@ def test_an_answer_that_cannot_be_read_is_told_and_another_annotator_is_asked(
         report = cycle.run(settings_for(project.number, crew), store, connect(project))
         (told,) = report.pulled.problems
         assert told.startswith(f"task {tasks[0]}, annotation ")
-        assert told.endswith("its annotator is not asked again: mend or delete it in Label Studio")
+        assert told.endswith("its annotator is not asked again: fix or delete it in Label Studio")
         asked = {(str(ask.item), ask.annotator) for ask in report.judgement.plan.asks}
         assert (str(tasks[0]), crew[0]) not in asked
         assert (str(tasks[0]), crew[1]) in asked

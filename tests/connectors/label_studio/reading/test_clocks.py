@@ -79,9 +79,9 @@ def test_an_annotation_that_becomes_visible_late_is_found(project: Project, stor
     reading.pull()
     said = project.answer(1, tasks[1], "bad")
     reading.stamps.annotation(said["id"], -late)
-    assert reading.pull().mended == 1
+    assert reading.pull().fixed == 1
     assert reading.stored() == reading.there()
-    assert reading.pull().mended == 0
+    assert reading.pull().fixed == 0
 
 
 def test_an_edit_that_becomes_visible_late_is_found(project: Project, store: Store) -> None:
@@ -94,7 +94,7 @@ def test_an_edit_that_becomes_visible_late_is_found(project: Project, store: Sto
     reading.pull()
     project.admin.patch(f"/api/annotations/{said['id']}/", {"result": choice("bad")})
     reading.stamps.annotation(said["id"], -300.0)
-    assert reading.pull().mended == 1
+    assert reading.pull().fixed == 1
     assert reading.stored() == reading.there()
 
 
@@ -106,7 +106,7 @@ def test_tasks_that_become_visible_late_are_found(project: Project, store: Store
     reading.pull()
     rows = [{"completed_by": int(project.people[1].id), "ground_truth": False, "result": choice("bad")}]
     reading.stamps.new(project.add(2, lambda _: rows), -300.0)
-    assert reading.pull().mended == 2
+    assert reading.pull().fixed == 2
     assert reading.stored() == reading.there()
     assert len(reading.stored()) == 3
 

@@ -53,7 +53,7 @@ def test_the_consensus_is_a_fault_and_the_advice_mends_it(backend: Backend) -> N
     said = checks(backend)["suggestions"]
     assert not said.ok
     assert said.detail.startswith("annotators see the consensus")
-    assert 'serve.suggest = "model"' in said.mend
+    assert 'serve.suggest = "model"' in said.fix
     backend.suggest("never")
     said = checks(backend)["suggestions"]
     assert (said.ok, said.detail) == (True, "none: hitl suggests nothing (serve.suggest)")
@@ -77,10 +77,10 @@ def test_one_that_is_not_asked_is_a_fault_until_the_next_order(backend: Backend)
     project = backend.project
     by_hand = {"title": "hitl", "url": backend.url, "project": project.number, "auth_method": "BASIC_AUTH"}
     project.admin.post("/api/ml/", {**by_hand, "basic_auth_user": USER, "basic_auth_pass": PASSWORD})
-    assert "Use predictions to prelabel tasks" in checks(backend)["suggestions"].mend
+    assert "Use predictions to prelabel tasks" in checks(backend)["suggestions"].fix
     project.admin.patch(f"{project.path}/", {"show_collab_predictions": True})
     said = checks(backend)["suggestions"]
-    assert (said.ok, said.mend) == (False, "`hitl run`: the next order takes it in")
+    assert (said.ok, said.fix) == (False, "`hitl run`: the next order takes it in")
     project.answer(0, backend.planned[0], "bad")
     backend.run()
     assert checks(backend)["suggestions"].ok
@@ -92,7 +92,7 @@ def test_where_the_project_shows_no_predictions_none_are_shown(backend: Backend)
     said = checks(backend)["suggestions"]
     assert not said.ok
     assert said.detail == "none: annotators are shown no predictions"
-    assert "Use predictions to prelabel tasks" in said.mend
+    assert "Use predictions to prelabel tasks" in said.fix
     order = checks(backend)["order"]
     assert not order.ok  # Label Studio empties the active version with that setting
     backend.project.answer(0, backend.planned[0], "bad")

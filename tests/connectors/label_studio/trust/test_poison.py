@@ -217,7 +217,7 @@ POISONS = {
     "person deleted": Poison(delete_user, r"crew\.annotators: .*no user '.*or take them out", drop_name, served=False),
     "user list empty": Poison(hide_users, r"list of users cannot be read.*GET /api/users/.*does a proxy", show_users),
     "invalid answer": Poison(
-        answer_wrongly, r"'no such choice' is not among.*mend or delete it", delete_wrong_answer, once=True
+        answer_wrongly, r"'no such choice' is not among.*fix or delete it", delete_wrong_answer, once=True
     ),
     "double submission": Poison(submit_twice, "", nothing),
     "dead file": Poison(
@@ -308,7 +308,7 @@ def test_an_answer_from_a_page_that_was_open_while_the_control_was_renamed(team:
     assert f"annotation {wrong['id']}: it answers 'sentiment', which the labeling configuration does not have" in (
         team.said
     )
-    assert "mend or delete it in Label Studio" in team.said
+    assert "fix or delete it in Label Studio" in team.said
     assert len(team.work(0)) == 2
     team.project.admin.delete(f"/api/annotations/{wrong['id']}/")
     team.cycle()

@@ -68,7 +68,7 @@ def test_the_first_pull_and_the_doctor_say_it_and_the_advice_works(
         first_two = ", ".join(f"3 of {project.people[k].email}" for k in (0, 1))
         assert f"6 annotations are known truth ({first_two}), beside 0 answers" in found.detail
         assert "6 imported annotations are known truth" in found.detail
-        assert found.mend.startswith("If they are answers, import them again with it, or unset it")
+        assert found.fix.startswith("If they are answers, import them again with it, or unset it")
         if cure == "unset":
             unset_all(project)
         else:
@@ -99,5 +99,5 @@ def test_known_truth_that_was_meant_is_not_counted(make_project: Callable[..., P
         assert not any("imported" in line for line in report.pulled.problems)
         assert store.counts("p")["gold"] == 2
     found = truth(project)
-    assert (found.ok, found.mend) == (True, "")
+    assert (found.ok, found.fix) == (True, "")
     assert found.detail == f"1 annotations are known truth (1 of {project.people[1].email}), beside 0 answers"

@@ -17,6 +17,7 @@ from hitl.platform import (
     AnnotationRow,
     AnnotatorRow,
     Check,
+    Connector,
     Cursor,
     ItemRow,
     Operation,
@@ -39,7 +40,7 @@ class JsonLinesSettings(SourceSettings):
     path: str
 
 
-class JsonLines:
+class JsonLines(Connector):
     """A folder of JSON lines as source and sink."""
 
     Settings = JsonLinesSettings
@@ -95,7 +96,7 @@ class JsonLines:
 
     def check(self) -> list[Check]:
         """Whether the labels are there."""
-        return [Check("labels", self._labels.is_file(), str(self._labels), mend="write the labels there, one a line")]
+        return [Check("labels", self._labels.is_file(), str(self._labels), fix="write the labels there, one a line")]
 
     def _read(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._pushed.read_text("utf-8")) if self._pushed.is_file() else {}
