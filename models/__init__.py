@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from hitl.models.coins import TwoCoin as TwoCoin
     from hitl.models.combiner import Applicable as Applicable
     from hitl.models.combiner import Combiner as Combiner
-    from hitl.models.combiner import Followable as Followable
-    from hitl.models.combiner import Updatable as Updatable
     from hitl.models.dawid_skene import DawidSkene as DawidSkene
     from hitl.models.dbcc import DBCC as DBCC
     from hitl.models.default import DefaultCombiner as DefaultCombiner

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from hitl.annotations import Annotations, Floats, Name
+from hitl.annotations import Floats
 from hitl.consensus import AnnotatorReport, Consensus, Fit, Mixing
 from hitl.errors import BadEvidence, BadSettings, IgnoredEvidence
 from hitl.evidence import Evidence
@@ -123,77 +123,6 @@ class Shardable(Protocol):
 
 class ApplicableCombiner(Combiner, Applicable, Protocol):
     """A combiner whose result judges items it has not seen."""
-
-
-@runtime_checkable
-class Updatable(Protocol):
-    """A combiner that takes in new, edited and withdrawn labels without a refit, all at once.
-
-    Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import VBIBCC
-        >>> learned = VBIBCC().fit(Evidence(Annotations.from_matrix([[0, 0], [1, 1]])))
-        >>> VBIBCC().update(learned, Evidence(Annotations.from_matrix([[0, 0], [1, 1], [1, 1]]))).labels.tolist()
-        [0, 1, 1]
-    """
-
-    def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """What `consensus` becomes with all that is known now, `evidence`, matched to it by name.
-
-        Labels, items, annotators and known truths may be new, different or gone: what changed need not be said. It
-        takes a few passes over the evidence, however much has changed. Raises BadEvidence for other classes.
-        """
-        ...
-
-
-class Following(Protocol):
-    """A consensus that follows the labels; it changes with every call, for one thread at a time."""
-
-    def label(self, item: Name, annotator: Name, label: Name) -> None:
-        """An annotator labels an item, or labels it anew; items and annotators not met join.
-
-        Raises BadAnnotations for an option that is not among those of the fit.
-        """
-        ...
-
-    def withdraw(self, item: Name, annotator: Name, label: Name | None = None) -> None:
-        """An annotator takes a label back; of the anonymous pool, say which. Raises BadEvidence where there is none."""
-        ...
-
-    def change(self, given: Evidence | None = None, withdrawn: Annotations | None = None) -> None:
-        """Take in many changes at once, and only those, matched by name to what is known."""
-        ...
-
-    def belief(self, item: Name) -> Floats:
-        """(J,) what is believed of an item now, at once. Raises BadEvidence for one not met."""
-        ...
-
-    def consensus(self) -> Consensus:
-        """What all labels say together, in a few iterations over everything; at once where nothing has changed."""
-        ...
-
-    def evidence(self) -> Evidence:
-        """The labels, truths and predictions as they are now."""
-        ...
-
-
-@runtime_checkable
-class Followable(Protocol):
-    """A combiner whose result can follow the labels one by one, each in a fraction of a millisecond.
-
-    Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import VBIBCC
-        >>> evidence = Evidence(Annotations.from_matrix([[0, 0], [1, 1]], classes=["cat", "dog"]))
-        >>> live = VBIBCC().follow(VBIBCC().fit(evidence), evidence)
-        >>> live.label(2, 0, "dog")
-        >>> live.consensus().labels.tolist()
-        [0, 1, 1]
-    """
-
-    def follow(self, consensus: Consensus, evidence: Evidence) -> Following:
-        """Something that starts from `consensus` and the labels of `evidence` and takes in changes as they come."""
-        ...
 
 
 def used(combiner: Combiner, evidence: Evidence) -> Evidence:

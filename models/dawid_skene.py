@@ -27,10 +27,8 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.combiner import FittedToShards, used
 from hitl.models.inference import em, warm_start
-from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.over_shards import Judge, OverShards, concluded, used_of
 from hitl.models.inference.passes import IN_TURN, Engine, first_of
-from hitl.models.inference.warm_start import better, cautious, goes_on, iterations, require_same_classes
 from hitl.models.numerics.checks import require_chances, require_counts, require_positive
 from hitl.models.priors.shares import Shares
 
@@ -75,9 +73,6 @@ class DawidSkene:
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the votes, or from what `start` learned."""
         evidence = used(self, evidence)
-        return self._fitted(evidence, start, self.max_iterations)
-
-    def _fitted(self, evidence: Evidence, start: Consensus | None, max_iterations: int) -> Consensus:
         began = time.perf_counter()
         annotations = evidence.annotations
         pseudo_jl = self._pseudo_counts(annotations)
@@ -86,7 +81,7 @@ class DawidSkene:
             *self._parts(annotations, pseudo_jl),
             warm_start.first_beliefs(evidence, start, pseudo_jl),
             tolerance=self.tolerance,
-            max_iterations=max_iterations,
+            max_iterations=self.max_iterations,
             least_labels=self.least_labels,
         )
         people = confusion.report(annotations, estimate.counts_klj, pseudo_jl, estimate.prior.share_j)
@@ -115,24 +110,6 @@ class DawidSkene:
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""
         return warm_start.applied(consensus, evidence, self._unmet(consensus, evidence.annotations))
-
-    def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """What `consensus` becomes with the labels as they are now, in a few iterations; see `Updatable`."""
-        if not goes_on(consensus, evidence):
-            return self.fit(evidence)
-        return better(self._again(cautious(consensus), evidence), self._again(None, evidence))
-
-    def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
-        """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
-        require_same_classes(consensus, evidence)
-        q_nj = warm_start.first_beliefs(evidence, consensus, self._pseudo_counts(evidence.annotations))
-        return IncrementalEM(consensus, evidence, q_nj, self._rule, self._again, self.fit)
-
-    def _again(self, consensus: Consensus | None, evidence: Evidence) -> Consensus:
-        return self._fitted(evidence, consensus, iterations(self.max_iterations))
-
-    def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
-        return Rule(self._pseudo_counts(evidence.annotations), self.share_smoothing, least_labels=self.least_labels)
 
     def _parts(self, annotations: Annotations, pseudo_jl: Floats) -> tuple[Shares, confusion.Confusion]:
         shares = Shares.even(annotations.n_classes, self.share_smoothing)

@@ -23,7 +23,6 @@ from hitl.evidence import Evidence
 from hitl.models.annotators.mean_rows import log_means
 from hitl.models.combiner import FittedToShards, name_of, used
 from hitl.models.dependence import over_shards
-from hitl.models.dependence.corrected import Corrected
 from hitl.models.dependence.design_effect import Independent, independent, of_annotators
 from hitl.models.dependence.over_shards import Answers, ByRows, Tempered
 from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
@@ -76,17 +75,6 @@ class DefaultCombiner:
         people = replace(people, answers=over_shards.answers(shards, engine, beliefs).reported())
         found = replace(raw.consensus, annotators=people, design_effect=effect)
         return FittedToShards(_named(found), beliefs)
-
-    def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """What `consensus` becomes with what is known now, in a few iterations; see `Updatable`."""
-        if not self._learned_from_such(consensus, evidence):
-            return self.fit(evidence)
-        return self._corrected(self._method.update(consensus, evidence), evidence)
-
-    def follow(self, consensus: Consensus, evidence: Evidence) -> Corrected:
-        """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
-        self._require_own(consensus, evidence)
-        return Corrected(consensus, self._method.follow(consensus, evidence), self._corrected)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned."""

@@ -51,16 +51,13 @@ from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import FittedToShards, used
 from hitl.models.inference import em
-from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.over_shards import Beliefs, Judge, OverShards, concluded, used_of
 from hitl.models.inference.passes import IN_TURN, Engine, first_of
 from hitl.models.inference.pool_over_shards import OnShard, PoolOverShards
 from hitl.models.inference.unsupervised_pool import unsupervised
-from hitl.models.inference.warm_start import better, cautious, goes_on, iterations, require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.pl import PL, calibrated_prior
-from hitl.models.priors.followed import FollowedPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +114,6 @@ class PLEM(PL):
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """EM from the prior's modes, or from what `start` learned. Raises BadEvidence without a model."""
         evidence = used(self, evidence)
-        return self._fitted(evidence, start, self.max_iterations)
-
-    def _fitted(self, evidence: Evidence, start: Consensus | None, max_iterations: int) -> Consensus:
         began = time.perf_counter()
         annotations = evidence.annotations
         pseudo_jl = self.pseudo_counts(annotations)
@@ -143,7 +137,7 @@ class PLEM(PL):
             people,
             q_nj,
             tolerance=self.tolerance,
-            max_iterations=max_iterations,
+            max_iterations=self.max_iterations,
             least_labels=self.enough_labels,
         )
         counts_klj, pool = found.counts_klj + people.once_klj, found.prior
@@ -189,26 +183,6 @@ class PLEM(PL):
             temperatures=pool.temperatures,
             parameters=pool.parameters,
         )
-
-    def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """What `consensus` becomes with what is known now, in a few iterations; see `Updatable`."""
-        if not goes_on(consensus, evidence):
-            return self.fit(evidence)
-        return better(self._again(cautious(consensus), evidence), self._again(None, evidence))
-
-    def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
-        """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
-        require_same_classes(consensus, evidence)
-        q_nj = self.apply(consensus, evidence).probabilities
-        return IncrementalEM(consensus, evidence, q_nj, self._rule, self._again, self.fit)
-
-    def _again(self, consensus: Consensus | None, evidence: Evidence) -> Consensus:
-        return self._fitted(evidence, consensus, iterations(self.max_iterations))
-
-    def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
-        pool = calibrated_prior(self, evidence, consensus)
-        pseudo_jl = self.pseudo_counts(evidence.annotations)
-        return Rule(pseudo_jl, pool.shares.smoothing, prior=lambda known: FollowedPool(pool, dict(known.probabilities)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,10 +32,9 @@ from hitl.models.annotators import confusion, dirichlet_confusion
 from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
 from hitl.models.combiner import FittedToShards, used
 from hitl.models.inference import em, warm_start, working_set
-from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.over_shards import Judge, OverShards, concluded, used_of
 from hitl.models.inference.passes import IN_TURN, Additive, Engine, first_of
-from hitl.models.inference.warm_start import better, goes_on, iterations, require_same_classes
+from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between, require_counts, require_one_of, require_positive
 from hitl.models.numerics.clamping import clamp
@@ -107,16 +106,13 @@ class VBIBCC:
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Raise the bound from the votes, or from what `start` learned."""
         evidence = used(self, evidence)
-        return self._fitted(evidence, start, self.max_iterations)
-
-    def _fitted(self, evidence: Evidence, start: Consensus | None, max_iterations: int) -> Consensus:
         began = time.perf_counter()
         estimate = em.maximise(
             evidence,
             *self._parts(evidence, start),
             self._start(evidence, start),
             tolerance=self.tolerance,
-            max_iterations=max_iterations,
+            max_iterations=self.max_iterations,
             least_labels=self.least_labels,
         )
         report = dirichlet_confusion.report(evidence.annotations, estimate.annotators, estimate.prior.share_j)
@@ -146,21 +142,6 @@ class VBIBCC:
         require_same_classes(consensus, evidence)
         return consensus.judging(evidence.annotations.items, self._beliefs(consensus, evidence))
 
-    def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """What `consensus` becomes with the labels as they are now, in a few iterations; see `Updatable`."""
-        if not goes_on(consensus, evidence):
-            return self.fit(evidence)
-        return better(self._again(consensus, evidence), self._again(None, evidence))
-
-    def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
-        """Follow the labels one by one, beginning with those of `evidence`; see `Followable`."""
-        require_same_classes(consensus, evidence)
-        q_nj = self._start(evidence, consensus)
-        return IncrementalEM(consensus, evidence, q_nj, self._rule, self._again, self.fit)
-
-    def _again(self, consensus: Consensus | None, evidence: Evidence) -> Consensus:
-        return self._fitted(evidence, consensus, iterations(self.max_iterations))
-
     def concentration(self, consensus: Consensus, annotations: Annotations) -> Floats:
         """(K, J, L) Dirichlet parameters of these annotators by what was learned; those not met by the shared prior."""
         return dirichlet_confusion.learned_concentration(consensus.annotators, self.hyper(annotations), annotations)
@@ -170,10 +151,6 @@ class VBIBCC:
         alpha_klj = self.concentration(consensus, annotations).transpose(0, 2, 1)
         expected: Floats = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
         return expected
-
-    def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
-        prior_jl = self.annotators_at_start(evidence.annotations, consensus).prior_jl
-        return Rule(prior_jl, self.share_smoothing, True, self.anchor, self.anchor, self.least_labels, above_mode=0.0)
 
     def hyper(self, annotations: Annotations) -> Floats:
         """(J, L) pseudo-counts of a confusion row: the mode of their hyper-prior."""

@@ -33,8 +33,6 @@ from hitl.models.combiner import (
     EVIDENCE,
     Applicable,
     Combiner,
-    Followable,
-    Updatable,
     given,
     name_of,
     needs_of,
@@ -43,7 +41,7 @@ from hitl.models.combiner import (
 from hitl.models.majority import MajorityVote
 from hitl.models.registry import COMBINERS
 from hitl.testing.contract import DoesNotApply, Fact, add_to, check, refused
-from hitl.testing.crowds import of_use, reordered, sample, then_and_now, with_everything
+from hitl.testing.crowds import of_use, reordered, sample, with_everything
 
 FACTS: dict[str, Fact[Any]] = {}
 """Fact in words -> a function of a combiner."""
@@ -458,42 +456,3 @@ def other_classes_cannot_be_judged(combiner: Any) -> None:
     for shape in ({"n_classes": 4}, {"n_classes": 2}):
         with refused(BadInput, "classes"):
             combiner.apply(learned, sample(combiner, seed=18, **shape)[0])
-
-
-# -- new labels without a refit ------------------------------------------------------------------------------
-
-
-@fact
-def an_update_takes_in_what_is_new_and_gone(combiner: Any) -> None:
-    """`update` comes near what a fit of all comes to."""
-    asked(combiner, Updatable)
-    full, truth = sample(combiner, seed=19, n_items=230, unlabeled=3, n_options=4, pool=20)
-    then, now = then_and_now(full)
-    learned = combiner.fit(then)
-    before = learned.to_bytes()
-    updated, refit = combiner.update(learned, now), combiner.fit(now)
-    assert learned.to_bytes() == before
-    assert (updated.items, updated.annotators.names) == (refit.items, refit.annotators.names)
-    np.testing.assert_allclose(updated.probabilities, refit.probabilities, atol=0.1)
-    np.testing.assert_array_equal(updated.annotators.labels, now.annotations.labels_per_annotator)
-    np.testing.assert_array_equal(updated.labels[now.known], truth[now.known])
-    assert updated.fit.settings == refit.fit.settings
-    saved = combiner.update(Consensus.from_bytes(before), now)
-    np.testing.assert_allclose(saved.probabilities, updated.probabilities, atol=1e-9)
-    with refused(BadInput, "classes"):
-        combiner.update(learned, sample(combiner, seed=18, n_classes=4)[0])
-
-
-@fact
-def following_the_labels_comes_to_what_a_fit_comes_to(combiner: Any) -> None:
-    """`follow` takes in labels one by one, of new items and annotators too."""
-    asked(combiner, Followable)
-    _, now = then_and_now(sample(combiner, seed=19, n_items=230, n_options=4, pool=20)[0])
-    learned = combiner.fit(now)
-    live = combiner.follow(Consensus.from_bytes(learned.to_bytes()), now)
-    np.testing.assert_allclose(live.consensus().probabilities, learned.probabilities, atol=0.02)
-    live.label(now.annotations.items[0], "a new annotator", now.annotations.classes[1])
-    live.label("a new item", now.annotations.annotators[0], now.annotations.classes[2])
-    followed = live.consensus()
-    assert followed.items == (*now.annotations.items, "a new item")
-    np.testing.assert_allclose(followed.probabilities, combiner.fit(live.evidence()).probabilities, atol=0.1)

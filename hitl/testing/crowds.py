@@ -150,22 +150,3 @@ def reordered(
         sequence=None if evidence.sequence is None else evidence.sequence[items],
         graph=None if evidence.graph is None else evidence.graph[items][:, items],
     )
-
-
-def then_and_now(full: Evidence) -> tuple[Evidence, Evidence]:
-    """Two parts of the labels: the first lacks 30 items and an annotator of the second, the second some labels."""
-    a, rng, n = full.annotations, np.random.default_rng(20), full.annotations.n_items - 30
-    early = a.select((rng.random(len(a)) < 0.9) & (a.item < n) & (a.annotator != 2))
-    annotators = tuple(name for k, name in enumerate(a.annotators) if k != 2)
-    anonymous = None if a.anonymous is None else annotators.index(a.annotators[a.anonymous])
-    codes = early.annotator - (early.annotator > 2)
-    assert full.truth is not None
-    then = Evidence(
-        replace(early, items=a.items[:n], annotator=codes, annotators=annotators, anonymous=anonymous),
-        {model: p[:n] for model, p in full.probabilities.items()},
-        truth=full.truth[:n],
-        features=None if full.features is None else full.features[:n],
-        sequence=None if full.sequence is None else full.sequence[:n],
-        graph=None if full.graph is None else full.graph[:n][:, :n],
-    )
-    return then, replace(full, annotations=a.select(rng.random(len(a)) < 0.95))

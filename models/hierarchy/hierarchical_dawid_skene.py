@@ -55,18 +55,16 @@ from hitl.models.hierarchy.skills import CROWD, SkilledRows, Skills
 from hitl.models.hierarchy.weighed_labels import Pairs, Tally, Weighed
 from hitl.models.hierarchy.weighed_shares import WeighedShares
 from hitl.models.inference import em, loop, warm_start
-from hitl.models.inference.incremental import IncrementalEM, Rule
 from hitl.models.inference.loop import Climbed, Expected, From, Passes
 from hitl.models.inference.observed_outputs import Observed, Outputs
 from hitl.models.inference.over_shards import Beliefs, Judge, OverShards, concluded, used_of
 from hitl.models.inference.passes import IN_TURN, Additive, Engine, first_of
 from hitl.models.inference.per_item_outputs import weights_per_item
-from hitl.models.inference.warm_start import goes_on, iterations, require_same_classes
+from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between, require_chances, require_counts, require_positive
 from hitl.models.numerics.clamping import clamp
 from hitl.models.numerics.votes import voted
-from hitl.models.priors.followed import FollowedOutputs, FollowedPrior, FollowedShares
 from hitl.models.priors.learned import learned_shares
 
 ANCHOR, ANCHOR_OF_TWO = 0.5, 0.2
@@ -74,9 +72,6 @@ ANCHOR, ANCHOR_OF_TWO = 0.5, 0.2
 
 ROUNDS, STEPS = 12, 10
 """Times that the hierarchy is learned at most, and iterations of EM between them."""
-
-ROUNDS_OF_UPDATE = 2
-"""The same in an update, which begins next to where it ends."""
 
 AT_REST = 1e-4
 """Mean change of a belief in a round that ends the rounds."""
@@ -116,9 +111,7 @@ class HierarchicalDawidSkene:
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn hierarchy, rows and beliefs in turn, from the votes or from what `start` learned."""
-        return self._fitted(used(self, evidence), start, ROUNDS, self.max_iterations)
-
-    def _fitted(self, evidence: Evidence, start: Consensus | None, rounds: int, max_iterations: int) -> Consensus:
+        evidence = used(self, evidence)
         began = time.perf_counter()
         outputs = Outputs.of(evidence, weigh=weights_per_item)
         counted = form_of(evidence.annotations).of(evidence, self._anchor(evidence.annotations), outputs)
@@ -127,7 +120,7 @@ class HierarchicalDawidSkene:
         weighed_j = kernels.totals(q_nj, prior.prior.weight_n)
         begun = [Expected(counted.by(q_nj), weighed_j, 0.0)]  # popped by the climb, so that its table is freed
         skills = counted.skills(begun[0].counts_klj, counted.lone(q_nj), self.accuracy)
-        for _ in range(rounds):
+        for _ in range(ROUNDS):
             found = counted.climbed(evidence, prior, skills, q_nj, begun.pop, self.tolerance, STEPS)
             skills = counted.skills(found.counts_klj, counted.lone(found.q_nj), self.accuracy)
             moved, q_nj, prior = _moved(found.q_nj, q_nj), found.q_nj, found.prior
@@ -135,7 +128,7 @@ class HierarchicalDawidSkene:
             del found  # of many classes its tables are the largest part of memory
             if moved < AT_REST:
                 break
-        found = counted.climbed(evidence, prior, skills, q_nj, begun.pop, self.tolerance, max_iterations)
+        found = counted.climbed(evidence, prior, skills, q_nj, begun.pop, self.tolerance, self.max_iterations)
         people = counted.report(evidence.annotations, skills, found.counts_klj, found.prior.prior)
         return em.concluded(self, began, evidence, found, people, **outputs.kept({}))
 
@@ -198,36 +191,6 @@ class HierarchicalDawidSkene:
         """(K, J, L) Dirichlet parameters of these annotators by what was learned; those not met as the crowd."""
         return learned_concentration(consensus.annotators, self._unmet(annotations), annotations)
 
-    def update(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """What `consensus` becomes with the labels as they are now, in a few iterations; see `Updatable`."""
-        return self._again(consensus, evidence) if goes_on(consensus, evidence) else self.fit(evidence)
-
-    def follow(self, consensus: Consensus, evidence: Evidence) -> IncrementalEM:
-        """Follow the labels one by one, the hierarchy held; see `Followable`."""
-        require_same_classes(consensus, evidence)
-        q_nj = self._first(evidence, consensus, Outputs.of(evidence, consensus))
-        return IncrementalEM(consensus, evidence, q_nj, self._rule, self._again, self.fit)
-
-    def _again(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        return self._fitted(evidence, consensus, ROUNDS_OF_UPDATE, iterations(self.max_iterations))
-
-    def _rule(self, consensus: Consensus, evidence: Evidence) -> Rule:
-        outputs = Outputs.of(evidence, consensus)
-        counted = Counted.of(evidence, self._anchor(evidence.annotations), outputs)
-        q_nj = self._first(evidence, consensus, outputs)
-        skills = counted.skills(counted.by(q_nj), counted.lone(q_nj), self.accuracy)
-        return Rule(
-            skills.crowd_jl,
-            counted.shares().pseudo_j,
-            anchor=counted.anchor,
-            least_labels=2,
-            pseudo_klj=skills.prior_klj,
-            weight=counted.weight,
-            of_a_class=True,
-            above_mode=0.0,
-            prior=partial(_followed, outputs),
-        )
-
     def _first(self, evidence: Evidence, start: Consensus | None, outputs: Outputs) -> Floats:
         """(N, J) beliefs where iterations begin: at the votes and the models, or at what `start` says beside them."""
         q_nj = outputs.beside_votes(voted(evidence), evidence)
@@ -258,14 +221,6 @@ class HierarchicalDawidSkene:
         """(J, L) rows of an annotator of whom nothing is known."""
         wrong = CROWD * (1 - self.accuracy) / (annotations.n_options - 1)
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, CROWD * self.accuracy, wrong)
-
-
-def _followed(outputs: Outputs, evidence: Evidence) -> FollowedPrior:
-    """The prior of items that are followed, beside what models say of them."""
-    if outputs.pool is None:
-        return FollowedShares(evidence.annotations.n_classes)
-    predictions, kept = dict(evidence.probabilities), outputs.kept({})["parameters"]
-    return FollowedOutputs(outputs.pool.over(predictions), predictions, outputs.share_j, outputs.informativeness, kept)
 
 
 def _moved(new_nj: Floats, old_nj: Floats) -> float:

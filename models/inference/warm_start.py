@@ -3,15 +3,11 @@
 An earlier fit judges by its confusion matrices (annotators it has not met: by what is expected of them) and its prior.
 It is a start where it has the same classes and options, for the items that an annotator it has met has labeled.
 Elsewhere iterations begin at the votes.
-
-An update is a few iterations from there, over everything. Labels that are new, different or gone need no telling
-apart: expected counts are sums over the labels as they are now.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -87,47 +83,3 @@ def beliefs_of(evidence: Evidence, start: Consensus | None, kept: str, judge: Ca
         return votes_nj
     met_n = confusion.judged_by(start.annotators, evidence.annotations)
     return np.where(met_n[:, None], judge(start), votes_nj)
-
-
-# -- updates --------------------------------------------------------------------------------------------------
-
-ITERATIONS = 20
-"""Most iterations of an update."""
-
-GROWTH = 2.0
-"""Times as many labels as were learned from with which an update is a fit from nothing."""
-
-
-def goes_on(consensus: Consensus, evidence: Evidence) -> bool:
-    """Whether what was learned is a good start; else the method begins from nothing. BadEvidence for other classes.
-
-    An answer that it has not met has no place in it. What was learned from few labels may be next to the wrong top,
-    and no iteration leaves that.
-    """
-    require_same_classes(consensus, evidence)
-    learned, annotations = consensus.annotators, evidence.annotations
-    return learned.options == annotations.options and len(annotations) < GROWTH * int(learned.labels.sum())
-
-
-def iterations(most: int) -> int:
-    """How many iterations an update takes at most, of a method that takes `most`."""
-    return min(ITERATIONS, most)
-
-
-def better(updated: Consensus, begun_anew: Consensus) -> Consensus:
-    """The one with the higher objective.
-
-    What was learned from labels or truths that turned out wrong may be next to a top that few iterations do not leave.
-    """
-    return updated if updated.fit.objective[-1] >= begun_anew.fit.objective[-1] else begun_anew
-
-
-def cautious(consensus: Consensus) -> Consensus:
-    """The same with confusion matrices at the mean of their posteriors, not at the mode: no answer is impossible.
-
-    Else an annotator's first answer of a kind would count e^-9, and what was believed without it would stay for ever.
-    """
-    report = consensus.annotators
-    raised_kjl = report.concentration + 1
-    mean_kjl = raised_kjl / raised_kjl.sum(axis=2, keepdims=True)
-    return replace(consensus, annotators=replace(report, confusion=mean_kjl))

@@ -26,7 +26,6 @@ from tests.bench import (
     bench_satellite,
     bench_schedule_crashes,
     bench_sequences,
-    bench_update,
 )
 from tests.bench.honesty import stops
 from tests.bench.papers import __main__ as bench_papers
@@ -50,7 +49,6 @@ for bench in (
     bench_satellite,
     bench_schedule_crashes,
     bench_sequences,
-    bench_update,
     bench_assign,
     bench_papers,
 ):
